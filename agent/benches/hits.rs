@@ -27,7 +27,7 @@ struct Way {
 
 const ENTRY: &[At] = &[At::Entry];
 /// Returns first, as for every function.
-const PAIR: &[At] = &[At::RETURN, At::Entry];
+const PAIR: &[At] = &[At::EXIT, At::Entry];
 
 const fn way(name: &'static str, moments: &'static [At], flags: Option<u32>, captures: usize) -> Way {
     Way {
@@ -112,9 +112,12 @@ fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls
         // The cheapest pair that there is, as other tools have it: the kernel replaces the return address.
         let attach = |request: LinkRequest| match request.at {
             At::Entry => sides.nothing.attach(&request).unwrap(),
-            At::Exit(_) => {
+            At::Exit { .. } => {
                 let (offset, pid) = (case.site.offset.0, target.pid());
-                sides.nothing.attach_to_return(&request.path, offset, pid).unwrap()
+                sides
+                    .nothing
+                    .attach_to_return(&request.path, offset, pid)
+                    .unwrap()
             }
         };
         let links: Vec<Link> = requests.map(attach).collect();

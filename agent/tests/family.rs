@@ -122,6 +122,7 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
             offset: offset.0,
             probe: 0,
             semaphore: 0,
+            exit: 0,
         };
         let request = LinkRequest {
             path: program.to_owned(),
@@ -131,7 +132,7 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
         };
         kernel.attach(&request).unwrap()
     };
-    let links = vec![attach(At::RETURN, &returns), attach(At::Entry, &[function.offset])];
+    let links = vec![attach(At::EXIT, &returns), attach(At::Entry, &[function.offset])];
     (kernel, links)
 }
 

@@ -49,10 +49,10 @@ fn measured(tallies: u32) {
     assert!((50.0..50_000.0).contains(&prices.emulated_ns), "{prices:?}");
     assert!(prices.stepped_ns > prices.emulated_ns, "{prices:?}");
     assert!(prices.optimised_ns < prices.stepped_ns, "{prices:?}");
-    assert!(prices.return_ns > 0.0, "{prices:?}");
-    if kernel.carries_out_returns() {
-        assert!(prices.return_ns < prices.stepped_ns, "{prices:?}");
-    }
+    assert!(
+        prices.leave_ns > prices.return_ns && prices.return_ns > 0.0,
+        "{prices:?}"
+    );
     assert!(prices.value_ns < prices.emulated_ns, "{prices:?}");
     assert!(prices.added_ns < prices.emulated_ns, "{prices:?}");
     for slot in 0..PROCESSES {

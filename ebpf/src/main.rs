@@ -16,7 +16,6 @@ mod entry;
 mod family;
 mod frames;
 mod histograms;
-mod leaving;
 mod maps;
 mod messages;
 mod namespace;
@@ -37,19 +36,11 @@ pub fn entry(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Runs at a return instruction of a probed function, before it: no address on the program's stack is changed, so exceptions, jumps,
+/// Runs at an instruction by which a probed function is left, before it, or at the last jump before that: no address on the program's stack is changed, so exceptions, jumps,
 /// cancelled threads and fibers leave the function as ever.
 #[uprobe]
 pub fn leaves(ctx: ProbeContext) -> u32 {
-    returns::run(&ctx, returns::AT_INSTRUCTION);
-    0
-}
-
-/// The same, and carries out the instruction where it may, which the kernel would single-step. For kernels that let a program at a
-/// probe set the instruction pointer (since 6.18).
-#[uprobe]
-pub fn leaves_returns(ctx: ProbeContext) -> u32 {
-    leaving::run(&ctx);
+    returns::run(&ctx);
     0
 }
 

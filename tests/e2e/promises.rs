@@ -139,10 +139,16 @@ fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
         left_as_alone(&tallies, counted, &report, &format!("{way}, {mpi:?}"))?;
         if way == "throw" {
             // What did not return is counted, and has no time.
-            let sends = &report["processes"][0]["functions"].as_array().ok_or("no functions")?;
+            let sends = &report["processes"][0]["functions"]
+                .as_array()
+                .ok_or("no functions")?;
             let send = sends.iter().find(|function| function["name"] == "MPI_Send");
             let send = send.ok_or_else(|| format!("no MPI_Send in {report}"))?;
-            assert_eq!((&send["calls"], &send["time_s"]), (&ROUNDS.into(), &Value::Null), "{send}");
+            assert_eq!(
+                (&send["calls"], &send["time_s"]),
+                (&ROUNDS.into(), &Value::Null),
+                "{send}"
+            );
             let text = agent.lines.text();
             assert!(text.contains("did not return"), "{text}");
         }

@@ -11,5 +11,5 @@ mod unwatched;
 
 pub use account::{Account, AgentCost, CostView, Held, OfLate, ProbeCost, TOO_MUCH, UnreadView, WindowsView};
 pub use budget::{Budget, Function, Load, Turn, Windows};
-pub use price::{Measured, Prices, Probed, Source};
+pub use price::{Measured, Prices, Probed, Returns, Source};
 pub use unwatched::{Estimate, Moment, Unwatched, Window};

@@ -21,8 +21,10 @@ pub struct Prices {
     pub emulated_ns: f64,
     /// The same on one that the processor runs apart.
     pub stepped_ns: f64,
-    /// That calls are timed, at their return instructions, beyond their entries.
+    /// That calls are timed, at the last jumps before they return, beyond their entries.
     pub return_ns: f64,
+    /// The same at a return instruction.
+    pub leave_ns: f64,
     /// That a call is one of a library's and entered into the sequence of calls, beyond that it is timed.
     pub sequence_ns: f64,
     /// A value that is read.
@@ -37,13 +39,25 @@ pub struct Prices {
     pub source: Source,
 }
 
+/// How calls of a function come to their end for a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Returns {
+    /// They are counted at their entries, and not timed.
+    #[default]
+    Unseen,
+    /// The last jumps before return instructions are probed.
+    Jump,
+    /// Return instructions are probed.
+    Instruction,
+}
+
 /// How a function is probed, as far as that decides what a call costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probed {
     /// What the kernel does with the instruction under the probe at the entry.
     pub entry: Cost,
-    /// Its return instructions are probed.
-    pub is_timed: bool,
+    /// Whether and how returns are seen.
+    pub returns: Returns,
     /// It is one of a library's, entered into the sequence of calls.
     pub is_in_sequence: bool,
     /// Values that are read in a call.
@@ -67,9 +81,11 @@ pub struct Measured {
     pub stepped: f64,
     /// On a nop that the kernel may make a call of.
     pub nop: f64,
-    /// Entry and return instruction are probed.
+    /// Entry and last jump are probed.
     pub timed: f64,
-    /// Both are, and the call is entered into the sequence.
+    /// Entry and return instruction are.
+    pub left: f64,
+    /// Entry and last jump are, and the call is entered into the sequence.
     pub in_sequence: f64,
     /// Values are read at the entry.
     pub reading: f64,
@@ -77,7 +93,7 @@ pub struct Measured {
     pub values: u32,
     /// Each entry is sent.
     pub sending: f64,
-    /// Both are probed, and what each call took is added up.
+    /// Entry and last jump are probed, and what each call took is added up.
     pub added: f64,
 }
 
@@ -88,7 +104,8 @@ impl Prices {
             optimised_ns: 410.0,
             emulated_ns: 550.0,
             stepped_ns: 8_900.0,
-            return_ns: 8_900.0,
+            return_ns: 500.0,
+            leave_ns: 8_900.0,
             sequence_ns: 100.0,
             value_ns: 30.0,
             event_ns: 250.0,
@@ -106,6 +123,7 @@ impl Prices {
             emulated_ns: beyond(measured.emulated, measured.bare),
             stepped_ns: beyond(measured.stepped, measured.bare),
             return_ns: beyond(measured.timed, measured.emulated),
+            leave_ns: beyond(measured.left, measured.emulated),
             sequence_ns: beyond(measured.in_sequence, measured.timed),
             value_ns: beyond(measured.reading, measured.emulated) / f64::from(measured.values.max(1)),
             event_ns: beyond(measured.sending, measured.emulated),
@@ -127,14 +145,22 @@ impl Prices {
 
     /// A call of a function that is probed so, entry and return.
     pub fn call_ns(&self, probed: &Probed) -> f64 {
-        let returns = if probed.is_timed { self.return_ns } else { 0.0 };
+        let returns = match probed.returns {
+            Returns::Unseen => 0.0,
+            Returns::Jump => self.return_ns,
+            Returns::Instruction => self.leave_ns,
+        };
         let sequence = if probed.is_in_sequence {
             self.sequence_ns
         } else {
             0.0
         };
         // Each link is asked at the entry and, where there is one, at the return.
-        let moments = if probed.is_timed { 2.0 } else { 1.0 };
+        let moments = if probed.returns == Returns::Unseen {
+            1.0
+        } else {
+            2.0
+        };
         let further = f64::from(probed.links.saturating_sub(1)) * moments;
         self.entry_ns(probed.entry)
             + returns
@@ -158,11 +184,11 @@ mod tests {
 
     fn times() -> impl Strategy<Value = Measured> {
         let ns = || 0.0..20_000.0;
-        let parts = (ns(), ns(), ns(), ns(), ns());
+        let parts = (ns(), ns(), ns(), ns(), ns(), ns());
         ((ns(), ns(), ns(), ns()), parts, 1_u32..7).prop_map(
             |(
                 (bare, emulated, stepped, nop),
-                (timed, in_sequence, reading, sending, added),
+                (timed, left, in_sequence, reading, sending, added),
                 values,
             )| {
                 Measured {
@@ -171,6 +197,7 @@ mod tests {
                     stepped,
                     nop,
                     timed,
+                    left,
                     in_sequence,
                     reading,
                     values,
@@ -188,11 +215,12 @@ mod tests {
             Cost::Stepped,
             Cost::Unknown,
         ]);
+        let returns = prop::sample::select(vec![Returns::Unseen, Returns::Jump, Returns::Instruction]);
         let hits = (0_u32..3, 0_u32..3);
-        (sites, any::<bool>(), any::<bool>(), 0_u32..9, hits, 1_u32..9).prop_map(
-            |(entry, is_timed, is_in_sequence, values, (events, added), links)| Probed {
+        (sites, returns, any::<bool>(), 0_u32..9, hits, 1_u32..9).prop_map(
+            |(entry, returns, is_in_sequence, values, (events, added), links)| Probed {
                 entry,
-                is_timed,
+                returns,
                 is_in_sequence,
                 values,
                 events,
@@ -222,7 +250,7 @@ mod tests {
             for more in more {
                 prop_assert!(prices.call_ns(&more) >= cost, "{more:?}");
             }
-            let uncounted = Probed { is_timed: false, ..probed };
+            let uncounted = Probed { returns: Returns::Unseen, ..probed };
             prop_assert!(prices.call_ns(&uncounted) <= cost);
         }
 
@@ -242,7 +270,7 @@ mod tests {
             };
             let whole = Probed {
                 entry: Cost::Emulated,
-                is_timed: true,
+                returns: Returns::Jump,
                 is_in_sequence: true,
                 values: 0,
                 events: 0,

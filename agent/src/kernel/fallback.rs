@@ -12,10 +12,7 @@ use std::{
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use super::{
-    links::LinkRequest,
-    sys,
-};
+use super::{links::LinkRequest, sys};
 use crate::rights;
 
 const GROUP: &str = "tuneagent";
@@ -76,10 +73,7 @@ impl TracefsLink {
                 semaphore => format!("({semaphore:#x})"),
             };
             let name = &link.name;
-            link.command(&format!(
-                "p:{GROUP}/{name} {path}:{:#x}{semaphore}",
-                site.offset
-            ))?;
+            link.command(&format!("p:{GROUP}/{name} {path}:{:#x}{semaphore}", site.offset))?;
         }
         let id = fs::read_to_string(
             link.root

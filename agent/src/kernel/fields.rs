@@ -29,32 +29,15 @@ pub(super) fn of_family() -> Option<[(&'static str, u32); 8]> {
 const MAGIC: u16 = 0xeb9f;
 const STRUCT: u32 = 4;
 
-/// Where the record of a thread has what is read at hits, in bytes; none where the kernel does not keep it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ThreadFields {
-    /// The time that it was ready to run but waited for a CPU.
-    pub(super) waited: Option<u32>,
-    /// The features that it has of those that a thread may have and another not.
-    pub(super) features: Option<u32>,
-}
-
-/// The same of this kernel; none where it has no BTF.
-pub(super) fn of_threads() -> Option<ThreadFields> {
+/// Where the record of a thread has the time that it was ready to run but waited for a CPU, in bytes; none where the kernel has no BTF, or
+/// does not count it.
+pub(super) fn waited_offset() -> Option<u32> {
     let types = std::fs::read(TYPES).ok()?;
-    let [sched, delay, thread, features] = offsets(
+    let [outer, inner] = offsets(
         &types,
-        [
-            ("task_struct", "sched_info"),
-            ("sched_info", "run_delay"),
-            ("task_struct", "thread"),
-            ("thread_struct", "features"),
-        ],
+        [("task_struct", "sched_info"), ("sched_info", "run_delay")],
     )?;
-    let inside = |outer: Option<u32>, inner: Option<u32>| outer?.checked_add(inner?);
-    Some(ThreadFields {
-        waited: inside(sched, delay),
-        features: inside(thread, features),
-    })
+    outer?.checked_add(inner?)
 }
 
 /// Where structs have a member, in bytes, each the first of its name. All are looked for at once: the types of a kernel are megabytes.

@@ -65,11 +65,12 @@ mod functions {
     const TAKEN: usize = 2;
     /// Calls in a round.
     const CALLS: u32 = 32;
-    /// Of those that may cost ten times as much.
+    /// Of those that cost ten times as much.
     const STEPPED_CALLS: u32 = 8;
 
-    /// Bytes from the begin of a case that is timed to its return instruction.
-    const TO_RETURN: [(usize, u64); 3] = [(3, 3), (4, 4), (7, 5)];
+    /// The cases that are timed, by number, and where their last jump is; and the one that is timed at its return instruction.
+    const TO_JUMP: [(usize, u64); 3] = [(3, 3), (4, 4), (8, 5)];
+    const TO_RETURN: [(usize, u64); 1] = [(5, 2)];
 
     macro_rules! functions {
         ($($(#[$doc:meta])* $name:ident: $($line:literal),+;)+) => {$(
@@ -88,9 +89,10 @@ mod functions {
         counted: "push rbp", "pop rbp", "ret";
         reading: "push rbp", "pop rbp", "nop", "ret";
         sending: "push rbp", "pop rbp", "nop", "nop", "ret";
-        timed: "push rbp", "nop", "pop rbp", "ret";
-        in_sequence: "push rbp", "nop", "nop", "pop rbp", "ret";
-        added: "push rbp", "nop", "nop", "nop", "pop rbp", "ret";
+        timed: "push rbp", "nop", "pop rbp", "jmp 2f", "2:", "ret";
+        in_sequence: "push rbp", "nop", "nop", "pop rbp", "jmp 2f", "2:", "ret";
+        added: "push rbp", "nop", "nop", "nop", "pop rbp", "jmp 2f", "2:", "ret";
+        left: "push rbp", "pop rbp", "ret", "nop";
         /// On a move between registers, which the processor runs apart.
         stepped: "mov eax, edi", "ret";
         /// On a nop of five bytes, which newer kernels make a call of.
@@ -127,7 +129,7 @@ mod functions {
     static BARE: [Case; 1] = [case(counted, 0, 0, CALLS, |calls| &mut calls.bare)];
 
     /// By number of the probe.
-    static CASES: [Case; 8] = [
+    static CASES: [Case; 9] = [
         case(counted, 0, 0, CALLS, |calls| &mut calls.emulated),
         case(reading, 0, abi::MAX_CAPTURES, CALLS, |calls| &mut calls.reading),
         case(sending, SpecFlags::SEND_ENTRY, 0, CALLS, |calls| {
@@ -135,6 +137,7 @@ mod functions {
         }),
         case(timed, TIMED, 0, CALLS, |calls| &mut calls.timed),
         case(in_sequence, IN_SEQUENCE, 0, CALLS, |calls| &mut calls.in_sequence),
+        case(left, TIMED, 0, STEPPED_CALLS, |calls| &mut calls.left),
         case(stepped, 0, 0, STEPPED_CALLS, |calls| &mut calls.stepped),
         case(long_nop, 0, 0, CALLS, |calls| &mut calls.nop),
         case(added, ADDED, 0, CALLS, |calls| &mut calls.added),
@@ -156,12 +159,14 @@ mod functions {
             .ok_or_else(|| KernelError::Gauge("our own functions were not found in our file".to_owned()))?;
         let mut links = Vec::new();
         let entries: Vec<(usize, u64)> = (0..CASES.len()).map(|number| (number, 0)).collect();
-        // Returns first, as for every function.
-        for (at, places) in [(At::RETURN, &TO_RETURN[..]), (At::Entry, &entries)] {
+        let exits = [&TO_JUMP[..], &TO_RETURN].concat();
+        // Exits first, as for every function.
+        for (at, places) in [(At::EXIT, exits), (At::Entry, entries)] {
             let site = |(number, behind): &(usize, u64)| Site {
                 offset: offsets[*number] + behind,
                 probe: *number as u32,
                 semaphore: 0,
+                exit: 0,
             };
             let request = LinkRequest {
                 path: PathBuf::from("/proc/self/exe"),

@@ -27,7 +27,7 @@ pub use fallback::{TracefsLink, lower_paranoia, perf_wants_admin};
 pub use family::{FamilyRoot, read_coming};
 pub use gauge::{Gauge, measure};
 pub use holds::{Holds, Records, set_real_time};
-pub use links::{At, Exit, Link, LinkKind, LinkRequest, Nothing, Site, emulation};
+pub use links::{At, Link, LinkKind, LinkRequest, Nothing, Site, emulation};
 pub use object::{Kernel, LoadOptions};
 pub use program::tells_number_of;
 pub use records::{is_filling, read_hit, read_tally, read_text};

@@ -27,7 +27,6 @@ use super::{
     links::{self, At, Link, LinkKind, LinkRequest},
     program::{self, ProgramText, data, load_error, missing, pid_namespace},
     ring::Ring,
-    version,
 };
 
 /// The kernel side, built by `cargo xtask ebpf` and committed.
@@ -35,10 +34,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../ebpf/prebuilt/tuneagent.bpf.o"
 ));
-
-/// The program that carries out the return instructions that it is at, and since when kernels let it.
-const RETURNS: &str = "leaves_returns";
-const RETURNING_SINCE: (u32, u32) = (6, 18);
 
 /// What must be known before loading.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +65,6 @@ impl LoadOptions {
 struct Programs {
     entry: OwnedFd,
     leaves: OwnedFd,
-    /// For return instructions, which it carries out itself; none where the kernel has to.
-    returns: Option<OwnedFd>,
 }
 
 /// The loaded kernel side. Dropping it (after its links) leaves nothing behind.
@@ -111,8 +104,7 @@ impl Kernel {
         let ring_size = ring_size(options.processes);
         let rows = (options.rows * options.processes).clamp(1, abi::MAX_HISTOGRAM_ROWS);
         let tallies = (options.tallies * slots * 2).clamp(2, abi::MAX_TALLIES);
-        let known = fields::of_threads();
-        let fields = known.unwrap_or_default();
+        let waited_offset = fields::waited_offset();
         let (device, inode) = pid_namespace();
         let mut loader = EbpfLoader::new();
         if let Some(setting) = &setting {
@@ -132,14 +124,13 @@ impl Kernel {
             .override_global("ROW_COUNT", &options.rows, true)
             .override_global("PROBE_COUNT", &options.probes, true)
             .override_global("RING_SIZE", &ring_size, true)
-            .override_global("WAITED_OFFSET", &fields.waited.unwrap_or_default(), true)
-            .override_global("FEATURES_OFFSET", &fields.features.unwrap_or_default(), true)
+            .override_global("WAITED_OFFSET", &waited_offset.unwrap_or_default(), true)
             .override_global("NAMESPACE_DEVICE", &device, true)
             .override_global("NAMESPACE_INODE", &inode, true)
             .load(OBJECT)
             .map_err(load_error)?;
         let kind = links::kind(options.force_tracefs);
-        let programs = load_programs(&maps, kind, known.is_some())?;
+        let programs = load_programs(&maps, kind)?;
         let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
         Ok(Kernel {
             cells: shared(&maps, "TOTALS", cells, Cells::map)?,
@@ -154,7 +145,7 @@ impl Kernel {
             changes: shared(&maps, "CHANGES", 1, Cells::map_writable)?,
             alarm: shared(&maps, "ALARM", 1, Cells::map_writable)?,
             losses: shared(&maps, "LOSSES", Loss::COUNT, Cells::map)?,
-            tells_waits: fields.waited.is_some(),
+            tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
             maps,
             programs,
@@ -180,28 +171,18 @@ impl Kernel {
 
     /// How many instructions the verifier followed in each program, where the kernel tells (since 5.16). It refuses one of a million.
     pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
-        let of = &self.programs;
-        let of_probes = [("entry", Some(&of.entry)), ("leaves", Some(&of.leaves)), (RETURNS, of.returns.as_ref())];
-        let of_probes = of_probes
-            .into_iter()
-            .filter_map(|(name, program)| Some((name, program::verified(program?.as_fd()))));
+        let Programs { entry, leaves } = &self.programs;
+        let of_probes = [("entry", entry), ("leaves", leaves)]
+            .map(|(name, program)| (name, program::verified(program.as_fd())));
         let of_family = self.family.as_ref().map_or(&[][..], Family::verified);
-        of_probes.chain(of_family.iter().copied()).collect()
-    }
-
-    /// Whether return instructions are carried out at their probes, so that the kernel need not single-step them.
-    pub fn carries_out_returns(&self) -> bool {
-        self.programs.returns.is_some()
+        of_probes.iter().chain(of_family).copied().collect()
     }
 
     /// Attaches.
     pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
         let program = match request.at {
             At::Entry => &self.programs.entry,
-            At::Exit(exit) => {
-                let own = self.programs.returns.as_ref().filter(|_| exit.is_return);
-                own.unwrap_or(&self.programs.leaves)
-            }
+            At::Exit { .. } => &self.programs.leaves,
         };
         links::attach(self.kind, program.as_fd(), request).map_err(|source| KernelError::Attach {
             path: request.path.display().to_string(),
@@ -585,21 +566,13 @@ fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
 }
 
 /// The programs, loaded for the kind of links that this kernel has.
-///
-/// A program may set the instruction pointer since Linux 6.18, and only for links of its kind. It looks whether a thread has a shadow stack,
-/// so it `knows_threads`.
-fn load_programs(maps: &Ebpf, kind: LinkKind, knows_threads: bool) -> Result<Programs, KernelError> {
+fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
     // Sums over ranks are made with bpf_loop, and the verifier looks by themselves at functions whose types it knows.
     let text = ProgramText::parse(OBJECT, maps)?.with_types()?;
     let load = |name| text.load(name, links::attach_type(kind));
-    // A kernel that let it be set and carried the instruction out all the same would return twice: none is known, and none is tried.
-    let release = version::release().ok();
-    let is_new = release.as_deref().and_then(version::version) >= Some(RETURNING_SINCE);
-    let may_return = is_new && kind != LinkKind::Tracefs && cfg!(target_arch = "x86_64");
     Ok(Programs {
         entry: load("entry")?,
         leaves: load("leaves")?,
-        returns: (may_return && knows_threads).then(|| load(RETURNS).ok()).flatten(),
     })
 }
 

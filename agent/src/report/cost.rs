@@ -42,6 +42,7 @@ struct PricesNs<'a> {
     entry_stepped: f64,
     #[serde(rename = "return")]
     returns: f64,
+    return_instruction: f64,
     sequence: f64,
     value: f64,
     event: f64,
@@ -117,6 +118,7 @@ fn prices(prices: &Prices) -> PricesNs<'_> {
         entry_emulated: prices.emulated_ns,
         entry_stepped: prices.stepped_ns,
         returns: prices.return_ns,
+        return_instruction: prices.leave_ns,
         sequence: prices.sequence_ns,
         value: prices.value_ns,
         event: prices.event_ns,

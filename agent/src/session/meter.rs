@@ -1,7 +1,10 @@
 //! Reads what the kernel side and /proc have counted, and turns two readings into rates.
 
 use std::{
-    collections::{BTreeMap, VecDeque}, sync::Arc, time::Duration};
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use abi::{Frame, Thread, Totals};
 
@@ -514,7 +517,10 @@ fn function(
         name: probe.name.clone(),
         calls: totals.calls,
         nested: totals.nested,
-        time_ns: probe.is_timed().then_some(shown_ns).filter(|ns| *ns > 0 || has_returned),
+        time_ns: probe
+            .is_timed()
+            .then_some(shown_ns)
+            .filter(|ns| *ns > 0 || has_returned),
         bytes: probe.bytes_kind().map(|_| totals.bytes),
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,
@@ -612,7 +618,13 @@ mod tests {
             };
             // The others were open when their threads ended.
             let never_returned = calls - timed - (calls - timed) / 2;
-            let totals = function((0, &probe), &Reading::default(), &reading, shown_ns, never_returned);
+            let totals = function(
+                (0, &probe),
+                &Reading::default(),
+                &reading,
+                shown_ns,
+                never_returned,
+            );
             let totals = totals.expect("it was called");
             assert_eq!((totals.time_ns, totals.unreturned), (expected, calls - timed));
         }

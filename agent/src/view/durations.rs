@@ -46,7 +46,9 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
 
 fn totals(function: &FunctionTotals) -> String {
     let calls = plural(usize::try_from(function.calls).unwrap_or(usize::MAX), "call");
-    let mean = function.mean_of_returned_ns().map(|mean| format!(", mean {}", duration(mean)));
+    let mean = function
+        .mean_of_returned_ns()
+        .map(|mean| format!(", mean {}", duration(mean)));
     format!("{calls}{}", mean.unwrap_or_default())
 }
 

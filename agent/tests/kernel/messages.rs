@@ -58,6 +58,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
         offset: target.offset("message"),
         probe: 0,
         semaphore: 0,
+        exit: 0,
     };
     kernel.set_address(pid, target.0.base() + site.offset, 0).unwrap();
     let image = tuner::image::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
@@ -73,7 +74,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
         at,
         pid: Some(pid),
     };
-    let links = [(At::RETURN, returns.collect()), (At::Entry, vec![site])];
+    let links = [(At::EXIT, returns.collect()), (At::Entry, vec![site])];
     let _links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     target.run("pairs");
     let totals = kernel.totals(0).unwrap()[0];

@@ -3,7 +3,7 @@
 use std::{ops::Range, process::Command};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
-use tuneagent::kernel::{At, Exit, Kernel, Link, LinkRequest, LoadOptions, Ring, Site};
+use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Ring, Site};
 
 use tuner::address::FileOffset;
 
@@ -79,7 +79,6 @@ pub(crate) const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) force_tracefs: bool,
-    returns: At,
 }
 
 /// Those that count the calls of a function by duration.
@@ -162,6 +161,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
             offset: offset.0,
             probe,
             semaphore: 0,
+            exit: 0,
         };
         entries.push(site(function.offset));
         let returns = tuner::code::returns(&image, function).unwrap();
@@ -186,27 +186,16 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
         at,
         pid: Some(pid),
     };
-    let links = [(way.returns, exits), (At::Entry, entries)];
+    let links = [(At::EXIT, exits), (At::Entry, entries)];
     let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     (kernel, links.into())
 }
 
-/// A return instruction that the kernel single-steps.
-const STEPPED: At = At::Exit(Exit {
-    is_return: false,
-    is_shared: false,
-});
-
-/// Links of both kinds, and both ways to get past a return instruction.
+/// Links of both kinds.
 pub(crate) fn for_every_way(test: impl Fn(Way)) {
     if is_root() {
         for force_tracefs in [false, true] {
-            for returns in [At::RETURN, STEPPED] {
-                test(Way {
-                    force_tracefs,
-                    returns,
-                });
-            }
+            test(Way { force_tracefs });
         }
     }
 }

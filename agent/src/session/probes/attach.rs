@@ -81,7 +81,7 @@ impl Probes {
             return Ok(());
         };
         // Which call ends at an exit that functions share the stack pointer tells.
-        let is_own = |place: &&Place| !matches!(place.at, At::Exit(exit) if exit.is_shared);
+        let is_own = |place: &&Place| place.at != At::Exit { is_shared: true };
         for place in places.iter().filter(is_own) {
             // A mark may be the first instruction of its function.
             let is_taken = |other: &&Place| {

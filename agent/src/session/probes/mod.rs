@@ -210,7 +210,7 @@ impl Probes {
             wanted,
             asked: Vec::new(),
             attached: BTreeMap::new(),
-            files: KnownFiles::new(kernel::emulation()),
+            files: KnownFiles::new(kernel::emulation(), !all_on),
             is_armed: false,
             room: processes,
             late: None,

@@ -5,9 +5,10 @@ use std::{
     ops::Range,
 };
 
+use abi::ExitSite;
 use tuner::{
     address::{FileOffset, LinkAddress},
-    exits::{ExitFinder, Exits, Places},
+    exits::{ExitFinder, Exits, LastJump, Places},
     intact::{needed_at, needed_at_entry},
     mark::Mark,
     module::Module,
@@ -18,7 +19,7 @@ use tuner::{
 use super::{Probe, sought};
 use crate::{
     discover::{Member, WatchedSite},
-    kernel::{At, Exit, Site},
+    kernel::{At, Site},
 };
 
 /// A site, and which moment of its function it is.
@@ -62,6 +63,7 @@ pub(super) struct Found<'a> {
 #[derive(Debug, Default)]
 pub(super) struct KnownFiles {
     emulation: Emulation,
+    has_cookies: bool,
     files: BTreeMap<(String, u64), KnownFile>,
 }
 
@@ -70,6 +72,8 @@ struct KnownFile {
     /// What it defines of the named functions, once that was asked.
     functions: Option<Vec<Function>>,
     entries: Entries,
+    /// Links tell what is known of a place: of one without it only a return instruction tells that the call ends.
+    has_cookies: bool,
     /// Where functions are left, or why that is not known, by where they begin.
     exits: BTreeMap<FileOffset, Result<Exits, String>>,
 }
@@ -82,10 +86,11 @@ struct Entries {
 }
 
 impl KnownFiles {
-    /// For a kernel that emulates this.
-    pub(super) fn new(emulation: Emulation) -> KnownFiles {
+    /// For a kernel that emulates this, and whose links may have cookies.
+    pub(super) fn new(emulation: Emulation, has_cookies: bool) -> KnownFiles {
         KnownFiles {
             emulation,
+            has_cookies,
             files: BTreeMap::new(),
         }
     }
@@ -103,6 +108,7 @@ impl KnownFiles {
                 sites: EntrySites::new(self.emulation),
                 chosen: BTreeMap::new(),
             },
+            has_cookies: self.has_cookies,
             exits: BTreeMap::new(),
         })
     }
@@ -258,6 +264,7 @@ impl<'a> Found<'a> {
                 offset: offset.0,
                 probe,
                 semaphore: semaphore.map_or(0, |offset| offset.0),
+                exit: 0,
             };
             // It is a nop of one byte, or else was refused.
             let place = Place::new(site, At::Entry, Cost::Emulated, needed_at(offset));
@@ -278,15 +285,18 @@ impl<'a> Found<'a> {
             offset: offset.0,
             probe,
             semaphore: 0,
+            exit: 0,
         };
         let needs = needed_at_entry(function.offset, function.size, offset);
         self.add(module, Place::new(site, At::Entry, cost, needs));
         if !wanted.is_timed() {
             return;
         }
+        // What is returned stands in its register only at the return.
+        let by_jumps = file.has_cookies && !wanted.reads_returned();
         let text = match file.exits(finder, function) {
             Ok(exits) => {
-                for place in exits_at(exits, probe) {
+                for place in exits_at(exits, probe, by_jumps) {
                     self.add(module, place);
                 }
                 match exits.unknown {
@@ -334,21 +344,29 @@ fn function_of(site: &WatchedSite, module: &Module) -> Function {
     }
 }
 
-/// The probes where a function is left.
-fn exits_at(exits: &Exits, probe: u32) -> impl Iterator<Item = Place> + '_ {
-    let of = move |places: &'_ Places, is_shared| {
-        let returns = places.returns.iter().map(|offset| (*offset, true));
-        let last = places.last.iter().map(|offset| (*offset, false));
-        let all: Vec<_> = returns.chain(last).collect();
-        all.into_iter().map(move |(offset, is_return)| {
+/// The probes where a function is left: at its last jumps, or at its return instructions alone.
+fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<Place> {
+    let of = |places: &Places, is_shared| {
+        let place = |offset: FileOffset, cost, exit| {
             let site = Site {
                 offset: offset.0,
                 probe,
                 semaphore: 0,
+                exit,
             };
-            let at = At::Exit(Exit { is_return, is_shared });
-            Place::new(site, at, Cost::Stepped, needed_at(offset))
-        })
+            Place::new(site, At::Exit { is_shared }, cost, needed_at(offset))
+        };
+        let at_jump = |jump: &LastJump| {
+            let condition = jump.condition.map(|condition| (condition, jump.is_taken));
+            place(jump.offset, Cost::Emulated, ExitSite::bits(jump.depth, condition))
+        };
+        let (jumps, returns) = match by_jumps {
+            true => (&places.jumps[..], &places.beside_jumps),
+            false => (&[][..], &places.returns),
+        };
+        let returns = returns.iter().chain(&places.last);
+        let returns = returns.map(|offset| place(*offset, Cost::Stepped, 0));
+        jumps.iter().map(at_jump).chain(returns).collect::<Vec<_>>()
     };
-    of(&exits.own, false).chain(of(&exits.elsewhere, true))
+    [of(&exits.own, false), of(&exits.elsewhere, true)].concat()
 }

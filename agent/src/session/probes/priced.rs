@@ -7,7 +7,7 @@ use tuner::site::Cost;
 
 use super::{Probe, Probes, places::Place};
 use crate::{
-    cost::{Prices, Probed},
+    cost::{Prices, Probed, Returns},
     kernel::At,
 };
 
@@ -18,7 +18,7 @@ const VALUES_OF_A_MESSAGE: u32 = 4;
 #[derive(Debug, Default)]
 struct Sites {
     entry: Option<Cost>,
-    is_timed: bool,
+    returns: Returns,
     /// Links by file (device, inode).
     links: BTreeMap<(u64, u64), u32>,
 }
@@ -31,7 +31,10 @@ impl Sites {
                 self.entry = self.entry.max(Some(place.cost));
                 *self.links.entry(file).or_default() += 1;
             }
-            At::Exit(_) => self.is_timed = true,
+            // The expensive one, where there are both: which of them a call comes to is not known.
+            At::Exit { .. } if place.cost == Cost::Stepped => self.returns = Returns::Instruction,
+            At::Exit { .. } if self.returns == Returns::Unseen => self.returns = Returns::Jump,
+            At::Exit { .. } => {}
         }
     }
 }
@@ -77,7 +80,7 @@ fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
         + both(SpecFlags::SEND_RETURN, SpecFlags::TALLY_RETURN);
     Some(Probed {
         entry: sites.entry?,
-        is_timed: sites.is_timed,
+        returns: sites.returns,
         is_in_sequence: flags & SpecFlags::SEQUENCE != 0,
         values: values as u32 + has(SpecFlags::MESSAGE) * VALUES_OF_A_MESSAGE,
         events: has(SpecFlags::SEND_ENTRY) + has(SpecFlags::SEND_RETURN) - summed,

@@ -163,7 +163,7 @@ impl Probes {
         self.links = left;
         for linked in &over {
             if let Some(places) = self.attached.get_mut(&linked.to) {
-                places.retain(|place| !linked.probes.contains(&place.site.probe));
+                places.retain(|place| place.at != linked.at || !linked.probes.contains(&place.site.probe));
             }
         }
         over

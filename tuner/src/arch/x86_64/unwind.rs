@@ -204,10 +204,9 @@ impl Tables {
         let frames = self.frames();
         let index = EhFrameHdr::new(&self.index, LittleEndian);
         let index = index.parse(&self.bases, 8).ok()?;
-        let found =
-            index
-                .table()?
-                .fde_for_address(&frames, &self.bases, link.0, EhFrame::cie_from_offset);
+        let found = index
+            .table()?
+            .fde_for_address(&frames, &self.bases, link.0, EhFrame::cie_from_offset);
         let piece = found.ok()?;
         let begin = piece.initial_address();
         Some(LinkAddress(begin)..LinkAddress(begin.checked_add(piece.len())?))
