@@ -12,7 +12,7 @@ use std::{fs::File, io::BufRead, path::Path};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec, SpecFlags};
 use common::{Case, DURATIONS, Target, cases};
-use tuneagent::kernel::{At, Kernel, Link, LoadOptions, Nothing, Ring, read_hit};
+use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
 use tuner::image::Image;
 
 /// One way of probing a function.
@@ -27,7 +27,7 @@ struct Way {
 
 const ENTRY: &[At] = &[At::Entry];
 /// Returns first, as for every function.
-const PAIR: &[At] = &[At::Return, At::Entry];
+const PAIR: &[At] = &[At::EXIT, At::Entry];
 
 const fn way(name: &'static str, moments: &'static [At], flags: Option<u32>, captures: usize) -> Way {
     Way {
@@ -109,9 +109,18 @@ struct Sides {
 fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls: u64) -> f64 {
     let requests = way.moments.iter().map(|at| target.request(case, *at));
     let Some(flags) = way.flags else {
-        let links: Vec<Link> = requests
-            .map(|request| sides.nothing.attach(&request).unwrap())
-            .collect();
+        // The cheapest pair that there is, as other tools have it: the kernel replaces the return address.
+        let attach = |request: LinkRequest| match request.at {
+            At::Entry => sides.nothing.attach(&request).unwrap(),
+            At::Exit { .. } => {
+                let (offset, pid) = (case.site.offset.0, target.pid());
+                sides
+                    .nothing
+                    .attach_to_return(&request.path, offset, pid)
+                    .unwrap()
+            }
+        };
+        let links: Vec<Link> = requests.map(attach).collect();
         let took = target.call_ns(&case.function, calls);
         drop(links);
         return took;

@@ -50,9 +50,7 @@ impl Way {
         match self {
             Way::Bare => &[],
             Way::Unwatched | Way::Entry => &[At::Entry],
-            Way::UnwatchedPair | Way::EntryAndReturn | Way::AddedUp | Way::Message => {
-                &[At::Return, At::Entry]
-            }
+            Way::UnwatchedPair | Way::EntryAndReturn | Way::AddedUp | Way::Message => &[At::EXIT, At::Entry],
         }
     }
 

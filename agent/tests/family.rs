@@ -14,6 +14,7 @@ use std::{
 use abi::{Coming, ComingKind, ProbeSpec, SpecFlags};
 use needs::is_root;
 use tuneagent::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, Site, read_coming};
+use tuner::address::FileOffset;
 
 /// Works, starts children that work (every second one as a program of its own), and ends when they have. With a third argument its
 /// first thread ends at once and another one works.
@@ -114,22 +115,24 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
         )
         .unwrap();
     let image = tuner::image::Image::read(std::fs::File::open(program).unwrap()).unwrap();
-    let offset = image.functions(&["work"]).unwrap()[0].offset.0;
-    let attach = |at| {
-        let site = Site {
-            offset,
+    let function = image.functions(&["work"]).unwrap().remove(0);
+    let returns = tuner::code::returns(&image, &function).unwrap().instructions;
+    let attach = |at, offsets: &[FileOffset]| {
+        let site = |offset: &FileOffset| Site {
+            offset: offset.0,
             probe: 0,
             semaphore: 0,
+            exit: 0,
         };
         let request = LinkRequest {
             path: program.to_owned(),
-            sites: vec![site],
+            sites: offsets.iter().map(site).collect(),
             at,
             pid: None,
         };
         kernel.attach(&request).unwrap()
     };
-    let links = vec![attach(At::Return), attach(At::Entry)];
+    let links = vec![attach(At::EXIT, &returns), attach(At::Entry, &[function.offset])];
     (kernel, links)
 }
 

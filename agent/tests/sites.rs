@@ -8,11 +8,12 @@ mod running;
 
 use std::fs::File;
 
-use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags, Totals};
+use abi::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags, Totals};
 use needs::is_root;
 use running::Running;
 use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site, read_hit};
 use tuner::{
+    exits::ExitFinder,
     image::Image,
     site::{Cost, EntrySites},
     symbol::Function,
@@ -83,7 +84,8 @@ struct Seen {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     force_tracefs: bool,
-    returns: At,
+    /// Functions are left at their last jumps, where they have any.
+    by_jumps: bool,
     /// The argument, or what is returned.
     captures: [Option<u8>; abi::MAX_CAPTURES],
 }
@@ -121,15 +123,21 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
             offset,
             probe,
             semaphore: 0,
+            exit: 0,
         };
         entries.push(site(entry(function)));
-        match way.returns {
-            At::ReturnInstruction => {
-                let found = tuner::code::returns(&image, function).unwrap();
-                returns.extend(found.instructions.iter().map(|offset| site(offset.0)));
-            }
-            _ => returns.push(site(entry(function))),
-        }
+        let found = ExitFinder::new(&image).exits(function).unwrap().own;
+        let (jumps, left) = match way.by_jumps {
+            true => (&found.jumps[..], &found.beside_jumps),
+            false => (&[][..], &found.returns),
+        };
+        returns.extend(left.iter().map(|offset| site(offset.0)));
+        returns.extend(jumps.iter().map(|jump| Site {
+            exit: ExitSite::bits(jump.depth, jump.condition.map(|of| (of, jump.is_taken))),
+            ..site(jump.offset.0)
+        }));
+        let jumps_of = |name| if name == "branching" { 2 } else { 0 };
+        assert_eq!(found.jumps.len(), jumps_of(name), "{name}");
     }
     for site in entries.iter().chain(&returns) {
         kernel.set_address(pid, base + site.offset, site.probe).unwrap();
@@ -141,7 +149,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
         let pid = Some(pid);
         kernel.attach(&LinkRequest { path, sites, at, pid }).unwrap()
     };
-    let links: [Link; 2] = [attach(way.returns, returns), attach(At::Entry, entries)];
+    let links: [Link; 2] = [attach(At::EXIT, returns), attach(At::Entry, entries)];
     let computed = target.run(CALLS);
     let hits = std::iter::from_fn(|| ring.take().map(|item| read_hit(item).unwrap()));
     let hits = hits
@@ -174,11 +182,13 @@ fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees
     let registers = [0, 1, 2, 3, 4, 5].map(Some);
     let stack = [Some(6), Some(7), Some(5), None, Some(0), None];
     for force_tracefs in [false, true] {
-        for returns in [At::Return, At::ReturnInstruction] {
-            for captures in [registers, stack] {
+        // Where links have no cookies nothing tells when a jump ends a call, and before the return nothing is returned.
+        let ways = [(false, registers), (false, stack), (true, registers)];
+        for (by_jumps, captures) in ways {
+            if !by_jumps || !force_tracefs {
                 let way = Way {
                     force_tracefs,
-                    returns,
+                    by_jumps,
                     captures,
                 };
                 let first_byte = watch(&mut target, way, |function| function.offset.0);

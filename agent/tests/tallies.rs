@@ -160,6 +160,7 @@ fn armed(target: &Running, tallies: u32, meant: Meant) -> (Kernel, Link) {
         offset,
         probe: 0,
         semaphore: 0,
+        exit: 0,
     };
     let request = LinkRequest {
         path: target.path.clone(),

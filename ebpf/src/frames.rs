@@ -41,18 +41,17 @@ pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64
     1
 }
 
-/// The open call that returns to just above this stack pointer, taken off; what lies below it is closed as abandoned. Its place, for
+/// The open call of a probe, or of [`ANY_PROBE`], that returns to just above this stack pointer, taken off; what lies below it is closed as abandoned. Its place, for
 /// [`at`].
-pub fn close_returning(thread: &mut Thread, stack_pointer: u64, probe: Option<u32>) -> Option<u32> {
+pub fn close_returning(thread: &mut Thread, stack_pointer: u64, probe: u64) -> Option<u32> {
     // Nearly always it is the newest.
     if let Some(newest) = thread.depth.checked_sub(1) {
         let top = at(thread, newest);
-        if top.stack_pointer == stack_pointer && Some(top.probe) == probe {
+        if top.stack_pointer == stack_pointer && u64::from(top.probe) == probe {
             pop(thread);
             return Some(newest);
         }
     }
-    let probe = probe.map_or(ANY_PROBE, u64::from);
     frames_close_returning(thread, stack_pointer, probe).checked_sub(1)
 }
 

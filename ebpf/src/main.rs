@@ -1,6 +1,6 @@
 //! The kernel side of tuneagent: what runs at every probe hit.
 //!
-//! One program for entries and two for returns serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what is
+//! One program for entries and two for exits serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what is
 //! captured, counted and sent. Nothing is decided here: the programs capture, aggregate, and count what they lose.
 #![no_std]
 #![no_main]
@@ -25,8 +25,8 @@ mod task;
 mod world;
 
 use aya_ebpf::{
-    macros::{raw_tracepoint, uprobe, uretprobe},
-    programs::{ProbeContext, RawTracePointContext, RetProbeContext},
+    macros::{raw_tracepoint, uprobe},
+    programs::{ProbeContext, RawTracePointContext},
 };
 
 /// Runs at a probed function's first instructions.
@@ -36,18 +36,11 @@ pub fn entry(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Runs when a probed function has returned.
-#[uretprobe]
-pub fn returns(ctx: RetProbeContext) -> u32 {
-    returns::run(&ctx, returns::AFTER_RETURN);
-    0
-}
-
-/// Runs at a return instruction of a probed function, before it: for functions that an exception may pass through, where a
-/// return probe proper would abort the program.
+/// Runs at an instruction by which a probed function is left, before it, or at the last jump before that: no address on the program's stack is changed, so exceptions, jumps,
+/// cancelled threads and fibers leave the function as ever.
 #[uprobe]
 pub fn leaves(ctx: ProbeContext) -> u32 {
-    returns::run(&ctx, returns::AT_INSTRUCTION);
+    returns::run(&ctx);
     0
 }
 

@@ -1,8 +1,13 @@
-//! A probed function returns: close the call that was entered with this stack pointer, add its time, count it by that or send the
+//! A probed function is left, by a return instruction or by the last jump before one: close the call that was entered with this stack pointer, add its time, count it by that or send the
 //! hit if asked to.
 
-use abi::{Call, Durations, Frame, HitKind, Loss, ProbeSpec, SpecFlags};
-use aya_ebpf::{EbpfContext, bindings::pt_regs, helpers::bpf_ktime_get_ns};
+use abi::{Call, Durations, ExitSite, Frame, HitKind, Loss, ProbeSpec, SpecFlags};
+use aya_ebpf::{
+    EbpfContext,
+    bindings::pt_regs,
+    helpers::{bpf_get_attach_cookie, bpf_ktime_get_ns},
+    programs::ProbeContext,
+};
 
 use crate::{
     capture::{self, Captured, Moment},
@@ -10,17 +15,16 @@ use crate::{
     task::Task,
 };
 
-/// How far a return has moved the stack pointer: it has taken the return address off.
-pub const AFTER_RETURN: u64 = 8;
-
-/// At the function's own return instruction the return address is still there.
-pub const AT_INSTRUCTION: u64 = 0;
-
-/// One return. `moved` is [`AFTER_RETURN`] or [`AT_INSTRUCTION`].
-pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
+/// One exit, where it is one.
+pub fn run(ctx: &ProbeContext) -> Option<()> {
+    // SAFETY: the context is the one that the kernel passed to this program.
+    let cookie = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
+    // SAFETY: the kernel passed the registers.
+    let regs = unsafe { &*ctx.regs };
+    if !ExitSite::is_exit(cookie, regs.eflags) {
+        return None;
+    }
     let key = namespace::current()?;
-    // SAFETY: the context that the kernel passed is the registers.
-    let regs = unsafe { &*ctx.as_ptr().cast::<pt_regs>() };
     let Some(thread) = maps::thread(key) else {
         Task::of(key)?;
         maps::lost(Loss::UnderWay);
@@ -29,20 +33,19 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
     let task = Task::with(key, thread)?;
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    // After the return the address is the caller's; at the instruction it is a site like any other.
-    let is_at_site = moved == AT_INSTRUCTION;
-    let site = || is_at_site.then(|| task::site(key, regs)).flatten();
-    let probe = task::cookie(ctx).or_else(site);
-    let stack_pointer = regs.rsp.wrapping_sub(moved);
+    let probe = match cookie as u32 {
+        0 => task::site(key, regs).map_or(frames::ANY_PROBE, u64::from),
+        own => u64::from(own - 1),
+    };
+    let stack_pointer = regs.rsp.wrapping_add(ExitSite::depth(cookie));
     let inside_since = thread.open_since_ns;
     let Some(place) = frames::close_returning(thread, stack_pointer, probe) else {
         if thread.overflow > 0 {
             thread.overflow -= 1;
-        } else if let Some(totals) = probe.and_then(|probe| maps::totals(task.process, probe)) {
+        } else if let Some(totals) = maps::totals(task.process, probe as u32) {
             maps::add(&totals.unpaired, 1);
-        } else {
-            maps::lost(Loss::UnderWay);
         }
+        // Without a probe it is an end that several functions share, of which this call was none.
         return None;
     };
     let frame = frames::at(thread, place);
@@ -62,7 +65,8 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
             let call = Call {
                 number: 0,
                 probe,
-                site: call_site(regs, stack_pointer, moved),
+                // The stack says which instruction will be the caller's next.
+                site: capture::number(stack_pointer, 8).unwrap_or_default(),
                 entered_ns,
                 duration_ns: duration,
                 closed_ns: thread.closed_ns,
@@ -96,12 +100,4 @@ fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, (now, durat
         capture::at_return(&Moment::of(task, probe, now, regs), &mut captured);
     }
     emit::hit(task, (probe, spec), HitKind::Return, (now, duration), &captured);
-}
-
-/// After a return proper the next instruction is the caller's; before it the stack says which it will be.
-fn call_site(regs: &pt_regs, stack_pointer: u64, moved: u64) -> u64 {
-    match moved {
-        AFTER_RETURN => regs.rip,
-        _ => capture::number(stack_pointer, 8).unwrap_or_default(),
-    }
 }

@@ -78,6 +78,106 @@ fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
     job.finish(SOON)
 }
 
+/// How user code that MPI calls does not return to it, and what else the ranks count then in each round.
+const WAYS_OUT: [(&str, &[&str]); 7] = [
+    ("throw", &["left", "destroyed", "sums"]),
+    ("jump", &["left", "sums"]),
+    ("thread", &["left", "destroyed", "cleaned", "sums"]),
+    ("fiber", &["sums"]),
+    ("operation", &["left", "destroyed", "sums"]),
+    ("attribute", &["left", "destroyed", "sums"]),
+    ("request", &["left", "destroyed", "sums"]),
+];
+const ROUNDS: u64 = 200;
+
+/// Every one of these, where the program comes to its end by itself.
+fn ways_out() -> impl Iterator<Item = (Mpi, &'static str, &'static [&'static str])> {
+    let all = Mpi::ALL
+        .into_iter()
+        .flat_map(|mpi| WAYS_OUT.map(|(way, counted)| (mpi, way, counted)));
+    // MPICH holds its lock while it calls an error handler: whoever ends the thread there ends the program.
+    all.filter(|(mpi, way, _)| (*mpi, *way) != (Mpi::Mpich, "thread"))
+}
+
+fn leaving(way: &str, directory: &str) -> Vec<String> {
+    [directory, way, &ROUNDS.to_string()].map(str::to_owned).to_vec()
+}
+
+/// What each rank says at its end is what it says alone, and the report has the calls that were left and those that were not.
+fn left_as_alone(tallies: &[Value], counted: &[&str], report: &Value, what: &str) -> Outcome {
+    assert_eq!(tallies.len(), 2, "{what}: {report}");
+    for tally in tallies {
+        for name in counted {
+            assert_eq!(tally[name], ROUNDS, "{what}: {name} of {tally}");
+        }
+        let processes = report["processes"].as_array().ok_or("no processes")?;
+        let process = processes.iter().find(|process| process["pid"] == tally["pid"]);
+        let process = process.ok_or_else(|| format!("{what}: no process {} in {report}", tally["pid"]))?;
+        let seen = crate::expected::counts(&process["functions"])?;
+        let (calls, _) = seen.get("MPI_Allreduce").ok_or("no MPI_Allreduce")?;
+        assert!(*calls >= ROUNDS, "{what}: {calls} calls of MPI_Allreduce");
+    }
+    Ok(())
+}
+
+#[test]
+fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
+    require!(Root, OpenMpi, Mpich, Cxx);
+    let _machine = machine();
+    for (mpi, way, counted) in ways_out() {
+        let program = programs::mpi_cxx("leaving", mpi)?;
+        let mut job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |folder| {
+            leaving(way, &folder.to_string_lossy())
+        })?;
+        job.events("ready", 2, SOON)?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+        agent.armed()?;
+        job.open("go")?;
+        let tallies = job.events("tally", 2, SOON)?;
+        job.finish(SOON)?;
+        let report = agent.finish(SOON)?;
+        left_as_alone(&tallies, counted, &report, &format!("{way}, {mpi:?}"))?;
+        if way == "throw" {
+            // What did not return is counted, and has no time.
+            let sends = &report["processes"][0]["functions"]
+                .as_array()
+                .ok_or("no functions")?;
+            let send = sends.iter().find(|function| function["name"] == "MPI_Send");
+            let send = send.ok_or_else(|| format!("no MPI_Send in {report}"))?;
+            assert_eq!(
+                (&send["calls"], &send["time_s"]),
+                (&ROUNDS.into(), &Value::Null),
+                "{send}"
+            );
+            let text = agent.lines.text();
+            assert!(text.contains("did not return"), "{text}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn o2_the_same_where_the_program_is_watched_from_its_start() -> Outcome {
+    require!(Root, OpenMpi, Mpich, Cxx);
+    let _machine = machine();
+    for (mpi, way, counted) in ways_out() {
+        let program = programs::mpi_cxx("leaving", mpi)?;
+        let folder = tempfile::tempdir()?;
+        let words = leaving(way, "-");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let command = mpi.command(2, folder.path(), &program, &words)?;
+        let mut agent = Agent::starting(&["--rules", "none"], &command)?;
+        let report = agent.finish(SOON)?;
+        let lines = agent.lines.all();
+        let said = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+        let tallies: Vec<Value> = said.filter(|value| value["event"] == "tally").collect();
+        left_as_alone(&tallies, counted, &report, &format!("{way}, {mpi:?}"))?;
+    }
+    Ok(())
+}
+
 /// A number of /proc/PID/status.
 fn status(pid: u32, key: &str) -> Outcome<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -1,21 +1,16 @@
 //! The instructions of a function, as far as probes need them: where it returns. x86-64 only; changes nothing.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use thiserror::Error;
 
 use crate::address::FileOffset;
-use crate::image::{Image, Segment};
+use crate::image::Image;
 use crate::symbol::Function;
 
 /// A function longer than this is not decoded.
 const FUNCTION_BYTES_MAX: u64 = 1 << 20;
-
-/// More code than this behind a function's jumps is not looked at, in bytes and instructions.
-const SEGMENT_BYTES_MAX: u64 = 64 << 20;
-const BEHIND_MAX: usize = 20_000;
 
 /// Why the returns of a function are not known.
 #[derive(Debug, Error)]
@@ -65,6 +60,13 @@ pub struct Returns {
 /// The return instructions of a function, read from its file.
 pub fn returns(image: &Image, function: &Function) -> Result<Returns, CodeError> {
     let name = || function.names.first().cloned().unwrap_or_default();
+    let bytes = bytes_of(image, function)?;
+    decode(&bytes, function.offset).map_err(|offset| CodeError::NotCode { name: name(), offset })
+}
+
+/// The code of a function, read from its file.
+pub(crate) fn bytes_of(image: &Image, function: &Function) -> Result<Vec<u8>, CodeError> {
+    let name = || function.names.first().cloned().unwrap_or_default();
     match function.size {
         0 => return Err(CodeError::NoSize { name: name() }),
         size if size > FUNCTION_BYTES_MAX => return Err(CodeError::TooLong { name: name(), size }),
@@ -73,7 +75,7 @@ pub fn returns(image: &Image, function: &Function) -> Result<Returns, CodeError>
     let mut bytes = vec![0; usize::try_from(function.size).unwrap_or_default()];
     let read = image.file().read_exact_at(&mut bytes, function.offset.0);
     read.map_err(|source| CodeError::Io { name: name(), source })?;
-    decode(&bytes, function.offset).map_err(|offset| CodeError::NotCode { name: name(), offset })
+    Ok(bytes)
 }
 
 /// Decodes from the first byte on; the error is the place of what is no instruction.
@@ -98,98 +100,9 @@ fn decode(bytes: &[u8], start: FileOffset) -> Result<Returns, u64> {
     Ok(found)
 }
 
-/// The instructions outside of a function at which it ends because it jumps there: it ends in a call of another one, which returns
-/// in its place. Where that is one of another file it is the jump to it. `None` when they cannot all be told: a jump to a computed
-/// place, or too much code.
-pub fn returns_behind(image: &Image, function: &Function) -> Option<Vec<FileOffset>> {
-    let start = function.offset.0;
-    let holds =
-        |segment: &&Segment| (segment.offset.0..segment.offset.0 + segment.file_size).contains(&start);
-    let segment = image.segments.iter().find(holds)?;
-    let size = Some(segment.file_size).filter(|size| *size <= SEGMENT_BYTES_MAX)?;
-    let mut bytes = vec![0; usize::try_from(size).ok()?];
-    image.file().read_exact_at(&mut bytes, segment.offset.0).ok()?;
-    let mut found = reached(&bytes, segment.offset.0, start)?;
-    found.retain(|offset| !(start..start + function.size).contains(offset));
-    Some(found.into_iter().map(FileOffset).collect())
-}
-
-/// The return instructions that are reached from a place, without following calls, and the last jumps into other files. `code`
-/// begins at `base`.
-fn reached(code: &[u8], base: u64, start: u64) -> Option<BTreeSet<u64>> {
-    let (mut seen, mut open, mut returns) = (BTreeSet::new(), vec![(start, None)], BTreeSet::new());
-    while let Some((place, from)) = open.pop() {
-        let rest = code.get(usize::try_from(place.checked_sub(base)?).ok()?..)?;
-        let mut first = true;
-        for instruction in &mut Decoder::with_ip(64, rest, place, DecoderOptions::NONE) {
-            let is_first = std::mem::replace(&mut first, instruction.mnemonic() == Mnemonic::Endbr64);
-            // Many jumps lead to the stub of a function in another file; each of them is an end.
-            if is_first && instruction.mnemonic() == Mnemonic::Jmp && instruction.is_ip_rel_memory_operand() {
-                returns.insert(from.unwrap_or(instruction.ip()));
-                break;
-            }
-            if instruction.is_invalid() || !seen.insert(instruction.ip()) {
-                break;
-            }
-            if seen.len() > BEHIND_MAX {
-                return None;
-            }
-            let jumps = instruction.op0_kind() == OpKind::NearBranch64;
-            match instruction.mnemonic() {
-                Mnemonic::Ret => {
-                    returns.insert(instruction.ip());
-                    break;
-                }
-                Mnemonic::Jmp if jumps => {
-                    open.push((instruction.near_branch64(), Some(instruction.ip())));
-                    break;
-                }
-                Mnemonic::Jmp => return None,
-                Mnemonic::Call => {}
-                Mnemonic::Ud2 | Mnemonic::Int3 => break,
-                // Every other instruction with such an operand is a conditional jump.
-                _ if jumps => open.push((instruction.near_branch64(), None)),
-                _ => {}
-            }
-        }
-    }
-    Some(returns)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn returns_behind_jumps_are_found_without_symbols() {
-        let code = [
-            0x74, 0x03, // 0: je 5
-            0xeb, 0x04, // 2: jmp 8
-            0xc3, // 4: never reached
-            0x90, // 5: nop
-            0xeb, 0xf8, // 6: jmp 0
-            0x75, 0x01, // 8: jne 11
-            0xc3, // 10: ret
-            0xc3, // 11: ret
-        ];
-        let found = reached(&code, 0x1000, 0x1000).unwrap();
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [0x100a, 0x100b]);
-        let stub = [
-            0xeb, 0x01, // 0: jmp 3
-            0xc3, // 2: never reached
-            0xf3, 0x0f, 0x1e, 0xfa, // 3: endbr64
-            0xff, 0x25, 0, 0, 0, 0, // 7: jmp [rip]
-        ];
-        let found = reached(&stub, 0, 0).unwrap();
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [0], "the jump to the stub");
-        let computed = [0xff, 0xe0]; // jmp rax
-        assert_eq!(reached(&computed, 0, 0), None);
-        assert_eq!(
-            reached(&[0xe9, 0, 0, 0, 0x10], 0, 0),
-            None,
-            "out of the file's code"
-        );
-    }
 
     #[test]
     fn returns_and_jumps_out_are_told_apart_from_what_looks_like_them() {

@@ -211,6 +211,11 @@ impl SymbolTable {
         &rest[..end]
     }
 
+    /// The symbol that relocations call by this number.
+    pub(crate) fn at(&self, index: u32) -> Option<Symbol> {
+        Some(self.symbol(self.entries.get(index as usize)?, None))
+    }
+
     fn symbol(&self, entry: &elf::Sym64<LE>, source: Option<Arc<str>>) -> Symbol {
         Symbol {
             name: printable_bytes(self.raw_name(entry)),

@@ -6,12 +6,14 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use abi::TallyRule;
+use abi::{ExitSite, TallyRule};
 use tuneagent::kernel::{self, At, LinkRequest, Site};
 use tuner::{
     address::FileOffset,
+    exits::ExitFinder,
     image::Image,
     site::{EntrySite, EntrySites},
+    symbol::Function,
 };
 
 /// The functions that the program was made for.
@@ -22,6 +24,7 @@ pub(crate) struct Case {
     pub(crate) function: String,
     begin: u64,
     pub(crate) site: EntrySite,
+    exits: Vec<Site>,
 }
 
 impl Case {
@@ -47,13 +50,32 @@ pub(crate) fn cases(image: &Image) -> Vec<Case> {
         let first_byte = sites.of(image, FileOffset(begin), 0);
         let mut both = vec![first_byte, chosen];
         both.dedup_by_key(|site| site.offset);
+        let exits = exits(image, &function);
         cases.extend(both.into_iter().map(|site| Case {
             function: function.names.first().cloned().unwrap_or_default(),
             begin,
             site,
+            exits: exits.clone(),
         }));
     }
     cases
+}
+
+/// Where a function is left, as a session has it.
+fn exits(image: &Image, function: &Function) -> Vec<Site> {
+    let found = ExitFinder::new(image).exits(function).unwrap().own;
+    let site = |offset: FileOffset, exit| Site {
+        offset: offset.0,
+        probe: 0,
+        semaphore: 0,
+        exit,
+    };
+    let jumps = found.jumps.iter().map(|jump| {
+        let condition = jump.condition.map(|condition| (condition, jump.is_taken));
+        site(jump.offset, ExitSite::bits(jump.depth, condition))
+    });
+    let returns = found.beside_jumps.iter().map(|offset| site(*offset, 0));
+    jumps.chain(returns).collect()
 }
 
 /// What calls took, added up by the first rule there is room for.
@@ -97,14 +119,19 @@ impl Target {
 
     /// The first probe, at a function of this process alone.
     pub(crate) fn request(&self, case: &Case, at: At) -> LinkRequest {
-        let site = Site {
-            offset: case.site.offset.0,
+        let site = |offset: &FileOffset| Site {
+            offset: offset.0,
             probe: 0,
             semaphore: 0,
+            exit: 0,
+        };
+        let sites = match at {
+            At::Entry => vec![site(&case.site.offset)],
+            At::Exit { .. } => case.exits.clone(),
         };
         LinkRequest {
             path: self.path.clone(),
-            sites: vec![site],
+            sites,
             at,
             pid: Some(self.pid()),
         }

@@ -21,7 +21,7 @@ pub struct Prices {
     pub emulated_ns: f64,
     /// The same on one that the processor runs apart.
     pub stepped_ns: f64,
-    /// That calls are timed, with a return probe proper, beyond their entries.
+    /// That calls are timed, at the last jumps before they return, beyond their entries.
     pub return_ns: f64,
     /// The same at a return instruction.
     pub leave_ns: f64,
@@ -45,8 +45,8 @@ pub enum Returns {
     /// They are counted at their entries, and not timed.
     #[default]
     Unseen,
-    /// The kernel replaces the return address.
-    Proper,
+    /// The last jumps before return instructions are probed.
+    Jump,
     /// Return instructions are probed.
     Instruction,
 }
@@ -81,11 +81,11 @@ pub struct Measured {
     pub stepped: f64,
     /// On a nop that the kernel may make a call of.
     pub nop: f64,
-    /// Entry and return are probed.
+    /// Entry and last jump are probed.
     pub timed: f64,
     /// Entry and return instruction are.
     pub left: f64,
-    /// Entry and return are, and the call is entered into the sequence.
+    /// Entry and last jump are, and the call is entered into the sequence.
     pub in_sequence: f64,
     /// Values are read at the entry.
     pub reading: f64,
@@ -93,7 +93,7 @@ pub struct Measured {
     pub values: u32,
     /// Each entry is sent.
     pub sending: f64,
-    /// Entry and return are probed, and what each call took is added up.
+    /// Entry and last jump are probed, and what each call took is added up.
     pub added: f64,
 }
 
@@ -147,7 +147,7 @@ impl Prices {
     pub fn call_ns(&self, probed: &Probed) -> f64 {
         let returns = match probed.returns {
             Returns::Unseen => 0.0,
-            Returns::Proper => self.return_ns,
+            Returns::Jump => self.return_ns,
             Returns::Instruction => self.leave_ns,
         };
         let sequence = if probed.is_in_sequence {
@@ -215,7 +215,7 @@ mod tests {
             Cost::Stepped,
             Cost::Unknown,
         ]);
-        let returns = prop::sample::select(vec![Returns::Unseen, Returns::Proper, Returns::Instruction]);
+        let returns = prop::sample::select(vec![Returns::Unseen, Returns::Jump, Returns::Instruction]);
         let hits = (0_u32..3, 0_u32..3);
         (sites, returns, any::<bool>(), 0_u32..9, hits, 1_u32..9).prop_map(
             |(entry, returns, is_in_sequence, values, (events, added), links)| Probed {
@@ -270,7 +270,7 @@ mod tests {
             };
             let whole = Probed {
                 entry: Cost::Emulated,
-                returns: Returns::Proper,
+                returns: Returns::Jump,
                 is_in_sequence: true,
                 values: 0,
                 events: 0,

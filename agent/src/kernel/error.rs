@@ -53,3 +53,11 @@ pub enum KernelError {
     #[error("a map of the kernel side failed: {0}")]
     Map(#[from] MapError),
 }
+
+impl KernelError {
+    /// The kernel does not know the process that was to be probed: it has ended, or one of its threads is about to take its number with
+    /// another program.
+    pub fn is_of_no_process(&self) -> bool {
+        matches!(self, KernelError::Attach { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
+    }
+}

@@ -12,10 +12,7 @@ use std::{
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use super::{
-    links::{At, LinkRequest},
-    sys,
-};
+use super::{links::LinkRequest, sys};
 use crate::rights;
 
 const GROUP: &str = "tuneagent";
@@ -71,7 +68,6 @@ impl TracefsLink {
             root: Tracefs::open()?,
             is_handed_over: false,
         };
-        let kind = if request.at == At::Return { 'r' } else { 'p' };
         let path = request.path.display();
         // From here on a failure drops `link`, which removes what was defined.
         for site in &request.sites {
@@ -80,10 +76,7 @@ impl TracefsLink {
                 semaphore => format!("({semaphore:#x})"),
             };
             let name = &link.name;
-            link.command(&format!(
-                "{kind}:{GROUP}/{name} {path}:{:#x}{semaphore}",
-                site.offset
-            ))?;
+            link.command(&format!("p:{GROUP}/{name} {path}:{:#x}{semaphore}", site.offset))?;
         }
         let id = fs::read_to_string(
             link.root

@@ -68,8 +68,9 @@ mod functions {
     /// Of those that cost ten times as much.
     const STEPPED_CALLS: u32 = 8;
 
-    /// Where the return instruction of [`left`] is.
-    const TO_RETURN: u64 = 2;
+    /// The cases that are timed, by number, and where their last jump is; and the one that is timed at its return instruction.
+    const TO_JUMP: [(usize, u64); 3] = [(3, 3), (4, 4), (8, 5)];
+    const TO_RETURN: [(usize, u64); 1] = [(5, 2)];
 
     macro_rules! functions {
         ($($(#[$doc:meta])* $name:ident: $($line:literal),+;)+) => {$(
@@ -88,9 +89,9 @@ mod functions {
         counted: "push rbp", "pop rbp", "ret";
         reading: "push rbp", "pop rbp", "nop", "ret";
         sending: "push rbp", "pop rbp", "nop", "nop", "ret";
-        timed: "push rbp", "nop", "pop rbp", "ret";
-        in_sequence: "push rbp", "nop", "nop", "pop rbp", "ret";
-        added: "push rbp", "nop", "nop", "nop", "pop rbp", "ret";
+        timed: "push rbp", "nop", "pop rbp", "jmp 2f", "2:", "ret";
+        in_sequence: "push rbp", "nop", "nop", "pop rbp", "jmp 2f", "2:", "ret";
+        added: "push rbp", "nop", "nop", "nop", "pop rbp", "jmp 2f", "2:", "ret";
         left: "push rbp", "pop rbp", "ret", "nop";
         /// On a move between registers, which the processor runs apart.
         stepped: "mov eax, edi", "ret";
@@ -157,20 +158,19 @@ mod functions {
         let offsets = offsets()
             .ok_or_else(|| KernelError::Gauge("our own functions were not found in our file".to_owned()))?;
         let mut links = Vec::new();
-        // Returns first, as for every function.
-        for (at, numbers, behind) in [
-            (At::Return, &[3, 4, 8][..], 0),
-            (At::ReturnInstruction, &[5][..], TO_RETURN),
-            (At::Entry, &[0, 1, 2, 3, 4, 5, 6, 7, 8][..], 0),
-        ] {
-            let site = |number: &usize| Site {
+        let entries: Vec<(usize, u64)> = (0..CASES.len()).map(|number| (number, 0)).collect();
+        let exits = [&TO_JUMP[..], &TO_RETURN].concat();
+        // Exits first, as for every function.
+        for (at, places) in [(At::EXIT, exits), (At::Entry, entries)] {
+            let site = |(number, behind): &(usize, u64)| Site {
                 offset: offsets[*number] + behind,
                 probe: *number as u32,
                 semaphore: 0,
+                exit: 0,
             };
             let request = LinkRequest {
                 path: PathBuf::from("/proc/self/exe"),
-                sites: numbers.iter().map(site).collect(),
+                sites: places.iter().map(site).collect(),
                 at,
                 pid: Some(std::process::id()),
             };

@@ -8,9 +8,11 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
+#[cfg(doc)]
+use abi::ExitSite;
 use aya_obj::generated::bpf_insn;
 use tuner::site::Emulation;
 
@@ -25,6 +27,8 @@ pub struct Site {
     pub probe: u32,
     /// Offset in the file of a counter that the kernel keeps above 0 while somebody probes here; 0 for none.
     pub semaphore: u64,
+    /// Of an instruction by which a function is left, what [`ExitSite`] says of it; 0 is a return instruction.
+    pub exit: u64,
 }
 
 /// Which moment of a function a site is.
@@ -32,11 +36,28 @@ pub struct Site {
 pub enum At {
     /// One of its first instructions, where arguments and stack are as they were at the very first one: the function is entered.
     Entry,
-    /// The same instruction: the kernel replaces the return address, and we are called when it is used. Cheap, but
-    /// an exception or longjmp that passes through the function aborts the program.
-    Return,
-    /// A return instruction of its own. Dearer, and safe.
-    ReturnInstruction,
+    /// An instruction by which it is left. (The kernel can also replace the return address on the program's stack and call us when it is
+    /// used: that is what ends a program whose exceptions, jumps, cancelled threads or fibers leave the function another way. There is
+    /// no program of ours for that.)
+    Exit {
+        /// Other functions may be left by it, too: which call ends there the stack pointer tells.
+        is_shared: bool,
+    },
+}
+
+impl At {
+    /// An instruction of the function itself.
+    pub const EXIT: At = At::Exit { is_shared: false };
+
+    /// The cookie of a site.
+    fn cookie(self, site: &Site) -> u64 {
+        let probe = u64::from(site.probe) + 1;
+        match self {
+            At::Entry => probe,
+            At::Exit { is_shared: true } => site.exit,
+            At::Exit { is_shared: false } => probe | site.exit,
+        }
+    }
 }
 
 /// What to attach.
@@ -111,20 +132,21 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
     match kind {
         LinkKind::UprobeMulti { by_process } => {
             let path = CString::new(request.path.as_os_str().as_bytes())?;
-            let offsets: Vec<u64> = request.sites.iter().map(|site| site.offset).collect();
-            let cookies: Vec<u64> = request
-                .sites
-                .iter()
-                .map(|site| u64::from(site.probe) + 1)
-                .collect();
+            let mut sites: Vec<&Site> = request.sites.iter().collect();
+            if request.at == (At::Exit { is_shared: true }) {
+                sites.sort_by_key(|site| (site.offset, site.exit));
+                sites.dedup_by_key(|site| (site.offset, site.exit));
+            }
+            let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
+            let cookies: Vec<u64> = sites.iter().map(|site| request.at.cookie(site)).collect();
             let pid = request.pid.filter(|_| by_process).unwrap_or(0);
-            let semaphores: Vec<u64> = request.sites.iter().map(|site| site.semaphore).collect();
+            let semaphores: Vec<u64> = sites.iter().map(|site| site.semaphore).collect();
             let places = sys::Places {
                 offsets: &offsets,
                 cookies: &cookies,
                 semaphores: &semaphores,
             };
-            sys::link_uprobe_multi(program, &path, places, request.at == At::Return, pid).map(Link::Multi)
+            sys::link_uprobe_multi(program, &path, places, false, pid).map(Link::Multi)
         }
         LinkKind::Tracefs => TracefsLink::attach(program, request, None).map(Link::Tracefs),
     }
@@ -179,6 +201,17 @@ impl Nothing {
     pub fn attach(&self, request: &LinkRequest) -> io::Result<Link> {
         attach(self.kind, self.program.as_fd(), request)
     }
+
+    /// Attaches it to the return of the function at this place of a file, in a process of our own, the way that other tools go: the kernel
+    /// replaces the return address.
+    pub fn attach_to_return(&self, path: &Path, offset: u64, pid: u32) -> io::Result<Link> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let places = sys::Places {
+            offsets: &[offset],
+            ..sys::Places::ONE
+        };
+        sys::link_uprobe_multi(self.program.as_fd(), &path, places, true, pid).map(Link::Multi)
+    }
 }
 
 fn load_nothing(attach_type: u32) -> Result<OwnedFd, (io::Error, String)> {
@@ -227,5 +260,50 @@ fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
 pub fn emulation() -> Emulation {
     Emulation {
         long_nops: sys::has_uprobe_call(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use abi::ExitSite;
+
+    const CARRY: u64 = 1;
+    const PARITY: u64 = 1 << 2;
+    const ZERO: u64 = 1 << 6;
+    const SIGN: u64 = 1 << 7;
+    const OVERFLOW: u64 = 1 << 11;
+
+    #[test]
+    fn a_conditional_jump_ends_a_call_as_the_processor_decides() {
+        // By the processor's numbers: where it jumps, and where not.
+        for (condition, jumps, goes_on) in [
+            (0, OVERFLOW, 0),
+            (2, CARRY, ZERO),
+            (4, ZERO, SIGN),
+            (6, CARRY, SIGN),
+            (6, ZERO, 0),
+            (8, SIGN, ZERO),
+            (10, PARITY, 0),
+            (12, SIGN, SIGN | OVERFLOW),
+            (12, OVERFLOW, 0),
+            (14, ZERO | SIGN | OVERFLOW, SIGN | OVERFLOW),
+            (14, SIGN, 0),
+        ] {
+            for (number, taken, flags) in [
+                (condition, true, jumps),
+                (condition, false, goes_on),
+                (condition + 1, false, jumps),
+                (condition + 1, true, goes_on),
+            ] {
+                let cookie = |is_taken| 7 | ExitSite::bits(40, Some((number, is_taken)));
+                assert!(ExitSite::is_exit(cookie(taken), flags), "{number} {flags:b}");
+                assert!(!ExitSite::is_exit(cookie(!taken), flags), "{number} {flags:b}");
+                assert_eq!((cookie(taken) as u32, ExitSite::depth(cookie(taken))), (7, 40));
+            }
+        }
+        let always = 7 | ExitSite::bits(0xffff, None);
+        assert!(ExitSite::is_exit(always, 0) && ExitSite::is_exit(always, u64::MAX));
+        assert_eq!(ExitSite::depth(always), 0xffff);
+        assert!(ExitSite::is_exit(0, 0) && ExitSite::depth(0) == 0);
     }
 }

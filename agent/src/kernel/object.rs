@@ -64,7 +64,6 @@ impl LoadOptions {
 /// The loaded programs.
 struct Programs {
     entry: OwnedFd,
-    returns: OwnedFd,
     leaves: OwnedFd,
 }
 
@@ -172,12 +171,8 @@ impl Kernel {
 
     /// How many instructions the verifier followed in each program, where the kernel tells (since 5.16). It refuses one of a million.
     pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
-        let Programs {
-            entry,
-            returns,
-            leaves,
-        } = &self.programs;
-        let of_probes = [("entry", entry), ("returns", returns), ("leaves", leaves)]
+        let Programs { entry, leaves } = &self.programs;
+        let of_probes = [("entry", entry), ("leaves", leaves)]
             .map(|(name, program)| (name, program::verified(program.as_fd())));
         let of_family = self.family.as_ref().map_or(&[][..], Family::verified);
         of_probes.iter().chain(of_family).copied().collect()
@@ -187,8 +182,7 @@ impl Kernel {
     pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
         let program = match request.at {
             At::Entry => &self.programs.entry,
-            At::Return => &self.programs.returns,
-            At::ReturnInstruction => &self.programs.leaves,
+            At::Exit { .. } => &self.programs.leaves,
         };
         links::attach(self.kind, program.as_fd(), request).map_err(|source| KernelError::Attach {
             path: request.path.display().to_string(),
@@ -578,7 +572,6 @@ fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
     let load = |name| text.load(name, links::attach_type(kind));
     Ok(Programs {
         entry: load("entry")?,
-        returns: load("returns")?,
         leaves: load("leaves")?,
     })
 }

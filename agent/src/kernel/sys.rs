@@ -340,7 +340,8 @@ impl Places<'_> {
     };
 }
 
-/// Attaches a program to many places of one file with one link. `pid` 0 means every process that maps the file.
+/// Attaches a program to many places of one file with one link. `pid` 0 means every process that maps the file. With `returns` the kernel
+/// replaces return addresses on the stack; that is for functions of our own alone.
 pub(super) fn link_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CStr,

@@ -193,11 +193,12 @@ impl Rendezvous for KernelRendezvous {
                         offset: offset.0,
                         probe: index,
                         semaphore: 0,
+                        exit: 0,
                     })
                     .collect(),
                 at: match request.point.place().moment {
                     Moment::Entry => At::Entry,
-                    Moment::Return => At::ReturnInstruction,
+                    Moment::Return => At::EXIT,
                 },
                 pid: Some(process),
             },

@@ -202,6 +202,7 @@ fn function(table: &mut Table, of: &Of, view: &FunctionTotals) {
     table.count(of, "calls", Some(view.calls));
     table.count(of, "nested_calls", Some(view.nested));
     table.count(of, "untimed_calls", Some(view.untimed));
+    table.count(of, "unreturned_calls", Some(view.unreturned));
     table.time(of, "time", view.time_ns);
     let bytes = match view.bytes_kind {
         Some(kind) => format!("bytes_{kind}"),

@@ -1,6 +1,10 @@
 //! Reads what the kernel side and /proc have counted, and turns two readings into rates.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use abi::{Frame, Thread, Totals};
 
@@ -33,6 +37,8 @@ pub struct Reading {
     pub counted: Arc<[Totals]>,
     /// Time of calls that are still open, by probe.
     pub open: Vec<(u32, u64)>,
+    /// Calls that were open in threads that have ended, by probe.
+    left_open: Vec<u32>,
     /// Time inside MPI, open calls included.
     pub mpi_ns: u64,
     /// Of it, time ready to run but waiting for a CPU, open calls left out; none where the kernel does not tell.
@@ -82,6 +88,8 @@ pub struct Metered {
     retired_ns: u64,
     /// Of it, waiting for a CPU.
     retired_waited_ns: u64,
+    /// Calls that were open in those threads when they ended, by probe: nobody returns from them any more.
+    never_returned: BTreeMap<u32, u64>,
     /// Time by probe as it is shown. It never shrinks: a call that ends between two looks is seen as open and as closed, once.
     shown_ns: Vec<u64>,
 }
@@ -106,6 +114,7 @@ impl Metered {
             load: Load::default(),
             retired_ns: 0,
             retired_waited_ns: 0,
+            never_returned: BTreeMap::new(),
             shown_ns: Vec::new(),
         }
     }
@@ -235,6 +244,7 @@ impl Metered {
             waited_ns += thread.waited_ns;
             reading.callers += u64::from(thread.closed_ns > 0 || thread.inside > 0);
             if self.ended || !self.thread_lives(*key, thread, reading.counters.is_some()) {
+                reading.left_open.extend(outermost(thread));
                 continue;
             }
             let open = thread.frames.iter().take(thread.depth as usize);
@@ -299,6 +309,17 @@ impl Metered {
                 .is_some_and(|sampler| !sampler.has_thread(key as u32 as i32));
         if is_gone {
             self.take_over(thread);
+            let mut last = self.readings.back_mut();
+            for probe in outermost(thread) {
+                *self.never_returned.entry(probe).or_default() += 1;
+                // It has been read, and is counted once.
+                let read = last.as_mut().map(|last| &mut last.left_open);
+                if let Some(read) = read
+                    && let Some(place) = read.iter().position(|other| *other == probe)
+                {
+                    read.swap_remove(place);
+                }
+            }
         }
         is_gone
     }
@@ -335,7 +356,10 @@ impl Metered {
         let shown = probes.iter().enumerate().filter(|(_, probe)| !probe.is_quiet);
         let functions = shown.filter_map(|(index, probe)| {
             let shown = self.shown_ns.get(index).copied().unwrap_or_default();
-            let mut function = function(index, probe, since, last, shown)?;
+            let never_returned = self.never_returned.get(&(index as u32)).copied();
+            let left_open = last.left_open.iter().filter(|probe| **probe == index as u32);
+            let never_returned = never_returned.unwrap_or_default() + left_open.count() as u64;
+            let mut function = function((index, probe), since, last, shown, never_returned)?;
             let of_ns = self
                 .first
                 .as_ref()
@@ -464,12 +488,18 @@ fn keep_growing(shown_ns: &mut Vec<u64>, reading: &Reading) {
     }
 }
 
+/// The probes of the open calls of a thread that are timed.
+fn outermost(thread: &Thread) -> impl Iterator<Item = u32> + '_ {
+    let open = thread.frames.iter().take(thread.depth as usize);
+    open.filter(|frame| frame.outermost != 0).map(|frame| frame.probe)
+}
+
 fn function(
-    index: usize,
-    probe: &Probe,
+    (index, probe): (usize, &Probe),
     first: &Reading,
     last: &Reading,
     shown_ns: u64,
+    never_returned: u64,
 ) -> Option<FunctionTotals> {
     let totals = last.totals.get(index)?;
     if totals.calls + totals.nested == 0 {
@@ -479,19 +509,25 @@ fn function(
     let elapsed = last.at_ns.saturating_sub(first.at_ns) as f64;
     let per = |amount: f64, of: f64| if of > 0.0 { amount / of } else { 0.0 };
     let time_ns = last.time_ns(index as u32);
+    // What a library calls within itself has no time of its own.
+    let has_returned = totals.timed > 0 || totals.calls == 0;
     let closed = totals.timed - earlier.timed.min(totals.timed);
     let closed_ns = totals.time_ns.saturating_sub(earlier.time_ns) as f64;
     Some(FunctionTotals {
         name: probe.name.clone(),
         calls: totals.calls,
         nested: totals.nested,
-        time_ns: probe.is_timed().then_some(shown_ns),
+        time_ns: probe
+            .is_timed()
+            .then_some(shown_ns)
+            .filter(|ns| *ns > 0 || has_returned),
         bytes: probe.bytes_kind().map(|_| totals.bytes),
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,
         sizes: Vec::new(),
         estimate: None,
-        untimed: totals.too_deep + totals.unpaired,
+        untimed: totals.too_deep + totals.unpaired + never_returned,
+        unreturned: (totals.unpaired + never_returned).min(totals.calls),
         calls_per_s: per(
             (totals.calls - earlier.calls.min(totals.calls)) as f64 * 1e9,
             elapsed,
@@ -546,6 +582,53 @@ fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_of_which_none_returned_have_no_time_instead_of_none_at_all() {
+        let probe = Probe {
+            name: "MPI_Send".to_owned(),
+            mpi: None,
+            spec: abi::ProbeSpec {
+                flags: abi::SpecFlags::SPAN,
+                ..abi::ProbeSpec::default()
+            },
+            captures: Vec::new(),
+            symbols: std::collections::BTreeSet::new(),
+            mark: None,
+            wanted: Vec::new(),
+            is_quiet: false,
+            is_sampled: false,
+        };
+        for (calls, timed, shown_ns, expected) in [
+            (863, 0, 0, None),
+            (863, 1, 40, Some(40)),
+            // One is still under way.
+            (863, 0, 40, Some(40)),
+            (0, 0, 0, Some(0)),
+        ] {
+            let reading = Reading {
+                totals: Arc::new([Totals {
+                    calls,
+                    timed,
+                    nested: 1,
+                    unpaired: (calls - timed) / 2,
+                    ..Totals::default()
+                }]),
+                ..Reading::default()
+            };
+            // The others were open when their threads ended.
+            let never_returned = calls - timed - (calls - timed) / 2;
+            let totals = function(
+                (0, &probe),
+                &Reading::default(),
+                &reading,
+                shown_ns,
+                never_returned,
+            );
+            let totals = totals.expect("it was called");
+            assert_eq!((totals.time_ns, totals.unreturned), (expected, calls - timed));
+        }
+    }
 
     #[test]
     fn a_call_that_ends_between_two_looks_never_makes_a_counter_shrink() {

@@ -11,7 +11,8 @@ pub struct FunctionTotals {
     pub calls: u64,
     /// Calls inside another watched MPI function; in no other number.
     pub nested: u64,
-    /// Time inside, the call that is still open included, in nanoseconds; `None` where calls are only counted.
+    /// Time inside of calls that returned or are still open, in nanoseconds; `None` where calls are only counted, and where none has
+    /// returned.
     pub time_ns: Option<u64>,
     /// Bytes; `None` where the function carries none that are known.
     pub bytes: Option<u64>,
@@ -23,6 +24,8 @@ pub struct FunctionTotals {
     pub sizes: Vec<u64>,
     /// Calls not timed: too deep, or without a return.
     pub untimed: u64,
+    /// Of them, those that were left without a return.
+    pub unreturned: u64,
     /// Calls per second in the last period.
     pub calls_per_s: f64,
     /// Share of the last period spent inside.
@@ -36,6 +39,13 @@ pub struct FunctionTotals {
 }
 
 impl FunctionTotals {
+    /// Mean duration of all calls that returned, in nanoseconds; `None` where none has.
+    pub fn mean_of_returned_ns(&self) -> Option<f64> {
+        let returned = self.calls.saturating_sub(self.untimed);
+        let time = self.time_ns.filter(|_| returned > 0)?;
+        Some(time as f64 / returned as f64)
+    }
+
     /// One more process.
     pub(super) fn add(&mut self, other: &FunctionTotals) {
         let weighted =
@@ -57,7 +67,9 @@ impl FunctionTotals {
         self.estimate = is_estimated.then(|| exact(self).and(exact(other)));
         self.calls += other.calls;
         self.nested += other.nested;
-        self.time_ns = self.time_ns.zip(other.time_ns).map(|(a, b)| a + b);
+        // Of the two one may have calls that did not return alone.
+        let both = self.time_ns.zip(other.time_ns).map(|(a, b)| a + b);
+        self.time_ns = both.or(self.time_ns).or(other.time_ns);
         self.bytes = self.bytes.zip(other.bytes).map(|(a, b)| a + b);
         self.bytes_unknown += other.bytes_unknown;
         if self.sizes.len() < other.sizes.len() {
@@ -67,6 +79,7 @@ impl FunctionTotals {
             *count += more;
         }
         self.untimed += other.untimed;
+        self.unreturned += other.unreturned;
         self.calls_per_s += other.calls_per_s;
         self.share += other.share;
         if let Some(more) = &other.durations {
@@ -125,6 +138,30 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_that_did_not_return_have_no_part_in_the_mean() {
+        let of = |calls, untimed, time_ns| FunctionTotals {
+            calls,
+            untimed,
+            unreturned: untimed,
+            time_ns,
+            ..FunctionTotals::default()
+        };
+        for (function, mean_ns) in [
+            (of(10, 0, Some(500)), Some(50.0)),
+            (of(10, 5, Some(500)), Some(100.0)),
+            (of(863, 863, None), None),
+            (of(863, 900, Some(7)), None),
+            (of(0, 0, Some(0)), None),
+        ] {
+            assert_eq!(function.mean_of_returned_ns(), mean_ns, "{function:?}");
+        }
+        let mut both = of(4, 4, None);
+        both.add(&of(2, 0, Some(60)));
+        assert_eq!((both.time_ns, both.mean_of_returned_ns()), (Some(60), Some(30.0)));
+        assert_eq!(both.unreturned, 4);
+    }
 
     #[test]
     fn durations_are_counted_between_powers_of_two() {

@@ -44,14 +44,11 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-fn mean_ns(function: &FunctionTotals) -> Option<f64> {
-    let time = function.time_ns.filter(|_| function.calls > 0)?;
-    Some(time as f64 / function.calls as f64)
-}
-
 fn totals(function: &FunctionTotals) -> String {
     let calls = plural(usize::try_from(function.calls).unwrap_or(usize::MAX), "call");
-    let mean = mean_ns(function).map(|mean| format!(", mean {}", duration(mean)));
+    let mean = function
+        .mean_of_returned_ns()
+        .map(|mean| format!(", mean {}", duration(mean)));
     format!("{calls}{}", mean.unwrap_or_default())
 }
 
@@ -59,7 +56,7 @@ fn totals(function: &FunctionTotals) -> String {
 fn by_rank(snapshot: &Snapshot, name: &str) -> String {
     let of = |process: &ProcessView| {
         let function = process.functions.iter().find(|function| function.name == name)?;
-        Some((mean_ns(function)?, process.rank, process.pid))
+        Some((function.mean_of_returned_ns()?, process.rank, process.pid))
     };
     let mut means: Vec<_> = snapshot.processes.iter().filter_map(of).collect();
     means.sort_by(|a, b| a.0.total_cmp(&b.0));

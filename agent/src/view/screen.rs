@@ -137,11 +137,9 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
             name: function.name.clone(),
             calls: function.calls as f64,
             is_estimated: function.estimate.is_some(),
-            mean_ns: function
-                .time_ns
-                .filter(|_| function.calls > 0)
-                .map(|time| time as f64 / function.calls as f64),
+            mean_ns: function.mean_of_returned_ns(),
             share: function.time_ns.map(|time| time as f64 / watched),
+            unreturned: function.unreturned,
         };
         lines.extend(rows(functions.iter().map(row)));
     }
@@ -219,6 +217,7 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
         is_estimated: function.estimate.is_some(),
         mean_ns: function.mean_ns,
         share: function.time_ns.map(|_| function.share / running),
+        unreturned: 0,
     };
     let mut lines = vec![" function               calls/s      mean   share of the time".to_owned()];
     lines.extend(rows(functions.iter().map(row)));
@@ -231,6 +230,8 @@ struct Row {
     is_estimated: bool,
     mean_ns: Option<f64>,
     share: Option<f64>,
+    /// Calls that did not return, where that is to be said.
+    unreturned: u64,
 }
 
 fn rows(all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
@@ -246,8 +247,12 @@ fn line(row: &Row) -> String {
     let columns = row
         .share
         .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
+    let unreturned = match row.unreturned {
+        0 => String::new(),
+        calls => format!("  {} did not return", count(calls as f64)),
+    };
     let line = format!(
-        " {:<20} {:>9}  {:>8}   {:>6}  {}",
+        " {:<20} {:>9}  {:>8}   {:>6}  {}{unreturned}",
         row.name,
         estimated(row.is_estimated, count(row.calls.round())),
         row.mean_ns.map_or_else(|| "-".to_owned(), duration),

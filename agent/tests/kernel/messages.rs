@@ -58,15 +58,24 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
         offset: target.offset("message"),
         probe: 0,
         semaphore: 0,
+        exit: 0,
     };
     kernel.set_address(pid, target.0.base() + site.offset, 0).unwrap();
-    let request = |at| LinkRequest {
+    let image = tuner::image::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
+    let function = image.functions(&["message"]).unwrap().remove(0);
+    let returns = tuner::code::returns(&image, &function).unwrap().instructions;
+    let returns = returns.into_iter().map(|offset| Site {
+        offset: offset.0,
+        ..site
+    });
+    let request = |at, sites| LinkRequest {
         path: target.0.path.clone(),
-        sites: vec![site],
+        sites,
         at,
         pid: Some(pid),
     };
-    let _links = [At::Return, At::Entry].map(|at| kernel.attach(&request(at)).unwrap());
+    let links = [(At::EXIT, returns.collect()), (At::Entry, vec![site])];
+    let _links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     target.run("pairs");
     let totals = kernel.totals(0).unwrap()[0];
     // One more goes to nobody, and carries nothing.

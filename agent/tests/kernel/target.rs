@@ -5,6 +5,8 @@ use std::{ops::Range, process::Command};
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
 use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Ring, Site};
 
+use tuner::address::FileOffset;
+
 use crate::{needs::is_root, running::Running};
 
 /// Waits for a line, works, answers with a line; so that probes can be armed and read while it stands still.
@@ -77,7 +79,6 @@ pub(crate) const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) force_tracefs: bool,
-    returns: At,
 }
 
 /// Those that count the calls of a function by duration.
@@ -156,26 +157,16 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
             .unwrap();
         let durations = rows(probe).start;
         kernel.set_spec(probe, ProbeSpec { durations, ..spec }).unwrap();
-        let mut sites = vec![Site {
-            offset: function.offset.0,
+        let site = |offset: FileOffset| Site {
+            offset: offset.0,
             probe,
             semaphore: 0,
-        }];
-        entries.extend(&sites);
-        if way.returns == At::ReturnInstruction {
-            let returns = tuner::code::returns(&image, function).unwrap();
-            assert_eq!(returns.jumps_out, [], "{name}");
-            sites = returns
-                .instructions
-                .iter()
-                .map(|offset| Site {
-                    offset: offset.0,
-                    probe,
-                    semaphore: 0,
-                })
-                .collect();
-        }
-        exits.extend(&sites);
+            exit: 0,
+        };
+        entries.push(site(function.offset));
+        let returns = tuner::code::returns(&image, function).unwrap();
+        assert_eq!(returns.jumps_out, [], "{name}");
+        exits.extend(returns.instructions.into_iter().map(site));
         for site in entries.iter().chain(&exits) {
             kernel
                 .set_address(pid, target.0.base() + site.offset, site.probe)
@@ -195,21 +186,16 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
         at,
         pid: Some(pid),
     };
-    let links = [(way.returns, exits), (At::Entry, entries)];
+    let links = [(At::EXIT, exits), (At::Entry, entries)];
     let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     (kernel, links.into())
 }
 
-/// Links of both kinds, and both kinds of return probes.
+/// Links of both kinds.
 pub(crate) fn for_every_way(test: impl Fn(Way)) {
     if is_root() {
         for force_tracefs in [false, true] {
-            for returns in [At::Return, At::ReturnInstruction] {
-                test(Way {
-                    force_tracefs,
-                    returns,
-                });
-            }
+            test(Way { force_tracefs });
         }
     }
 }

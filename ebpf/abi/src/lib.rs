@@ -28,5 +28,5 @@ pub use message::{
 pub use records::{
     Alarm, Call, Filling, Frame, Hit, HitKind, Loss, NO_DURATION, RingHead, Text, Thread, Totals,
 };
-pub use spec::{Capture, CaptureKind, ProbeSpec, SpecFlags};
+pub use spec::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags};
 pub use tally::{Tally, TallyRule, TallySums, TallyValue};

@@ -105,6 +105,65 @@ pub struct ProbeSpec {
     pub tally: TallyRule,
 }
 
+/// What the cookie of a link says of an instruction by which a function is left, above the probe's index: how far the stack pointer is
+/// from the return address there, and, of a conditional jump, when the call ends. Zero is a return instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitSite;
+
+impl ExitSite {
+    const DEPTH_SHIFT: u32 = 32;
+    const DEPTH: u64 = 0xffff;
+    const CONDITION_SHIFT: u32 = 48;
+    const CONDITION: u64 = 0xf;
+    const HAS_CONDITION: u64 = 1 << 52;
+    const IS_TAKEN: u64 = 1 << 53;
+
+    /// The upper half of a cookie. `depth` is in bytes; of a conditional jump there is the processor's number of its condition, and whether
+    /// the call ends where it jumps.
+    pub const fn bits(depth: u16, jump: Option<(u8, bool)>) -> u64 {
+        let depth = (depth as u64) << ExitSite::DEPTH_SHIFT;
+        match jump {
+            None => depth,
+            Some((condition, is_taken)) => {
+                let condition = (condition as u64 & ExitSite::CONDITION) << ExitSite::CONDITION_SHIFT;
+                let taken = if is_taken { ExitSite::IS_TAKEN } else { 0 };
+                depth | condition | taken | ExitSite::HAS_CONDITION
+            }
+        }
+    }
+
+    /// How far the stack pointer is from the return address, in bytes.
+    pub const fn depth(cookie: u64) -> u64 {
+        (cookie >> ExitSite::DEPTH_SHIFT) & ExitSite::DEPTH
+    }
+
+    /// Whether the call ends here, with these flags of the processor.
+    pub const fn is_exit(cookie: u64, flags: u64) -> bool {
+        if cookie & ExitSite::HAS_CONDITION == 0 {
+            return true;
+        }
+        let condition = (cookie >> ExitSite::CONDITION_SHIFT) & ExitSite::CONDITION;
+        jumps(condition, flags) == (cookie & ExitSite::IS_TAKEN != 0)
+    }
+}
+
+/// Whether a jump with this condition is taken. The lowest bit of the number turns it round.
+const fn jumps(condition: u64, flags: u64) -> bool {
+    let (carry, parity, zero) = (flags & 1 != 0, flags & 1 << 2 != 0, flags & 1 << 6 != 0);
+    let (sign, overflow) = (flags & 1 << 7 != 0, flags & 1 << 11 != 0);
+    let holds = match condition >> 1 {
+        0 => overflow,
+        1 => carry,
+        2 => zero,
+        3 => carry | zero,
+        4 => sign,
+        5 => parity,
+        6 => sign != overflow,
+        _ => zero | (sign != overflow),
+    };
+    holds != (condition & 1 == 1)
+}
+
 const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
 const _: () = assert!(
     size_of::<ProbeSpec>()

@@ -5,6 +5,7 @@ use object::elf;
 
 use super::{Image, ImageError};
 use crate::address::LinkAddress;
+use crate::symbol::SymbolKind;
 
 /// How the address of a function is stored in a file's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,19 @@ impl Image {
             found |= kind == elf::R_X86_64_RELATIVE && addend.cast_unsigned() == address.0;
         })?;
         Ok(found)
+    }
+
+    /// Where this file has the function whose address the dynamic linker enters into the word at `slot`; none where another file has it.
+    pub(crate) fn function_stored_at(&self, slot: LinkAddress) -> Option<LinkAddress> {
+        let mut of_slot = None;
+        let looked = self.each_relocation(|kind, symbol, place, _| {
+            if place == slot && matches!(kind, elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT) {
+                of_slot = Some(symbol);
+            }
+        });
+        looked.ok()?;
+        let symbol = self.dynamic_symbols().ok()?.at(of_slot?)?;
+        (symbol.defined && symbol.kind == SymbolKind::Function).then_some(symbol.address)
     }
 
     pub(super) fn each_relocation(

@@ -142,6 +142,7 @@ fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
             offset: function.offset.0,
             probe: 0,
             semaphore: 0,
+            exit: 0,
         };
         let sites: Vec<Site> = functions.iter().map(site).collect();
         if sites.is_empty() {

@@ -113,6 +113,7 @@ fn probed(member: &Member) -> Check {
                 offset: first.offset.0,
                 probe: 0,
                 semaphore: 0,
+                exit: 0,
             }],
             at: At::Entry,
             pid: Some(member.process.pid.number.unsigned_abs()),

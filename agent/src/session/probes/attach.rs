@@ -3,18 +3,23 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use tuner::module::Module;
+use tuner::{module::Module, process::Pid};
 
 use super::{
     Group, Linked, Probe, Probes, Read, Target,
-    places::{self, Place, address_of},
+    places::{Place, address_of},
 };
 use crate::{
     discover::Member,
     kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, Site},
 };
+
+/// How often, and after which pause, it is tried again to attach to a process that lives and that the kernel does not find.
+const TRIES: usize = 20;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A link for each function of a request, where the kernel takes it.
 fn one_by_one(kernel: &Kernel, request: &LinkRequest) -> Vec<(BTreeSet<u32>, Link)> {
@@ -75,10 +80,12 @@ impl Probes {
         else {
             return Ok(());
         };
-        for place in places.iter().filter(|place| place.site.probe != places::SHARED) {
+        // Which call ends at an exit that functions share the stack pointer tells.
+        let is_own = |place: &&Place| place.at != At::Exit { is_shared: true };
+        for place in places.iter().filter(is_own) {
             // A mark may be the first instruction of its function.
             let is_taken = |other: &&Place| {
-                other.site.offset == place.site.offset && other.site.probe < place.site.probe
+                is_own(other) && other.site.offset == place.site.offset && other.site.probe < place.site.probe
             };
             if let Some(other) = places.iter().find(is_taken) {
                 let [other, name] =
@@ -103,6 +110,25 @@ impl Probes {
                  only; attach again and it is"
             )
         });
+    }
+
+    /// The same as [`Probes::attach`]; false where the process has ended, of which there is nothing to watch any more.
+    pub(super) fn attach_living(
+        &mut self,
+        module: &Module,
+        path: PathBuf,
+        places: &[Place],
+        pid: Pid,
+    ) -> Result<bool, KernelError> {
+        for _ in 0..TRIES {
+            match self.attach(module, path.clone(), places, pid.number) {
+                Err(error) if error.is_of_no_process() && !pid.is_alive() => return Ok(false),
+                // It is between two programs: that takes the kernel microseconds.
+                Err(error) if error.is_of_no_process() => std::thread::sleep(PAUSE),
+                attached => return attached.map(|()| true),
+            }
+        }
+        self.attach(module, path, places, pid.number).map(|()| true)
     }
 
     /// Attaches to what is not attached yet. A link of a process's own is made for each process.
@@ -152,7 +178,8 @@ impl Probes {
         for places in groups.into_values() {
             // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
             // loss, and not the other way round.
-            for at in [At::Return, At::ReturnInstruction, At::Entry] {
+            let moments: BTreeSet<At> = places.iter().map(|place| place.at).collect();
+            for at in moments.into_iter().rev() {
                 let here = places.iter().filter(|place| place.at == at);
                 let sites: Vec<Site> = here.map(|place| place.site).collect();
                 if !sites.is_empty() {
@@ -174,8 +201,7 @@ impl Probes {
         let Some(kernel) = &self.kernel else {
             return Ok(Vec::new());
         };
-        let serves = sites.iter().flat_map(|site| self.served(site.probe));
-        let probes: BTreeSet<u32> = serves.collect();
+        let probes: BTreeSet<u32> = sites.iter().map(|site| site.probe).collect();
         let (_, _, pid) = to;
         let request = LinkRequest {
             path: path.to_owned(),

@@ -1,10 +1,12 @@
 //! Probes of rules that are added and removed while the session runs. What others ask for is not touched: functions keep their
 //! numbers, and values that are read at a hit already keep their places.
 
-use super::{ArmError, Probe, Probes, Wanted};
+use std::collections::BTreeSet;
+
+use super::{ArmError, Linked, Probe, Probes, Wanted, close_in_order};
 use crate::{
     discover::{Job, Member},
-    kernel::{Kernel, KernelError},
+    kernel::{At, Kernel, KernelError},
 };
 
 impl Probes {
@@ -93,12 +95,36 @@ impl Probes {
             self.set_variables(member, *slot)?;
         }
         self.set_specs(before.len()..self.numbers.probes.len())?;
+        let moved = self.take_off_moved(before);
+        let names: Vec<String> = self
+            .numbers
+            .probes
+            .iter()
+            .map(|probe| probe.name.clone())
+            .collect();
+        let is_moved = |probe: &Probe| {
+            let mut moved = moved.iter().filter_map(|number| names.get(*number as usize));
+            moved.any(|name| *name == probe.name)
+        };
         for (slot, member, _) in members {
             self.place(member, *slot, &|probe| {
-                probe.wanted.iter().any(|want| *want >= first)
+                probe.wanted.iter().any(|want| *want >= first) || is_moved(probe)
             })?;
         }
         self.set_specs(0..before.len())
+    }
+
+    /// Where functions are left at other places than before, because what they return is read from now on, the probes there go, with those
+    /// of others that they are attached with. The numbers of all of these.
+    fn take_off_moved(&mut self, before: &[Probe]) -> BTreeSet<u32> {
+        let known = before.iter().zip(&self.numbers.probes).zip(0..);
+        let moved = known.filter(|((before, now), _)| before.reads_returned() != now.reads_returned());
+        let moved: BTreeSet<u32> = moved.map(|(_, number)| number).collect();
+        let is_over = |linked: &Linked| linked.at != At::Entry && !linked.probes.is_disjoint(&moved);
+        let over = self.take_off(is_over);
+        let probes = over.iter().flat_map(|linked| &linked.probes).copied().collect();
+        close_in_order(over);
+        probes
     }
 
     /// Nobody wants these any more: what was attached for them alone is detached.

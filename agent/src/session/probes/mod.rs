@@ -221,7 +221,7 @@ impl Probes {
             wanted,
             asked: Vec::new(),
             attached: BTreeMap::new(),
-            files: KnownFiles::new(kernel::emulation()),
+            files: KnownFiles::new(kernel::emulation(), !all_on),
             is_armed: false,
             room: processes,
             late: None,
@@ -347,7 +347,9 @@ impl Probes {
             match module.probe_path() {
                 Ok(path) => {
                     self.set_addresses(pid.number as u32, module, &places)?;
-                    self.attach(module, path, &places, pid.number)?;
+                    if !self.attach_living(module, path, &places, pid)? {
+                        return Ok(());
+                    }
                 }
                 Err(error) => {
                     let file = module.file_name();
@@ -375,17 +377,7 @@ impl Probes {
             Some(of) if of.mpi.is_some() => self.group_of_mpi(of),
             Some(of) if of.wanted.iter().any(is_named) => (Vec::new(), Some(probe)),
             Some(of) => (of.wanted.clone(), None),
-            None => (Vec::new(), Some(places::SHARED)),
-        }
-    }
-
-    /// The probes that something attached for this one serves: a return that several functions share serves them all.
-    fn served(&self, probe: u32) -> Vec<u32> {
-        let teams = self.numbers.probes.iter().zip(0..);
-        let mut teams = teams.filter(|(of, _)| sought::starts_team(&of.name));
-        match probe {
-            places::SHARED => teams.by_ref().map(|(_, probe)| probe).collect(),
-            probe => vec![probe],
+            None => (Vec::new(), None),
         }
     }
 

@@ -10,10 +10,7 @@ use tuner::{
     space::SpaceError,
 };
 
-use super::{
-    Probes,
-    places::{self, Place},
-};
+use super::{Probes, places::Place};
 
 /// More functions of one file than this are told in one line.
 const TOLD_MAX: usize = 3;
@@ -68,11 +65,7 @@ impl Probes {
             found.append(&mut self.overwritten_elsewhere(module, &new));
         }
         self.tell_of_overwritten(module, &found);
-        for probe in found.into_keys() {
-            refused.insert(probe);
-            // Where several functions end together none of them is seen to end.
-            refused.extend(self.served(probe));
-        }
+        refused.extend(found.into_keys());
         if !self.own_links {
             self.leave_alone(device, inode, &refused);
         }
@@ -131,10 +124,7 @@ impl Probes {
         let pid = module.pid;
         let named: Vec<(String, &Why)> = found
             .iter()
-            .map(|(probe, why)| match *probe {
-                places::SHARED => ("parallel regions".to_owned(), why),
-                probe => (self.numbers.probes[probe as usize].name.clone(), why),
-            })
+            .map(|(probe, why)| (self.numbers.probes[*probe as usize].name.clone(), why))
             .collect();
         let told = if named.len() > TOLD_MAX { 1 } else { named.len() };
         for (name, why) in named.iter().take(told) {

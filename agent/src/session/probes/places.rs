@@ -5,14 +5,15 @@ use std::{
     ops::Range,
 };
 
+use abi::ExitSite;
 use tuner::{
-    address::FileOffset,
-    code,
+    address::{FileOffset, LinkAddress},
+    exits::{ExitFinder, Exits, LastJump, Places},
     intact::{needed_at, needed_at_entry},
     mark::Mark,
     module::Module,
     site::{Cost, Emulation, EntrySites},
-    symbol::Function,
+    symbol::{Binding, Function},
 };
 
 use super::{Probe, sought};
@@ -48,10 +49,6 @@ impl Place {
     }
 }
 
-/// The probe of a return instruction at which several functions end that jump to it: the kernel side closes the call that was
-/// entered with the stack pointer there, whichever it is.
-pub(super) const SHARED: u32 = u32::MAX;
-
 /// What was found in a process.
 #[derive(Debug, Default)]
 pub(super) struct Found<'a> {
@@ -66,6 +63,7 @@ pub(super) struct Found<'a> {
 #[derive(Debug, Default)]
 pub(super) struct KnownFiles {
     emulation: Emulation,
+    has_cookies: bool,
     files: BTreeMap<(String, u64), KnownFile>,
 }
 
@@ -74,6 +72,10 @@ struct KnownFile {
     /// What it defines of the named functions, once that was asked.
     functions: Option<Vec<Function>>,
     entries: Entries,
+    /// Links tell what is known of a place: of one without it only a return instruction tells that the call ends.
+    has_cookies: bool,
+    /// Where functions are left, or why that is not known, by where they begin.
+    exits: BTreeMap<FileOffset, Result<Exits, String>>,
 }
 
 /// Where the entries of functions are probed.
@@ -84,10 +86,11 @@ struct Entries {
 }
 
 impl KnownFiles {
-    /// For a kernel that emulates this.
-    pub(super) fn new(emulation: Emulation) -> KnownFiles {
+    /// For a kernel that emulates this, and whose links may have cookies.
+    pub(super) fn new(emulation: Emulation, has_cookies: bool) -> KnownFiles {
         KnownFiles {
             emulation,
+            has_cookies,
             files: BTreeMap::new(),
         }
     }
@@ -105,7 +108,16 @@ impl KnownFiles {
                 sites: EntrySites::new(self.emulation),
                 chosen: BTreeMap::new(),
             },
+            has_cookies: self.has_cookies,
+            exits: BTreeMap::new(),
         })
+    }
+}
+
+impl KnownFile {
+    fn exits(&mut self, finder: &ExitFinder<'_>, function: &Function) -> &Result<Exits, String> {
+        let find = || finder.exits(function).map_err(|error| error.to_string());
+        self.exits.entry(function.offset).or_insert_with(find)
     }
 }
 
@@ -129,9 +141,13 @@ pub(super) fn find<'a>(
 ) -> Found<'a> {
     let mut found = Found::default();
     if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
-        let entries = &mut known.of(module).entries;
+        let (file, finder) = (known.of(module), ExitFinder::new(&module.image));
         for site in &mpi.sites {
-            found.add_mpi(probes, module, (site, &mut *entries), &is_needed);
+            let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name && is_needed(probe);
+            if let Some(probe) = probes.iter().position(is_it) {
+                let of = (probe as u32, &probes[probe]);
+                found.add_named(of, module, &function_of(site, module), (&mut *file, &finder));
+            }
         }
     }
     let mpi_apart = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
@@ -151,11 +167,12 @@ pub(super) fn find<'a>(
                 missing.remove(&(probe as u32));
             }
         }
-        let file = known.of(module);
+        let (file, finder) = (known.of(module), ExitFinder::new(&module.image));
         let functions = file
             .functions
-            .get_or_insert_with(|| functions(module, &names, &unseen));
-        for function in functions.iter() {
+            .get_or_insert_with(|| functions(module, &names, &unseen))
+            .clone();
+        for function in &functions {
             let is_it = |probe: &Probe| match probe.symbols.is_empty() {
                 true => function.names.contains(&probe.name),
                 false => function.names.iter().any(|name| probe.symbols.contains(name)),
@@ -163,7 +180,7 @@ pub(super) fn find<'a>(
             // Functions of two names have one probe, which knows both.
             if let Some((probe, wanted)) = needed().find(|(_, probe)| is_it(probe)) {
                 missing.remove(&(probe as u32));
-                found.add_named(probe as u32, wanted, module, (function, &mut file.entries));
+                found.add_named((probe as u32, wanted), module, function, (&mut *file, &finder));
             }
         }
     }
@@ -221,30 +238,6 @@ fn is_stripped(member: &Member) -> bool {
 }
 
 impl<'a> Found<'a> {
-    fn add_mpi(
-        &mut self,
-        probes: &[Probe],
-        module: &'a Module,
-        (site_of, entries): (&WatchedSite, &mut Entries),
-        is_needed: impl Fn(&Probe) -> bool,
-    ) {
-        let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site_of.name && is_needed(probe);
-        if let Some(probe) = probes.iter().position(is_it) {
-            // One place for both: the kernel stops the thread there once.
-            let (offset, cost) = entries.of(module, site_of.offset, site_of.size);
-            let site = Site {
-                offset: offset.0,
-                probe: probe as u32,
-                semaphore: 0,
-            };
-            // C functions that nothing unwinds through: the cheap way to their returns is safe.
-            let needs = needed_at_entry(site_of.offset, site_of.size, offset);
-            for at in [At::Return, At::Entry] {
-                self.add(module, Place::new(site, at, cost, needs.clone()));
-            }
-        }
-    }
-
     /// The places of a mark in a module that hand over what the probe reads; false where there is none.
     fn add_mark(&mut self, probe: u32, wanted: &Probe, module: &'a Module) -> bool {
         let marks = module.image.marks().unwrap_or_default();
@@ -271,6 +264,7 @@ impl<'a> Found<'a> {
                 offset: offset.0,
                 probe,
                 semaphore: semaphore.map_or(0, |offset| offset.0),
+                exit: 0,
             };
             // It is a nop of one byte, or else was refused.
             let place = Place::new(site, At::Entry, Cost::Emulated, needed_at(offset));
@@ -281,51 +275,41 @@ impl<'a> Found<'a> {
 
     fn add_named(
         &mut self,
-        probe: u32,
-        wanted: &Probe,
+        (probe, wanted): (u32, &Probe),
         module: &'a Module,
-        (function, entries): (&Function, &mut Entries),
+        function: &Function,
+        (file, finder): (&mut KnownFile, &ExitFinder<'_>),
     ) {
-        let (offset, cost) = entries.of(module, function.offset, function.size);
+        let (offset, cost) = file.entries.of(module, function.offset, function.size);
         let site = Site {
             offset: offset.0,
             probe,
             semaphore: 0,
+            exit: 0,
         };
         let needs = needed_at_entry(function.offset, function.size, offset);
         self.add(module, Place::new(site, At::Entry, cost, needs));
         if !wanted.is_timed() {
             return;
         }
-        match code::returns(&module.image, function) {
-            Ok(returns) => {
-                // A body that ends in a call of the library has come to its end before it.
-                let is_body = sought::is_body(&wanted.name);
-                let jumps = returns.jumps_out.iter().filter(|_| is_body);
-                for offset in returns.instructions.iter().chain(jumps) {
-                    self.add(module, return_at(offset.0, probe));
+        // What is returned stands in its register only at the return.
+        let by_jumps = file.has_cookies && !wanted.reads_returned();
+        let text = match file.exits(finder, function) {
+            Ok(exits) => {
+                for place in exits_at(exits, probe, by_jumps) {
+                    self.add(module, place);
                 }
-                let behind = match !returns.jumps_out.is_empty() && sought::starts_team(&wanted.name) {
-                    true => code::returns_behind(&module.image, function),
-                    false => None,
-                };
-                if let Some(behind) = behind {
-                    for offset in behind {
-                        self.add(module, return_at(offset.0, SHARED));
-                    }
-                } else if !returns.jumps_out.is_empty() && !is_body {
-                    self.missing.push(format!(
-                        "{} can be left by {} jumps to other code: calls that end so are counted, not timed",
-                        wanted.name,
-                        returns.jumps_out.len(),
-                    ));
+                match exits.unknown {
+                    0 => return,
+                    unknown => format!(
+                        "{} can be left by {unknown} jumps that cannot be followed: calls that end so are counted, not timed",
+                        wanted.name
+                    ),
                 }
             }
-            Err(error) => self.missing.push(format!(
-                "calls of {} are counted, not timed: {error}",
-                wanted.name
-            )),
-        }
+            Err(error) => format!("calls of {} are counted, not timed: {error}", wanted.name),
+        };
+        self.missing.push(text);
     }
 
     fn add(&mut self, module: &'a Module, place: Place) {
@@ -349,14 +333,40 @@ pub(super) fn address_of(module: &Module, offset: u64) -> Option<u64> {
     })
 }
 
-/// A probe on a return instruction.
-fn return_at(offset: u64, probe: u32) -> Place {
-    let site = Site {
-        offset,
-        probe,
-        semaphore: 0,
+fn function_of(site: &WatchedSite, module: &Module) -> Function {
+    Function {
+        names: vec![site.name.clone()],
+        offset: site.offset,
+        address: LinkAddress(site.address.0.wrapping_sub(module.bias.0)),
+        size: site.size,
+        binding: Binding::Global,
+        indirect: false,
+    }
+}
+
+/// The probes where a function is left: at its last jumps, or at its return instructions alone.
+fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<Place> {
+    let of = |places: &Places, is_shared| {
+        let place = |offset: FileOffset, cost, exit| {
+            let site = Site {
+                offset: offset.0,
+                probe,
+                semaphore: 0,
+                exit,
+            };
+            Place::new(site, At::Exit { is_shared }, cost, needed_at(offset))
+        };
+        let at_jump = |jump: &LastJump| {
+            let condition = jump.condition.map(|condition| (condition, jump.is_taken));
+            place(jump.offset, Cost::Emulated, ExitSite::bits(jump.depth, condition))
+        };
+        let (jumps, returns) = match by_jumps {
+            true => (&places.jumps[..], &places.beside_jumps),
+            false => (&[][..], &places.returns),
+        };
+        let returns = returns.iter().chain(&places.last);
+        let returns = returns.map(|offset| place(*offset, Cost::Stepped, 0));
+        jumps.iter().map(at_jump).chain(returns).collect::<Vec<_>>()
     };
-    // Nor does the kernel return for the function.
-    let cost = Cost::Stepped;
-    Place::new(site, At::ReturnInstruction, cost, needed_at(FileOffset(offset)))
+    [of(&exits.own, false), of(&exits.elsewhere, true)].concat()
 }

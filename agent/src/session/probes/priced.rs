@@ -31,8 +31,10 @@ impl Sites {
                 self.entry = self.entry.max(Some(place.cost));
                 *self.links.entry(file).or_default() += 1;
             }
-            At::Return => self.returns = Returns::Proper,
-            At::ReturnInstruction => self.returns = Returns::Instruction,
+            // The expensive one, where there are both: which of them a call comes to is not known.
+            At::Exit { .. } if place.cost == Cost::Stepped => self.returns = Returns::Instruction,
+            At::Exit { .. } if self.returns == Returns::Unseen => self.returns = Returns::Jump,
+            At::Exit { .. } => {}
         }
     }
 }
@@ -54,9 +56,8 @@ impl Probes {
         let mut sites: BTreeMap<u32, Sites> = BTreeMap::new();
         for ((device, inode, _), places) in &self.attached {
             for place in places {
-                for probe in self.served(place.site.probe) {
-                    sites.entry(probe).or_default().add(place, (*device, *inode));
-                }
+                let of_probe = sites.entry(place.site.probe).or_default();
+                of_probe.add(place, (*device, *inode));
             }
         }
         let probed = |(number, sites): (u32, Sites)| {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use abi::{Durations, ProbeSpec, Sizes, SpecFlags};
+use abi::{CaptureKind, Durations, ProbeSpec, Sizes, SpecFlags};
 
 use super::{ProbeCapture, Sought, WantedCapture, WantedTally, sought};
 use crate::{
@@ -116,6 +116,14 @@ impl Probe {
             None if sought::is_body(&self.name) => Some(Part::Body),
             _ => None,
         }
+    }
+
+    /// Whether what it returns is read.
+    pub(super) fn reads_returned(&self) -> bool {
+        let captures = self.spec.captures.iter();
+        captures
+            .into_iter()
+            .any(|capture| capture.kind == CaptureKind::Return as u8)
     }
 
     /// Whether its calls are timed.

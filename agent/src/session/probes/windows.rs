@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use abi::Frame;
 
-use super::{Group, Linked, Probe, Probes, places};
+use super::{Group, Linked, Probe, Probes};
 use crate::{
     clock::monotonic_ns,
     discover::Member,
@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// Stands for the functions that are asked again and again, where a group of links is named by a function.
-const POLLING: u32 = places::SHARED - 1;
+const POLLING: u32 = u32::MAX - 1;
 
 /// Stands for those that a process calls first.
-const FIRST: u32 = places::SHARED - 2;
+const FIRST: u32 = u32::MAX - 2;
 
 impl Probe {
     /// It is watched for the profile alone.
@@ -156,12 +156,8 @@ impl Probes {
         let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links).into_iter().partition(is_over);
         self.links = left;
         for linked in &over {
-            let served = |place: &places::Place| match place.site.probe {
-                places::SHARED => linked.probes.len() > 1,
-                probe => linked.probes.contains(&probe),
-            };
             if let Some(places) = self.attached.get_mut(&linked.to) {
-                places.retain(|place| !served(place));
+                places.retain(|place| place.at != linked.at || !linked.probes.contains(&place.site.probe));
             }
         }
         over

@@ -3,14 +3,15 @@
 //! Words on a stack tell more than they should: what earlier calls left there lies within the frames of later ones. This tells
 //! exactly, or not at all: code without tables, or with rules that are expressions, ends it.
 
-use std::sync::OnceLock;
+use std::{ops::Range, sync::OnceLock};
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Register, RegisterRule,
     UnwindContext, UnwindSection, X86_64,
 };
 
-use crate::address::Address;
+use crate::address::{Address, LinkAddress};
+use crate::image::Image;
 use crate::maps::Backing;
 use crate::module::Module;
 use crate::place::Ground;
@@ -46,8 +47,9 @@ pub(crate) struct Unwinder {
     modules: Vec<(Module, OnceLock<Option<Tables>>)>,
 }
 
+/// The unwind tables of a file.
 #[derive(Debug)]
-struct Tables {
+pub(crate) struct Tables {
     index: Vec<u8>,
     frames: Vec<u8>,
     bases: BaseAddresses,
@@ -120,7 +122,7 @@ impl Unwinder {
             .modules
             .iter()
             .find(|(module, _)| module.contains(Address(at)))?;
-        let tables = tables.get_or_init(|| Tables::read(module)).as_ref()?;
+        let tables = tables.get_or_init(|| Tables::read(&module.image)).as_ref()?;
         let link = at.wrapping_sub(module.bias.0);
         let frames = tables.frames();
         let index = EhFrameHdr::new(&tables.index, LittleEndian)
@@ -177,8 +179,7 @@ fn is_of_probes(address: u64, ground: &Ground) -> bool {
 }
 
 impl Tables {
-    fn read(module: &Module) -> Option<Tables> {
-        let image = &module.image;
+    pub(crate) fn read(image: &Image) -> Option<Tables> {
         let place = |name: &str| {
             image
                 .sections
@@ -196,6 +197,19 @@ impl Tables {
             frames: bytes(".eh_frame")?,
             bases,
         })
+    }
+
+    /// The code around this address that the tables describe as one piece: a function, or a part of one that stands elsewhere.
+    pub(crate) fn piece_at(&self, link: LinkAddress) -> Option<Range<LinkAddress>> {
+        let frames = self.frames();
+        let index = EhFrameHdr::new(&self.index, LittleEndian);
+        let index = index.parse(&self.bases, 8).ok()?;
+        let found = index
+            .table()?
+            .fde_for_address(&frames, &self.bases, link.0, EhFrame::cie_from_offset);
+        let piece = found.ok()?;
+        let begin = piece.initial_address();
+        Some(LinkAddress(begin)..LinkAddress(begin.checked_add(piece.len())?))
     }
 
     fn frames(&self) -> EhFrame<EndianSlice<'_, LittleEndian>> {
