@@ -133,11 +133,11 @@ pub(super) fn batches() -> Vec<Vec<Row>> {
     let mut batches: Vec<Vec<Row>> = Vec::new();
     for mpi in Mpi::ALL {
         let mpi = Some(mpi);
-        batches.push(rows(Source::Callbacks, &CALLBACKS, mpi, 1));
-        let mut other = rows(Source::Callbacks, &OPERATIONS, mpi, 2);
-        other.extend(rows(Source::Messages, &["alarm", "threads"], mpi, 1));
-        other.extend(rows(Source::Messages, &["ranks"], mpi, 2));
-        batches.push(other);
+        let mut all = rows(Source::Callbacks, &CALLBACKS, mpi, 1);
+        all.extend(rows(Source::Callbacks, &OPERATIONS, mpi, 2));
+        all.extend(rows(Source::Messages, &["alarm", "threads"], mpi, 1));
+        all.extend(rows(Source::Messages, &["ranks"], mpi, 2));
+        batches.push(all);
     }
     let mut alone = rows(Source::Processes, &PROCESSES, None, 1);
     alone.extend(rows(Source::Unwinding, &UNWINDING, None, 1));
