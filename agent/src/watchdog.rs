@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{exit::Code, console, view};
+use crate::{console, exit::Code, view};
 
 /// How often it looks.
 const TICK: Duration = Duration::from_secs(1);

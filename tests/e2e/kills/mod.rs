@@ -14,7 +14,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::needs::{amount, machine};
 use tuneagent_e2e::problem::While;
 use tuneagent_e2e::underload::Underload;
-use tuneagent_e2e::{Outcome, require};
+use tuneagent_e2e::{Outcome, family, require};
 
 use crate::expected::SOON;
 use crate::rights::SET_KNOB;

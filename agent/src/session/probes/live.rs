@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ArmError, Linked, Probe, Probes, Wanted, close_in_order};
+use super::{ArmError, Linked, Probe, Probes, Wanted};
 use crate::{
     discover::{Job, Member},
     kernel::{At, Kernel, KernelError},
@@ -123,7 +123,7 @@ impl Probes {
         let is_over = |linked: &Linked| linked.at != At::Entry && !linked.probes.is_disjoint(&moved);
         let over = self.take_off(is_over);
         let probes = over.iter().flat_map(|linked| &linked.probes).copied().collect();
-        close_in_order(over);
+        self.close(over);
         probes
     }
 
