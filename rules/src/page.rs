@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::file::template::{Part, Template};
-use crate::file::{KeyEntry, ProbeEntry, RuleFile, Site, TuneEntry, WindowEntry};
+use crate::file::{GuardEntry, KeyEntry, ProbeEntry, RuleFile, Site, TuneEntry, WindowEntry};
 use crate::rule::CheckedRule;
 use crate::term::KeyKind;
 
@@ -199,6 +199,26 @@ fn metrics<'a>(file: &'a RuleFile, rule: &'a CheckedRule) -> impl Iterator<Item 
     })
 }
 
+/// The rows of a guard.
+fn guarded(guard: &GuardEntry, row: &mut impl FnMut(&str, Option<String>)) {
+    let verb = if guard.maximize { "maximizes" } else { "minimizes" };
+    let margin = guard.margin.as_ref().map_or(String::new(), ToString::to_string);
+    let over = guard.over.as_ref().map_or(String::new(), ToString::to_string);
+    row(&format!("the guard {verb}"), Some(guard.objective.to_string()));
+    row(
+        "and undoes it when that got worse by",
+        Some(format!("{margin} over {over} windows")),
+    );
+    row(
+        "where `was`, of before the change, is",
+        guard.was.as_ref().map(ToString::to_string),
+    );
+    row(
+        "and tries again after an undo, in windows",
+        guard.retry.as_ref().map(ToString::to_string),
+    );
+}
+
 fn tune(out: &mut String, entry: &TuneEntry) {
     let role = entry
         .role
@@ -249,24 +269,7 @@ fn tune(out: &mut String, entry: &TuneEntry) {
     ] {
         row(what, text.as_ref().map(|text| text.raw.clone()));
     }
-    if let Some(guard) = &entry.guard {
-        let verb = if guard.maximize { "maximizes" } else { "minimizes" };
-        let margin = guard.margin.as_ref().map_or(String::new(), ToString::to_string);
-        let over = guard.over.as_ref().map_or(String::new(), ToString::to_string);
-        row(&format!("the guard {verb}"), Some(guard.objective.to_string()));
-        row(
-            "and undoes it when that got worse by",
-            Some(format!("{margin} over {over} windows")),
-        );
-        row(
-            "where `was`, of before the change, is",
-            guard.was.as_ref().map(ToString::to_string),
-        );
-        row(
-            "and tries again after an undo, in windows",
-            guard.retry.as_ref().map(ToString::to_string),
-        );
-    }
+    entry.guard.iter().for_each(|guard| guarded(guard, &mut row));
     for (what, text) in [("finding", &entry.finding), ("next start", &entry.next_start)] {
         if let Some(text) = text {
             line!(out, "- {what}: {}", code(&written(text)));

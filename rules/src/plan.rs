@@ -386,16 +386,34 @@ fn probed(probe: &PlannedProbe) -> String {
     )
 }
 
+fn given(arguments: &[Given]) -> String {
+    let given = |argument: &Given| match argument {
+        Given::Value(value) => value.of.what(),
+        Given::Variable(source) => source.to_string(),
+        Given::Was => WAS.to_string(),
+    };
+    arguments.iter().map(given).collect::<Vec<_>>().join(", ")
+}
+
+fn called(call: &Invocation) -> String {
+    format!("{}({})", call.function, given(&call.arguments))
+}
+
+/// How a call is taken back, in words.
+fn taken_back(inverse: &Inverse) -> String {
+    match inverse {
+        Inverse::Unstated => "it stays".to_string(),
+        Inverse::NotNeeded(why) => format!("nothing to take back: {why}"),
+        Inverse::Call { reader: None, call } => format!("taken back by {}", called(call)),
+        Inverse::Call {
+            reader: Some(reader),
+            call,
+        } => format!("taken back by {}, was = {}", called(call), called(reader)),
+    }
+}
+
 /// What a change does to a program, in a sentence.
 fn effect(change: &Change, role: &str) -> String {
-    let given = |arguments: &[Given]| {
-        let given = |argument: &Given| match argument {
-            Given::Value(value) => value.of.what(),
-            Given::Variable(source) => source.to_string(),
-            Given::Was => WAS.to_string(),
-        };
-        arguments.iter().map(given).collect::<Vec<_>>().join(", ")
-    };
     let range = change
         .range
         .as_ref()
@@ -414,19 +432,7 @@ fn effect(change: &Change, role: &str) -> String {
             let copies = if *everywhere { ", every copy of it" } else { "" };
             format!("writes {variable} ({}{range}{copies})", what(value))
         }
-        Deed::Call { call, inverse } => {
-            let shown = |call: &Invocation| format!("{}({})", call.function, given(&call.arguments));
-            let back = match inverse {
-                Inverse::Unstated => "it stays".to_string(),
-                Inverse::NotNeeded(why) => format!("nothing to take back: {why}"),
-                Inverse::Call { reader: None, call } => format!("taken back by {}", shown(call)),
-                Inverse::Call {
-                    reader: Some(reader),
-                    call,
-                } => format!("taken back by {}, was = {}", shown(call), shown(reader)),
-            };
-            format!("calls {} ({back})", shown(call))
-        }
+        Deed::Call { call, inverse } => format!("calls {} ({})", called(call), taken_back(inverse)),
         Deed::Load { library } => format!("loads {library}"),
         Deed::Replace { function, with } => format!("patches {function} so that {with} runs instead"),
         Deed::InsertCall {

@@ -396,7 +396,7 @@ fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
             false,
         ),
         (
-            "insert_call: tick(3)\n    in: step",
+            "insert_call: tick(3)\n    in: step\n    place: return",
             &|view| view["ticks"] == 3,
             back,
             false,

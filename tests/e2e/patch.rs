@@ -33,7 +33,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
         "before it is made: {text}"
     );
     for (call, wanted) in [
-        ("step_inner(\"a\")", "`step_inner`: argument 0 is i64, not a text"),
+        ("step_inner(\"a\")", "`step_inner`: argument 0 is i32, not a text"),
         (
             "step_inner(1, 2, 3)",
             "`step_inner`: it takes 1 argument, 3 are given",

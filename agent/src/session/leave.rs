@@ -70,23 +70,10 @@ impl Session {
         view::closing(&snapshot)
             .iter()
             .for_each(|line| self.painter.say(line));
-        let changes = match &farewell {
-            None => "nothing was written".to_owned(),
-            Some(Err(error)) => {
-                code = Code::No;
-                format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
-            }
-            Some(Ok(farewell)) => {
-                let mut left = self.left();
-                left.extend(strangers);
-                last_words(
-                    &left,
-                    farewell.omitted,
-                    &self.undo_command(),
-                    &snapshot.job.program,
-                )
-            }
-        };
+        if let Some(Err(_)) = &farewell {
+            code = Code::No;
+        }
+        let changes = self.words_on_changes(farewell.as_ref(), strangers, &snapshot.job.program);
         self.pace.progress.begin(Step::WriteReport);
         let Session {
             mut probes,
@@ -189,6 +176,26 @@ impl Session {
             }
         }
         (code, strangers)
+    }
+
+    /// What became of all changes, for the last line.
+    fn words_on_changes(
+        &self,
+        farewell: Option<&Result<Farewell, ClientError>>,
+        strangers: Vec<Left>,
+        program: &str,
+    ) -> String {
+        match farewell {
+            None => "nothing was written".to_owned(),
+            Some(Err(error)) => {
+                format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
+            }
+            Some(Ok(farewell)) => {
+                let mut left = self.left();
+                left.extend(strangers);
+                last_words(&left, farewell.omitted, &self.undo_command(), program)
+            }
+        }
     }
 
     /// How every change of the session stands.

@@ -32,7 +32,7 @@ enum Source {
     /// It is the same whenever the call is made.
     Constant,
     /// A variable, by its name: when the call is made.
-    Variable(String, Location),
+    Variable(String, Box<Location>),
     /// The value that was read just before the call that is taken back.
     Was,
 }
@@ -64,7 +64,7 @@ pub(super) fn given(
                 let location = space.variable(&VariableName::from(name.as_str()));
                 let location = location.map_err(|why| error(why.to_string()))?;
                 let value = held(&location, space.memory()).map_err(error)?;
-                (value, Source::Variable(name, location))
+                (value, Source::Variable(name, Box::new(location)))
             }
             Argument::Was => {
                 let why = "`was` is what is read just before a call; only its inverse passes it".to_owned();

@@ -31,7 +31,7 @@ pub(crate) enum Reached {
     /// As on x86-64.
     OtherThread,
     /// As on x86-64.
-    Over(Result<ActionReceipt, WriterError>),
+    Over(Box<Result<ActionReceipt, WriterError>>),
 }
 
 fn unsupported<T>(action: &'static str) -> Result<T, WriterError> {

@@ -57,7 +57,7 @@ pub(crate) enum Reached {
     /// It was a thread that is not to make it: nothing was called, and the point may be waited for again.
     OtherThread,
     /// It is over, and written down.
-    Over(Result<ActionReceipt, WriterError>),
+    Over(Box<Result<ActionReceipt, WriterError>>),
 }
 
 impl Errand {
@@ -194,16 +194,16 @@ impl Writer {
             }
         };
         match call::look(&errand.ground, &errand.deed) {
-            Err(error) => Reached::Over(Err(ActionError::from(error).into())),
+            Err(error) => Reached::Over(Box::new(Err(ActionError::from(error).into()))),
             Ok(None) if entered.since.elapsed() <= errand.plan.wait => Reached::UnderWay,
-            Ok(result) => Reached::Over(self.conclude_call(call, entered, result, passage)),
+            Ok(result) => Reached::Over(Box::new(self.conclude_call(call, entered, result, passage))),
         }
     }
 
     fn not_entered(&mut self, call: &CallThere, error: ActionError, passage: Passage) -> Reached {
         let hold = Hold::at(Mechanism::Stop, passage);
         let recorded = self.abandon_call(call, &error.to_string(), Some(hold));
-        Reached::Over(Err(recorded.err().unwrap_or(error.into())))
+        Reached::Over(Box::new(Err(recorded.err().unwrap_or(error.into()))))
     }
 
     fn conclude_call(

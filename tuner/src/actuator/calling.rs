@@ -216,7 +216,7 @@ impl Session {
                     Err(refusal) => Some(Err(self.abandoned(call, refusal, None))),
                 }
             }
-            Reached::Over(result) => Some(result.map_err(Refusal::from)),
+            Reached::Over(result) => Some((*result).map_err(Refusal::from)),
         }
     }
 

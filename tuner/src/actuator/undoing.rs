@@ -23,7 +23,7 @@ pub(super) const UNDO_LOOK: Duration = Duration::from_millis(1);
 
 /// A change that is being taken back at its sync point.
 enum ArmedUndo {
-    Set(ArmedSet),
+    Set(Box<ArmedSet>),
     Call(u64, Box<InverseThere>),
 }
 
@@ -140,7 +140,7 @@ impl Session {
                         let over = self.wait_for(&mut back, undoing.until);
                         let change = back.returning.change;
                         let with_it = std::mem::take(&mut back.returning.with_it);
-                        let result = self.conclude_undo(pid, back, over);
+                        let result = self.conclude_undo(pid, *back, over);
                         Tried::of_each(change, result, with_it)
                     }
                 };
@@ -179,7 +179,7 @@ impl Session {
                     .map(|inverse| ArmedUndo::Call(change, Box::new(inverse))),
                 _ => self
                     .arm_undo(pid, change, &|earlier| wanted(pid, earlier))
-                    .map(ArmedUndo::Set),
+                    .map(|set| ArmedUndo::Set(Box::new(set))),
             };
             match armed {
                 Ok(back) => return Ok(Some(back)),

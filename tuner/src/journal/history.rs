@@ -176,10 +176,8 @@ impl History {
                 hold,
                 ..
             } => {
-                if let Some(change) = self.changes.get_mut(&change) {
-                    change.hold = hold;
-                    change.was = was;
-                    change.thread = thread;
+                if let Some(known) = self.changes.get_mut(&change) {
+                    (known.hold, known.was, known.thread) = (hold, was, thread);
                 }
                 self.returned(change, word, result);
             }
