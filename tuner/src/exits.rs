@@ -110,11 +110,12 @@ impl<'a> ExitFinder<'a> {
                     offset,
                 }
             })?;
+        let whole = function.address.0..function.address.0 + function.size;
         let mut walk = Walk {
             finder: self,
             // One that never returns by itself is what it jumps to, under another name.
             is_alias: own.returns.is_empty(),
-            done: vec![function.address.0..function.address.0 + function.size],
+            done: [whole].into(),
             open: Vec::new(),
             tails: Vec::new(),
             found: Exits::default(),
@@ -639,8 +640,11 @@ mod tests {
         }
     }
 
-    /// The jumps of the only return, each with where it stands, its condition, whether the call ends where it jumps, and the depth.
-    fn jumps(code: &[u8]) -> Option<Vec<(u64, Option<u8>, bool, u16)>> {
+    /// Where it stands, its condition, whether the call ends where it jumps, and the depth.
+    type Jump = (u64, Option<u8>, bool, u16);
+
+    /// The jumps of the only return; none where it may be come to without one.
+    fn jumps(code: &[u8]) -> Option<Vec<Jump>> {
         let found = scanned(code);
         let [tail] = found.tails.as_slice() else {
             panic!("one return in {code:x?}")
