@@ -11,6 +11,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 use crate::address::{FileOffset, LinkAddress};
 use crate::code::{CodeError, bytes_of};
 use crate::image::Image;
+use crate::image::slots::Stored;
 use crate::symbol::Function;
 
 /// A function that goes on in more pieces of code than this is not followed through all of them.
@@ -71,6 +72,8 @@ pub struct LastJump {
 pub struct ExitFinder<'a> {
     image: &'a Image,
     pieces: OnceCell<Pieces>,
+    /// The words through which the file calls what never returns.
+    never_return: OnceCell<BTreeSet<u64>>,
 }
 
 impl<'a> ExitFinder<'a> {
@@ -79,21 +82,40 @@ impl<'a> ExitFinder<'a> {
         ExitFinder {
             image,
             pieces: OnceCell::new(),
+            never_return: OnceCell::new(),
         }
+    }
+
+    /// Whether a call of this address never returns.
+    fn never_returns(&self, address: u64) -> bool {
+        const FUNCTIONS: [&str; 3] = ["__stack_chk_fail", "__assert_fail", "abort"];
+        let slots = self.never_return.get_or_init(|| {
+            let stored = FUNCTIONS.iter().filter_map(|name| self.image.stored(name).ok());
+            let slot = |stored| match stored {
+                Stored::Call(slot) | Stored::Table(slot) => Some(slot.0),
+                Stored::Data => None,
+            };
+            stored.flatten().filter_map(slot).collect()
+        });
+        !slots.is_empty() && self.stub_at(address).is_some_and(|slot| slots.contains(&slot))
     }
 
     /// Where a function is left.
     pub fn exits(&self, function: &Function) -> Result<Exits, CodeError> {
         let bytes = bytes_of(self.image, function)?;
-        let own = scan(&bytes, function.address.0).map_err(|offset| CodeError::NotCode {
-            name: function.names.first().cloned().unwrap_or_default(),
-            offset,
-        })?;
+        let own =
+            scan(&bytes, function.address.0, &|address| self.never_returns(address)).map_err(|offset| {
+                CodeError::NotCode {
+                    name: function.names.first().cloned().unwrap_or_default(),
+                    offset,
+                }
+            })?;
+        let whole = function.address.0..function.address.0 + function.size;
         let mut walk = Walk {
             finder: self,
             // One that never returns by itself is what it jumps to, under another name.
             is_alias: own.returns.is_empty(),
-            done: vec![function.address.0..function.address.0 + function.size],
+            done: [whole].into(),
             open: Vec::new(),
             tails: Vec::new(),
             found: Exits::default(),
@@ -261,7 +283,10 @@ impl Walk<'_> {
             .finder
             .piece_at(address)
             .filter(|_| self.done.len() <= PIECES_MAX);
-        let read = |place: &Range<u64>| scan(&self.finder.code(place.clone())?, place.start).ok();
+        let read = |place: &Range<u64>| {
+            let ends = |address| self.finder.never_returns(address);
+            scan(&self.finder.code(place.clone())?, place.start, &ends).ok()
+        };
         let Some((place, piece)) = place.and_then(|place| Some((place.clone(), read(&place)?))) else {
             return false;
         };
@@ -352,7 +377,7 @@ fn decode(bytes: &[u8], start: u64) -> impl Iterator<Item = Instruction> + '_ {
 }
 
 /// Looks at all instructions of a piece; the error is the distance of what is none.
-fn scan(bytes: &[u8], start: u64) -> Result<Piece, u64> {
+fn scan(bytes: &[u8], start: u64, never_returns: &dyn Fn(u64) -> bool) -> Result<Piece, u64> {
     let inside = start..start + bytes.len() as u64;
     let mut found = Piece::default();
     let mut before: Vec<Instruction> = Vec::new();
@@ -383,12 +408,14 @@ fn scan(bytes: &[u8], start: u64) -> Result<Piece, u64> {
     }
     let returns = before.iter().enumerate();
     let returns = returns.filter(|(_, instruction)| instruction.code() == Code::Retnq);
-    found.tails = returns.map(|(place, _)| tail(&before, place)).collect();
+    found.tails = returns
+        .map(|(place, _)| tail(&before, place, never_returns))
+        .collect();
     Ok(found)
 }
 
 /// The instructions before the return at this place, and how they are come to.
-fn tail(all: &[Instruction], at_return: usize) -> Tail {
+fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn(u64) -> bool) -> Tail {
     let mut tail = Tail {
         at_return: all[at_return].ip(),
         // Where a table leads nobody follows.
@@ -441,7 +468,7 @@ fn tail(all: &[Instruction], at_return: usize) -> Tail {
         .map(|jump| JumpOut::of(jump, Target::Code(jump.near_branch64())))
         .collect();
     // A jump of a loop is come to again and again before the call ends.
-    let is_in_loop = tail.jumps.iter().any(|jump| jump.is_in_loop(all));
+    let is_in_loop = tail.jumps.iter().any(|jump| jump.is_in_loop(all, never_returns));
     tail.is_closed &= !is_in_loop;
     for jump in found {
         tail.is_closed &= jump.is_done_by_kernel;
@@ -452,7 +479,7 @@ fn tail(all: &[Instruction], at_return: usize) -> Tail {
                 condition: jump.condition,
                 is_taken: true,
             };
-            tail.is_closed &= !jump.is_in_loop(all);
+            tail.is_closed &= !jump.is_in_loop(all, never_returns);
             tail.jumps.push(jump);
         }
     }
@@ -461,7 +488,7 @@ fn tail(all: &[Instruction], at_return: usize) -> Tail {
 
 impl TailJump {
     /// Whether the function may come to it again where the call does not end there.
-    fn is_in_loop(&self, all: &[Instruction]) -> bool {
+    fn is_in_loop(&self, all: &[Instruction], never_returns: &dyn Fn(u64) -> bool) -> bool {
         let place = |address: u64| all.binary_search_by_key(&address, Instruction::ip).ok();
         let (Some(jump), Some(_)) = (place(self.at), self.condition) else {
             return false;
@@ -484,6 +511,7 @@ impl TailJump {
                 match next.flow_control() {
                     FlowControl::UnconditionalBranch => address = next.near_branch64(),
                     FlowControl::Return | FlowControl::IndirectBranch => break,
+                    FlowControl::Call if never_returns(next.near_branch64()) => break,
                     FlowControl::ConditionalBranch => {
                         open.push(next.near_branch64());
                         address = next.next_ip();
@@ -566,7 +594,7 @@ mod tests {
     use super::*;
 
     fn scanned(code: &[u8]) -> Piece {
-        scan(code, 0x1000).unwrap()
+        scan(code, 0x1000, &|_| false).unwrap()
     }
 
     #[test]
@@ -612,8 +640,11 @@ mod tests {
         }
     }
 
-    /// The jumps of the only return, each with where it stands, its condition, whether the call ends where it jumps, and the depth.
-    fn jumps(code: &[u8]) -> Option<Vec<(u64, Option<u8>, bool, u16)>> {
+    /// Where it stands, its condition, whether the call ends where it jumps, and the depth.
+    type Jump = (u64, Option<u8>, bool, u16);
+
+    /// The jumps of the only return; none where it may be come to without one.
+    fn jumps(code: &[u8]) -> Option<Vec<Jump>> {
         let found = scanned(code);
         let [tail] = found.tails.as_slice() else {
             panic!("one return in {code:x?}")
@@ -664,13 +695,13 @@ mod tests {
 
     #[test]
     fn what_is_no_instruction_is_an_error_with_its_place() {
-        assert_eq!(scan(&[0x90, 0x06], 0), Err(1));
+        assert_eq!(scan(&[0x90, 0x06], 0, &|_| false), Err(1));
     }
 
     proptest::proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
-            let _ = scan(&bytes, 1 << 40);
+            let _ = scan(&bytes, 1 << 40, &|_| false);
         }
     }
 }

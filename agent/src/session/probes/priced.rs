@@ -31,9 +31,9 @@ impl Sites {
                 self.entry = self.entry.max(Some(place.cost));
                 *self.links.entry(file).or_default() += 1;
             }
-            // The expensive one, where there are both: which of them a call comes to is not known.
-            At::Exit { .. } if place.cost == Cost::Stepped => self.returns = Returns::Instruction,
-            At::Exit { .. } if self.returns == Returns::Unseen => self.returns = Returns::Jump,
+            // Where there are both, calls that fail end at the other ones.
+            At::Exit { .. } if place.cost == Cost::Emulated => self.returns = Returns::Jump,
+            At::Exit { .. } if self.returns == Returns::Unseen => self.returns = Returns::Instruction,
             At::Exit { .. } => {}
         }
     }
