@@ -1,7 +1,7 @@
 //! A probed function is left, by a return instruction or by the last jump before one: close the call that was entered with this stack pointer, add its time, count it by that or send the
 //! hit if asked to.
 
-use abi::{Call, Durations, ExitSite, Frame, HitKind, Loss, ProbeSpec, SpecFlags};
+use abi::{Call, Durations, ExitSite, Frame, HitKind, Loss, ProbeSpec, SpecFlags, Thread};
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
@@ -40,12 +40,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     let stack_pointer = regs.rsp.wrapping_add(ExitSite::depth(cookie));
     let inside_since = thread.open_since_ns;
     let Some(place) = frames::close_returning(thread, stack_pointer, probe) else {
-        if thread.overflow > 0 {
-            thread.overflow -= 1;
-        } else if let Some(totals) = maps::totals(task.process, probe as u32) {
-            maps::add(&totals.unpaired, 1);
-        }
-        // Without a probe it is an end that several functions share, of which this call was none.
+        unmatched(thread, task.process, probe);
         return None;
     };
     let frame = frames::at(thread, place);
@@ -86,6 +81,19 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         hit(&task, spec, regs, frame, (now, duration));
     }
     Some(())
+}
+
+/// No open call ends here. Where functions share the end it may be one that is not probed.
+#[inline(always)]
+fn unmatched(thread: &mut Thread, process: u32, probe: u64) {
+    if probe == frames::ANY_PROBE {
+        return;
+    }
+    if thread.overflow > 0 {
+        thread.overflow -= 1;
+    } else if let Some(totals) = maps::totals(process, probe as u32) {
+        maps::add(&totals.unpaired, 1);
+    }
 }
 
 /// Sends the hit of a call that was open in a frame, with all that was captured.
