@@ -189,16 +189,29 @@ fn a_bound_on_the_size_of_files_is_an_error_and_no_signal() -> Outcome {
     Ok(())
 }
 
-/// Where no process and no thread can be started any more, probes are taken off in place.
+/// Where no process and no thread can be started any more, a session ends as ever, and none begins.
 #[test]
 fn a_session_ends_where_no_thread_can_be_started() -> Outcome {
     require!(Root, Cc, Tasks);
     let knobs = Knobs::start()?;
+    let mut agent = Agent::attach(knobs.pid(), &[])?;
+    agent.armed()?;
+    // Who is taken in may be more than the bound already.
+    let full = Group::with_tasks(1)?;
+    full.take(&agent.pid().to_string())?;
+    let report = agent.stop()?;
+    assert_eq!(report["completeness"]["status"], "complete", "{report}");
+    assert!(!agent.lines.text().contains("panicked"), "{}", agent.lines.text());
+
     // `timeout` and the session's first thread.
     let group = Group::with_tasks(2)?;
     let joins = format!("echo $BASHPID > {};", group.members().display());
     let (code, said) = attached(&knobs, &joins, "--json run.json")?;
-    assert_eq!(code, 0, "{said}");
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("no thread or process can be started here"),
+        "{said}"
+    );
     assert!(!said.contains("panicked"), "{said}");
     Ok(())
 }

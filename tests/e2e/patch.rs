@@ -160,7 +160,15 @@ fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_do
     let rule = state.path().join("calling.yaml");
     std::fs::write(&rule, CALLING)?;
     let rule = rule.to_string_lossy();
-    let flags = ["--rules", "none", &rule, "--apply=calling", "--probe", "f"];
+    let flags = [
+        "--rules",
+        "none",
+        &rule,
+        "--apply=calling",
+        "--keep",
+        "--probe",
+        "f",
+    ];
     let mut session = Agent::attach_in(Some(state.path()), filtered.pid(), &flags)?;
     session.lines.wait_for_line(reason, SOON)?;
     session.stop()?;

@@ -190,13 +190,17 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
     let knobs = Knobs::start()?;
     let mut agent = Agent::attach(knobs.pid(), &["--probe", "step", "--apply"])?;
     agent.armed()?;
-    let helpers: Vec<u32> = family::descendants(agent.pid())
-        .iter()
-        .map(|member| member.pid)
-        .collect();
-    let [report, actuator] = helpers[..] else {
-        return Err(format!("not what writes the report and the actuator: {helpers:?}").into());
+    let helper = |what: &str| -> Outcome<u32> {
+        let is_it = |member: &family::Member| {
+            let line = fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|word| word == what.as_bytes())
+        };
+        let found = family::descendants(agent.pid()).into_iter().find(is_it);
+        Ok(found
+            .ok_or(format!("no process of the session is the {what}"))?
+            .pid)
     };
+    let (report, actuator, closer) = (helper("write-report")?, helper("actuator")?, helper("closer")?);
     // Rules that wait for places may be added as long as the session runs.
     let writer = [
         "sys_ptrace",
@@ -212,6 +216,7 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
     for (pid, in_force, permitted) in [
         (agent.pid(), mask(&looking), mask(&looking)),
         (report, mask(&[]), mask(&[])),
+        (closer, mask(&[]), mask(&[])),
         (actuator, mask(&writer), mask(&permitted)),
     ] {
         for (key, expected) in [

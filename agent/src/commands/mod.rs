@@ -21,8 +21,7 @@ pub(crate) use attach::{as_root, as_we_are};
 use crate::{
     cli::{Cli, Command},
     exit::{Code, Failure, Outcome},
-    kernel,
-    rights::{self, Part},
+    kernel, rights,
 };
 
 /// Runs what was asked for.
@@ -59,7 +58,7 @@ pub fn run(cli: Cli) -> Outcome {
             .map(|()| Code::Done)
             .map_err(Failure::not_there),
         Command::Closer => {
-            rights::keep_only(Part::Closer).map_err(Failure::not_permitted)?;
+            rights::only_close().map_err(Failure::not_permitted)?;
             kernel::serve_closer().map(|()| Code::Done).map_err(Failure::no)
         }
     }

@@ -3,6 +3,7 @@
 //! its probes apart by address.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -70,7 +71,9 @@ impl TracefsLink {
         };
         let path = request.path.display();
         // From here on a failure drops `link`, which removes what was defined.
-        for site in &request.sites {
+        // Functions may end at the same instruction, and an event has each place once.
+        let mut defined = BTreeSet::new();
+        for site in request.sites.iter().filter(|site| defined.insert(site.offset)) {
             let semaphore = match site.semaphore {
                 0 => String::new(),
                 semaphore => format!("({semaphore:#x})"),

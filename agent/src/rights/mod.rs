@@ -32,6 +32,12 @@ pub fn only_complete_files() -> Result<(), RightsError> {
     filter::leave_to_report_writer()
 }
 
+/// For the process that closes probes: no capability, and the system calls of whoever looks.
+pub fn only_close() -> Result<(), RightsError> {
+    keep_only(Part::Closer)?;
+    filter::leave_to_all()
+}
+
 /// Looks with no more rights than [`only_look`] leaves, in a thread of its own; those of this thread stay. For what reads the files and
 /// the memory of other programs before all is open that has to be.
 pub fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {
@@ -62,7 +68,9 @@ pub enum RightsError {
     #[error("the capabilities that are not needed could not be dropped: {0}")]
     Capabilities(#[from] rustix::io::Errno),
     /// There is no thread to look in.
-    #[error("the thread that looks could not be started: {0}")]
+    #[error(
+        "no thread or process can be started here: {0}; look at pids.max of the control group and at ulimit -u"
+    )]
     Thread(std::io::Error),
     /// Started as a set-uid program.
     #[error(

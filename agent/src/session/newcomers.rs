@@ -107,9 +107,11 @@ impl Session {
         }
         self.scanned_ns = now;
         let late = self.take_late_mpi()?;
-        let living = self.processes.iter().filter(|process| !process.ended);
-        let living = living.filter_map(|process| self.job.members.get(process.slot as usize));
-        self.probes.look_for_gone(living, self.scout.images());
+        // Who uses no CPU time throws no pages away.
+        let awake = self.processes.iter();
+        let awake = awake.filter(|process| !process.ended && !process.is_still());
+        let awake = awake.filter_map(|process| self.job.members.get(process.slot as usize));
+        self.probes.look_for_gone(awake, self.scout.images());
         self.probes
             .settle(&mut self.job.members)
             .map_err(kernel_failure)?;
