@@ -49,13 +49,18 @@ const FCNTL: &[u64] = &[
     libc::F_DUPFD_CLOEXEC as u64,
 ];
 
-/// The terminal's size and mode, descriptors that do not block, perf events.
+/// The terminal's size, mode and group in front, descriptors that do not block, perf events.
 const IOCTL: &[u64] = &[
     libc::TIOCGWINSZ,
+    libc::TIOCGPGRP,
     libc::TCGETS,
     libc::TCSETS,
     libc::TCSETSW,
     libc::TCSETSF,
+    libc::TCGETS2,
+    libc::TCSETS2,
+    libc::TCSETSW2,
+    libc::TCSETSF2,
     libc::FIONBIO,
     libc::FIONREAD,
     libc::FIOCLEX,
