@@ -184,6 +184,7 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_getpid, Always),
     (libc::SYS_gettid, Always),
     (libc::SYS_getppid, Always),
+    (libc::SYS_getpgid, Always),
     (libc::SYS_getuid, Always),
     (libc::SYS_geteuid, Always),
     (libc::SYS_getgid, Always),
@@ -218,6 +219,7 @@ const OF_REPORT: &[(c_long, When)] = &[
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[(c_long, When)] = &[
     (libc::SYS_open, Without(1, WRITES)),
+    (libc::SYS_getpgrp, Always),
     (libc::SYS_stat, Always),
     (libc::SYS_lstat, Always),
     (libc::SYS_readlink, Always),
