@@ -8,7 +8,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::{rights, whole::Whole};
+use crate::{console, rights, whole::Whole};
 
 /// A longer text is taken for a mistake of ours.
 const TEXT_BYTES_MAX: u64 = 1 << 32;
@@ -92,5 +92,5 @@ fn written(name: &str) -> io::Result<()> {
 /// On a line. A session that has ended hears nothing.
 fn say(error: Option<&io::Error>) {
     let text = error.map_or_else(|| DONE.to_owned(), |error| error.to_string().replace('\n', " "));
-    let _ = writeln!(io::stdout(), "{text}");
+    console::line(format_args!("{text}"));
 }

@@ -4,7 +4,7 @@
 //! It counts its own ticks: while all of the process is stopped, or the machine sleeps, none comes.
 
 use std::{
-    io::{self, Write},
+    io,
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::{
@@ -143,7 +143,7 @@ fn end(step: &str, actuator: Option<&UnixStream>, after: Duration) -> ! {
     let say = move || {
         view::give_back_terminal();
         // Nobody is told where standard error cannot be written.
-        let _ = writeln!(io::stderr(), "{text}");
+        console::error_line(format_args!("{text}"));
         // Nobody waits any more.
         let _ = said.send(());
     };

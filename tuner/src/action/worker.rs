@@ -9,7 +9,7 @@ use crate::address::{Address, LoadBias};
 use crate::arena::Arena;
 use crate::image::Image;
 use crate::place::Ground;
-use crate::process::Process;
+use crate::process::{Pid, Process};
 use crate::ptrace::{self, HeldThread, PtraceError, Stopped};
 use crate::remote::{Gate, Task, View, Worker};
 use crate::seccomp;
@@ -184,17 +184,15 @@ pub(super) fn with_thread(
             let mut thread = match HeldThread::stop(pid, tid, STOP_WAIT) {
                 Ok(thread) => thread,
                 Err(error @ (PtraceError::NotStopped { .. } | PtraceError::ThreadEnded { .. })) => {
-                    why = error.to_string();
+                    (why, others) = (error.to_string(), true);
                     asked.push(tid);
-                    others = true;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
             let view = View::of(&thread, ground, gate)?;
             if let Some(reason) = unsuitable(&view) {
-                why = reason;
-                others = true;
+                (why, others) = (reason, true);
                 continue;
             }
             match Worker::begin(&mut thread, ground, gate, task) {
@@ -203,8 +201,7 @@ pub(super) fn with_thread(
                     None => unreachable!("it is taken once, and then this returns"),
                 },
                 Err(ActionError::NoThread { why: reason, .. }) => {
-                    why = reason;
-                    others = true;
+                    (why, others) = (reason, true);
                     continue;
                 }
                 Err(error @ ActionError::Seccomp { .. }) => {
@@ -220,18 +217,21 @@ pub(super) fn with_thread(
                 hold: since.elapsed(),
             });
         }
-        let is_late = began.elapsed() > TRY_WAIT;
+        let waited = began.elapsed();
+        let is_late = waited > TRY_WAIT;
         match forbidden {
             Some(forbidden) if is_late || !others => return Err(forbidden),
-            None if is_late => {
-                let waited_ms = began.elapsed().as_millis();
-                return Err(ActionError::NoThread { pid, waited_ms, why });
-            }
+            None if is_late => return Err(no_thread(pid, waited, why)),
             _ => {}
         }
         std::thread::sleep(pause);
         pause = (2 * pause).min(TRY_PAUSE_MAX);
     }
+}
+
+fn no_thread(pid: Pid, waited: Duration, why: String) -> ActionError {
+    let waited_ms = waited.as_millis();
+    ActionError::NoThread { pid, waited_ms, why }
 }
 
 /// Refuses what makes the program call `function` by itself, in whichever thread: where one has a seccomp filter that kills. Called in a

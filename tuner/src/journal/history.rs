@@ -135,19 +135,7 @@ impl History {
     fn record(&mut self, record: Record) {
         match record {
             Record::Intent(intent) => {
-                let change = Change {
-                    intent: *intent,
-                    status: Status::Pending,
-                    confirmed: false,
-                    applied_ns: None,
-                    hold: None,
-                    returned: None,
-                    result: None,
-                    was: None,
-                    thread: None,
-                    revert_arena: None,
-                    revert_through: None,
-                };
+                let change = Change::announced(*intent);
                 self.changes.entry(change.intent.change).or_insert(change);
             }
             Record::Outcome {
@@ -331,6 +319,25 @@ fn set_of(change: &Change) -> Option<&Assignment> {
     match &change.intent.deed {
         Deed::Set(set) => Some(set),
         _ => None,
+    }
+}
+
+impl Change {
+    /// Of which nothing is known yet but that it was to be made.
+    fn announced(intent: Intent) -> Change {
+        Change {
+            intent,
+            status: Status::Pending,
+            confirmed: false,
+            applied_ns: None,
+            hold: None,
+            returned: None,
+            result: None,
+            was: None,
+            thread: None,
+            revert_arena: None,
+            revert_through: None,
+        }
     }
 }
 
