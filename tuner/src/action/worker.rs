@@ -212,16 +212,13 @@ pub(super) fn with_thread(
                 Err(error) => return Err(error),
             }
             drop(thread);
-            return Ok(Worked {
-                tid,
-                hold: since.elapsed(),
-            });
+            let hold = since.elapsed();
+            return Ok(Worked { tid, hold });
         }
         let waited = began.elapsed();
-        let is_late = waited > TRY_WAIT;
         match forbidden {
-            Some(forbidden) if is_late || !others => return Err(forbidden),
-            None if is_late => return Err(no_thread(pid, waited, why)),
+            Some(forbidden) if waited > TRY_WAIT || !others => return Err(forbidden),
+            None if waited > TRY_WAIT => return Err(no_thread(pid, waited, why)),
             _ => {}
         }
         std::thread::sleep(pause);
