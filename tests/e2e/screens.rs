@@ -240,10 +240,19 @@ fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
             .fact("pane_pid")?
             .parse()
             .map_err(|error| format!("{error}"))?;
-        // The shell runs one thing: timeout, bash, the agent.
+        // The agent has processes of its own.
+        let is_agent = |member: &family::Member| {
+            let line = std::fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
+            line.starts_with(
+                binary()
+                    .map(|path| path.display().to_string())
+                    .unwrap_or_default()
+                    .as_bytes(),
+            )
+        };
         let last = family::descendants(shell)
             .into_iter()
-            .last()
+            .find(is_agent)
             .ok_or("the shell runs nothing")?;
         Ok(Pid::from_raw(last.pid as i32).ok_or("no process")?)
     };
