@@ -127,7 +127,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Control characters, and those that change the direction of writing or end a line.
-fn is_active(c: char) -> bool {
+pub(super) fn is_active(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

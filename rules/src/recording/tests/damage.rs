@@ -297,3 +297,15 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
         .is_err()
     );
 }
+
+/// A recording may be anybody's, and what it says is printed on the terminal of root.
+#[test]
+fn what_a_terminal_would_act_on_is_replaced() {
+    let header = Header {
+        host: "a\x1b[2J\u{202e}b\n".to_owned(),
+        ..Header::default()
+    };
+    let bytes = Writer::new(&header).unwrap().finish();
+    let reader = Reader::new(&bytes).unwrap();
+    assert_eq!(reader.header().host, "a\u{fffd}[2J\u{fffd}b\u{fffd}");
+}

@@ -9,6 +9,7 @@ mod sizes;
 
 use proptest::prelude::*;
 
+use super::wire::is_active;
 use super::*;
 use crate::facts::ProcessFacts;
 use crate::measure::Measure;
@@ -54,8 +55,9 @@ fn time() -> impl Strategy<Value = Time> {
     number().prop_map(Time)
 }
 
+/// As sessions write them: what a terminal would act on is made printable before a record is made of it.
 fn text() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-z]{0,3}", ".{0,20}"]
+    prop_oneof!["[a-z]{0,3}", ".{0,20}"].prop_map(|text| text.replace(is_active, "?"))
 }
 
 fn captured() -> impl Strategy<Value = Captured> {
