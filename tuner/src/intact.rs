@@ -169,7 +169,7 @@ impl<'a> Text<'a> {
         let maps = Arc::clone(&self.maps);
         let is_there = |map: &&Mapping| {
             let end = map.offset.0 + (map.end.0 - map.start.0);
-            shows(map, module) && (map.offset.0..end).contains(&code.start)
+            (map.offset.0..end).contains(&code.start) && shows(map, module)
         };
         for map in maps.iter().filter(is_there) {
             let at = Address(map.start.0 + (code.start - map.offset.0));
@@ -265,9 +265,9 @@ impl<'a> Text<'a> {
 
 /// A mapping shows code of the module's file. On some file systems mappings show another device than the file has.
 fn shows(map: &Mapping, module: &Module) -> bool {
-    let is_named = matches!(&map.backing, Backing::File { path, .. } if printable(path) == module.path);
-    let is_it = map.inode == module.inode && (map.device == module.device || is_named);
-    is_it && map.permissions.execute
+    // Asked of every mapping for every site: the name is compared where nothing else tells.
+    let is_named = || matches!(&map.backing, Backing::File { path, .. } if printable(path) == module.path);
+    map.permissions.execute && map.inode == module.inode && (map.device == module.device || is_named())
 }
 
 /// As much as the file has there.

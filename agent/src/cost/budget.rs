@@ -34,6 +34,9 @@ const TIMES_ATTACHING: f64 = 4.0;
 /// And about as long until they are off.
 const CLOSING_NS: f64 = 10e6;
 
+/// Functions that were not called when the others began to be watched in windows, and are by now, may take this part of what all may.
+const BESIDE: f64 = 0.25;
+
 /// No gap is longer than this.
 const GAP_MOST_NS: f64 = 300e9;
 
@@ -117,6 +120,12 @@ impl Load {
         self.functions.iter().map(|function| function.cost).sum()
     }
 
+    /// Those of them that are meant.
+    fn of(&self, is_meant: impl Fn(u32) -> bool) -> f64 {
+        let meant = self.functions.iter().filter(|function| is_meant(function.probe));
+        meant.map(|function| function.cost).sum()
+    }
+
     /// What all of it may take. A job that waits more than it computes may spend that part of a CPU: what it is kept from is time then, not CPU
     /// time.
     fn allowed(&self, share: f64) -> f64 {
@@ -130,34 +139,25 @@ impl Load {
     }
 }
 
-/// Which are watched in windows, and how much of the time.
-#[derive(Clone, Debug, PartialEq)]
-struct Plan {
-    functions: BTreeSet<u32>,
-    part: f64,
-}
-
 /// Those that are asked again and again, where that is enough: they are in no sequence of calls. Else all, for a sequence that lacks one of its
 /// functions is none.
-fn plan(load: &Load, share: f64) -> Plan {
-    let left = load.left(share);
-    let all = load.of_functions();
-    let polling = load.functions.iter().filter(|function| function.is_polling);
-    let polling: f64 = polling.map(|function| function.cost).sum();
-    let is_enough = all - polling <= left / 2.0;
+fn chosen(load: &Load, share: f64) -> BTreeSet<u32> {
+    let others = load.functions.iter().filter(|function| !function.is_polling);
+    let is_enough = others.map(|function| function.cost).sum::<f64>() <= load.left(share) / 2.0;
     let chosen = load
         .functions
         .iter()
         .filter(|function| function.is_polling || !is_enough);
-    let sampled = if is_enough { polling } else { all };
-    let part = (left - (all - sampled)) / (sampled * (1.0 + PRICE_ERROR));
-    Plan {
-        functions: chosen.map(|function| function.probe).collect(),
-        part: if sampled > 0.0 {
-            part.clamp(1e-4, WINDOWS_MOST)
-        } else {
-            WINDOWS_MOST
-        },
+    chosen.map(|function| function.probe).collect()
+}
+
+/// How much of the time these are watched, while the others are all the time.
+fn part(load: &Load, share: f64, functions: &BTreeSet<u32>) -> f64 {
+    let sampled = load.of(|probe| functions.contains(&probe));
+    let left = load.left(share) - load.of(|probe| !functions.contains(&probe));
+    match sampled > 0.0 {
+        true => (left / (sampled * (1.0 + PRICE_ERROR))).clamp(1e-4, WINDOWS_MOST),
+        false => WINDOWS_MOST,
     }
 }
 
@@ -315,11 +315,17 @@ impl Windows {
         gap_ns * self.part / (1.0 - self.part)
     }
 
-    /// A gap is over: probes begin to be attached.
+    /// A gap is over: the probes of what was not watched in it begin to be attached, and [`Windows::functions`] are fewer from now on, where not all
+    /// of them are called.
     pub fn open(&mut self, now_ns: u64) -> Turn {
         let Phase::Shut { until_ns, then_ns } = self.phase else {
             return Turn::Stay;
         };
+        // Those that are not called cost nothing: they are watched all the time from here on, and only the others come and go.
+        let is_called = |probe: &u32| self.costs.get(probe).is_some_and(|cost| *cost > 0.0);
+        if self.functions.iter().any(is_called) {
+            self.functions.retain(is_called);
+        }
         // What a gap that ends before its time has not made up for, those that follow do.
         self.ahead_ns += self.made_up_by(until_ns.saturating_sub(now_ns) as f64);
         let expected: f64 = self
@@ -380,13 +386,17 @@ impl Windows {
 
     /// Plans anew, and begins a gap. Functions that are watched in windows stay so until all are watched again.
     fn sample(&mut self, load: &Load, share: f64, now_ns: u64) -> Turn {
-        let mut plan = plan(load, share);
-        let is_new = !plan.functions.is_subset(&self.functions);
+        let chosen = chosen(load, share);
+        let beside = load.of(|probe| chosen.contains(&probe) && !self.functions.contains(&probe));
+        // All that are chosen go at once: each time some more do, those beside them are off for a moment.
+        let is_new = self.phase == Phase::Always || beside > BESIDE * load.left(share);
         if self.phase == Phase::Always {
             (self.in_a_row, self.dear) = (0, 0);
         }
-        self.functions.append(&mut plan.functions);
-        self.part = plan.part;
+        if is_new {
+            self.functions.extend(chosen);
+        }
+        self.part = part(load, share, &self.functions);
         let (window_ns, gap_ns) = self.lengths();
         // Where attaching took longer than was thought the gap makes up for it.
         let attached_ns = match self.phase {

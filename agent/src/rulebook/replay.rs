@@ -339,6 +339,7 @@ impl Functions {
                 captures: Vec::new(),
                 is_quiet: false,
                 is_sampled: false,
+                is_off: false,
             });
             self.probes.len() - 1
         });

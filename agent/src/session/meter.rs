@@ -598,6 +598,7 @@ mod tests {
             wanted: Vec::new(),
             is_quiet: false,
             is_sampled: false,
+            is_off: false,
         };
         for (calls, timed, shown_ns, expected) in [
             (863, 0, 0, None),

@@ -296,7 +296,9 @@ impl Session {
         let members = living(&self.processes, &self.job.members);
         // What they cost while they are being attached is a part of the window.
         self.sampling.windows.open(monotonic_ns());
-        self.probes.open((&members, foreseen(&self.options)))?;
+        let sampled = self.sampling.windows.functions();
+        self.probes.open(sampled, (&members, foreseen(&self.options)))?;
+        self.sampling.sampled.functions.clone_from(sampled);
         let now = monotonic_ns();
         self.sampling.windows.attached(now);
         (self.sampling.sampled.is_shut, self.sampling.sampled.opened_ns) = (false, now);

@@ -15,6 +15,7 @@ fn probes(names: &[&str]) -> Vec<Probe> {
         wanted: Vec::new(),
         is_quiet: false,
         is_sampled: false,
+        is_off: false,
     };
     names.iter().map(probe).collect()
 }

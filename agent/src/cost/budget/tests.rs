@@ -30,14 +30,11 @@ fn loads() -> impl Strategy<Value = Load> {
 proptest! {
     #[test]
     fn what_is_planned_costs_no_more_than_there_is_left(load in loads(), share in 0.001..0.2_f64) {
-        let plan = plan(&load, share);
-        let of = |is_chosen: bool| -> f64 {
-            let functions = load.functions.iter();
-            functions.filter(|function| plan.functions.contains(&function.probe) == is_chosen).map(|function| function.cost).sum()
-        };
-        let costs = of(false) + plan.part * of(true);
+        let functions = chosen(&load, share);
+        let part = part(&load, share, &functions);
+        let [dear, others] = [true, false].map(|is_chosen| load.of(|probe| functions.contains(&probe) == is_chosen));
         // The shortest part of the time is a bound of its own.
-        prop_assert!(costs <= load.left(share).max(of(false) + 1e-4 * of(true)) + 1e-9, "{plan:?}: {costs}");
+        prop_assert!(others + part * dear <= load.left(share).max(others + 1e-4 * dear) + 1e-9, "{functions:?}: {part}");
     }
 
     /// The whole machine over an hour: a program whose costs do not change is held within the budget, and probes come and go a bounded number
@@ -83,9 +80,33 @@ fn functions_that_are_asked_again_and_again_go_first() {
         functions: vec![function(0, sending, false), function(1, polling, true)],
         ..Load::default()
     };
-    assert_eq!(plan(&load(0.1, 0.004), 0.01).functions, BTreeSet::from([1]));
-    assert_eq!(plan(&load(0.1, 0.4), 0.01).functions, BTreeSet::from([0, 1]));
-    assert_eq!(plan(&load(0.002, 0.4), 0.01).functions, BTreeSet::from([0, 1]));
+    assert_eq!(chosen(&load(0.1, 0.004), 0.01), BTreeSet::from([1]));
+    assert_eq!(chosen(&load(0.1, 0.4), 0.01), BTreeSet::from([0, 1]));
+    assert_eq!(chosen(&load(0.002, 0.4), 0.01), BTreeSet::from([0, 1]));
+}
+
+/// Hundreds of probes take long to come and go, and a job calls a dozen functions of MPI.
+#[test]
+fn those_that_are_not_called_are_watched_all_the_time_until_they_are_dear() {
+    let load = |costs: [f64; 3]| Load {
+        job: 1.0,
+        functions: (0..3)
+            .map(|probe| function(probe, costs[probe as usize], false))
+            .collect(),
+        ..Load::default()
+    };
+    let mut windows = Windows::new(Budget::default(), 1);
+    let dear = load([0.5, 0.0, 0.0]);
+    let first = (0..IN_A_ROW).map(|_| windows.look(&dear, 0)).last();
+    assert_eq!(first, Some(Turn::Sample(BTreeSet::from([0, 1, 2]))));
+    windows.open(0);
+    assert_eq!(*windows.functions(), BTreeSet::from([0]));
+    assert_eq!(windows.shut(&load([0.5, 0.001, 0.0]), 0), Turn::Shut);
+    windows.open(0);
+    let all = Turn::Sample(BTreeSet::from([0, 1, 2]));
+    assert_eq!(windows.shut(&load([0.5, 0.1, 0.0]), 0), all);
+    windows.open(0);
+    assert_eq!(*windows.functions(), BTreeSet::from([0, 1]));
 }
 
 #[test]

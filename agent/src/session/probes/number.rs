@@ -262,6 +262,7 @@ impl Numbers {
             wanted: Vec::new(),
             is_quiet: false,
             is_sampled: false,
+            is_off: false,
         });
         self.probes.len() - 1
     }

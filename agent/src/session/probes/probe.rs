@@ -79,6 +79,8 @@ pub struct Probe {
     pub is_quiet: bool,
     /// It is watched in windows, unless somebody asks for it.
     pub is_sampled: bool,
+    /// It is not watched now, for no window is open.
+    pub is_off: bool,
 }
 
 impl Probe {

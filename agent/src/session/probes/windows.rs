@@ -15,6 +15,9 @@ use crate::{
 /// Stands for the functions that are asked again and again, where a group of links is named by a function.
 const POLLING: u32 = u32::MAX - 1;
 
+/// Stands for those that are watched in windows.
+const SAMPLED: u32 = u32::MAX - 3;
+
 /// Stands for those that a process calls first.
 const FIRST: u32 = u32::MAX - 2;
 
@@ -66,11 +69,13 @@ impl Probes {
         Ok(threads.any(|(_, thread)| thread.frames.iter().take(thread.depth as usize).any(is_first)))
     }
 
-    /// With whom a function of MPI is attached and detached: those that are asked again and again may be watched in windows without the others.
+    /// With whom a function of MPI is attached and detached: those that are watched in
+    /// windows, or that are asked again and again and may be, come and go without the others.
     pub(super) fn group_of_mpi(&self, probe: &Probe) -> Group {
-        let apart = match self.tells_who_comes(probe) {
-            true => Some(FIRST),
-            false => probe.is_polling().then_some(POLLING),
+        let apart = match (self.tells_who_comes(probe), probe.is_sampled) {
+            (true, _) => Some(FIRST),
+            (false, true) => Some(SAMPLED),
+            (false, false) => probe.is_polling().then_some(POLLING),
         };
         (probe.wanted.clone(), apart.filter(|_| probe.is_of_profile()))
     }
@@ -85,6 +90,7 @@ impl Probes {
     pub fn shut(&mut self, functions: &BTreeSet<u32>) {
         for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
             probe.is_sampled = functions.contains(&number);
+            probe.is_off = probe.is_sampled;
         }
         self.is_shut = true;
         let off = functions
@@ -100,10 +106,23 @@ impl Probes {
         }
     }
 
-    /// The windows are open, in these processes and, of a command, in the files that are foreseen.
-    pub fn open(&mut self, who: (&[(u32, &Member)], &[Member])) -> Result<(), KernelError> {
+    /// The windows are open, in these processes and, of a command, in the files that are foreseen. What was not watched is attached; from now on
+    /// only `functions` come and go.
+    pub fn open(
+        &mut self,
+        functions: &BTreeSet<u32>,
+        who: (&[(u32, &Member)], &[Member]),
+    ) -> Result<(), KernelError> {
         self.is_shut = false;
-        self.place_again(who, &|probe| probe.is_sampled)
+        for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
+            probe.is_sampled = functions.contains(&number);
+        }
+        let placed = self.place_again(who, &|probe| probe.is_off);
+        self.numbers
+            .probes
+            .iter_mut()
+            .for_each(|probe| probe.is_off = false);
+        placed
     }
 
     /// Attaches what was put off while links were being closed. Since when it was not watched; none where there is nothing, or they are being closed
