@@ -26,11 +26,8 @@ struct Closer(Member);
 
 impl Closer {
     fn of(agent: &Agent) -> Outcome<Closer> {
-        let is_closer = |member: &Member| {
-            let line = fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
-            line.ends_with(b"\0closer\0")
-        };
-        let found = descendants(agent.pid()).into_iter().find(is_closer);
+        let mut members = descendants(agent.pid()).into_iter();
+        let found = members.find(|member| member.has_word("closer"));
         Ok(Closer(found.ok_or("no process closes the probes")?))
     }
 

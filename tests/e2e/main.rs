@@ -131,6 +131,9 @@ mod kills;
 // The same program watched again and again, and for long: nothing is left, nothing grows.
 mod lasting;
 
+// Many processes, many threads, few descriptors.
+mod limits;
+
 // Programs that jump, throw, fork, unload and filter: each is the same watched, changed and put back as it is alone.
 mod hostile;
 

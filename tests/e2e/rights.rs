@@ -191,11 +191,8 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
     let mut agent = Agent::attach(knobs.pid(), &["--probe", "step", "--apply"])?;
     agent.armed()?;
     let helper = |what: &str| -> Outcome<u32> {
-        let is_it = |member: &family::Member| {
-            let line = fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
-            line.split(|byte| *byte == 0).any(|word| word == what.as_bytes())
-        };
-        let found = family::descendants(agent.pid()).into_iter().find(is_it);
+        let mut members = family::descendants(agent.pid()).into_iter();
+        let found = members.find(|member| member.has_word(what));
         Ok(found
             .ok_or(format!("no process of the session is the {what}"))?
             .pid)

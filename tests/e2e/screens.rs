@@ -241,18 +241,10 @@ fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
             .parse()
             .map_err(|error| format!("{error}"))?;
         // The agent has processes of its own.
-        let is_agent = |member: &family::Member| {
-            let line = std::fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
-            line.starts_with(
-                binary()
-                    .map(|path| path.display().to_string())
-                    .unwrap_or_default()
-                    .as_bytes(),
-            )
-        };
-        let last = family::descendants(shell)
-            .into_iter()
-            .find(is_agent)
+        let program = binary()?.display().to_string();
+        let mut members = family::descendants(shell).into_iter();
+        let last = members
+            .find(|member| member.has_word(&program))
             .ok_or("the shell runs nothing")?;
         Ok(Pid::from_raw(last.pid as i32).ok_or("no process")?)
     };

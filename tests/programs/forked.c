@@ -1,7 +1,7 @@
 /* No MPI: a program that forks its workers first, as servers and Python's multiprocessing do; each has a value of `knob` of its own.
  *
- * argv: FOLDER. With FOLDER/fork it forks one more, which keeps the value that it finds; with FOLDER/stop all end. Prints
- * {"event":"ready"}, {"event":"forked"}, and at the end {"event":"end","rank":R,"knob":N} of each. */
+ * argv: FOLDER [WORKERS]. With FOLDER/fork it forks one more, which keeps the value that it finds; with FOLDER/stop all end. Prints
+ * {"event":"ready"}, {"event":"forked"}, and at the end {"event":"end","rank":R,"knob":N} of each. Workers wait without a CPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -9,44 +9,53 @@
 
 #include "gates.h"
 
-enum { WORKERS = 3 };
-
 volatile int knob = 10;
 
-static void end(const char *folder, int rank)
+/* What workers begin and end by: the parent holds one end of each. */
+static int began[2], over[2];
+
+static void end(int rank)
 {
-    pass_gate(folder, "stop");
     printf("{\"event\":\"end\",\"rank\":%d,\"knob\":%d}\n", rank, knob);
     fflush(stdout);
 }
 
+static void work(int rank)
+{
+    char one = 0;
+    close(over[1]);
+    if (write(began[1], &one, 1) == 1 && read(over[0], &one, 1) == 0)
+        end(rank);
+    _exit(0);
+}
+
 int main(int argc, char **argv)
 {
-    int began[2];
-    char one = 0;
-    if (argc < 2 || pipe(began))
+    const int workers = argc > 2 ? atoi(argv[2]) : 3;
+    char one;
+    if (argc < 2 || pipe(began) || pipe(over))
         return 2;
-    for (int rank = 1; rank <= WORKERS; rank++) {
+    for (int rank = 1; rank <= workers; rank++) {
         if (fork() == 0) {
             knob = 99 + rank;
-            if (write(began[1], &one, 1) == 1)
-                end(argv[1], rank);
-            _exit(0);
+            work(rank);
         }
     }
-    for (int rank = 1; rank <= WORKERS; rank++)
+    for (int rank = 1; rank <= workers; rank++)
         if (read(began[0], &one, 1) != 1)
             return 1;
     printf("{\"event\":\"ready\"}\n");
     fflush(stdout);
     pass_gate(argv[1], "fork");
-    if (fork() == 0) {
-        printf("{\"event\":\"forked\"}\n");
-        fflush(stdout);
-        end(argv[1], WORKERS + 1);
-        _exit(0);
-    }
-    end(argv[1], 0);
+    if (fork() == 0)
+        work(workers + 1);
+    if (read(began[0], &one, 1) != 1)
+        return 1;
+    printf("{\"event\":\"forked\"}\n");
+    fflush(stdout);
+    pass_gate(argv[1], "stop");
+    end(0);
+    close(over[1]);
     while (wait(NULL) > 0) {
     }
     return 0;

@@ -126,14 +126,9 @@ impl Agent {
 
     /// The processes that write into programs for it. Its report's file is in the hands of another one.
     pub fn actuators(&self) -> Vec<family::Member> {
-        let is_actuator = |member: &family::Member| {
-            let command = fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
-            command.split(|byte| *byte == 0).nth(1) == Some(b"actuator")
-        };
-        family::descendants(self.pid())
-            .into_iter()
-            .filter(is_actuator)
-            .collect()
+        let mut members = family::descendants(self.pid());
+        members.retain(|member| member.has_word("actuator"));
+        members
     }
 
     /// `tuneagent run --json FILE FLAGS… -- COMMAND…`, without a budget, unless the flags say one.
@@ -163,9 +158,15 @@ impl Agent {
 
     /// Runs a command to its end, with the journals in `state`; its exit code and what it printed.
     pub fn run_in(state: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
+        Agent::run_by(&[], state, arguments)
+    }
+
+    /// The same; `by` is a command that becomes the agent.
+    fn run_by(by: &[&str], state: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
         // A command that should have ended by itself must not hold up the rest: `timeout` then answers with 124.
         let output = Command::new("timeout")
             .arg("120")
+            .args(by)
             .arg(binary()?)
             .args(arguments)
             .env("TUNEAGENT_STATE_DIR", state)
@@ -174,6 +175,16 @@ impl Agent {
         let text = [output.stdout, output.stderr].concat();
         let code = output.status.code().ok_or("killed by a signal")?;
         Ok((code, String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// The same with so few descriptors.
+    pub fn run_with_descriptors(
+        descriptors: u32,
+        state: &Path,
+        arguments: &[&str],
+    ) -> Outcome<(i32, String)> {
+        let limit = format!("--nofile={descriptors}");
+        Agent::run_by(&["prlimit", &limit], state, arguments)
     }
 
     /// The same with journals of its own.

@@ -33,6 +33,12 @@ impl Member {
             .is_some_and(|(state, _, started)| started == self.started && !matches!(state, 'Z' | 'X'))
     }
 
+    /// Whether this is a word of its command.
+    pub fn has_word(&self, word: &str) -> bool {
+        let command = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        command.split(|byte| *byte == 0).any(|of| of == word.as_bytes())
+    }
+
     fn kill(&self) {
         self.signal(Signal::KILL);
     }

@@ -46,6 +46,11 @@ tune:
     in: check
     role: program
     when: used >= 0
+  - call: set_level(2)
+    was: level()
+    inverse: set_level(was)
+    role: program
+    when: used >= 0
 ";
 
 /// What is done by hand, as it is typed before and behind the process. `LIBRARY` is one that the program has not loaded.

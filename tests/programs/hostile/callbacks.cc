@@ -3,12 +3,12 @@
 // CALLBACK is what MPI calls: the error handler of a communicator or of a file, an operation (of a collective, where there are several ranks),
 // the copying or deleting of an attribute, the query, freeing or cancelling of a generalised request. WAY is how it is left: a C++ exception, longjmp, a switch to another fiber, which comes back
 // later; in a thread of its own, pthread_exit, or pthread_cancel that comes while it is there.
+#include "fibers.h"
 #include "hostile.h"
 
 #include <csetjmp>
 #include <mpi.h>
 #include <pthread.h>
-#include <ucontext.h>
 
 namespace {
 
@@ -17,9 +17,7 @@ enum Way { THROW, JUMP, FIBER, EXIT, CANCEL, WAYS } way;
 
 bool leaving;
 jmp_buf back;
-ucontext_t scheduler, fibers[2];
-int current;
-long started, left, destroyed, cleaned, finished[2];
+long started, left, destroyed, cleaned;
 int copied_key, deleted_key;
 MPI_Op operation;
 const char *callback;
@@ -35,7 +33,7 @@ void leave()
     case JUMP:
         longjmp(back, 1);
     case FIBER:
-        swapcontext(&fibers[current], &scheduler);
+        leave_fiber();
         break;
     case EXIT:
         pthread_exit(nullptr);
@@ -162,15 +160,8 @@ void fiber()
     for (;;) {
         cross();
         finished[current]++;
-        swapcontext(&fibers[current], &scheduler);
+        leave_fiber();
     }
-}
-
-// Both are within the call before the first one comes back from it.
-void switch_fibers()
-{
-    for (current = 0; current < 2; current++)
-        swapcontext(&scheduler, &fibers[current]);
 }
 
 void once()
@@ -236,17 +227,6 @@ void register_all()
     MPI_Op_create(on_operation, 1, &operation);
 }
 
-void make_fibers()
-{
-    const size_t size = 512 << 10;
-    for (auto &one : fibers) {
-        getcontext(&one);
-        one.uc_stack.ss_sp = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        one.uc_stack.ss_size = size;
-        makecontext(&one, fiber, 0);
-    }
-}
-
 } // namespace
 
 int main(int argc, char **argv)
@@ -270,7 +250,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     register_all();
-    make_fibers();
+    make_fibers(fiber);
     while (go) {
         once();
         still_works();

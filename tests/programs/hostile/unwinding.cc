@@ -3,13 +3,13 @@
 // MODE is the way: `throw`, `jump`, `exit` (pthread_exit), `cancel` (pthread_cancel), `forced` (_Unwind_ForcedUnwind), `foreign` (an exception
 // that is not of C++, as a panic of Rust is), `fibers`, `handler` (throws and jumps in a handler on a stack of its own, 1 000 a second),
 // `recursion` (2 000 deep).
+#include "fibers.h"
 #include "hostile.h"
 
 #include <csetjmp>
 #include <csignal>
 #include <pthread.h>
 #include <sys/time.h>
-#include <ucontext.h>
 #include <unwind.h>
 
 namespace {
@@ -17,9 +17,7 @@ namespace {
 struct Left {};
 jmp_buf back;
 sigjmp_buf handler_back;
-ucontext_t scheduler, fibers[2];
-int current;
-long destroyed, cleaned, finished[2], caught;
+long destroyed, cleaned, caught;
 volatile sig_atomic_t alarms, right_alarms;
 _Unwind_Exception panic;
 
@@ -49,7 +47,7 @@ void leave()
         for (;;)
             pause();
     if (is("fibers"))
-        swapcontext(&fibers[current], &scheduler);
+        leave_fiber();
     panic.exception_cleanup = nullptr;
     if (is("forced"))
         _Unwind_ForcedUnwind(&panic, stop, nullptr);
@@ -121,7 +119,7 @@ void fiber()
     for (;;) {
         through(1);
         finished[current]++;
-        swapcontext(&fibers[current], &scheduler);
+        leave_fiber();
     }
 }
 
@@ -170,12 +168,6 @@ void with_handler()
         wrong("%d alarms, %d of them right", static_cast<int>(alarms), static_cast<int>(right_alarms));
 }
 
-void switch_fibers()
-{
-    for (current = 0; current < 2; current++)
-        swapcontext(&scheduler, &fibers[current]);
-}
-
 void with_exception()
 {
     const long before = destroyed;
@@ -206,23 +198,12 @@ void with_jump()
         wrong("%ld destructors", destroyed - before);
 }
 
-void make_fibers()
-{
-    const size_t size = 256 << 10;
-    for (auto &one : fibers) {
-        getcontext(&one);
-        one.uc_stack.ss_sp = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        one.uc_stack.ss_size = size;
-        makecontext(&one, fiber, 0);
-    }
-}
-
 } // namespace
 
 int main(int argc, char **argv)
 {
     begin(argc, argv);
-    make_fibers();
+    make_fibers(fiber);
     if (is("handler"))
         use_handler();
     do {

@@ -180,7 +180,7 @@ fn a_call_passes_what_variables_hold_when_it_is_made() {
         assert!(error.contains(wanted), "{variable}: {error}");
     }
     let inserted = PatchRequest::InsertCall {
-        function: "nothing".into(),
+        function: "back_i64".into(),
         arguments: vec![Argument::Variable("knob".to_owned())],
         into: "log_state".into(),
         place: InsertPlace::Entry,
@@ -271,7 +271,7 @@ fn what_must_not_be_patched_is_refused_with_the_reason() {
         ),
         (
             insert("note(1)", "step", InsertPlace::Entry),
-            "it takes 3 arguments, 1 are given",
+            "it takes 3 arguments, 1 is given",
         ),
     ];
     for (request, why) in cases {

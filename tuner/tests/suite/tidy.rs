@@ -128,7 +128,7 @@ fn other_machines_refuse_every_action_that_needs_machine_code_under_the_same_nam
     ] {
         assert!(elsewhere.contains(&format!("unsupported({action})")), "{action}");
     }
-    let here = ["call", "load", "patch", "there"]
+    let here = ["call", "inverse", "load", "patch", "there"]
         .map(|name| fs::read_to_string(actions.join(format!("{name}.rs"))).unwrap());
     let here: Vec<String> = here.iter().flat_map(|text| heads(text)).collect();
     let there = heads(&elsewhere);

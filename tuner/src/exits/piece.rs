@@ -1,0 +1,277 @@
+//! One piece of code: its returns, its jumps out, and the last instructions before each return. Follows none of them.
+
+use std::collections::BTreeSet;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+/// More instructions before a return are not taken for its last ones.
+const TAIL_MAX: usize = 32;
+/// Nor those of a function with a larger frame, in bytes.
+const DEPTH_MAX: u16 = 32_760;
+/// Where more instructions than this may follow a jump it is not looked whether they lead back to it.
+const LOOP_MAX: usize = 20_000;
+/// How far before a computed jump it is looked for how its target is computed, in instructions.
+const LOOK_BACK: usize = 6;
+
+/// What was found in one piece of code, by addresses.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) returns: Vec<u64>,
+    pub(super) last: Vec<u64>,
+    pub(super) out: Vec<JumpOut>,
+    pub(super) tails: Vec<Tail>,
+}
+
+/// The last instructions before a return, which follow each other.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// Each with the distance of the stack pointer from the return address before it, the return itself included.
+    pub(super) instructions: Vec<(u64, u16)>,
+    pub(super) at_return: u64,
+    /// The jumps by which they are come to.
+    pub(super) jumps: Vec<TailJump>,
+    /// Nobody comes there another way.
+    pub(super) is_closed: bool,
+}
+
+impl Tail {
+    pub(super) fn depth_at(&self, address: u64) -> Option<u16> {
+        let found = self.instructions.iter().find(|(at, _)| *at == address);
+        found.map(|(_, depth)| *depth)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TailJump {
+    pub(super) at: u64,
+    /// Where it leads if the call ends.
+    pub(super) to: u64,
+    pub(super) condition: Option<u8>,
+    pub(super) is_taken: bool,
+}
+
+/// A jump that leaves its piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct JumpOut {
+    pub(super) at: u64,
+    pub(super) to: Target,
+    pub(super) is_always: bool,
+    pub(super) condition: Option<u8>,
+    /// The kernel carries it out by itself.
+    pub(super) is_done_by_kernel: bool,
+}
+
+impl JumpOut {
+    pub(super) fn of(jump: &Instruction, to: Target) -> JumpOut {
+        let is_direct = jump.op0_kind() == OpKind::NearBranch64;
+        let is_always = jump.flow_control() != FlowControl::ConditionalBranch;
+        JumpOut {
+            at: jump.ip(),
+            to,
+            is_always,
+            condition: condition(jump),
+            is_done_by_kernel: is_direct && (is_always || condition(jump).is_some()),
+        }
+    }
+}
+
+/// The number of a conditional jump's condition; none of what looks at a register (`jrcxz`, `loop`).
+pub(super) fn condition(jump: &Instruction) -> Option<u8> {
+    let number = (jump.condition_code() as u8).checked_sub(1);
+    number.filter(|_| jump.is_jcc_short_or_near())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// An instruction.
+    Code(u64),
+    /// Whatever the word at this address says.
+    Slot(u64),
+}
+
+pub(super) fn decode(bytes: &[u8], start: u64) -> impl Iterator<Item = Instruction> + '_ {
+    Decoder::with_ip(64, bytes, start, DecoderOptions::NONE).into_iter()
+}
+
+/// Looks at all instructions of a piece; the error is the distance of what is none.
+pub(super) fn scan(bytes: &[u8], start: u64, never_returns: &dyn Fn(u64) -> bool) -> Result<Piece, u64> {
+    let inside = start..start + bytes.len() as u64;
+    let mut found = Piece::default();
+    let mut before: Vec<Instruction> = Vec::new();
+    for instruction in decode(bytes, start) {
+        let at = instruction.ip();
+        if instruction.is_invalid() {
+            return Err(at - start);
+        }
+        match instruction.flow_control() {
+            FlowControl::Return if instruction.code() == Code::Retnq => found.returns.push(at),
+            FlowControl::Return if instruction.mnemonic() == Mnemonic::Ret => found.last.push(at),
+            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch
+                if instruction.op0_kind() == OpKind::NearBranch64 =>
+            {
+                let target = instruction.near_branch64();
+                if !inside.contains(&target) {
+                    found.out.push(JumpOut::of(&instruction, Target::Code(target)));
+                }
+            }
+            FlowControl::IndirectBranch if instruction.is_ip_rel_memory_operand() => {
+                let slot = instruction.ip_rel_memory_address();
+                found.out.push(JumpOut::of(&instruction, Target::Slot(slot)));
+            }
+            FlowControl::IndirectBranch if !stays_inside(&instruction, &before) => found.last.push(at),
+            _ => {}
+        }
+        before.push(instruction);
+    }
+    let returns = before.iter().enumerate();
+    let returns = returns.filter(|(_, instruction)| instruction.code() == Code::Retnq);
+    found.tails = returns
+        .map(|(place, _)| tail(&before, place, never_returns))
+        .collect();
+    Ok(found)
+}
+
+/// The instructions before the return at this place, and how they are come to.
+pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn(u64) -> bool) -> Tail {
+    let mut tail = Tail {
+        at_return: all[at_return].ip(),
+        // Where a table leads nobody follows.
+        is_closed: !all
+            .iter()
+            .any(|other| other.flow_control() == FlowControl::IndirectBranch),
+        instructions: vec![(all[at_return].ip(), 0)],
+        ..Tail::default()
+    };
+    let (mut depth, mut is_bounded) = (0_u16, false);
+    for before in all[..at_return].iter().rev() {
+        match before.flow_control() {
+            FlowControl::Next => match moved(before).and_then(|moved| depth.checked_add(moved)) {
+                Some(deeper) if tail.instructions.len() < TAIL_MAX && deeper <= DEPTH_MAX => depth = deeper,
+                _ => tail.is_closed = false,
+            },
+            FlowControl::ConditionalBranch => {
+                tail.is_closed &= condition(before).is_some();
+                tail.jumps.push(TailJump {
+                    at: before.ip(),
+                    to: before.next_ip(),
+                    condition: condition(before),
+                    is_taken: false,
+                });
+                is_bounded = true;
+                break;
+            }
+            FlowControl::UnconditionalBranch | FlowControl::Return | FlowControl::IndirectBranch => {
+                is_bounded = true;
+                break;
+            }
+            // A call, after which the function may go on.
+            _ => tail.is_closed = false,
+        }
+        if !tail.is_closed {
+            break;
+        }
+        tail.instructions.push((before.ip(), depth));
+    }
+    // From the function's begin on there may be no jump at all.
+    tail.is_closed &= is_bounded;
+    let leads = |jump: &&Instruction| {
+        jump.op0_kind() == OpKind::NearBranch64
+            && jump.flow_control() != FlowControl::Call
+            && tail.depth_at(jump.near_branch64()).is_some()
+    };
+    let found: Vec<JumpOut> = all
+        .iter()
+        .filter(leads)
+        .map(|jump| JumpOut::of(jump, Target::Code(jump.near_branch64())))
+        .collect();
+    // A jump of a loop is come to again and again before the call ends.
+    let is_in_loop = tail.jumps.iter().any(|jump| jump.is_in_loop(all, never_returns));
+    tail.is_closed &= !is_in_loop;
+    for jump in found {
+        tail.is_closed &= jump.is_done_by_kernel;
+        if let Target::Code(to) = jump.to {
+            let jump = TailJump {
+                at: jump.at,
+                to,
+                condition: jump.condition,
+                is_taken: true,
+            };
+            tail.is_closed &= !jump.is_in_loop(all, never_returns);
+            tail.jumps.push(jump);
+        }
+    }
+    tail
+}
+
+impl TailJump {
+    /// Whether the function may come to it again where the call does not end there.
+    pub(super) fn is_in_loop(&self, all: &[Instruction], never_returns: &dyn Fn(u64) -> bool) -> bool {
+        let place = |address: u64| all.binary_search_by_key(&address, Instruction::ip).ok();
+        let (Some(jump), Some(_)) = (place(self.at), self.condition) else {
+            return false;
+        };
+        let jump = &all[jump];
+        let other = if self.is_taken {
+            jump.next_ip()
+        } else {
+            jump.near_branch64()
+        };
+        let (mut open, mut seen) = (vec![other], BTreeSet::new());
+        while let Some(mut address) = open.pop() {
+            while let Some(next) = place(address).map(|place| &all[place]) {
+                if address == self.at || seen.len() > LOOP_MAX {
+                    return true;
+                }
+                if !seen.insert(address) {
+                    break;
+                }
+                match next.flow_control() {
+                    FlowControl::UnconditionalBranch => address = next.near_branch64(),
+                    FlowControl::Return | FlowControl::IndirectBranch => break,
+                    FlowControl::Call if never_returns(next.near_branch64()) => break,
+                    FlowControl::ConditionalBranch => {
+                        open.push(next.near_branch64());
+                        address = next.next_ip();
+                    }
+                    _ => address = next.next_ip(),
+                }
+            }
+        }
+        false
+    }
+}
+
+/// How far an instruction moves the stack pointer towards the return address, in bytes; none for one that does more than that or
+/// computing in registers.
+pub(super) fn moved(instruction: &Instruction) -> Option<u16> {
+    let to_register = instruction.op0_kind() == OpKind::Register;
+    let is_stack_pointer = to_register && instruction.op0_register().full_register() == Register::RSP;
+    match instruction.mnemonic() {
+        Mnemonic::Pop if to_register && !is_stack_pointer => Some(8),
+        Mnemonic::Add if is_stack_pointer => u16::try_from(instruction.try_immediate(1).ok()?).ok(),
+        Mnemonic::Nop | Mnemonic::Endbr64 => Some(0),
+        Mnemonic::Push | Mnemonic::Leave | Mnemonic::Xchg => None,
+        _ if is_stack_pointer || !to_register => None,
+        _ => Some(0),
+    }
+}
+
+/// Whether a computed jump is one of a table of the function's own places (`switch`): compilers add what the table says to where it
+/// stands, or jump through the table itself. What a function calls in its last position comes from a record or an argument.
+pub(super) fn stays_inside(jump: &Instruction, before: &[Instruction]) -> bool {
+    if jump.op0_kind() == OpKind::Memory {
+        return jump.memory_index() != Register::None;
+    }
+    let target = jump.op0_register().full_register();
+    let sets = |instruction: &&Instruction| {
+        instruction.op0_kind() == OpKind::Register && instruction.op0_register().full_register() == target
+    };
+    let last = before.iter().rev().take(LOOK_BACK).find(sets);
+    last.is_some_and(|last| {
+        let is_of_table = last.op1_kind() == OpKind::Memory && last.memory_index() != Register::None;
+        last.mnemonic() == Mnemonic::Add || (last.mnemonic() == Mnemonic::Mov && is_of_table)
+    })
+}
+
+#[cfg(test)]
+mod tests;
