@@ -420,7 +420,7 @@ fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
         let (_, views, said) = acting.end_and_what_was_said()?;
         let last = said
             .lines()
-            .rfind(|line| line.contains("; detached in "))
+            .rfind(|line| line.contains("; detached"))
             .unwrap_or_default();
         assert!(last.ends_with(words), "{tune}: {last}");
         assert_eq!(

@@ -230,7 +230,7 @@ fn detach(probes: &mut Probes) -> String {
             "detached in {}",
             duration(monotonic_ns().saturating_sub(began) as f64)
         ),
-        false => "probes end in the background".to_owned(),
+        false => "detached; probes end in the background".to_owned(),
     }
 }
 
