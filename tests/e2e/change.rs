@@ -262,9 +262,7 @@ fn undo_gives_a_program_and_the_workers_that_it_forked_before_the_change_each_it
     let run = |arguments: &[&str], values: &[i64]| -> Outcome<String> {
         let (code, text) = Agent::run_in(state.path(), arguments)?;
         assert_eq!(code, 0, "{text}");
-        let (_, seen) = Agent::run_in(state.path(), &["get", &pid, "knob"])?;
-        let value = |line: &str| line.split(" = ").nth(1)?.split(' ').next()?.parse().ok();
-        let seen: Vec<i64> = seen.lines().filter_map(value).collect();
+        let seen = Agent::values_in(state.path(), &pid, "knob")?;
         assert_eq!(seen, values, "after {arguments:?}: {text}");
         Ok(text)
     };

@@ -22,10 +22,7 @@ fn forked(workers: usize) -> Outcome<(Job, Vec<i64>)> {
 
 /// The values of `knob` in all of its processes, in no order.
 fn knobs(state: &Path, pid: &str) -> Outcome<Vec<i64>> {
-    let (code, text) = Agent::run_in(state, &["get", pid, "knob"])?;
-    assert_eq!(code, 0, "{text}");
-    let value = |line: &str| line.split(" = ").nth(1)?.split(' ').next()?.parse().ok();
-    let mut values: Vec<i64> = text.lines().filter_map(value).collect();
+    let mut values = Agent::values_in(state, pid, "knob")?;
     values.sort_unstable();
     Ok(values)
 }

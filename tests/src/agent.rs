@@ -161,7 +161,15 @@ impl Agent {
         Agent::run_by(&[], state, arguments)
     }
 
-    /// The same; `by` is a command that becomes the agent.
+    /// What `get` says that a variable is in each process of a program, in its order.
+    pub fn values_in(state: &Path, pid: &str, variable: &str) -> Outcome<Vec<i64>> {
+        let (code, text) = Agent::run_in(state, &["get", pid, variable])?;
+        assert_eq!(code, 0, "{text}");
+        let value = |line: &str| line.split(" = ").nth(1)?.split(' ').next()?.parse().ok();
+        Ok(text.lines().filter_map(value).collect())
+    }
+
+    /// Runs a command to its end; `by` is a command that becomes the agent.
     fn run_by(by: &[&str], state: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
         // A command that should have ended by itself must not hold up the rest: `timeout` then answers with 124.
         let output = Command::new("timeout")

@@ -117,7 +117,7 @@ pub struct Load {
 impl Load {
     /// Those that nobody asked for, together.
     pub fn of_functions(&self) -> f64 {
-        self.functions.iter().map(|function| function.cost).sum()
+        self.of(|_| true)
     }
 
     /// Those of them that are meant.
