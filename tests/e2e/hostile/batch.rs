@@ -247,17 +247,10 @@ impl Verdicts {
             .collect()
     }
 
-    /// What is not as it is alone. A handler that jumps out of whatever it interrupts jumps out of our calls too: of one that has not returned
-    /// nobody knows what it has done, and the session and `undo` say so.
+    /// What is not as it is alone.
     pub(super) fn differences(&self, alone: &Verdicts, round: usize) -> Vec<String> {
         let mut found = self.failures.clone();
         for (name, verdict) in &self.of {
-            let may_never_return = name == "unwinding-handler";
-            let left = |line: &String| match may_never_return {
-                true => line.replace("level 2", "level 1"),
-                false => line.clone(),
-            };
-            let verdict = &(verdict.0.clone(), verdict.1.iter().map(left).collect());
             if alone.of.get(name) != Some(verdict) {
                 let after = self.ended.get(name).map_or("at its end", String::as_str);
                 found.push(format!("round {round}: {name}, {after}: {verdict:?}"));

@@ -17,7 +17,7 @@ use crate::arch::x86_64::assemble::Passed;
 use crate::arch::x86_64::stub::{self, Stub};
 use crate::arena::Arena;
 use crate::clock;
-use crate::journal::{Call, Change, Deed, Hold, Inverse, Outcome, Record, RevertOutcome, Status, ThreadId};
+use crate::journal::{Call, Change, Deed, Hold, Inverse, Outcome, Record, Status, ThreadId};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace;
@@ -28,6 +28,8 @@ use crate::writer::{Mechanism, Writer, WriterError};
 
 /// The stub is shorter.
 const STUB_BYTES: usize = 1024;
+/// What has not returned after this may have been left by a jump; each look at that stops the program, and the next comes after twice as long.
+const LEFT_LOOK: Duration = Duration::from_millis(50);
 const LOOKS_AT_ONCE: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(100);
 
@@ -47,8 +49,7 @@ pub(super) struct Plan {
 
 /// What came of a call.
 pub(super) struct Called {
-    /// None while it has not returned.
-    pub(super) result: Option<Answer>,
+    pub(super) state: State,
     pub(super) hold: Duration,
     tid: i32,
 }
@@ -105,11 +106,13 @@ impl Writer {
         called: &Called,
         machinery: &Machinery,
     ) -> Result<ActionOutcome, WriterError> {
-        let Some(answer) = &called.result else {
+        let Some(answer) = called.state.answer(deed) else {
             return Ok(ActionOutcome::Running);
         };
         self.record_answer(change, deed, answer, Some(hold(called.hold)))?;
-        self.leave(&deed.arena, called.tid, machinery);
+        if matches!(called.state, State::Returned(_)) {
+            self.leave(&deed.arena, called.tid, machinery);
+        }
         Ok(answer.outcome(deed))
     }
 
@@ -176,13 +179,19 @@ impl Writer {
     ) -> Result<Called, WriterError> {
         let called = self.enter_and_wait(deed, plan, machinery, ground);
         (self.hooks.after_write)();
-        match called {
-            Ok(called) => Ok(called),
-            Err(error) => {
-                self.record_outcome(change, Outcome::NotWritten(error.to_string()), None)?;
-                Err(error.into())
-            }
-        }
+        let error = match called {
+            Ok(Called {
+                state: State::NotMade,
+                ..
+            }) => ActionError::Left {
+                pid: self.process().pid,
+                call: deed.symbol.clone(),
+            },
+            Ok(called) => return Ok(called),
+            Err(error) => error,
+        };
+        self.record_outcome(change, Outcome::NotWritten(error.to_string()), None)?;
+        Err(error.into())
     }
 
     pub(super) fn enter_and_wait(
@@ -206,12 +215,33 @@ impl Writer {
                 |thread| enter(thread, process, ground, deed, plan, underway),
             )
         })?;
-        let result = await_result(ground, deed, plan.wait)?;
         Ok(Called {
-            result,
+            state: self.await_state(deed, plan, machinery, ground)?,
             hold: entered.hold,
             tid: entered.tid,
         })
+    }
+
+    /// How a call stands that was just entered: once it has returned or was left, or the time for it is over.
+    fn await_state(
+        &self,
+        deed: &Call,
+        plan: &Plan,
+        machinery: &Machinery,
+        ground: &Ground,
+    ) -> Result<State, ActionError> {
+        let began = Instant::now();
+        let mut look = LEFT_LOOK;
+        loop {
+            let rest = plan.wait.saturating_sub(began.elapsed());
+            if let Some(answer) = await_result(ground, deed, look.min(rest))? {
+                return Ok(State::Returned(answer));
+            }
+            match self.state(deed, machinery, ground)? {
+                State::UnderWay if look < rest => look *= 2,
+                state => return Ok(state),
+            }
+        }
     }
 
     /// Unmaps what a call needed, after the thread has left it. What cannot be unmapped now is swept up later.
@@ -237,48 +267,74 @@ impl Writer {
     pub(crate) fn settle_call(&mut self, known: &Change, deed: &Call) -> Result<(), WriterError> {
         if known.status == Status::RevertPending {
             return match &known.intent.deed {
-                Deed::Load(_) => {
-                    self.settle_reverting_call(known, deed, load::UNLOAD_RETURNS, load::unloaded)
-                }
-                _ => {
-                    self.settle_reverting_call(known, deed, ReturnType::Nothing, |_| RevertOutcome::Reverted)
-                }
+                Deed::Load(_) => self.settle_reverting_call(known, deed, load::UNLOAD_RETURNS, |word| {
+                    word.map(load::unloaded)
+                }),
+                _ => self.settle_reverting_call(known, deed, ReturnType::Nothing, inverse::called_back),
             };
         }
         let change = known.intent.change;
-        match self.came_of(deed)? {
-            State::Returned(answer) => self.record_answer(change, deed, &answer, None),
-            // It goes on; the next look may tell.
-            State::Entered => Ok(()),
-            State::NotEntered => {
-                let why = "the writer ended before the call began".to_owned();
-                self.recover_outcome(change, Outcome::NotWritten(why))
+        let state = self.came_of(deed)?;
+        match (&state, state.answer(deed)) {
+            (_, Some(answer)) => self.record_answer(change, deed, answer, None),
+            (State::NotMade, None) => {
+                let why = "the writer ended, or a jump of the program left the call, before the function was called";
+                self.recover_outcome(change, Outcome::NotWritten(why.to_owned()))
             }
+            // It goes on; the next look may tell.
+            (_, None) => Ok(()),
         }
     }
 
-    /// How a call stands whose writer ended, or did not wait, by the memory that was mapped for it.
+    /// How a call stands whose writer ended, or did not wait.
     pub(super) fn came_of(&mut self, deed: &Call) -> Result<State, WriterError> {
         let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
+        let space = self.space()?;
+        let machinery = Machinery::of(&space, &mut self.machinery)?;
+        Ok(self.state(deed, &machinery, &ground)?)
+    }
+
+    /// How a call stands, by the memory that was mapped for it; and where that says that it is under way, by where the threads stand.
+    pub(super) fn state(
+        &self,
+        deed: &Call,
+        machinery: &Machinery,
+        ground: &Ground,
+    ) -> Result<State, ActionError> {
+        let mut ground = ground.clone();
+        ground.refresh()?;
         if !worker::is_ours(&ground, &deed.arena) {
-            return Ok(State::NotEntered);
+            return Ok(State::NotMade);
         }
-        match result(&ground, deed) {
-            // It was killed before the data was mapped.
-            Ok(State::NotEntered) | Err(crate::memory::MemoryError::Unmapped { .. }) => {
-                Ok(match self.is_somebody_in(&deed.arena, &ground)? {
-                    true => State::Entered,
-                    false => State::NotEntered,
-                })
-            }
-            state => Ok(state.map_err(ActionError::from)?),
+        let progress = match look(&ground, deed) {
+            Ok(Progress::Returned(answer)) => return Ok(State::Returned(answer)),
+            Ok(progress) => progress,
+            // The writer was killed before the data was mapped.
+            Err(crate::memory::MemoryError::Unmapped { .. }) => Progress::NotCalled,
+            Err(error) => return Err(error.into()),
+        };
+        if self.is_somebody_in(&deed.arena, machinery, &ground)? {
+            return Ok(State::UnderWay);
         }
+        // It may have returned since.
+        Ok(match (look(&ground, deed), progress) {
+            (Ok(Progress::Returned(answer)), _) => State::Returned(answer),
+            (_, Progress::Called(was)) => State::Left(Answer {
+                word: 0,
+                text: "nothing: a jump of the program left it".to_owned(),
+                ..was
+            }),
+            _ => State::NotMade,
+        })
     }
 
     /// Some thread is about to enter an arena, or is in it.
-    fn is_somebody_in(&mut self, arena: &Arena, ground: &Ground) -> Result<bool, WriterError> {
-        let space = self.space()?;
-        let machinery = Machinery::of(&space, &mut self.machinery)?;
+    fn is_somebody_in(
+        &self,
+        arena: &Arena,
+        machinery: &Machinery,
+        ground: &Ground,
+    ) -> Result<bool, ActionError> {
         let range = arena.address.0..arena.address.0 + arena.size();
         let process = self.process();
         let found = ptrace::apart(|| {
@@ -418,28 +474,51 @@ fn name_thread(data: &mut [u8], thread: ThreadId) {
     }
 }
 
-/// What a call has returned, if it has.
-pub(super) fn look(ground: &Ground, deed: &Call) -> Result<Option<Answer>, crate::memory::MemoryError> {
-    Ok(match result(ground, deed)? {
-        State::Returned(answer) => Some(answer),
-        State::NotEntered | State::Entered => None,
-    })
-}
-
 /// How a call stands.
+#[derive(Debug)]
 pub(super) enum State {
-    NotEntered,
-    Entered,
+    /// The function was not called.
+    NotMade,
+    /// A thread is in it, or about to enter it.
+    UnderWay,
+    /// The function was called, and left by a jump or an exception: out of a signal handler that interrupted it, mostly. How much of it was
+    /// done nobody knows; the answer has what was read beforehand and who made it.
+    Left(Answer),
     Returned(Answer),
 }
 
-fn result(ground: &Ground, deed: &Call) -> Result<State, crate::memory::MemoryError> {
+impl State {
+    /// What is to be written down of a call. Of one that was left, only where another call takes it back: that makes what it may have done
+    /// undone, whatever it was.
+    pub(super) fn answer(&self, deed: &Call) -> Option<&Answer> {
+        match self {
+            State::Returned(answer) => Some(answer),
+            State::Left(answer) if deed.inverse.is_some() => Some(answer),
+            State::Left(_) | State::NotMade | State::UnderWay => None,
+        }
+    }
+}
+
+/// The function was called, and has not returned: where it was left by a switch of fibers, it may still.
+pub(super) fn may_come_back(ground: &Ground, arena: &Arena) -> bool {
+    let word = |offset: u64| ground.word(Address(arena.data().0 + offset));
+    word(stub::ENTERED).is_ok_and(|entered| entered != 0) && word(stub::DONE).is_ok_and(|done| done == 0)
+}
+
+/// How far the stub says that it has come.
+pub(super) enum Progress {
+    NotCalled,
+    /// The function was called, and has not returned; what was read beforehand, and by whom.
+    Called(Answer),
+    Returned(Answer),
+}
+
+/// How far the stub has come.
+pub(super) fn look(ground: &Ground, deed: &Call) -> Result<Progress, crate::memory::MemoryError> {
     let word = |offset: u64| ground.word(Address(deed.arena.data().0 + offset));
-    if word(stub::DONE)? == 0 {
-        return Ok(match word(stub::ENTERED)? {
-            0 => State::NotEntered,
-            _ => State::Entered,
-        });
+    let is_over = word(stub::DONE)? != 0;
+    if !is_over && word(stub::ENTERED)? != stub::IN_FUNCTION {
+        return Ok(Progress::NotCalled);
     }
     let of = |returns: ReturnType, integer: u64, float: u64| {
         word(match returns {
@@ -450,7 +529,7 @@ fn result(ground: &Ground, deed: &Call) -> Result<State, crate::memory::MemoryEr
     let returned = of(deed.returns, stub::INTEGER_RESULT, stub::FLOAT_RESULT)?;
     let reader = deed.inverse.as_ref().and_then(|inverse| inverse.reader.as_ref());
     let was = reader.map(|reader| of(reader.returns, stub::INTEGER_WAS, stub::FLOAT_WAS));
-    Ok(State::Returned(Answer {
+    let answer = Answer {
         word: returned,
         text: shown(deed.returns, returned),
         was: was.transpose()?.unwrap_or_default(),
@@ -458,15 +537,19 @@ fn result(ground: &Ground, deed: &Call) -> Result<State, crate::memory::MemoryEr
             tid: word(stub::THREAD)? as i32,
             start_time: word(stub::THREAD_START)?,
         },
-    }))
+    };
+    Ok(match is_over {
+        true => Progress::Returned(answer),
+        false => Progress::Called(answer),
+    })
 }
 
 fn await_result(ground: &Ground, deed: &Call, wait: Duration) -> Result<Option<Answer>, ActionError> {
     let began = Instant::now();
     let mut looks = 0;
     loop {
-        if let Some(returned) = look(ground, deed)? {
-            return Ok(Some(returned));
+        if let Progress::Returned(answer) = look(ground, deed)? {
+            return Ok(Some(answer));
         }
         if began.elapsed() > wait {
             return Ok(None);

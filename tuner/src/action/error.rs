@@ -120,6 +120,14 @@ pub enum ActionError {
         /// The call.
         call: String,
     },
+    /// A signal handler interrupted the thread that was sent to call, and did not come back.
+    #[error("process {pid} left the call {call} by a jump before the function was called: nothing was done")]
+    Left {
+        /// The process.
+        pid: Pid,
+        /// The call.
+        call: String,
+    },
     /// Some thread stood in the way.
     #[error("the code could not be changed within {waited_ms} ms: {why}")]
     InTheWay {

@@ -6,7 +6,7 @@
 //! memory is a call that was made taken for one that was not, and made again: it must be one that may be, as a function that sets a value.
 
 use super::arguments::of_value;
-use super::call::{Answer, Plan, State};
+use super::call::{Plan, State};
 use super::{ActionError, Argument, CallRequest, FunctionName, InverseRequest, Invocation, ReturnType};
 use crate::journal::{Call, Change, Inverse, Reader, RevertOutcome};
 use crate::ptrace::{self, PtraceError};
@@ -16,6 +16,10 @@ use crate::writer::{Writer, WriterError};
 
 /// So long an inverse is waited for; one that takes longer goes on, and the next look at the process tells.
 const WAIT_MS: u64 = 5_000;
+/// So often an inverse is made that the program leaves by a jump.
+const TRIES: u32 = 8;
+const NOT_MADE: &str = "the writer ended, or a jump of the program left the call that takes it back, before the function was called";
+const LEFT: &str = "a jump of the program left the call that takes it back";
 
 /// Finds and checks the functions of an inverse before the call that it takes back is made.
 pub(super) fn planned(
@@ -82,6 +86,24 @@ fn value(returns: ReturnType, word: u64) -> Argument {
     typed.map_or(Argument::Integer(word.cast_signed()), of_value)
 }
 
+/// What came of a call that takes a change back, by what it returned, or by its having been left; none where that is not known.
+fn judge(state: &State, judged: impl Fn(Option<u64>) -> Option<RevertOutcome>) -> Option<RevertOutcome> {
+    match state {
+        State::Returned(answer) => judged(Some(answer.word)),
+        State::Left(_) => judged(None),
+        State::UnderWay => None,
+        State::NotMade => Some(RevertOutcome::Failed(NOT_MADE.to_owned())),
+    }
+}
+
+/// Of the inverse of a call, by what it returned.
+pub(super) fn called_back(word: Option<u64>) -> Option<RevertOutcome> {
+    Some(match word {
+        Some(_) => RevertOutcome::Reverted,
+        None => RevertOutcome::Failed(LEFT.to_owned()),
+    })
+}
+
 impl Writer {
     /// What takes a call back, looked up anew: its functions must still be where they were. Made by the thread that made the call, which
     /// must still be there.
@@ -135,9 +157,17 @@ impl Writer {
         let space = self.space()?;
         let plan = self.inverse_of(&space, known, deed)?;
         let change = known.intent.change;
-        self.revert_by_call(&space, change, &plan, deed.arena.despite_seccomp, |_| {
-            RevertOutcome::Reverted
-        })
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let outcome =
+                self.revert_by_call(&space, change, &plan, deed.arena.despite_seccomp, called_back)?;
+            // It sets a value: what a jump has left may be made again.
+            let again = |why: &str| outcome == RevertOutcome::Failed(why.to_owned());
+            if tries == TRIES || !(again(LEFT) || again(NOT_MADE)) {
+                return Ok(outcome);
+            }
+        }
     }
 
     /// Takes a change back by a call, whatever the program's seccomp filters may do to it where the change was made so. What came of it is written down here, before the memory of the call goes: as long as nothing is
@@ -148,28 +178,26 @@ impl Writer {
         change: u64,
         plan: &Plan,
         despite_seccomp: bool,
-        judged: impl Fn(u64) -> RevertOutcome,
+        judged: impl Fn(Option<u64>) -> Option<RevertOutcome>,
     ) -> Result<RevertOutcome, WriterError> {
         let (mut call, machinery, ground) = self.prepare(space, plan)?;
         call.arena.despite_seccomp |= despite_seccomp;
         self.announce_revert(change, Some(call.arena))?;
         let called = self.enter_and_wait(&call, plan, &machinery, &ground);
         (self.hooks.after_write)();
-        let outcome = match &called {
-            Ok(called) => match &called.result {
-                Some(Answer { word, .. }) => judged(*word),
-                // It goes on: undecided, until a later look finds out.
-                None => {
-                    return Ok(RevertOutcome::Failed(format!(
-                        "{} has not returned yet",
-                        plan.text
-                    )));
-                }
-            },
-            Err(error) => RevertOutcome::Failed(error.to_string()),
+        let outcome = match called.as_ref().map(|called| &called.state) {
+            Ok(state) => judge(state, judged),
+            Err(error) => Some(RevertOutcome::Failed(error.to_string())),
+        };
+        // It goes on: undecided, until a later look finds out.
+        let Some(outcome) = outcome else {
+            let why = format!("{} has not returned yet", plan.text);
+            return Ok(RevertOutcome::Failed(why));
         };
         self.record_revert(change, outcome.clone(), false, None)?;
-        if let Ok(called) = called {
+        if let Ok(called) = called
+            && matches!(called.state, State::Returned(_))
+        {
             self.leave(&call.arena, called.tid(), &machinery);
         }
         Ok(outcome)
@@ -181,7 +209,7 @@ impl Writer {
         known: &Change,
         deed: &Call,
         returns: ReturnType,
-        judged: impl Fn(u64) -> RevertOutcome,
+        judged: impl Fn(Option<u64>) -> Option<RevertOutcome>,
     ) -> Result<(), WriterError> {
         let call = known.revert_arena.map(|arena| Call {
             arena,
@@ -189,12 +217,9 @@ impl Writer {
             inverse: None,
             ..deed.clone()
         });
-        let outcome = match call.map(|call| self.came_of(&call)).transpose()? {
-            Some(State::Entered) => return Ok(()),
-            Some(State::Returned(answer)) => judged(answer.word),
-            Some(State::NotEntered) | None => {
-                RevertOutcome::Failed("the writer ended before it was taken back".to_owned())
-            }
+        let state = call.map(|call| self.came_of(&call)).transpose()?;
+        let Some(outcome) = judge(&state.unwrap_or(State::NotMade), judged) else {
+            return Ok(());
         };
         self.record_revert(known.intent.change, outcome, true, None)
     }

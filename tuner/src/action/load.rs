@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::call::{self, Plan};
+use super::call::{self, Plan, State};
 use super::{ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
 use crate::address::Address;
 use crate::clock;
@@ -41,7 +41,7 @@ impl Writer {
         };
         let change = self.announce(Deed::Load(deed.clone()), reason, at.clone())?;
         let called = self.carry_out(change, &deed, &plan, &machinery, &ground)?;
-        if called.result.as_ref().is_some_and(|answer| answer.word == 0) {
+        if matches!(&called.state, State::Returned(answer) if answer.word == 0) {
             self.leave(&deed.arena, called.tid(), &machinery);
             let why = self.message(&space, &deed);
             let hold = Some(call::hold(called.hold));
@@ -97,7 +97,9 @@ impl Writer {
             space,
             call::request("dlclose", arguments, UNLOAD_RETURNS, WAIT_MS),
         )?;
-        self.revert_by_call(space, change, &plan, deed.arena.despite_seccomp, unloaded)
+        self.revert_by_call(space, change, &plan, deed.arena.despite_seccomp, |word| {
+            word.map(unloaded)
+        })
     }
 
     /// What the dynamic linker says about its last failure. The memory of the failed call is used again.
@@ -118,8 +120,8 @@ impl Writer {
             };
             let called = self.enter_and_wait(&call, &plan, &machinery, &ground)?;
             let text = called
-                .result
-                .as_ref()
+                .state
+                .answer(&call)
                 .map(|answer| text(&ground, Address(answer.word)));
             self.leave(&call.arena, called.tid(), &machinery);
             Ok(text)

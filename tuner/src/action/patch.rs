@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::call::nanoseconds;
+use super::call::{self, nanoseconds};
 use super::function::Context;
 use super::plan::{self, Plan};
 use super::worker::{self, Machinery, STOP_WAIT};
@@ -135,6 +135,7 @@ impl Writer {
     }
 
     /// Unmaps memory of ours that no change in force needs, and that a crash, or a thread that was in it, has left.
+    /// That of a call that the program left by a jump stays.
     pub(crate) fn sweep(&mut self, space: &AddressSpace) -> Result<(), WriterError> {
         let finished = |change: &Change| {
             let by_call = matches!(change.intent.deed, Deed::Call(_) | Deed::Load(_));
@@ -146,14 +147,19 @@ impl Writer {
             Status::RevertPending => None,
             _ => change.revert_arena,
         };
-        let of_change = |change: &Change| [change.intent.deed.arena().copied(), reverting(change)];
+        let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
+        let of_change = |change: &Change| {
+            let is_call = matches!(change.intent.deed, Deed::Call(_) | Deed::Load(_));
+            let ground = &ground;
+            let is_needed = move |arena: &Arena| is_call && call::may_come_back(ground, arena);
+            [change.intent.deed.arena().copied(), reverting(change)]
+                .into_iter()
+                .flatten()
+                .filter(move |arena| arena.is_in(&space.maps) && !is_needed(arena))
+        };
         let changes = self.changes();
-        let arenas = changes
-            .iter()
-            .filter(|change| finished(change))
-            .flat_map(of_change)
-            .flatten();
-        let mapped: Vec<_> = arenas.filter(|arena| arena.is_in(&space.maps)).collect();
+        let finished = changes.iter().filter(|change| finished(change));
+        let mapped: Vec<_> = finished.flat_map(of_change).collect();
         if mapped.is_empty() {
             return Ok(());
         }

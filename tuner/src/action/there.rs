@@ -7,7 +7,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::call::{self, Answer, Plan};
+use super::call::{self, Plan, Progress, State};
 use super::worker::Machinery;
 use super::{ActionError, ActionOutcome, ActionReceipt, CallRequest, Reason};
 use crate::clock;
@@ -193,11 +193,16 @@ impl Writer {
                 }
             }
         };
-        match call::look(&errand.ground, &errand.deed) {
-            Err(error) => Reached::Over(Box::new(Err(ActionError::from(error).into()))),
-            Ok(None) if entered.since.elapsed() <= errand.plan.wait => Reached::UnderWay,
-            Ok(result) => Reached::Over(Box::new(self.conclude_call(call, entered, result, passage))),
-        }
+        let state = match call::look(&errand.ground, &errand.deed) {
+            Err(error) => Err(error.into()),
+            Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
+            Ok(_) if entered.since.elapsed() <= errand.plan.wait => return Reached::UnderWay,
+            Ok(_) => self.state(&errand.deed, &errand.machinery, &errand.ground),
+        };
+        Reached::Over(Box::new(match state {
+            Err(error) => Err(error.into()),
+            Ok(state) => self.conclude_call(call, entered, &state, passage),
+        }))
     }
 
     fn not_entered(&mut self, call: &CallThere, error: ActionError, passage: Passage) -> Reached {
@@ -210,7 +215,7 @@ impl Writer {
         &mut self,
         call: &CallThere,
         entered: Entered,
-        result: Option<Answer>,
+        state: &State,
         passage: Passage,
     ) -> Result<ActionReceipt, WriterError> {
         let errand = &call.errand;
@@ -218,15 +223,26 @@ impl Writer {
             hold_ns: entered.hold_ns,
             ..passage
         };
-        let outcome = match result {
+        let hold = Some(Hold::at(Mechanism::Stop, passage));
+        let left = || ActionError::Left {
+            pid: errand.process.pid,
+            call: errand.deed.symbol.clone(),
+        };
+        let is_left = matches!(state, State::Left(_)) && call.takes_back;
+        let outcome = match state.answer(&errand.deed) {
+            None if is_left || matches!(state, State::NotMade) => {
+                self.abandon_call(call, &left().to_string(), hold)?;
+                return Err(left().into());
+            }
             None => ActionOutcome::Running,
             Some(answer) => {
-                let hold = Some(Hold::at(Mechanism::Stop, passage));
                 match call.takes_back {
-                    false => self.record_answer(call.change, &errand.deed, &answer, hold)?,
+                    false => self.record_answer(call.change, &errand.deed, answer, hold)?,
                     true => self.record_revert(call.change, RevertOutcome::Reverted, false, hold)?,
                 }
-                self.leave(&errand.deed.arena, entered.tid, &errand.machinery);
+                if matches!(state, State::Returned(_)) {
+                    self.leave(&errand.deed.arena, entered.tid, &errand.machinery);
+                }
                 answer.outcome(&errand.deed)
             }
         };

@@ -177,6 +177,73 @@ fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
 }
 
 #[test]
+fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let tid: i32 = load.program.say("guest").parse().unwrap();
+    let request = |text: &str, inverse: &str, was: &str| CallRequest {
+        thread: Some(tid),
+        ..invertible(text, inverse, Some(was))
+    };
+    let level = |writer: &mut Writer| {
+        let request = CallRequest {
+            thread: Some(tid),
+            ..call("level_now()", None)
+        };
+        match writer.call(request, Reason::default()).unwrap().outcome {
+            ActionOutcome::Returned { result, .. } => result,
+            outcome => panic!("{outcome:?}"),
+        }
+    };
+
+    let left = request("jump_level(9)", "set_level(was)", "level_now()");
+    let receipt = writer.call(left, Reason::default()).unwrap();
+    let ActionOutcome::Returned { result, was, .. } = receipt.outcome else {
+        panic!("{receipt:?}")
+    };
+    let wanted = ("nothing: a jump of the program left it", Some("3"));
+    assert_eq!((result.as_str(), was.as_deref()), wanted);
+    assert_eq!(level(&mut writer), "9");
+    let undone = writer.undo(receipt.change).unwrap().outcome;
+    assert_eq!(
+        (undone, level(&mut writer)),
+        (RevertOutcome::Reverted, "3".into())
+    );
+
+    let unread = request("set_level(9)", "set_level(was)", "jump_now()");
+    let error = writer.call(unread, Reason::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("before the function was called: nothing was done"),
+        "{error}"
+    );
+    assert_eq!(level(&mut writer), "3");
+
+    let change = make(
+        &mut writer,
+        request("set_level(7)", "jump_twice(was)", "level_now()"),
+    );
+    let undone = writer.undo(change).unwrap().outcome;
+    assert_eq!(
+        (undone, level(&mut writer)),
+        (RevertOutcome::Reverted, "3".into())
+    );
+
+    let change = make(
+        &mut writer,
+        request("set_level(7)", "jump_level(4)", "level_now()"),
+    );
+    let undone = writer.undo(change).unwrap().outcome;
+    assert!(
+        matches!(&undone, RevertOutcome::Failed(why) if why.contains("a jump of the program left the call that takes it back")),
+        "{undone:?}"
+    );
+    assert_eq!(writer.changes().pop().unwrap().status, Status::Applied);
+    assert_eq!(load.program.say("leave"), "left");
+    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
 fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
     let Some(mut load) = Load::start() else { return };
     let mut writer = load.writer();

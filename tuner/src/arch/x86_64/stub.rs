@@ -8,8 +8,8 @@ use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::gpr64::*, register
 use super::assemble::{Passed, call, restore, save};
 use crate::address::Address;
 
-/// Words of the data page: the stub has been entered, the result is there, the result as an integer and as a floating-point
-/// number, the value read beforehand in the same two forms, the thread and when it was started. Texts follow.
+/// Words of the data page: how far the stub has come ([`IN_READER`], [`IN_FUNCTION`]), the result is there, the result as an integer and
+/// as a floating-point number, the value read beforehand in the same two forms, the thread and when it was started. Texts follow.
 pub(crate) const ENTERED: u64 = 0;
 pub(crate) const DONE: u64 = 8;
 pub(crate) const INTEGER_RESULT: u64 = 16;
@@ -19,6 +19,10 @@ pub(crate) const FLOAT_WAS: u64 = 40;
 pub(crate) const THREAD: u64 = 48;
 pub(crate) const THREAD_START: u64 = 56;
 pub(crate) const DATA_BYTES: u64 = 64;
+/// The stub was entered; what reads beforehand may be under way.
+pub(crate) const IN_READER: u64 = 1;
+/// What was read is there, if anything was to be; the function may be under way.
+pub(crate) const IN_FUNCTION: u64 = 2;
 
 /// A call from outside.
 #[derive(Debug)]
@@ -44,12 +48,16 @@ impl Stub<'_> {
         // The thread may have been in the middle of x87 code; a function may expect an empty stack there.
         a.emms()?;
         a.mov(r12, self.data.0)?;
-        a.mov(qword_ptr(r12 + ENTERED), 1)?;
+        // Whoever looks at the stack finds the thread here, also where a probe hides the address to which a function returns.
+        a.push(r12)?;
+        a.push(r12)?;
+        a.mov(qword_ptr(r12 + ENTERED), IN_READER as i32)?;
         if let Some((reader, passed)) = self.reader {
             call(&mut a, reader, passed)?;
             a.mov(qword_ptr(r12 + INTEGER_WAS), rax)?;
             a.movq(qword_ptr(r12 + FLOAT_WAS), xmm0)?;
         }
+        a.mov(qword_ptr(r12 + ENTERED), IN_FUNCTION as i32)?;
         call(&mut a, self.function, self.passed)?;
         a.mov(qword_ptr(r12 + INTEGER_RESULT), rax)?;
         a.movq(qword_ptr(r12 + FLOAT_RESULT), xmm0)?;
