@@ -8,10 +8,11 @@ use tuner::address::LinkAddress;
 use tuner::dwarf::{self, Kind};
 use tuner::image::Image;
 use tuner::process::{Pid, Process, ProcessError};
+use tuner::slot::Slot;
 use tuner::space::AddressSpace;
-use tuner::value::ValueType;
+use tuner::value::{Value, ValueType};
 
-use crate::programs::{Program, Workshop};
+use crate::programs::{Program, Workshop, to};
 
 #[test]
 fn a_process_tells_what_it_is() {
@@ -307,4 +308,33 @@ fn a_file_is_read_once_until_it_is_written_and_a_new_one_of_its_name_is_another(
     let other = workshop.build("part.c", "other.so", &["-shared", "-fPIC"]);
     fs::rename(other, &library).unwrap();
     assert!(std::sync::Arc::ptr_eq(&written, &image()));
+}
+
+#[test]
+fn a_scrambled_list_of_the_dynamic_linker_leads_to_the_right_write_or_to_none() {
+    let Some(workshop) = Workshop::open() else { return };
+    let path = workshop.build("scrambled.c", "scrambled", &["-Wl,-z,now", "-g"]);
+    let Some(mut program) = Program::start(&path, &[]) else {
+        return;
+    };
+    let (mut was, mut written) = (10, 0);
+    for seed in 11..311 {
+        assert_eq!(program.say(&seed.to_string()), "scrambled");
+        let process = program.process();
+        let set = AddressSpace::read(&process, &program.images)
+            .ok()
+            .and_then(|space| {
+                // Also where nothing is written, no look may fail otherwise than by an error.
+                let _ = (space.functions(&["step"]), space.is_linked());
+                let mut writer = program.writer(workshop.directory.path()).ok()?;
+                let slot = Slot::validate(&space.variable(&"knob".into()).ok()?, None).ok()?;
+                writer.set(&slot, to(Value::I32(seed))).ok()
+            });
+        if set.is_some() {
+            (was, written) = (seed, written + 1);
+        }
+        assert_eq!(program.sees("knob"), was.to_string(), "seed {seed}");
+    }
+    assert!((100..300).contains(&written), "{written} of 300 were written");
+    program.end();
 }
