@@ -20,9 +20,25 @@ static FAILED: OnceLock<io::Error> = OnceLock::new();
 /// A session waits until somebody reads what it prints.
 static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 
+/// Standard output is for data alone.
+static IS_FOR_DATA: AtomicBool = AtomicBool::new(false);
+
+/// From here on lines go to standard error: standard output is for the data that [`whole`] and [`Output`] write (`--json -`).
+pub fn keep_for_data() {
+    IS_FOR_DATA.store(true, Ordering::Relaxed);
+}
+
+/// Whether standard output is for data alone.
+pub fn is_for_data() -> bool {
+    IS_FOR_DATA.load(Ordering::Relaxed)
+}
+
 /// Prints a line.
 pub fn line(text: Arguments<'_>) {
-    note(write_line(&mut io::stdout(), &text.to_string()));
+    match is_for_data() {
+        true => error_line(text),
+        false => note(write_line(&mut io::stdout(), &text.to_string())),
+    }
 }
 
 /// Does something that prints, which may take as long as a reader likes.

@@ -13,6 +13,7 @@ fn main() -> ExitCode {
         .with_writer(Diagnostics::default)
         .without_time()
         .with_target(false)
+        .with_level(false)
         // They may be in a file.
         .with_ansi(false)
         .init();

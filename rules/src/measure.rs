@@ -65,6 +65,8 @@ macro_rules! measures {
 measures! {
     MpiTime "mpi.time" Counter Process TIME
         "Wall time spent inside MPI calls, the time a rank waits for a CPU there included.";
+    MpiRunqueueTime "mpi.runqueue" Counter Process TIME
+        "Time of that spent ready to run but waiting for a CPU; none where the kernel does not tell.";
     MpiCalls "mpi.calls" Counter Process NONE "MPI calls made, those inside other MPI calls left out.";
     MpiBytes "mpi.bytes" Counter Process BYTES "Bytes handed to MPI for sending.";
     UsefulShare "useful.share" Gauge Process NONE

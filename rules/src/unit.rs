@@ -14,6 +14,25 @@ pub struct Dimension {
 }
 
 impl Dimension {
+    /// The unit that its numbers are held in, for tables: `s`, `B/s`, `1/s`; empty for a plain number.
+    pub fn unit(self) -> String {
+        let powers = [("s", self.time), ("B", self.bytes)];
+        let part = |(name, power): (&str, i8)| match power {
+            1 => name.to_string(),
+            power => format!("{name}^{power}"),
+        };
+        let joined = |sign: i8| {
+            let of = powers.iter().filter(|(_, power)| power.signum() == sign);
+            let parts: Vec<String> = of.map(|(name, power)| part((name, power.abs()))).collect();
+            parts.join("*")
+        };
+        match (joined(1), joined(-1)) {
+            (over, under) if under.is_empty() => over,
+            (over, under) if over.is_empty() => format!("1/{under}"),
+            (over, under) => format!("{over}/{under}"),
+        }
+    }
+
     /// A count, a share, a ratio.
     pub const NONE: Dimension = Dimension { time: 0, bytes: 0 };
     /// A duration, in seconds.

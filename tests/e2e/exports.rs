@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -559,5 +560,45 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     let (code, told) = Agent::run(&["replay", &recordings[0], &copy, "--rules", "none"])?;
     assert_eq!(code, 0, "{told}");
     assert!(told.contains("recordings of different jobs"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn with_json_to_standard_output_nothing_else_is_there_and_all_talk_is_on_standard_error() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start_count(Mpi::OpenMpi, 2, &[])?;
+    let pid = job.pid().to_string();
+    let attached = |words: &[&str]| -> Outcome<Output> {
+        let state = tempfile::tempdir()?;
+        let mut command = Command::new(tuneagent_e2e::agent::binary()?);
+        command.args(["attach", &pid, "--duration", "1s"]).args(words);
+        Ok(command.env("TUNEAGENT_STATE_DIR", state.path()).output()?)
+    };
+    let output = attached(&["--json", "-"])?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert!(report["processes"].is_array(), "{report}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("the time is over") && said.contains("detached"),
+        "{said}"
+    );
+    let output = attached(&["--csv", "-"])?;
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let columns = |line: &str| line.split(',').count();
+    let first = table.lines().next().map(columns);
+    assert!(
+        first > Some(3) && table.lines().all(|line| Some(columns(line)) >= first),
+        "{table}"
+    );
+    for flag in ["--trace", "--snapshots", "--record"] {
+        let output = attached(&[flag, "-"])?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            said.contains(&format!("{flag} - : this is not written to standard output")),
+            "{said}"
+        );
+        assert!(!Path::new("-").exists());
+    }
     Ok(())
 }

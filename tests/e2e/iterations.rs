@@ -355,3 +355,37 @@ fn time_inside_mpi_is_told_apart_from_waiting_for_a_cpu_there() -> Outcome {
     job.open("stop")?;
     finish_pingpong(job, ranks as u64).map(|_| ())
 }
+
+#[test]
+fn ranks_that_yield_are_not_said_to_spin_and_the_imbalance_beside_it_is_found() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start(Mpi::OpenMpi, 8, "uneven 300 120 120 120 120 120 120 120")?;
+    let mut agent = Agent::attach(job.pid(), &["--apply"])?;
+    agent.armed()?;
+    let rules = |report: &Value| {
+        let of = |found: &Value| found["rule"].as_str().unwrap_or_default().to_owned();
+        let findings = report["findings"].as_array().into_iter().flatten();
+        findings.map(of).collect::<Vec<_>>()
+    };
+    wait_for(&agent, |now| rules(now).contains(&"load-imbalance".to_owned()))?;
+    // Where ranks wait for a CPU inside MPI, as often as not because others yield it to them, the condition holds otherwise.
+    wait_for(&agent, |now| {
+        let of = now["rules"].as_array().into_iter().flatten();
+        let mut busy_wait = of.filter(|rule| rule["name"] == "openmpi-busy-wait");
+        let is_so = "nothing to change: opal_progress_yield_when_idle is true in all 8 processes already";
+        busy_wait.any(|rule| rule["state"].as_str().is_some_and(|state| state.contains(is_so)))
+    })?;
+    let report = agent.stop()?;
+    assert!(
+        !rules(&report).contains(&"openmpi-busy-wait".to_owned()),
+        "{report}"
+    );
+    assert_eq!(
+        report["changes"],
+        Value::Array(Vec::new()),
+        "{}",
+        agent.lines.text()
+    );
+    Ok(())
+}

@@ -79,7 +79,8 @@ impl Bytes {
         &self.bytes[..usize::from(self.length)]
     }
 
-    pub(crate) fn word(&self) -> u64 {
+    /// As a word, with zeros behind them.
+    pub fn word(&self) -> u64 {
         u64::from_le_bytes(self.bytes)
     }
 }

@@ -18,7 +18,11 @@ use crate::{
     report::reference::Reference,
     rights,
     rulebook::{Recorder, RuleBook},
-    session::{Options, Session, outputs::Outputs, probes::has_regions},
+    session::{
+        Options, Session,
+        outputs::{Outputs, refuse_stdout},
+        probes::has_regions,
+    },
     snapshot::{ProcessView, Rates, Snapshot},
     view,
 };
@@ -133,6 +137,7 @@ impl Watched {
         options.probe = args.probe;
         let host = crate::discover::host();
         let outputs = Outputs::open(args.json.as_deref(), &args.exports, args.metrics, &host)?;
+        refuse_stdout("--record", args.record.as_deref())?;
         if let Some(name) = &args.record {
             let name = name.replace("%h", &host);
             let view = crate::session::job_view(&self.job, 0);
@@ -145,8 +150,10 @@ impl Watched {
             self.rules
                 .record(Recorder::create(&name, &host, self.program, about)?);
         }
-        if let Err(error) = priority::raise() {
-            tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks: CAP_SYS_NICE is missing");
+        if priority::raise().is_err() {
+            crate::console::error_line(format_args!(
+                "note: busy ranks may starve this session: to go before them takes CAP_SYS_NICE (tuneagent doctor says how to have it)"
+            ));
         }
         let control = control_socket();
         let actuator = actuator(&options, &self.rules)?;

@@ -6,6 +6,8 @@ use std::{
     io::{self, Write},
 };
 
+use rules::{Dimension, Reading};
+
 use crate::{
     cli::ReplayArgs,
     console,
@@ -20,9 +22,12 @@ use crate::{
     whole::Whole,
 };
 
+/// The value is the mean of the rows of a table.
+const COLUMNS: &str = "time_s,rule,window,index,metric,unit,value,least,greatest,note";
+
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
     let settings = args.rules.settings.as_settings();
-    let rules = RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), true)?;
+    let mut rules = RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), true)?;
     let mut recordings = Vec::new();
     for path in &args.recordings {
         let name = path.display().to_string();
@@ -32,11 +37,26 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
     }
     let mut outputs = Outputs::open(args)?;
     let json = args.json.as_deref().map(Report::open).transpose()?;
-    let result = replay(rules, &recordings, |since_ns, what| outputs.take(since_ns, what));
-    let is_quiet = outputs.is_quiet;
+    let result = replay(&mut rules, &recordings, |since_ns, what| {
+        outputs.take(since_ns, what)
+    });
+    let (is_quiet, windows) = (outputs.is_quiet, outputs.windows);
     outputs.finish()?;
     tell_of_the_job(&recordings, json, is_quiet)?;
-    result.map(|()| Code::Done).map_err(Failure::no)
+    result.map_err(Failure::no)?;
+    match windows == 0 && rules.has_any() {
+        true => Err(Failure::no(without_windows(&rules))),
+        false => Ok(Code::Done),
+    }
+}
+
+/// Why no window was evaluated, for each rule that says so.
+fn without_windows(rules: &RuleBook) -> String {
+    let mut text = "no window was evaluated: none closed in what was recorded".to_owned();
+    for view in rules.views() {
+        text += &format!("\n  {}: {}", view.name, view.state);
+    }
+    text
 }
 
 /// What was recorded of the ranks, of all hosts together.
@@ -103,9 +123,7 @@ struct Outputs {
 impl Outputs {
     fn open(args: &ReplayArgs) -> Result<Outputs, Failure> {
         let mut csv = open(args.csv.as_deref())?;
-        let failed = csv
-            .as_mut()
-            .and_then(|csv| writeln!(csv, "time_s,rule,window,index,metric,value").err());
+        let failed = csv.as_mut().and_then(|csv| writeln!(csv, "{COLUMNS}").err());
         let asked = [&args.csv, &args.svg, &args.json];
         Ok(Outputs {
             csv,
@@ -126,19 +144,20 @@ impl Outputs {
                 readings,
             } => {
                 self.windows += 1;
-                if let Some((_, plot)) = &mut self.svg {
-                    let named = metrics.iter().map(|(name, _)| name.as_str()).zip(readings);
-                    plot.window(since_ns, &rule, &window, named);
-                }
                 if let Some(csv) = &mut self.csv {
-                    let rows = metrics.iter().map(|(metric, value)| {
-                        [rule.as_str(), &window, &index.to_string(), metric, value]
-                            .map(csv_field)
-                            .join(",")
+                    let rows = metrics.iter().zip(&readings).map(|((metric, text), reading)| {
+                        let (unit, values, note) = columns(text, *reading);
+                        let named =
+                            [rule.as_str(), &window, &index.to_string(), metric, &unit].map(csv_field);
+                        format!("{},{values},{}", named.join(","), csv_field(note))
                     });
                     let mut written = rows.map(|row| writeln!(csv, "{},{row}", since_ns as f64 / 1e9));
                     let error = written.find_map(Result::err);
                     self.failed = self.failed.take().or(error);
+                }
+                if let Some((_, plot)) = &mut self.svg {
+                    let named = metrics.iter().map(|(name, _)| name.as_str()).zip(readings);
+                    plot.window(since_ns, &rule, &window, named);
                 }
             }
             Replayed::Act(act) => {
@@ -192,6 +211,24 @@ fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
             Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
             Err(error) => Err(Failure::not_there(format!("{name} cannot be written: {error}"))),
         },
+    }
+}
+
+/// Unit, value, least and greatest row of a metric as a table has them: in base units and full precision. One that is no number, or has no
+/// value, is a note.
+fn columns(text: &str, reading: Option<Reading>) -> (String, String, &str) {
+    match reading {
+        None => (String::new(), ",,".to_owned(), text),
+        Some(Reading {
+            low,
+            mean,
+            high,
+            dimension,
+            ..
+        }) => {
+            let unit = dimension.map(Dimension::unit).unwrap_or_default();
+            (unit, format!("{mean},{low},{high}"), "")
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rules::Mode;
+use rules::{Mode, PlannedVariable};
 
 use super::RuleBook;
 use crate::discover::Member;
@@ -40,15 +40,30 @@ impl RuleBook {
 
     /// The variables that rules which may act would write in a process, each with whether all of its copies are meant.
     pub fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
+        let written = self.written_by(member, |mode| mode == Mode::Applying);
+        written
+            .into_iter()
+            .map(|variable| (variable.name, variable.everywhere))
+            .collect()
+    }
+
+    /// Those that any rule would write in a process or advises to, but for those with a copy in each library.
+    pub fn would_write(&self, member: &Member) -> Vec<PlannedVariable> {
+        let written = self.written_by(member, |mode| mode != Mode::Off);
+        written
+            .into_iter()
+            .filter(|variable| !variable.everywhere)
+            .collect()
+    }
+
+    fn written_by(&self, member: &Member, of: impl Fn(Mode) -> bool) -> Vec<PlannedVariable> {
         let facts = self.facts_of(member);
-        let applying = self.engine.rules().filter(|(_, _, mode)| *mode == Mode::Applying);
-        let written = applying.flat_map(|(_, rule, _)| {
+        let rules = self.engine.rules().filter(|(_, _, mode)| of(*mode));
+        let written = rules.flat_map(|(_, rule, _)| {
             let roles = rule.roles_of(&facts);
             let variables = rule.plan().variables.iter();
             variables.filter(move |variable| roles.contains(&variable.role.as_str()))
         });
-        written
-            .map(|variable| (variable.name.clone(), variable.everywhere))
-            .collect()
+        written.cloned().collect()
     }
 }

@@ -393,6 +393,11 @@ impl RuleBook {
         self.engine.status().into_iter().map(view).collect()
     }
 
+    /// Whether there are any rules.
+    pub fn has_any(&self) -> bool {
+        self.engine.rules().next().is_some()
+    }
+
     /// Whether windows may last longer than they say while nothing happens: nobody has asked for one of this length, and nobody records what
     /// rules of others will be told.
     pub fn may_linger(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abi::Totals;
-use rules::{Measure, Observation, ProcessId, Time};
+use rules::{Measure, Observation, ProcessId, Scalar, Time};
 
 use super::{Places, RuleBook, hearing::Counted};
 use crate::{
@@ -60,6 +60,7 @@ impl RuleBook {
                 (Measure::MpiCalls, summed.calls),
                 (Measure::MpiBytes, summed.sent_bytes),
             ]);
+            counters.extend(reading.mpi_waited_ns.map(|ns| (Measure::MpiRunqueueTime, ns)));
         }
         if let Some(counted) = &reading.counters {
             counters.extend([
@@ -109,6 +110,18 @@ impl RuleBook {
         }
         self.hear_totals(slot, time, functions, &summed.counted);
         self.summed.insert(slot, summed);
+    }
+
+    /// What the variables of a process hold that rules would write.
+    pub fn observe_variables(&mut self, slot: u32, held: Vec<(String, f64)>, now_ns: u64) {
+        for (name, value) in held {
+            self.tell(Observation::Variable {
+                process: ProcessId(slot),
+                name,
+                time: Time(now_ns),
+                value: Scalar::Number(value),
+            });
+        }
     }
 
     /// How many CPUs the job may use, and how many of them others keep busy.

@@ -9,7 +9,7 @@ use std::{
 
 use abi::{Hit, HitKind};
 use rules::{
-    Observation, ProcessFacts, ProcessId, Time,
+    Observation, ProcessFacts, ProcessId, Scalar, Time,
     recording::{Captured, CapturedType, Header, Place, ProbeDefinition, ProbeKey, Reason, Record, Writer},
 };
 
@@ -186,6 +186,21 @@ impl Recorder {
     /// A measure, a watermark or a loss, as the engine is told.
     pub(super) fn observed(&mut self, observation: &Observation) {
         let record = match *observation {
+            Observation::Variable {
+                process,
+                ref name,
+                time,
+                ref value,
+            } => Record::Variable {
+                process,
+                time,
+                name: name.clone(),
+                value: match value {
+                    Scalar::Boolean(value) => f64::from(u8::from(*value)),
+                    Scalar::Number(value) => *value,
+                    Scalar::Text(_) => return,
+                },
+            },
             Observation::Counter {
                 process,
                 measure,

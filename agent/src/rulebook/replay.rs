@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
 use rules::{
-    Observation, ProcessId, Reading, Time,
+    Observation, ProcessId, Reading, Scalar, Time,
     recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
 };
 
@@ -53,7 +53,7 @@ struct Functions {
 /// Replays recordings of one session (of several hosts, joined by their clocks). `tell` is called with the time since the
 /// first record, in nanoseconds. The error says which recording breaks off, and where; what came before was replayed.
 pub fn replay(
-    mut rules: RuleBook,
+    rules: &mut RuleBook,
     recordings: &[(String, Vec<u8>)],
     mut tell: impl FnMut(u64, Replayed),
 ) -> Result<(), String> {
@@ -149,6 +149,17 @@ impl RuleBook {
                     value,
                 });
             }
+            Record::Variable {
+                process,
+                time,
+                name,
+                value,
+            } => self.tell(Observation::Variable {
+                process,
+                name,
+                time,
+                value: Scalar::Number(value),
+            }),
             Record::Watermark { process, time } => self.tell(Observation::Watermark { process, time }),
             Record::HitsLost { process, from, to } => {
                 self.pairs.forget_open();

@@ -33,6 +33,7 @@ impl Session {
             return failed(error);
         }
         let first = self.probes.wanted_count();
+        self.written.forget();
         let added = match self.rules.add(rule, first, monotonic_ns()) {
             Ok(added) => added,
             Err(NotAdded::Conflict(text)) => return Answer::refused(RefusalKind::NotThere, text),
@@ -74,6 +75,7 @@ impl Session {
         if let Err(error) = self.take_all_hits() {
             return failed(error);
         }
+        self.written.forget();
         let Some((gone, acts)) = self.rules.remove(name, monotonic_ns()) else {
             return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {name}"));
         };

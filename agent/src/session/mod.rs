@@ -45,6 +45,7 @@ mod together;
 mod told;
 mod waits;
 mod waking;
+mod written;
 
 pub use self::showing::job_view;
 
@@ -74,6 +75,7 @@ use self::{
     probes::{Probes, Wanted},
     regions::Regions,
     sampling::Sampling,
+    written::Written,
 };
 pub use self::{family::Started, options::Options};
 use crate::{
@@ -117,6 +119,8 @@ pub struct Session {
     /// The kernel side's table of threads, as it was read last; none once it was changed.
     threads: Option<Vec<(u64, Thread)>>,
     shares: evidence::Shares,
+    /// What the variables hold that rules would write.
+    written: Written,
     /// When parallel regions are probed.
     regions: Regions,
     /// Where all ranks meet.
@@ -206,6 +210,7 @@ impl Session {
             processes: Vec::new(),
             threads: None,
             shares: evidence::Shares::default(),
+            written: Written::default(),
             regions,
             collectives: Collectives::default(),
             ledger: Ledger::default(),
@@ -297,8 +302,8 @@ impl Session {
 
 fn painter(options: &Options, outputs: &Outputs) -> Painter {
     match options.started {
-        None => Painter::new(options.plain || outputs.report_is_stdout()),
-        Some(_) => Painter::beside(),
+        None if !outputs.report_is_stdout() => Painter::new(options.plain),
+        _ => Painter::beside(),
     }
 }
 

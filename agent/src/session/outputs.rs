@@ -63,6 +63,9 @@ impl Outputs {
                 "--json and --csv both ask for standard output: give one of them a file",
             ));
         }
+        for (flag, file) in [("--trace", &exports.trace), ("--snapshots", &exports.snapshots)] {
+            refuse_stdout(flag, file.as_deref())?;
+        }
         let named = |name: &String| name.replace("%h", host);
         let created = |name: String| match File::create(&name) {
             Ok(file) => Ok((file, name)),
@@ -82,6 +85,9 @@ impl Outputs {
             })
         });
         let metrics = metrics.transpose()?;
+        if [json, exports.csv.as_deref()].contains(&Some("-")) {
+            console::keep_for_data();
+        }
         Ok(Outputs {
             report: place(json, host)?,
             table: place(exports.csv.as_deref(), host)?,
@@ -184,6 +190,16 @@ impl Place {
                 .complete(text.as_bytes())
                 .map_err(|error| format!("{name} could not be written: {error}")),
         }
+    }
+}
+
+/// Of what is written as the session goes, and is useless in a pipe that ends.
+pub(crate) fn refuse_stdout(flag: &str, file: Option<&str>) -> Result<(), Failure> {
+    match file {
+        Some("-") => Err(Failure::not_there(format!(
+            "{flag} - : this is not written to standard output; give it a file"
+        ))),
+        _ => Ok(()),
     }
 }
 

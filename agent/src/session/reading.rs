@@ -52,6 +52,11 @@ impl Session {
                 let functions = (self.probes.list(), &places);
                 self.rules.observe(process.slot, reading, functions);
             }
+            if let Some(member) = self.job.members.get(process.slot as usize) {
+                let wanted = || self.rules.would_write(member);
+                let held = self.written.read(process.slot, member, wanted);
+                self.rules.observe_variables(process.slot, held, now);
+            }
         }
         self.take_account(now);
         if !self.retire_threads(&threads)? {

@@ -35,6 +35,7 @@ impl Engine {
             busy,
             claimed: self.claimed(),
             decisions: &mut decisions,
+            variables: Arc::clone(&self.variables),
             outputs: Vec::new(),
         };
         // Who has the priority is asked first: what it wants, the others leave alone.

@@ -7,6 +7,7 @@ use super::holds::Condition;
 use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, ProbeId, RuleId, Standing};
 use super::phase::{Phase, Trial};
 use super::tune::{Outbox, TuneState, Turn};
+use super::variables::Variables;
 use crate::deed::Change as Wanted;
 use crate::explain::why_false;
 use crate::rule::{Guard, Trigger, Tune, Window};
@@ -44,6 +45,9 @@ impl TuneState {
     ) -> Option<(Standing, String)> {
         match condition {
             Err(reason) => Some((Standing::NoValue, format!("no value: {reason}"))),
+            Ok(_) if self.needless.is_some() => {
+                Some((Standing::Quiet, self.needless.clone().unwrap_or_default()))
+            }
             Ok(_) if self.held.held() == 0 => {
                 let why = |when| why_false(turn.rule, when, turn.context());
                 Some((Standing::Quiet, tune.when.as_ref().map_or_else(String::new, why)))
@@ -76,7 +80,7 @@ impl TuneState {
                 self.stand(standing, why)
             };
         }
-        let changes = match self.changes(turn, tune, action) {
+        let changes = match self.changes(turn, tune, action, &outbox.variables) {
             Ok(changes) if changes.is_empty() && applied => return self.stand(Standing::Applied, "applied"),
             Ok(changes) if changes.is_empty() => {
                 let (standing, why) = self.nothing_to_do(turn, action);
@@ -195,8 +199,14 @@ impl TuneState {
     }
 
     /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so is one
-    /// for which the condition has not held for long enough.
-    fn changes(&self, turn: &Turn<'_>, tune: &Tune, wanted: &Wanted) -> Result<Vec<Change>, String> {
+    /// for which the condition has not held for long enough, or that has the value by itself; all take a change together.
+    fn changes(
+        &self,
+        turn: &Turn<'_>,
+        tune: &Tune,
+        wanted: &Wanted,
+        variables: &Variables,
+    ) -> Result<Vec<Change>, String> {
         let nobody = BTreeSet::new();
         let members = turn.window.roles.get(wanted.role).unwrap_or(&nobody);
         let values = wanted.deed.values(turn.context());
@@ -209,8 +219,13 @@ impl TuneState {
             let action = wanted.deed.action(turn.context(), &values, process)?;
             wanted.permits(turn.context(), &action)?;
             let again = acts_once && self.acted.contains(&process);
-            if !again && self.done.get(&process) != Some(&action) {
-                changes.push(Change { process, action });
+            let is_done = again || self.done.get(&process) == Some(&action);
+            let change = Change { process, action };
+            let has_it = !self.done.contains_key(&process)
+                && variables.has(&change, turn.window.span.0)
+                && turn.rule.together(tune).is_none();
+            if !is_done && !has_it {
+                changes.push(change);
             }
         }
         Ok(changes)

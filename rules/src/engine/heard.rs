@@ -1,5 +1,7 @@
 //! What is observed finds its place: samples, and hits with the windows of their rule that look for them.
 
+use std::sync::Arc;
+
 use super::advance::Awaiting;
 use super::join::Joiner;
 use super::output::{Observation, ProbeId, RuleId};
@@ -48,6 +50,12 @@ impl Engine {
                     running.spoil(to, "hits were lost in it");
                 }
             }
+            Observation::Variable {
+                process,
+                name,
+                time,
+                value,
+            } => Arc::make_mut(&mut self.variables).observe(process, name, (time, value)),
             sampled => self.sample(sampled),
         }
     }
@@ -64,6 +72,7 @@ impl Engine {
                 process.as_ref().is_none_or(known)
             }
             Observation::CallCounter { process, .. }
+            | Observation::Variable { process, .. }
             | Observation::Watermark { process, .. }
             | Observation::Lost { process, .. } => known(process),
             Observation::ProbeTotals {

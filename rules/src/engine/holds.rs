@@ -42,6 +42,19 @@ impl Condition {
         Condition { whole, rows }
     }
 
+    /// One that does not hold.
+    pub(super) fn never() -> Condition {
+        Condition {
+            whole: Ok(Scalar::Boolean(false)),
+            rows: None,
+        }
+    }
+
+    /// Whether it is true, of a condition for each process for one of them.
+    pub(super) fn holds(&self) -> bool {
+        is_true(&self.whole)
+    }
+
     /// Whether it is false for a process.
     pub(super) fn fails_for(&self, process: ProcessId) -> bool {
         let cell = match &self.rows {

@@ -39,6 +39,7 @@ mod track;
 mod trial;
 mod tune;
 mod turn;
+mod variables;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -63,6 +64,7 @@ use stream::Stream;
 use tallies::Tallies;
 use track::Track;
 use tune::TuneState;
+use variables::Variables;
 
 use crate::calls::Past;
 use crate::facts::ProcessFacts;
@@ -82,6 +84,7 @@ pub struct Engine {
     /// The nodes that hand in what they fold by themselves.
     nodes: BTreeMap<NodeId, Remote>,
     samples: Samples,
+    variables: Arc<Variables>,
     decisions: u64,
     /// The windows that closed and were not asked for yet, the newest last.
     closed: VecDeque<Arc<Evaluated>>,
@@ -173,6 +176,7 @@ impl Engine {
             ranks: Arc::default(),
             nodes: BTreeMap::new(),
             samples: Samples::default(),
+            variables: Arc::default(),
             decisions: 0,
             closed: VecDeque::new(),
         };

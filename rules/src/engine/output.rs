@@ -6,7 +6,7 @@ use crate::action::{Action, SyncPoint, Together};
 use crate::measure::Measure;
 use crate::tally::Tally;
 use crate::unit::Dimension;
-use crate::value::{ProcessId, Reads, Time};
+use crate::value::{ProcessId, Reads, Scalar, Time};
 
 /// A rule of the engine, by its place in the list given to [`crate::Engine::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +57,17 @@ pub enum Observation {
         time: Time,
         /// Seconds, bytes, or a plain number.
         value: f64,
+    },
+    /// What a variable holds that a rule would write ([`crate::Plan::variables`]).
+    Variable {
+        /// The process.
+        process: ProcessId,
+        /// The variable, or the way to a part of it, as the plan names it.
+        name: String,
+        /// When it was read.
+        time: Time,
+        /// A boolean or a number.
+        value: Scalar,
     },
     /// Running totals of a probe in one process.
     ProbeTotals {

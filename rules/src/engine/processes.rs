@@ -66,6 +66,7 @@ impl Engine {
         self.processes.remove(&process);
         self.count();
         self.samples.drop_process(process);
+        Arc::make_mut(&mut self.variables).forget(process);
         for running in &mut self.rules {
             running.roles.iter_mut().for_each(|members| {
                 members.remove(&process);

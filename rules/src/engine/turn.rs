@@ -1,8 +1,10 @@
 //! What a tune is told when it is looked at, and where it puts what it has to say.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::output::{Mode, Output, RuleId};
+use super::variables::Variables;
 use crate::calls::Memory;
 use crate::deed::Change;
 use crate::eval::{Context, WindowData};
@@ -33,6 +35,8 @@ pub(super) struct Outbox<'a> {
     pub(super) claimed: BTreeMap<String, (i64, String)>,
     /// How many decisions were made so far.
     pub(super) decisions: &'a mut u64,
+    /// What the variables hold that rules would write.
+    pub(super) variables: Arc<Variables>,
     pub(super) outputs: Vec<Output>,
 }
 

@@ -28,6 +28,7 @@ pub(super) mod kind {
     pub(in super::super) const TICK: u64 = 13;
     pub(in super::super) const RULE: u64 = 14;
     pub(in super::super) const ITERATIONS: u64 = 15;
+    pub(in super::super) const VARIABLE: u64 = 16;
 }
 
 pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) -> Result<(), TooLarge> {
@@ -120,6 +121,18 @@ pub(super) fn put_single(out: &mut Vec<u8>, record: &Record, before: u64) -> Res
             }
             kind::ITERATIONS
         }
+        Record::Variable {
+            process,
+            time,
+            name,
+            value,
+        } => {
+            put_number(out, u64::from(process.0));
+            put_number(out, time.0);
+            put_text(out, "the name of a variable", name)?;
+            put_number(out, value.to_bits());
+            kind::VARIABLE
+        }
         Record::Loss { time, kind, count } => {
             put_difference(out, time.0, before);
             put_text(out, "the name of a loss", kind)?;
@@ -194,6 +207,12 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
             elapsed_ns: body.number()?,
             mpi_ns: body.number()?,
             calls_per_1000: body.number()?,
+        },
+        kind::VARIABLE => Record::Variable {
+            process: ProcessId(body.small()?),
+            time: Time(body.number()?),
+            name: body.text()?,
+            value: f64::from_bits(body.number()?),
         },
         kind::LOSS => {
             *clock = body.difference(*clock)?;

@@ -145,6 +145,17 @@ pub enum Record {
         /// MPI calls in a thousand of them.
         calls_per_1000: u64,
     },
+    /// What a variable holds that a rule would write.
+    Variable {
+        /// The process.
+        process: ProcessId,
+        /// When it was read.
+        time: Time,
+        /// The variable, or the way to a part of it, as the rule has it.
+        name: String,
+        /// What it holds; a boolean is 0 or 1.
+        value: f64,
+    },
     /// Something was lost, of no process in particular.
     Loss {
         /// When it was noticed.
@@ -263,6 +274,7 @@ impl Record {
             | Record::Tick { time }
             | Record::RuleSet { time, .. }
             | Record::Iterations { time, .. }
+            | Record::Variable { time, .. }
             | Record::Loss { time, .. } => Some(*time),
         }
     }
@@ -270,7 +282,8 @@ impl Record {
     /// Whether its time is written as a number: a reader that does not know its kind passes over it, and goes on with the time of
     /// the record before. So it is of every kind that came after version 1.0.
     pub(super) fn is_apart(&self) -> bool {
-        matches!(self, Record::RuleSet { .. } | Record::Iterations { .. })
+        use Record::{Iterations, RuleSet, Variable};
+        matches!(self, RuleSet { .. } | Iterations { .. } | Variable { .. })
     }
 
     /// What a merge changes: the time, the process and the probe.
@@ -286,6 +299,7 @@ impl Record {
             | Record::ProcessLeft { process, time }
             | Record::Watermark { process, time }
             | Record::Iterations { process, time, .. }
+            | Record::Variable { process, time, .. }
             | Record::HitsLost {
                 process, to: time, ..
             } => (Some(time), Some(process), None),

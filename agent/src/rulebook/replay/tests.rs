@@ -169,14 +169,14 @@ fn told(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
         bindings: &[],
     };
     let paths = ["none".to_owned(), file.to_string_lossy().into_owned()];
-    let rules = RuleBook::load(&paths, settings, None, true).unwrap();
+    let mut rules = RuleBook::load(&paths, settings, None, true).unwrap();
     let named: Vec<_> = recordings
         .iter()
         .enumerate()
         .map(|(number, bytes)| (format!("{number}.rec"), bytes.clone()))
         .collect();
     let mut lines = Vec::new();
-    let result = replay(rules, &named, |since_ns, what| match what {
+    let result = replay(&mut rules, &named, |since_ns, what| match what {
         Replayed::Window {
             window,
             index,

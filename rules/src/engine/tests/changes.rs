@@ -293,3 +293,63 @@ fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_end
     assert!(kept(&outputs), "{outputs:?}");
     assert_eq!(shares.window(&[5, 5, 5]), []);
 }
+
+/// All processes hold `value` in `n`, read at this moment.
+fn hold(shares: &mut Shares, after_ms: u64, values: &[f64]) {
+    for (process, value) in (0..).zip(values) {
+        shares.engine.observe(Observation::Variable {
+            process: ProcessId(process),
+            name: "n".into(),
+            time: Time(shares.now + after_ms * MS),
+            value: Scalar::Number(*value),
+        });
+    }
+}
+
+#[test]
+fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
+    let tune = "  - {set: n, value: true, when: sum(busy) > 50%, finding: they are busy}\n";
+    let mut shares = Shares::new(tune, 2);
+    hold(&mut shares, 500, &[1.0, 1.0]);
+    let outputs = shares.window(&[60, 60]);
+    assert!(outputs.is_empty(), "{outputs:?}");
+    assert_eq!(
+        shares.why(),
+        "nothing to change: n is true in all 2 processes already"
+    );
+    // One does not have it: that one is changed, and what was found is true.
+    hold(&mut shares, 500, &[1.0, 0.0]);
+    let outputs = shares.window(&[60, 60]);
+    assert_eq!(decisions(&outputs), 1);
+    assert!(
+        outputs
+            .iter()
+            .any(|output| matches!(output, Output::FindingOpened(_)))
+    );
+    let Some(Output::Decision(decision)) = outputs
+        .iter()
+        .find(|output| matches!(output, Output::Decision(_)))
+    else {
+        panic!("{outputs:?}")
+    };
+    let changed: Vec<_> = decision.changes.iter().map(|change| change.process.0).collect();
+    assert_eq!(changed, [1]);
+    // Its own change is no reason to take it for needless.
+    hold(&mut shares, 500, &[1.0, 1.0]);
+    assert!(shares.window(&[60, 60]).is_empty());
+    assert_eq!(shares.why(), "applied");
+    // Where the condition fails, that is the reason.
+    let mut calm = Shares::new(tune, 2);
+    hold(&mut calm, 500, &[1.0, 1.0]);
+    calm.window(&[10, 10]);
+    assert!(calm.why().starts_with("condition false"), "{}", calm.why());
+}
+
+#[test]
+fn what_was_read_before_the_window_says_nothing_about_it() {
+    let tune = "  - {set: n, value: 1, when: sum(busy) > 50%}\n";
+    let mut shares = Shares::new(tune, 2);
+    hold(&mut shares, 500, &[1.0, 1.0]);
+    assert_eq!(shares.actions(&[60, 60]), [""; 0]);
+    assert_eq!(shares.actions(&[60, 60]), ["0: set n = 1", "1: set n = 1"]);
+}

@@ -39,6 +39,7 @@ fn heap(record: &Record) -> usize {
             texts.sum::<usize>() + hit.captures.capacity() * size_of::<Captured>()
         }
         Record::Loss { kind, .. } => kind.capacity(),
+        Record::Variable { name, .. } => name.capacity(),
         Record::RuleSet { rule, mode, .. } => rule.capacity() + mode.capacity(),
         Record::ProcessLeft { .. }
         | Record::Counter { .. }

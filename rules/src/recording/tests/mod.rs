@@ -165,6 +165,8 @@ fn record() -> impl Strategy<Value = Record> {
             |(process, time, count, whole_ns, elapsed_ns, mpi_ns, calls_per_1000)| Record::Iterations {
                 process, time, count, whole_ns, elapsed_ns, mpi_ns, calls_per_1000
             }),
+        1 => (process(), time(), text(), any::<f64>())
+            .prop_map(|(process, time, name, value)| Record::Variable { process, time, name, value }),
         1 => (time(), text(), number()).prop_map(|(time, kind, count)| Record::Loss { time, kind, count }),
     ]
 }

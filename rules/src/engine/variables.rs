@@ -1,0 +1,48 @@
+//! What the variables hold that rules would write: who would write what is there already changes nothing.
+
+use std::collections::BTreeMap;
+
+use super::output::Change;
+use crate::action::Action;
+use crate::value::{ProcessId, Scalar, Time};
+
+/// For each process and variable when it was read last, and what it held.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Variables(BTreeMap<ProcessId, BTreeMap<String, (Time, Scalar)>>);
+
+impl Variables {
+    pub(super) fn observe(&mut self, process: ProcessId, name: String, read: (Time, Scalar)) {
+        self.0.entry(process).or_default().insert(name, read);
+    }
+
+    pub(super) fn forget(&mut self, process: ProcessId) {
+        self.0.remove(&process);
+    }
+
+    /// Whether a change would write what the variable held when it was read, after `since`. Copies of a variable in several
+    /// libraries are not read.
+    pub(super) fn has(&self, change: &Change, since: Time) -> bool {
+        let Action::Set {
+            variable,
+            everywhere: false,
+            value,
+            ..
+        } = &change.action
+        else {
+            return false;
+        };
+        let known = self.0.get(&change.process);
+        let known = known.and_then(|known| known.get(&variable.to_string()));
+        known.is_some_and(|(time, held)| *time > since && is_same(held, value))
+    }
+}
+
+/// A rule writes `true` where a program may have a number.
+fn is_same(held: &Scalar, wanted: &Scalar) -> bool {
+    let number = |value: &Scalar| match value {
+        Scalar::Boolean(value) => Some(f64::from(u8::from(*value))),
+        Scalar::Number(value) => Some(*value),
+        Scalar::Text(_) => None,
+    };
+    number(held).is_some() && number(held) == number(wanted)
+}
