@@ -534,3 +534,27 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
     assert_eq!(line, "chunk=64 limit=30 level=2\n");
     Ok(())
 }
+
+#[test]
+fn lists_are_arrays_for_other_programs() -> Outcome {
+    for words in [
+        &["ps", "--json", "--all", "--duration", "200ms"][..],
+        &["journal", "--json"],
+        &["session", "list", "--json"],
+        &["rule", "list", "--json"],
+    ] {
+        let (code, text) = Agent::run(words)?;
+        assert_eq!(code, 0, "{words:?}: {text}");
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&text)?;
+        if words[0] == "rule" {
+            let of = |name: &str| {
+                rows.iter()
+                    .find(|row| row["name"] == name)
+                    .map(|row| row["acts"].clone())
+            };
+            assert_eq!(of("openmpi-busy-wait"), Some(true.into()), "{text}");
+            assert_eq!(of("load-imbalance"), Some(false.into()), "{text}");
+        }
+    }
+    Ok(())
+}

@@ -33,6 +33,9 @@ mod slurm;
 // Programs as they come: without symbols, with MPI linked in, in containers, and those that become another one.
 mod inputs;
 
+// What everybody mistypes once.
+mod mistakes;
+
 // Names and files that other users chose.
 mod foreign;
 

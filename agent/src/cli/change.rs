@@ -202,4 +202,7 @@ pub struct UndoArgs {
 pub struct JournalArgs {
     /// A process of the program, its launcher, or the program's name; everything without
     pub target: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }

@@ -43,7 +43,11 @@ impl SettingArgs {
 #[derive(Debug, Subcommand)]
 pub enum RuleCommand {
     /// The built-in rules
-    List,
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// The text of a rule
     Show {
         /// Its name.

@@ -8,7 +8,11 @@ use super::rule::SettingArgs;
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
     /// The sessions of yours that run here, and their rules
-    List,
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// The report of a session as it is now, as JSON
     Snapshot {
         /// The number of the session's process, or of one that it watches

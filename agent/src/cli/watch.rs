@@ -19,6 +19,9 @@ pub struct PsArgs {
     /// Show every program, not only those that lose time
     #[arg(long)]
     pub all: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `tuneagent attach`
@@ -26,7 +29,7 @@ pub struct PsArgs {
 pub struct AttachArgs {
     /// A process of the program, its launcher, the program's name, slurm:4711 or container:3f9c; several that share CPUs are looked
     /// at together
-    #[arg(required_unless_present = "pids", value_name = "TARGET")]
+    #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
     /// The same, as gdb, strace and perf write it
     #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "targets")]
@@ -61,7 +64,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FUNCTION", num_args = 1..)]
     pub probe: Vec<String>,
     /// End by itself after this time
-    #[arg(long, value_parser = duration, value_name = "TIME")]
+    #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true)]
     pub duration: Option<Duration>,
     /// Write the report here at the end (- for standard output, %h for the host's name)
     #[arg(long, value_name = "FILE")]
@@ -101,7 +104,12 @@ pub struct RunArgs {
     #[command(flatten)]
     pub watch: WatchArgs,
     /// The command and its arguments, as they would be typed without tuneagent
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     pub command: Vec<OsString>,
 }
 

@@ -30,11 +30,29 @@ use crate::{
 /// How long /proc is looked at when probes are not permitted.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// What is to be attached to. `--rules a.yaml 8123` and `--probe f 8123` take the number for one of theirs: it is meant as the target.
+fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
+    let mut targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
+    if targets.is_empty() {
+        let is_number = |word: &mut String| word.parse::<u32>().is_ok();
+        let last = args.watch.rules.paths.pop_if(is_number);
+        targets.extend(last.or_else(|| args.watch.probe.pop_if(is_number)));
+    }
+    match targets.is_empty() {
+        true => Err(Failure::not_there(
+            "what is to be attached to? a process (8123), a program (lmp), slurm:4711 or container:3f9c, before --rules and --probe or \
+             behind `--`; `tuneagent ps` lists the programs here that lose time",
+        )),
+        false => Ok(targets),
+    }
+}
+
 pub(super) fn run(args: AttachArgs) -> Outcome {
     // Beside ranks that keep every CPU busy finding them alone would take seconds. That it failed is told once there is a session.
     let _ = priority::raise();
     let hurry = Hurry::begin();
-    let targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
+    let mut args = args;
+    let targets = targets(&mut args)?;
     let typed = targets.join(" ");
     let reference = reference(&args.watch)?;
     let mut scout = Scout::default();

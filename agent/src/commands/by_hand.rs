@@ -14,7 +14,10 @@ use tuner::{
     writer::Receipt,
 };
 
-use super::target;
+use super::{
+    refusals::{Told, hint},
+    target,
+};
 use crate::{
     actuator::{Actuator, passage_text},
     cli::{GetArgs, SetArgs},
@@ -31,7 +34,7 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
     let job = target::job(&mut scout, &args.target, args.any_user)?;
     // Files that only more rights can open are open by now.
     rights::only_look().map_err(Failure::not_permitted)?;
-    let mut found = false;
+    let (mut found, mut told) = (false, Told::default());
     for member in &job.members {
         for variable in &args.variables {
             let name = VariableName::from(variable.as_str());
@@ -40,7 +43,8 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
                 false => member.space.variable(&name).map(|location| vec![location]),
             };
             let locations = locations.unwrap_or_else(|error| {
-                warn!("{error}");
+                let hint = hint(&member.space, variable).map_or_else(String::new, |hint| format!("; {hint}"));
+                told.refused(member.process.pid, &format!("{error}{hint}"));
                 Vec::new()
             });
             for location in &locations {
@@ -53,7 +57,7 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
                         found = true;
                         say!("{:>8}  {copy}{variable} = {text}", member.process.pid);
                     }
-                    Err(error) => warn!("{error}"),
+                    Err(error) => told.refused(member.process.pid, &error),
                 }
             }
         }
@@ -150,19 +154,24 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
         args,
         value_type,
         failed: None,
+        told: Told::default(),
     };
     match &args.at {
         None => hand.set_at_once(&processes),
         Some(place) => hand.set_at(&processes, place)?,
     }
-    let failed = hand.failed;
+    let (failed, told) = (hand.failed, hand.told);
     actuator.finish().map_err(Failure::no)?;
     match failed {
         None => Ok(Code::Done),
-        Some(code) => Err(Failure {
-            code,
-            message: "not everything was written; what was written stays".into(),
-        }),
+        Some(code) => {
+            let first = processes.first().map(|member| &member.space);
+            let names = args.assignments.iter().map(|(name, _)| name);
+            let hints = names.filter_map(|name| hint(first?, name));
+            hints.for_each(|hint| warn!("{hint}"));
+            let message = told.conclusion("written");
+            Err(Failure { code, message })
+        }
     }
 }
 
@@ -189,6 +198,7 @@ struct ByHand<'a> {
     args: &'a SetArgs,
     value_type: Option<ValueType>,
     failed: Option<Code>,
+    told: Told,
 }
 
 impl ByHand<'_> {
@@ -262,9 +272,12 @@ impl ByHand<'_> {
             Ok(receipt)
         });
         match written {
-            Ok(receipt) => say!("{pid:>8}  {variable} {}", self.done(pid, &receipt)),
+            Ok(receipt) => {
+                self.told.done();
+                say!("{pid:>8}  {variable} {}", self.done(pid, &receipt));
+            }
             Err(error) => {
-                warn!("{error}");
+                self.told.refused(pid, &error.to_string());
                 self.failed = self.failed.or(Some(code(&error)));
             }
         }

@@ -1,5 +1,6 @@
 //! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
 
+use serde_json::json;
 use tuner::{
     actuator::{ChangeNumber, ClientError, Farewell, RefusalKind},
     journal::{Change, Hold, RevertOutcome, StateDir, Status},
@@ -31,6 +32,10 @@ pub(super) fn journal(args: &JournalArgs) -> Outcome {
                 .is_some_and(|change| wanted.contains(&change.intent.target.pid))
         });
     }
+    if args.json {
+        let changes = histories.iter().flat_map(|(_, history)| history.changes());
+        return super::print_json(&changes.map(|change| as_json(&change)).collect::<Vec<_>>());
+    }
     let mut shown = 0;
     for (path, history) in &histories {
         for change in history.changes() {
@@ -49,6 +54,25 @@ pub(super) fn journal(args: &JournalArgs) -> Outcome {
         );
     }
     Ok(Code::Done)
+}
+
+/// One change, with all that [`print`] says of it.
+fn as_json(change: &Change) -> serde_json::Value {
+    let intent = &change.intent;
+    json!({
+        "at": intent.at.wall,
+        "program": intent.target.executable,
+        "pid": intent.target.pid.number,
+        "change": intent.change,
+        "action": intent.deed.to_string(),
+        "status": status(change),
+        "confirmed": change.confirmed,
+        "rule": intent.rule,
+        "user": intent.who.user,
+        "why": intent.why,
+        "mechanism": change.hold.map(|hold| hold.mechanism),
+        "hold_ns": change.hold.map(|hold| hold.hold_ns),
+    })
 }
 
 /// `tuneagent explain change N`: what the journals say of the changes of this number, one in each process that was changed.

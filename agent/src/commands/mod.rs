@@ -9,6 +9,7 @@ mod graph;
 mod history;
 mod patch;
 mod ps;
+mod refusals;
 mod replay;
 mod rule;
 mod run;
@@ -23,6 +24,13 @@ use crate::{
     exit::{Code, Failure, Outcome},
     kernel, rights,
 };
+
+/// Prints rows for other programs: an array, one object each.
+fn print_json(rows: &[serde_json::Value]) -> Outcome {
+    let text = serde_json::to_string_pretty(rows).map_err(Failure::no)?;
+    crate::console::whole(&(text + "\n")).map_err(Failure::no)?;
+    Ok(Code::Done)
+}
 
 /// Runs what was asked for.
 pub fn run(cli: Cli) -> Outcome {

@@ -101,8 +101,13 @@ pub(super) fn run(args: &PsArgs) -> Outcome {
         program.cpu += cpu;
         program.runqueue += runqueue;
     }
-    print(&programs, args.all);
-    Ok(Code::Done)
+    match args.json {
+        true => print_json(&programs, args.all),
+        false => {
+            print(&programs, args.all);
+            Ok(Code::Done)
+        }
+    }
 }
 
 fn key(table: &ProcessTable, pid: i32) -> Option<Key> {
@@ -129,6 +134,28 @@ fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program
     }
 }
 
+fn print_json(busy: &BTreeMap<Key, Program>, all: bool) -> Outcome {
+    let row = |&(key, program): &(&Key, &Program)| {
+        serde_json::json!({
+            "pids": program.pids,
+            "user": user(program),
+            "program": key.name,
+            "cpus": program.cpu,
+            "waiting_share": program.wait_share(),
+            "why": why(program, &rivals((key, program), busy)),
+        })
+    };
+    let rows: Vec<_> = shown(busy, all).unwrap_or_default().iter().map(row).collect();
+    super::print_json(&rows)
+}
+
+/// Whose its first process is.
+fn user(program: &Program) -> Option<String> {
+    let first = *program.pids.first()?;
+    let user = procfs::process::Process::new(first).and_then(|process| process.uid());
+    user.map(tuner::who::user_name).ok()
+}
+
 fn print(busy: &BTreeMap<Key, Program>, all: bool) {
     // Who reads it in a pipe wants one line a program.
     let columns = view::columns(io::stdout()).unwrap_or(usize::MAX);
@@ -147,12 +174,9 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
     );
     for &(key, program) in &programs {
         let first = program.pids.first().copied().unwrap_or_default();
-        let user = procfs::process::Process::new(first)
-            .and_then(|process| process.uid())
-            .map(tuner::who::user_name);
         let line = format!(
             "{first:>8}  {:<10} {:<16} {:>9} {:>6.1} {:>8}  {}",
-            user.unwrap_or_else(|_| "?".into()),
+            user(program).unwrap_or_else(|| "?".into()),
             key.name,
             program.pids.len(),
             program.cpu,

@@ -42,7 +42,7 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
     });
     let (is_quiet, windows) = (outputs.is_quiet, outputs.windows);
     outputs.finish()?;
-    tell_of_the_job(&recordings, json, is_quiet)?;
+    tell_of_the_job(&recordings, json, (is_quiet, result.is_err()))?;
     result.map_err(Failure::no)?;
     match windows == 0 && rules.has_any() {
         true => Err(Failure::no(without_windows(&rules))),
@@ -63,13 +63,14 @@ fn without_windows(rules: &RuleBook) -> String {
 fn tell_of_the_job(
     recordings: &[(String, Vec<u8>)],
     json: Option<Report>,
-    is_quiet: bool,
+    (is_quiet, is_broken): (bool, bool),
 ) -> Result<(), Failure> {
     let snapshot = match joined(recordings) {
         Ok(snapshot) => snapshot,
         Err(error) if json.is_some() => return Err(Failure::no(error)),
         Err(error) => {
-            if !is_quiet {
+            // What broke the recording is the last sentence.
+            if !is_quiet && !is_broken {
                 say!("no report of the job: {error}");
             }
             return Ok(());

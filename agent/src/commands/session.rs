@@ -1,8 +1,10 @@
 //! `tuneagent session`: what runs now, and its control: list, snapshot, switch, add, remove, stop.
 
+use serde_json::json;
+
 use crate::{
     cli::{AddRuleArgs, SessionCommand},
-    control::{self, ClientError, RefusalKind, Session},
+    control::{self, ClientError, RefusalKind, Session, SessionView},
     exit::{Code, Failure, Outcome},
     format::{duration, plural},
     rulebook,
@@ -10,7 +12,7 @@ use crate::{
 
 pub(super) fn run(command: &SessionCommand) -> Outcome {
     match command {
-        SessionCommand::List => list(),
+        SessionCommand::List { json } => list(*json),
         SessionCommand::Snapshot { session } => {
             let report = find(session)?.snapshot().map_err(failure)?;
             say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::no)?);
@@ -53,10 +55,14 @@ fn add(args: &AddRuleArgs) -> Outcome {
     Ok(Code::Done)
 }
 
-fn list() -> Outcome {
+fn list(json: bool) -> Outcome {
     let answered = control::sessions().map_err(failure)?;
     for error in &answered.silent {
         warn!("{error}");
+    }
+    if json {
+        let views = answered.sessions.iter().map(|session| as_json(&session.view));
+        return super::print_json(&views.collect::<Vec<_>>());
     }
     if answered.sessions.is_empty() {
         say!("no session of yours runs here");
@@ -81,6 +87,20 @@ fn list() -> Outcome {
         }
     }
     Ok(Code::Done)
+}
+
+fn as_json(view: &SessionView) -> serde_json::Value {
+    let rule =
+        |(name, mode, state): &(String, String, String)| json!({"name": name, "mode": mode, "state": state});
+    json!({
+        "pid": view.pid,
+        "program": view.program,
+        "user": view.user,
+        "pids": view.pids,
+        "applies": view.applies,
+        "elapsed_s": view.elapsed_s,
+        "rules": view.rules.iter().map(rule).collect::<Vec<_>>(),
+    })
 }
 
 /// The session with this number, or the one that watches the process with it.

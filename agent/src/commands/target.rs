@@ -1,5 +1,7 @@
 //! From what the user typed to a job that may be looked into.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::geteuid;
 use tuner::{
     memory::MemoryError,
@@ -8,10 +10,15 @@ use tuner::{
 };
 
 use crate::{
-    discover::{DiscoverError, Job, ProcessTable, Scout, resolve},
+    console,
+    discover::{DiscoverError, Job, ProcessTable, Scout, TargetError, resolve},
     exit::Failure,
     rights,
 };
+
+/// So long a launcher may take to start its first rank, and so often that is looked for.
+const RANKS_WAIT: Duration = Duration::from_secs(10);
+const RANKS_LOOK: Duration = Duration::from_millis(50);
 
 /// The process that TARGET means, the first of several.
 pub(super) fn pid(target: &str) -> Result<i32, Failure> {
@@ -20,7 +27,22 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
 }
 
 fn pids(target: &str) -> Result<Vec<i32>, Failure> {
-    resolve(target, &ProcessTable::read()).map_err(Failure::not_there)
+    let caller = rights::caller();
+    let is_own = |pid: i32| Process::open(pid).is_ok_and(|process| process.uid == caller);
+    resolve(target, &ProcessTable::read(), is_own).map_err(|error| match error {
+        TargetError::NoSuchProgram { .. } if is_rule(target) => Failure::not_there(format!(
+            "{target} is a rule, and no program of that name runs here; to let it act: --apply={target} (with `=`)"
+        )),
+        TargetError::NoSuchProgram { .. } => Failure::not_there(format!(
+            "{error}; `tuneagent ps` lists the programs here that lose time"
+        )),
+        error => Failure::not_there(error),
+    })
+}
+
+fn is_rule(name: &str) -> bool {
+    let mut shipped = rules::library().iter().chain(rules::models());
+    shipped.any(|(known, _)| *known == name)
 }
 
 /// All that the TARGETs mean, to be looked at together.
@@ -46,7 +68,7 @@ fn looked_up(scout: &mut Scout, target: &str) -> Result<Job, Failure> {
     for pid in pids(target)? {
         let is_known = job.members.iter().any(|member| member.process.pid.number == pid);
         if !is_known {
-            job.join(scout.job_of(pid).map_err(failure)?);
+            job.join(once_it_has_ranks(scout, pid)?);
         }
     }
     if job.members.is_empty() {
@@ -55,6 +77,27 @@ fn looked_up(scout: &mut Scout, target: &str) -> Result<Job, Failure> {
         )));
     }
     Ok(job)
+}
+
+/// The job of a process; of a launcher that lives and has started no rank yet once it has, or the time for that is over.
+fn once_it_has_ranks(scout: &mut Scout, pid: i32) -> Result<Job, Failure> {
+    let began = Instant::now();
+    let mut is_told = false;
+    loop {
+        match scout.job_of(pid) {
+            Err(DiscoverError::NoRanks { pid, name }) if began.elapsed() < RANKS_WAIT => {
+                if !is_told {
+                    console::error_line(format_args!(
+                        "{name} (process {pid}) has started no rank yet: waiting for one, {} s at most",
+                        RANKS_WAIT.as_secs()
+                    ));
+                }
+                is_told = true;
+                std::thread::sleep(RANKS_LOOK);
+            }
+            result => return result.map_err(failure),
+        }
+    }
 }
 
 /// Programs of other users need an extra word, and rights of the caller's own.

@@ -96,9 +96,17 @@ impl Scout {
         }
         let mut all = Job::default();
         for launcher in launchers {
-            all.join(self.launched_by(Process::open(launcher)?, &table)?);
+            match self.launched_by(Process::open(launcher)?, &table) {
+                // A program that was started without one has a daemon of its MPI's below it (`orted`), which launches nothing.
+                Err(DiscoverError::NoRanks { .. })
+                    if table.lineage(launcher).skip(1).any(|(above, _)| above == pid) => {}
+                job => all.join(job?),
+            }
         }
-        Ok(all)
+        match all.members.is_empty() && all.unreachable.is_empty() {
+            true => Ok(self.family_of(start, &table)?),
+            false => Ok(all),
+        }
     }
 
     /// A program that nothing launched, with everything that it has started.

@@ -51,8 +51,12 @@ fn elsewhere(target: &str) -> String {
 }
 
 /// The processes that a target means. A name must mean exactly one program: processes of that name that one process started
-/// are one program.
-pub fn resolve(target: &str, table: &ProcessTable) -> Result<Vec<i32>, TargetError> {
+/// are one program. Where the caller runs one of that name, those of others are not meant.
+pub fn resolve(
+    target: &str,
+    table: &ProcessTable,
+    is_own: impl Fn(i32) -> bool,
+) -> Result<Vec<i32>, TargetError> {
     if let Ok(pid) = target.parse() {
         return Ok(vec![pid]);
     }
@@ -70,6 +74,8 @@ pub fn resolve(target: &str, table: &ProcessTable) -> Result<Vec<i32>, TargetErr
         .filter(|(_, entry)| entry.name == cut)
         .map(|(pid, _)| pid)
         .collect();
+    let own: Vec<i32> = named.iter().copied().filter(|pid| is_own(*pid)).collect();
+    let named = if own.is_empty() { named } else { own };
     let parent = |pid: &i32| table.get(*pid).map(|entry| entry.parent);
     let first_of_each: Vec<i32> = named
         .iter()
@@ -106,6 +112,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_programs_of_one_name_the_callers_own_comes_first() {
+        let table = ProcessTable::of(&[(30, 1, "twice"), (31, 2, "twice"), (32, 3, "twice")]);
+        assert_eq!(resolve("twice", &table, |pid| pid == 31), Ok(vec![31]));
+        let two = resolve("twice", &table, |pid| pid != 31).unwrap_err().to_string();
+        assert!(
+            two.starts_with("2 programs named twice run here: 30, 32"),
+            "{two}"
+        );
+    }
+
+    #[test]
     fn a_name_must_mean_one_program() {
         let table = ProcessTable::of(&[
             (10, 1, "mpirun"),
@@ -116,6 +133,7 @@ mod tests {
             (30, 1, "twice"),
             (31, 2, "twice"),
         ]);
+        let resolve = |target: &str, table| resolve(target, table, |_| false);
         assert_eq!(resolve("4711", &table), Ok(vec![4711]));
         assert_eq!(resolve("lmp", &table), Ok(vec![11, 12]));
         assert_eq!(resolve("app", &table), Ok(vec![20]));

@@ -11,7 +11,7 @@ use tuner::{
 
 use super::{super::target::of_process, Check, as_root};
 use crate::{
-    discover::{Job, Member, ProcessTable, Scout, resolve},
+    discover::{Job, Member, Scout},
     exit::Failure,
     kernel::{At, Kernel, LinkRequest, LoadOptions, Site},
     rights,
@@ -22,8 +22,7 @@ const SOME_VARIABLE: &str = "optopt";
 
 /// The first process that a target means.
 pub(super) fn pid(target: &str) -> Result<i32, Failure> {
-    let pids = resolve(target, &ProcessTable::read()).map_err(Failure::not_there)?;
-    Ok(pids.first().copied().unwrap_or_default())
+    super::super::target::pid(target)
 }
 
 pub(super) fn checks(pid: i32) -> Vec<Check> {

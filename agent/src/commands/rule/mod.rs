@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) fn run(command: &RuleCommand) -> Outcome {
     match command {
-        RuleCommand::List => list(),
+        RuleCommand::List { json } => list(*json),
         RuleCommand::Show { name } => show(name),
         RuleCommand::Check(args) => check::run(args),
         RuleCommand::New(args) => new::run(args),
@@ -26,13 +26,19 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
     }
 }
 
-fn list() -> Outcome {
-    for (name, text) in rules::library().iter().chain(rules::models()) {
-        let about = rules::CheckedRule::from_source(text)
-            .map(|rule| rule.about().to_owned())
-            .unwrap_or_default();
-        say!("{name:<24} {about}");
+fn list(json: bool) -> Outcome {
+    let shipped = rules::library().iter().chain(rules::models());
+    let checked =
+        shipped.filter_map(|(name, text)| Some((name, rules::CheckedRule::from_source(text).ok()?)));
+    if json {
+        let row = |(name, rule): (&&str, rules::CheckedRule)| {
+            let plan = rule.plan();
+            let acts = !plan.variables.is_empty() || !plan.actions.is_empty();
+            serde_json::json!({"name": name, "about": rule.about(), "acts": acts})
+        };
+        return super::print_json(&checked.map(row).collect::<Vec<_>>());
     }
+    checked.for_each(|(name, rule)| say!("{name:<24} {}", rule.about()));
     Ok(Code::Done)
 }
 

@@ -1,0 +1,111 @@
+//! What is said of commands by hand that were refused: each reason once, what came of the rest, and what a name may have been meant for.
+
+use std::collections::BTreeMap;
+
+use tuner::{
+    image::ImageError,
+    process::Pid,
+    space::AddressSpace,
+    symbol::SymbolKind,
+    variable::{VariableError, VariableName},
+};
+
+/// Names further from what was typed are no guess at it.
+const NEAR: usize = 2;
+
+/// What came of a command in many processes.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    done: usize,
+    /// By what was said but for the number of the process, how many more it was said of.
+    refused: BTreeMap<String, usize>,
+}
+
+impl Told {
+    pub(super) fn done(&mut self) {
+        self.done += 1;
+    }
+
+    /// Says why it was refused in a process, once for all that are refused for the same.
+    pub(super) fn refused(&mut self, pid: Pid, why: &str) {
+        let reason = why.replace(&pid.to_string(), "PID");
+        match self.refused.get_mut(&reason) {
+            Some(more) => *more += 1,
+            None => {
+                warn!("{why}");
+                self.refused.insert(reason, 0);
+            }
+        }
+    }
+
+    /// The last sentence; `did` is `written` or `done`.
+    pub(super) fn conclusion(&self, did: &str) -> String {
+        let more: usize = self.refused.values().sum();
+        let refused = more + self.refused.len();
+        let same = match more {
+            0 => String::new(),
+            more => format!(" ({more} more were refused for the same)"),
+        };
+        match self.done {
+            0 => format!("nothing was {did}{same}"),
+            done => format!(
+                "{done} of {} were {did}{same}, and stay so; `tuneagent undo` takes them back",
+                done + refused
+            ),
+        }
+    }
+}
+
+/// What helps whoever typed a name that no variable has; none where there is one.
+pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
+    let wanted = VariableName::from(variable);
+    let Err(VariableError::NotFound { .. }) = space.variable(&wanted) else {
+        return None;
+    };
+    let program = space.executable()?;
+    let names = || -> Result<Vec<String>, ImageError> {
+        let symbols = program.image.defined_symbols()?.into_iter();
+        let variables = symbols.filter(|symbol| symbol.kind == SymbolKind::Variable);
+        Ok(variables.map(|symbol| symbol.name).collect())
+    };
+    let distance = |name: &String| strsim::damerau_levenshtein(name, variable);
+    let names = names().unwrap_or_default();
+    let nearest = names.iter().min_by_key(|name| distance(name));
+    if let Some(name) = nearest.filter(|name| distance(name) <= NEAR) {
+        return Some(format!("did you mean `{name}`?"));
+    }
+    let has_symbols = program
+        .image
+        .static_symbols()
+        .is_ok_and(|table| table.iter().next().is_some());
+    (!has_symbols).then(|| {
+        format!(
+            "{} is stripped: of its variables only those have names that it exports (strip -g would leave them)",
+            program.path
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_said_once_and_the_last_sentence_counts() {
+        let pid = |number| Pid {
+            number,
+            start_time: 1,
+        };
+        let mut told = Told::default();
+        for number in [500, 501, 502] {
+            told.refused(pid(number), &format!("process {number} has no variable `x`"));
+        }
+        assert_eq!(
+            told.conclusion("written"),
+            "nothing was written (2 more were refused for the same)"
+        );
+        told.done();
+        assert!(told.conclusion("done").starts_with("1 of 4 were done (2 more"));
+        assert_eq!(Told::default().conclusion("written"), "nothing was written");
+    }
+}
