@@ -2,7 +2,8 @@
 
 /// A share of one as percent.
 pub fn percent(share: f64) -> String {
-    let value = share * 100.0;
+    // A sum of nothing is -0.
+    let value = share * 100.0 + 0.0;
     if value == 0.0 || value >= 9.95 {
         format!("{value:.0} %")
     } else {
@@ -162,6 +163,7 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
+        assert_eq!(percent(std::iter::empty::<f64>().sum()), "0 %");
         let cases = [
             (percent(0.0), "0 %"),
             (percent(0.0034), "0.34 %"),

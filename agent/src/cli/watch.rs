@@ -54,6 +54,9 @@ pub struct WatchArgs {
     /// Let rules change the program: all loaded ones, or those named. Those that change code or load libraries must be named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,
+    /// Tell also what each rule saw, and why it found nothing
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Leave what the guard confirmed in place at the end
     #[arg(long, requires = "apply")]
     pub keep: bool,

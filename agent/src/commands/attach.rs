@@ -148,6 +148,7 @@ impl Watched {
         }
         options.applies = args.apply.is_some();
         options.keep = args.keep;
+        options.is_verbose = args.verbose;
         options.duration = args.duration;
         options.budget = args.budget;
         options.busy_poll = args.busy_poll;

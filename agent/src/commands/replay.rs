@@ -81,7 +81,9 @@ fn tell_of_the_job(
         let mut painter = view::Painter::new(true);
         painter.say("");
         painter.say(&view::header(&snapshot));
-        view::closing(&snapshot).iter().for_each(|line| painter.say(line));
+        view::closing(&snapshot, false)
+            .iter()
+            .for_each(|line| painter.say(line));
     }
     json.map_or(Ok(()), |place| place.write(&snapshot))
 }

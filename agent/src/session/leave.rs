@@ -67,7 +67,7 @@ impl Session {
         if self.family.is_some() {
             self.painter.say(&view::header(&snapshot));
         }
-        view::closing(&snapshot)
+        view::closing(&snapshot, self.options.is_verbose)
             .iter()
             .for_each(|line| self.painter.say(line));
         if let Some(Err(_)) = &farewell {

@@ -18,6 +18,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Lines, no screen.
     pub plain: bool,
+    /// What each rule saw is told, too.
+    pub is_verbose: bool,
     /// Another run to compare with.
     pub reference: Option<Reference>,
     /// Functions whose calls are counted.

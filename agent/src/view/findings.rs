@@ -14,18 +14,21 @@ const WANTED_LEAST: f64 = 0.5;
 /// Waiting for a greater share of the time is worth a word.
 const WAITING_TOLD: f64 = 0.2;
 
-/// What the rules found, or why they are silent.
-pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
+/// What the rules found, or that there is nothing; verbosely also what each rule saw.
+pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     if snapshot.rules.is_empty() {
         return Vec::new();
     }
     if snapshot.findings.is_empty() {
-        return no_lines(snapshot);
+        return no_lines(snapshot, is_verbose);
     }
     let mut lines = vec![format!(" {}", plural(snapshot.findings.len(), "finding"))];
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         lines.extend(block(index + 1, finding));
+        // What is repaired fails its conditions now: that is no state of it.
+        let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
         let tunes = told_rules(snapshot).filter(|rule| rule.name == finding.rule);
+        let tunes = tunes.filter(|rule| !finding.repaired || is_in_force(rule));
         // Several tunes of a rule often wait for the same.
         let mut told = BTreeSet::new();
         let states = tunes
@@ -58,35 +61,47 @@ fn state_line(rule: &RuleView) -> String {
     format!("    {:<22} {}", rule.name, rule.state)
 }
 
-/// That there is none, and why, rule by rule.
-fn no_lines(snapshot: &Snapshot) -> Vec<String> {
-    let looked = plural(names(&snapshot.rules).len(), "rule");
+/// That there is none. Why a rule is silent is told of those that the user gave, and verbosely of all.
+fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
+    let all = names(&snapshot.rules).len();
+    let fitting = names(snapshot.rules.iter().filter(|rule| rule.had_processes)).len();
     let counting = names(told_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
     let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
     let mut lines = Vec::new();
     if !counting.is_empty() {
         let counting: Vec<&str> = counting.into_iter().collect();
         lines.push(format!(
-            " no finding yet: the conditions of {} hold, and are looked at for some more windows",
+            " no findings yet: the conditions of {} hold, and are looked at for some more windows",
             counting.join(", ")
         ));
     } else if has_ended(snapshot) && !had_value {
         lines.push(format!(
-            " no finding: {looked} looked, and none had a value as long as the program ran"
+            " no findings: none of {} had a value as long as the program ran",
+            plural(all, "rule")
         ));
     } else {
-        lines.push(format!(
-            " no finding: {looked} looked, none applies. Nothing to be won from outside here"
-        ));
+        let fitting = match fitting {
+            0 => "no rule fits".to_owned(),
+            1 => "1 rule fits".to_owned(),
+            more => format!("{more} rules fit"),
+        };
+        lines.push(format!(" no findings: {fitting} this program"));
         lines.extend(waits_for_others(snapshot));
-        lines.push("    for hot spots in its own code use a profiler: perf, samply".to_owned());
-        lines.extend(silent_lines(snapshot));
+        if is_verbose {
+            lines.extend(silent_lines(snapshot));
+        }
     }
     // Each tune of a rule has a line of its own, unless it says the same.
     let mut told = BTreeSet::new();
-    let states = told_rules(snapshot).filter(|rule| told.insert((&rule.name, &rule.state)));
+    let states = told_rules(snapshot).filter(|rule| is_verbose || !is_shipped(&rule.name));
+    let states = states.filter(|rule| told.insert((&rule.name, &rule.state)));
     lines.extend(states.map(state_line));
     lines
+}
+
+fn is_shipped(rule: &str) -> bool {
+    let mut shipped = rules::library().iter().chain(rules::models());
+    shipped.any(|(name, _)| *name == rule)
 }
 
 /// Those that have something to say. When a program ends its last window is one in which nobody was to the end: that there is no value then
@@ -183,13 +198,13 @@ mod tests {
         };
         let quiet = rule(Standing::Quiet, "condition false");
         snapshot.rules = vec![rule(Standing::Counting, "2 of 3 windows"), quiet.clone()];
-        let said = lines(&snapshot);
+        let said = lines(&snapshot, true);
         assert!(
-            said[0].starts_with(" no finding yet: the conditions of blas-threads hold"),
+            said[0].starts_with(" no findings yet: the conditions of blas-threads hold"),
             "{said:?}"
         );
         snapshot.rules = vec![quiet];
-        assert!(lines(&snapshot)[0].starts_with(" no finding: 1 rule looked"));
+        assert!(lines(&snapshot, true)[0].starts_with(" no findings: "));
     }
 
     #[test]
@@ -222,7 +237,7 @@ mod tests {
             of_iterations,
             never_closed,
         ];
-        let all = lines(&snapshot);
+        let all = lines(&snapshot, true);
         assert_eq!(
             all.iter().filter(|line| line.contains("no value: ")).count(),
             2,
@@ -232,23 +247,22 @@ mod tests {
             process.ended = true;
             process.rates = None;
         });
-        insta::assert_snapshot!(lines(&snapshot).join("\n"), @"
-        no finding: 4 rules looked, none applies. Nothing to be won from outside here
-           for hot spots in its own code use a profiler: perf, samply
+        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @"
+        no findings: 2 rules fit this program
            found no process that they are for: blas-threads
            no value as long as it ran: batches
            mine                   condition false
         ");
         snapshot.rules.truncate(2);
         snapshot.rules[0].had_value = false;
-        insta::assert_snapshot!(lines(&snapshot).join("\n"), @" no finding: 2 rules looked, and none had a value as long as the program ran");
+        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @" no findings: none of 2 rules had a value as long as the program ran");
         // Nor beside what was found before.
         snapshot.findings.push(FindingView {
             rule: "shared-core".into(),
             text: "32 threads want 2 CPUs".into(),
             ..FindingView::default()
         });
-        insta::assert_snapshot!(lines(&snapshot).join("\n"), @"
+        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @"
         1 finding
         1  shared-core   32 threads want 2 CPUs
         ");
@@ -285,7 +299,7 @@ mod tests {
             finding("workers", "4 workers take 18.5 ms, 1 takes 43.5 ms"),
             finding("nodes", "a node is idle"),
         ];
-        insta::assert_snapshot!(lines(&snapshot).join("\n"), @r"
+        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @r"
          2 findings
          1  workers   4 workers take 18.5 ms, 1 takes 43.5 ms
             state  on trial: 2 of 5 windows
@@ -311,7 +325,7 @@ mod tests {
             (7, Some(" and 2 more findings; the report has all")),
         ] {
             snapshot.findings = (0..number).map(finding).collect();
-            let lines = lines(&snapshot);
+            let lines = lines(&snapshot, true);
             assert_eq!(lines[0], format!(" {number} findings"));
             let told = lines.iter().filter(|line| line.contains("   number ")).count();
             assert_eq!(told, FINDINGS_SHOWN, "{lines:?}");

@@ -101,7 +101,7 @@ pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
         true => Vec::new(),
         false => function_lines(snapshot, &functions),
     };
-    let found = [findings::lines(snapshot), losses(snapshot)].concat();
+    let found = [findings::lines(snapshot, false), losses(snapshot)].concat();
     let mut blocks = vec![time, functions, found];
     if !snapshot.findings.is_empty() {
         blocks.swap(1, 2);
@@ -111,7 +111,7 @@ pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
 }
 
 /// What is left on the screen at the end: the same, over the whole session.
-pub fn closing(snapshot: &Snapshot) -> Vec<String> {
+pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(over_all(
         snapshot,
@@ -149,7 +149,7 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
     lines.extend(sizes::over_all(snapshot));
     lines.extend(spread::over_all(snapshot));
     lines.push(String::new());
-    lines.extend(findings::lines(snapshot));
+    lines.extend(findings::lines(snapshot, is_verbose));
     lines.extend(history::change_lines(snapshot));
     lines.extend(snapshot.trace.as_ref().map(trace_line));
     lines.extend(losses(snapshot));
@@ -363,6 +363,7 @@ pub(super) mod tests {
         let mut snapshot = snapshot(2);
         snapshot.processes[1].ended = true;
         snapshot.rules.push(RuleView {
+            had_processes: true,
             name: "openmpi-busy-wait".into(),
             mode: "advising",
             state: "condition false".into(),
@@ -379,10 +380,8 @@ pub(super) mod tests {
          function               calls/s      mean   share of the time
          MPI_Wait                   700   6.10 ms    160 %  ###########################
 
-         no finding: 1 rule looked, none applies. Nothing to be won from outside here
+         no findings: 1 rule fits this program
             but it waits for a CPU 67 % of the time that it wants one: tuneagent ps tells who else runs here
-            for hot spots in its own code use a profiler: perf, samply
-            openmpi-busy-wait      condition false
          lost: 3 (ring_full)
         ");
     }

@@ -150,6 +150,10 @@ fn snapshot() -> Snapshot {
     let rule = |name: &str, mode: &'static str, state: &str| RuleView {
         name: name.into(),
         mode,
+        standing: match state {
+            "applied" => Standing::Applied,
+            _ => Standing::default(),
+        },
         state: state.into(),
         ..RuleView::default()
     };
