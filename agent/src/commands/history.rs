@@ -56,7 +56,7 @@ pub(super) fn journal(args: &JournalArgs) -> Outcome {
     Ok(Code::Done)
 }
 
-/// One change, with all that [`print`] says of it.
+/// One change, with all that [`print()`] says of it.
 fn as_json(change: &Change) -> serde_json::Value {
     let intent = &change.intent;
     json!({
