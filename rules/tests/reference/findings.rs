@@ -10,8 +10,9 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Clone, Default)]
 struct Rank {
     useful: f64,
-    /// Waiting for a CPU, in ms.
+    /// Waiting for a CPU, in ms, and how much of that inside MPI.
     queue_ms: u64,
+    queue_in_mpi_ms: u64,
     /// Calls, their time in ms and the bytes that they send.
     calls: Vec<(&'static str, u64, u64, u64)>,
 }
@@ -49,12 +50,19 @@ fn observe(engine: &mut Engine, rank: &Rank, process: ProcessId, time: Time) {
         time,
         value: rank.useful,
     });
-    engine.observe(Observation::Counter {
-        process: Some(process),
-        measure: Measure::RunqueueTime,
-        time,
-        total: so_far(rank.queue_ms * 1_000_000),
-    });
+    let in_mpi_ns = ((1.0 - rank.useful) * 1e9) as u64;
+    for (measure, each_second) in [
+        (Measure::MpiTime, in_mpi_ns),
+        (Measure::RunqueueTime, rank.queue_ms * 1_000_000),
+        (Measure::MpiRunqueueTime, rank.queue_in_mpi_ms * 1_000_000),
+    ] {
+        engine.observe(Observation::Counter {
+            process: Some(process),
+            measure,
+            time,
+            total: so_far(each_second),
+        });
+    }
     for (call, calls, ms, bytes) in &rank.calls {
         let totals = BTreeMap::from([
             (Measure::MpiCalls, *calls),
@@ -100,10 +108,22 @@ fn ranks_that_compute_alike_or_share_cpus_are_no_imbalance() {
     assert_eq!(finding("load-imbalance", &sharing), None);
 }
 
+#[test]
+fn ranks_that_yield_inside_mpi_do_not_wait_for_a_cpu_there() {
+    let yielding = [0.2, 0.9].map(|useful| Rank {
+        queue_ms: 500,
+        queue_in_mpi_ms: 480,
+        ..computing(useful)
+    });
+    let text = finding("load-imbalance", &yielding).expect("a finding");
+    assert!(text.starts_with("rank 1 computes 1.64 times as long"), "{text}");
+}
+
 fn calling(call: &'static str, calls: u64, ms: u64, bytes: u64) -> Rank {
     Rank {
         useful: 1.0 - ms as f64 / 1000.0,
         queue_ms: 0,
+        queue_in_mpi_ms: 0,
         calls: vec![(call, calls, ms, bytes), ("MPI_Irecv", calls, 1, 0)],
     }
 }

@@ -6,7 +6,8 @@
 //! memory is a call that was made taken for one that was not, and made again: it must be one that may be, as a function that sets a value.
 
 use super::arguments::of_value;
-use super::call::{Plan, State};
+use super::call::Plan;
+use super::progress::State;
 use super::{ActionError, Argument, CallRequest, FunctionName, InverseRequest, Invocation, ReturnType};
 use crate::journal::{Call, Change, Inverse, Reader, RevertOutcome};
 use crate::ptrace::{self, PtraceError};

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::call::{self, Plan, State};
+use super::call::{self, Plan};
+use super::progress::State;
 use super::{ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
 use crate::address::Address;
 use crate::clock;

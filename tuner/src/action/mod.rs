@@ -56,6 +56,7 @@ mod parameter;
 mod patch;
 #[cfg(target_arch = "x86_64")]
 mod plan;
+mod progress;
 mod text;
 #[cfg(target_arch = "x86_64")]
 mod there;

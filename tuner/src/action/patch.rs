@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::call::{self, nanoseconds};
+use super::call::nanoseconds;
 use super::function::Context;
 use super::plan::{self, Plan};
+use super::progress;
 use super::worker::{self, Machinery, STOP_WAIT};
 use super::{ActionError, ActionOutcome, ActionReceipt, PatchRequest, Reason};
 use crate::arena::Arena;
@@ -151,7 +152,7 @@ impl Writer {
         let of_change = |change: &Change| {
             let is_call = matches!(change.intent.deed, Deed::Call(_) | Deed::Load(_));
             let ground = &ground;
-            let is_needed = move |arena: &Arena| is_call && call::may_come_back(ground, arena);
+            let is_needed = move |arena: &Arena| is_call && progress::may_come_back(ground, arena);
             [change.intent.deed.arena().copied(), reverting(change)]
                 .into_iter()
                 .flatten()

@@ -7,7 +7,8 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::call::{self, Plan, Progress, State};
+use super::call::{self, Plan};
+use super::progress::{self, Progress, State};
 use super::worker::Machinery;
 use super::{ActionError, ActionOutcome, ActionReceipt, CallRequest, Reason};
 use crate::clock;
@@ -193,7 +194,7 @@ impl Writer {
                 }
             }
         };
-        let state = match call::look(&errand.ground, &errand.deed) {
+        let state = match progress::look(&errand.ground, &errand.deed) {
             Err(error) => Err(error.into()),
             Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
             Ok(_) if entered.since.elapsed() <= errand.plan.wait => return Reached::UnderWay,

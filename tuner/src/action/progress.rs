@@ -1,0 +1,80 @@
+//! How far a call has come, by the memory that was mapped for it.
+
+use super::ReturnType;
+use super::call::{Answer, shown};
+use crate::address::Address;
+use crate::arch::x86_64::stub;
+use crate::arena::Arena;
+use crate::journal::{Call, ThreadId};
+use crate::place::Ground;
+use crate::value::ValueType;
+
+/// How a call stands.
+#[derive(Debug)]
+pub(super) enum State {
+    /// The function was not called.
+    NotMade,
+    /// A thread is in it, or about to enter it.
+    UnderWay,
+    /// The function was called, and left by a jump or an exception: out of a signal handler that interrupted it, mostly. How much of it was
+    /// done nobody knows; the answer has what was read beforehand and who made it.
+    Left(Answer),
+    Returned(Answer),
+}
+
+impl State {
+    /// What is to be written down of a call. Of one that was left, only where another call takes it back: that makes what it may have done
+    /// undone, whatever it was.
+    pub(super) fn answer(&self, deed: &Call) -> Option<&Answer> {
+        match self {
+            State::Returned(answer) => Some(answer),
+            State::Left(answer) if deed.inverse.is_some() => Some(answer),
+            State::Left(_) | State::NotMade | State::UnderWay => None,
+        }
+    }
+}
+
+/// The function was called, and has not returned: where it was left by a switch of fibers, it may still.
+pub(super) fn may_come_back(ground: &Ground, arena: &Arena) -> bool {
+    let word = |offset: u64| ground.word(Address(arena.data().0 + offset));
+    word(stub::ENTERED).is_ok_and(|entered| entered != 0) && word(stub::DONE).is_ok_and(|done| done == 0)
+}
+
+/// How far the stub says that it has come.
+pub(super) enum Progress {
+    NotCalled,
+    /// The function was called, and has not returned; what was read beforehand, and by whom.
+    Called(Answer),
+    Returned(Answer),
+}
+
+/// How far the stub has come.
+pub(super) fn look(ground: &Ground, deed: &Call) -> Result<Progress, crate::memory::MemoryError> {
+    let word = |offset: u64| ground.word(Address(deed.arena.data().0 + offset));
+    let is_over = word(stub::DONE)? != 0;
+    if !is_over && word(stub::ENTERED)? != stub::IN_FUNCTION {
+        return Ok(Progress::NotCalled);
+    }
+    let of = |returns: ReturnType, integer: u64, float: u64| {
+        word(match returns {
+            ReturnType::Value(ValueType::F32 | ValueType::F64) => float,
+            _ => integer,
+        })
+    };
+    let returned = of(deed.returns, stub::INTEGER_RESULT, stub::FLOAT_RESULT)?;
+    let reader = deed.inverse.as_ref().and_then(|inverse| inverse.reader.as_ref());
+    let was = reader.map(|reader| of(reader.returns, stub::INTEGER_WAS, stub::FLOAT_WAS));
+    let answer = Answer {
+        word: returned,
+        text: shown(deed.returns, returned),
+        was: was.transpose()?.unwrap_or_default(),
+        thread: ThreadId {
+            tid: word(stub::THREAD)? as i32,
+            start_time: word(stub::THREAD_START)?,
+        },
+    };
+    Ok(match is_over {
+        true => Progress::Returned(answer),
+        false => Progress::Called(answer),
+    })
+}
