@@ -171,7 +171,7 @@ impl Watched {
         }
         if priority::raise().is_err() {
             crate::console::error_line(format_args!(
-                "note: busy ranks may starve this session: to go before them takes CAP_SYS_NICE (tuneagent doctor says how to have it)"
+                "note: CAP_SYS_NICE is missing: busy ranks may starve this session (tuneagent doctor says how to have it)"
             ));
         }
         let control = control_socket();

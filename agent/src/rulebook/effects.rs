@@ -48,11 +48,12 @@ impl RuleBook {
     }
 
     /// Those that any rule would write in a process or advises to, but for those with a copy in each library.
-    pub fn would_write(&self, member: &Member) -> Vec<PlannedVariable> {
-        let written = self.written_by(member, |mode| mode != Mode::Off);
-        written
-            .into_iter()
-            .filter(|variable| !variable.everywhere)
+    /// Each by its name, with its type where a rule states it.
+    pub fn would_write(&self, member: &Member) -> Vec<(String, Option<String>)> {
+        let written = self.written_by(member, |mode| mode != Mode::Off).into_iter();
+        let single = written.filter(|variable| !variable.everywhere);
+        single
+            .map(|variable| (variable.source.to_string(), variable.type_name()))
             .collect()
     }
 

@@ -103,6 +103,46 @@ pub fn replay(
     broken.map_or(Ok(()), Err)
 }
 
+/// What was measured at a moment, as it was observed.
+fn measured(record: Record) -> Option<Observation> {
+    Some(match record {
+        Record::Counter {
+            process,
+            measure,
+            time,
+            total,
+        } => Observation::Counter {
+            process,
+            measure,
+            time,
+            total,
+        },
+        Record::Gauge {
+            process,
+            measure,
+            time,
+            value,
+        } => Observation::Gauge {
+            process,
+            measure,
+            time,
+            value,
+        },
+        Record::Variable {
+            process,
+            time,
+            name,
+            value,
+        } => Observation::Variable {
+            process,
+            name,
+            time,
+            value: Scalar::Number(value),
+        },
+        _ => return None,
+    })
+}
+
 impl RuleBook {
     /// One record that is no tick.
     fn take(&mut self, record: Record, functions: &mut Functions) {
@@ -123,43 +163,11 @@ impl RuleBook {
                     self.hear(&hit, &texts, probe);
                 }
             }
-            Record::Counter {
-                process,
-                measure,
-                time,
-                total,
-            } => {
-                self.tell(Observation::Counter {
-                    process,
-                    measure,
-                    time,
-                    total,
-                });
+            record @ (Record::Counter { .. } | Record::Gauge { .. } | Record::Variable { .. }) => {
+                measured(record)
+                    .into_iter()
+                    .for_each(|observation| self.tell(observation));
             }
-            Record::Gauge {
-                process,
-                measure,
-                time,
-                value,
-            } => {
-                self.tell(Observation::Gauge {
-                    process,
-                    measure,
-                    time,
-                    value,
-                });
-            }
-            Record::Variable {
-                process,
-                time,
-                name,
-                value,
-            } => self.tell(Observation::Variable {
-                process,
-                name,
-                time,
-                value: Scalar::Number(value),
-            }),
             Record::Watermark { process, time } => self.tell(Observation::Watermark { process, time }),
             Record::HitsLost { process, from, to } => {
                 self.pairs.forget_open();

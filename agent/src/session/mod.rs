@@ -243,8 +243,7 @@ impl Session {
             scanned_ns: now,
             job,
         };
-        session.begin(now).map_err(kernel_failure)?;
-        Ok(session)
+        session.begin(now).map_err(kernel_failure).map(|()| session)
     }
 
     /// The processes join the rules, and count from here on.

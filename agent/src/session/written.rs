@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use rules::PlannedVariable;
 use tuner::{
     memory::Memory,
     variable::{Location, VariableName},
@@ -35,12 +34,12 @@ impl Written {
         &mut self,
         slot: u32,
         member: &Member,
-        wanted: impl FnOnce() -> Vec<PlannedVariable>,
+        wanted: impl FnOnce() -> Vec<(String, Option<String>)>,
     ) -> Vec<(String, f64)> {
         let look_up = || {
             let places = wanted().into_iter();
             places
-                .filter_map(|variable| Place::of(&variable, member))
+                .filter_map(|(name, stated)| Place::of(name, stated, member))
                 .collect()
         };
         let places = self.0.entry(slot).or_insert_with(look_up);
@@ -56,10 +55,8 @@ impl Written {
 }
 
 impl Place {
-    fn of(variable: &PlannedVariable, member: &Member) -> Option<Place> {
-        let name = variable.source.to_string();
+    fn of(name: String, stated: Option<String>, member: &Member) -> Option<Place> {
         let location = member.space.variable(&VariableName::from(name.as_str())).ok()?;
-        let stated = variable.type_name();
         let known = |stated: &String| {
             let types = tuner::value::ValueType::ALL.iter();
             types.copied().find(|known| known.name() == stated.as_str())

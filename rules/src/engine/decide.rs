@@ -8,11 +8,12 @@ use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, Pr
 use super::phase::{Phase, Trial};
 use super::tune::{Outbox, TuneState, Turn};
 use super::variables::Variables;
+use crate::action::Action;
 use crate::deed::Change as Wanted;
 use crate::explain::why_false;
 use crate::rule::{Guard, Trigger, Tune, Window};
 use crate::unit::{Dimension, human};
-use crate::value::Cell;
+use crate::value::{Cell, ProcessId};
 
 impl Engine {
     /// Whether a decision of the rule may follow a hit of this probe at once: it applies, and a tune of it is looked at there, or
@@ -58,6 +59,43 @@ impl TuneState {
             )),
             Ok(_) => None,
         }
+    }
+
+    /// Why there is nothing to change though the condition holds: every process has it already, and not from this tune. Such a tune finds
+    /// nothing either.
+    pub(super) fn needless(
+        &self,
+        turn: &Turn<'_>,
+        tune: &Tune,
+        condition: &Condition,
+        variables: &Variables,
+    ) -> Option<String> {
+        let wanted = tune.action.as_ref()?;
+        if !matches!(self.phase, Phase::Watching) || !condition.holds() {
+            return None;
+        }
+        let members = turn.window.roles.get(wanted.role)?;
+        let values = wanted.deed.values(turn.context());
+        let has_already = |process: &ProcessId| {
+            let action = wanted.deed.action(turn.context(), &values, *process).ok()?;
+            let change = Change {
+                process: *process,
+                action,
+            };
+            let is_so = !self.done.contains_key(process) && variables.has(&change, turn.window.span.0);
+            is_so.then_some(change.action)
+        };
+        let actions: Option<Vec<Action>> = members.iter().map(has_already).collect();
+        let actions = actions.filter(|actions| !actions.is_empty())?;
+        let is_one = actions.iter().all(|action| *action == actions[0]);
+        let is = match (&actions[0], is_one) {
+            (Action::Set { variable, value, .. }, true) => format!("{variable} is {value}"),
+            _ => format!("{} is as it would be set", wanted.deed.target()),
+        };
+        Some(format!(
+            "nothing to change: {is} in all {} processes already",
+            actions.len()
+        ))
     }
 
     /// Decides, or says why not yet.

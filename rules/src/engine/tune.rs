@@ -12,7 +12,6 @@ use super::output::{
 };
 use super::phase::{Phase, Trial};
 pub(super) use super::turn::{Outbox, Turn};
-use super::variables::Variables;
 use crate::action::Action;
 use crate::rule::{Filled, Guard, Trigger, Tune};
 use crate::value::{Cell, ProcessId, Scalar, Time};
@@ -283,43 +282,6 @@ impl TuneState {
             self.advise(turn, tune, &condition.whole);
         }
         Some(condition)
-    }
-
-    /// Why there is nothing to change though the condition holds: every process has it already, and not from this tune. Such a tune finds
-    /// nothing either.
-    fn needless(
-        &self,
-        turn: &Turn<'_>,
-        tune: &Tune,
-        condition: &Condition,
-        variables: &Variables,
-    ) -> Option<String> {
-        let wanted = tune.action.as_ref()?;
-        if !matches!(self.phase, Phase::Watching) || !condition.holds() {
-            return None;
-        }
-        let members = turn.window.roles.get(wanted.role)?;
-        let values = wanted.deed.values(turn.context());
-        let has_already = |process: &ProcessId| {
-            let action = wanted.deed.action(turn.context(), &values, *process).ok()?;
-            let change = Change {
-                process: *process,
-                action,
-            };
-            let is_so = !self.done.contains_key(process) && variables.has(&change, turn.window.span.0);
-            is_so.then_some(change.action)
-        };
-        let actions: Option<Vec<Action>> = members.iter().map(has_already).collect();
-        let actions = actions.filter(|actions| !actions.is_empty())?;
-        let is_one = actions.iter().all(|action| *action == actions[0]);
-        let is = match (&actions[0], is_one) {
-            (Action::Set { variable, value, .. }, true) => format!("{variable} is {value}"),
-            _ => format!("{} is as it would be set", wanted.deed.target()),
-        };
-        Some(format!(
-            "nothing to change: {is} in all {} processes already",
-            actions.len()
-        ))
     }
 
     /// A decision made from numbers that are old by now is given up: its receipt finds nobody waiting. True if so.

@@ -121,18 +121,7 @@ pub(super) fn put_single(out: &mut Vec<u8>, record: &Record, before: u64) -> Res
             }
             kind::ITERATIONS
         }
-        Record::Variable {
-            process,
-            time,
-            name,
-            value,
-        } => {
-            put_number(out, u64::from(process.0));
-            put_number(out, time.0);
-            put_text(out, "the name of a variable", name)?;
-            put_number(out, value.to_bits());
-            kind::VARIABLE
-        }
+        Record::Variable { .. } => return put_variable(out, record).map(Some),
         Record::Loss { time, kind, count } => {
             put_difference(out, time.0, before);
             put_text(out, "the name of a loss", kind)?;
@@ -143,6 +132,22 @@ pub(super) fn put_single(out: &mut Vec<u8>, record: &Record, before: u64) -> Res
             return Ok(None);
         }
     }))
+}
+
+fn put_variable(out: &mut Vec<u8>, record: &Record) -> Result<u64, TooLarge> {
+    if let Record::Variable {
+        process,
+        time,
+        name,
+        value,
+    } = record
+    {
+        put_number(out, u64::from(process.0));
+        put_number(out, time.0);
+        put_text(out, "the name of a variable", name)?;
+        put_number(out, value.to_bits());
+    }
+    Ok(kind::VARIABLE)
 }
 
 fn put_process(out: &mut Vec<u8>, process: ProcessId, time: Time, before: u64) {
