@@ -15,7 +15,7 @@ use tuner::{
 };
 
 use super::{
-    refusals::{Told, hint},
+    refusals::{Outcomes, hint},
     target,
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
     let job = target::job(&mut scout, &args.target, args.any_user)?;
     // Files that only more rights can open are open by now.
     rights::only_look().map_err(Failure::not_permitted)?;
-    let (mut found, mut told) = (false, Told::default());
+    let (mut found, mut outcomes) = (false, Outcomes::default());
     for member in &job.members {
         for variable in &args.variables {
             let name = VariableName::from(variable.as_str());
@@ -44,7 +44,7 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
             };
             let locations = locations.unwrap_or_else(|error| {
                 let hint = hint(&member.space, variable).map_or_else(String::new, |hint| format!("; {hint}"));
-                told.refused(member.process.pid, &format!("{error}{hint}"));
+                outcomes.refused(member.process.pid, &format!("{error}{hint}"));
                 Vec::new()
             });
             for location in &locations {
@@ -57,7 +57,7 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
                         found = true;
                         say!("{:>8}  {copy}{variable} = {text}", member.process.pid);
                     }
-                    Err(error) => told.refused(member.process.pid, &error),
+                    Err(error) => outcomes.refused(member.process.pid, &error),
                 }
             }
         }
@@ -154,13 +154,13 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
         args,
         value_type,
         failed: None,
-        told: Told::default(),
+        outcomes: Outcomes::default(),
     };
     match &args.at {
         None => hand.set_at_once(&processes),
         Some(place) => hand.set_at(&processes, place)?,
     }
-    let (failed, told) = (hand.failed, hand.told);
+    let (failed, outcomes) = (hand.failed, hand.outcomes);
     actuator.finish().map_err(Failure::no)?;
     match failed {
         None => Ok(Code::Done),
@@ -169,7 +169,7 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
             let names = args.assignments.iter().map(|(name, _)| name);
             let hints = names.filter_map(|name| hint(first?, name));
             hints.for_each(|hint| warn!("{hint}"));
-            let message = told.conclusion("written");
+            let message = outcomes.conclusion("written");
             Err(Failure { code, message })
         }
     }
@@ -198,7 +198,7 @@ struct ByHand<'a> {
     args: &'a SetArgs,
     value_type: Option<ValueType>,
     failed: Option<Code>,
-    told: Told,
+    outcomes: Outcomes,
 }
 
 impl ByHand<'_> {
@@ -273,11 +273,11 @@ impl ByHand<'_> {
         });
         match written {
             Ok(receipt) => {
-                self.told.done();
+                self.outcomes.done();
                 say!("{pid:>8}  {variable} {}", self.done(pid, &receipt));
             }
             Err(error) => {
-                self.told.refused(pid, &error.to_string());
+                self.outcomes.refused(pid, &error.to_string());
                 self.failed = self.failed.or(Some(code(&error)));
             }
         }

@@ -14,7 +14,7 @@ use tuner::{
 };
 
 use super::by_hand::{code, members, parse_type};
-use super::{refusals::Told, target};
+use super::{refusals::Outcomes, target};
 use crate::{
     actuator::Actuator,
     cli::{CallArgs, PatchArgs, PatchCommand},
@@ -164,16 +164,16 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> Outcome {
     let members = members(&job, by_hand.target, by_hand.only)?;
     let mut actuator = Actuator::by_hand(by_hand.despite_seccomp).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
-    let (mut failed, mut told) = (None, Told::default());
+    let (mut failed, mut outcomes) = (None, Outcomes::default());
     for member in members {
         let pid = member.process.pid;
         match act_in(&mut actuator, pid, action) {
             Ok(receipt) => {
-                told.done();
+                outcomes.done();
                 say(pid, &receipt);
             }
             Err(error) => {
-                told.refused(pid, &error.to_string());
+                outcomes.refused(pid, &error.to_string());
                 failed = failed.or(Some(code(&error)));
             }
         }
@@ -183,7 +183,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> Outcome {
         None => Ok(Code::Done),
         Some(code) => Err(Failure {
             code,
-            message: told.conclusion("done"),
+            message: outcomes.conclusion("done"),
         }),
     }
 }

@@ -15,13 +15,13 @@ const NEAR: usize = 2;
 
 /// What came of a command in many processes.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Outcomes {
     done: usize,
     /// By what was said but for the number of the process, how many more it was said of.
     refused: BTreeMap<String, usize>,
 }
 
-impl Told {
+impl Outcomes {
     pub(super) fn done(&mut self) {
         self.done += 1;
     }
@@ -96,16 +96,20 @@ mod tests {
             number,
             start_time: 1,
         };
-        let mut told = Told::default();
+        let mut outcomes = Outcomes::default();
         for number in [500, 501, 502] {
-            told.refused(pid(number), &format!("process {number} has no variable `x`"));
+            outcomes.refused(pid(number), &format!("process {number} has no variable `x`"));
         }
         assert_eq!(
-            told.conclusion("written"),
+            outcomes.conclusion("written"),
             "nothing was written (2 more were refused for the same)"
         );
-        told.done();
-        assert!(told.conclusion("done").starts_with("1 of 4 were done (2 more"));
-        assert_eq!(Told::default().conclusion("written"), "nothing was written");
+        outcomes.done();
+        assert!(
+            outcomes
+                .conclusion("done")
+                .starts_with("1 of 4 were done (2 more")
+        );
+        assert_eq!(Outcomes::default().conclusion("written"), "nothing was written");
     }
 }

@@ -82,8 +82,8 @@ impl TuneState {
                 process: *process,
                 action,
             };
-            let is_so = !self.done.contains_key(process) && variables.has(&change, turn.window.span.0);
-            is_so.then_some(change.action)
+            self.has_already(turn, &change, variables)
+                .then_some(change.action)
         };
         let actions: Option<Vec<Action>> = members.iter().map(has_already).collect();
         let actions = actions.filter(|actions| !actions.is_empty())?;
@@ -96,6 +96,11 @@ impl TuneState {
             "nothing to change: {is} in all {} processes already",
             actions.len()
         ))
+    }
+
+    /// Whether the process holds what the change would write, and not from this tune.
+    fn has_already(&self, turn: &Turn<'_>, change: &Change, variables: &Variables) -> bool {
+        !self.done.contains_key(&change.process) && variables.has(change, turn.window.span.0)
     }
 
     /// Decides, or says why not yet.
@@ -259,9 +264,7 @@ impl TuneState {
             let again = acts_once && self.acted.contains(&process);
             let is_done = again || self.done.get(&process) == Some(&action);
             let change = Change { process, action };
-            let has_it = !self.done.contains_key(&process)
-                && variables.has(&change, turn.window.span.0)
-                && turn.rule.together(tune).is_none();
+            let has_it = turn.rule.together(tune).is_none() && self.has_already(turn, &change, variables);
             if !is_done && !has_it {
                 changes.push(change);
             }

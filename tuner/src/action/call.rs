@@ -306,26 +306,24 @@ impl Writer {
         if !worker::is_ours(&ground, &deed.arena) {
             return Ok(State::NotMade);
         }
-        let progress = match look(&ground, deed) {
-            Ok(Progress::Returned(answer)) => return Ok(State::Returned(answer)),
-            Ok(progress) => progress,
-            // The writer was killed before the data was mapped.
-            Err(crate::memory::MemoryError::Unmapped { .. }) => Progress::NotCalled,
-            Err(error) => return Err(error.into()),
-        };
+        if let Ok(Progress::Returned(answer)) = look(&ground, deed) {
+            return Ok(State::Returned(answer));
+        }
         if self.is_somebody_in(&deed.arena, machinery, &ground)? {
             return Ok(State::UnderWay);
         }
-        // It may have returned since.
-        Ok(match (look(&ground, deed), progress) {
-            (Ok(Progress::Returned(answer)), _) => State::Returned(answer),
-            (_, Progress::Called(was)) => State::Left(Answer {
+        // It may have gone on since: what the memory says counts once nobody is in it.
+        match look(&ground, deed) {
+            Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
+            Ok(Progress::Called(was)) => Ok(State::Left(Answer {
                 word: 0,
                 text: "nothing: a jump of the program left it".to_owned(),
                 ..was
-            }),
-            _ => State::NotMade,
-        })
+            })),
+            // The writer may have been killed before the data was mapped.
+            Ok(Progress::NotCalled) | Err(crate::memory::MemoryError::Unmapped { .. }) => Ok(State::NotMade),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Some thread is about to enter an arena, or is in it.
