@@ -1,5 +1,7 @@
 //! The JSON report: the last snapshot of a session, in a documented and versioned form (docs/report.md).
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 mod cost;
@@ -160,6 +162,9 @@ struct Rule<'a> {
     mode: &'a str,
     standing: &'static str,
     state: &'a str,
+    windows: u64,
+    windows_left_out: BTreeMap<&'static str, u64>,
+    hits_left_out: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
@@ -222,6 +227,10 @@ pub fn line(snapshot: &Snapshot) -> serde_json::Result<String> {
     Ok(serde_json::to_string(&report(snapshot))? + "\n")
 }
 
+fn by_reason(left_out: Vec<rules::LeftOut>) -> BTreeMap<&'static str, u64> {
+    left_out.into_iter().map(|one| (one.reason, one.count)).collect()
+}
+
 fn report(snapshot: &Snapshot) -> Report<'_> {
     let job = &snapshot.job;
     let lost: std::collections::BTreeMap<_, _> = snapshot.lost.iter().copied().collect();
@@ -276,6 +285,9 @@ fn report(snapshot: &Snapshot) -> Report<'_> {
                 mode: rule.mode,
                 standing: rule.standing.name(),
                 state: &rule.state,
+                windows: rule.windows,
+                windows_left_out: by_reason(rule.dropped.windows()),
+                hits_left_out: by_reason(rule.dropped.hits()),
             })
             .collect(),
         findings: snapshot.findings.iter().map(finding).collect(),

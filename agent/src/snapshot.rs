@@ -261,7 +261,7 @@ pub struct ProcessView {
     pub counters: Option<Counters>,
     /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` where MPI is not probed.
     pub mpi_ns: Option<u64>,
-    /// Of it, time ready to run but waiting for a CPU, in calls that have returned; `None` where the kernel does not tell.
+    /// Of it, time ready to run but waiting for a CPU; `None` where the kernel does not tell.
     pub mpi_waited_ns: Option<u64>,
     /// Share of its time outside MPI, over the whole iterations of the loop that was found by itself; `None` where none was found.
     pub useful: Option<f64>,

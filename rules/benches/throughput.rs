@@ -6,7 +6,7 @@
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use rules::{
-    CheckedRule, Engine, Mode, Node, NodeId, Observation, Outcome, Output, ProbeId, ProcessFacts, ProcessId,
+    CheckedRule, Engine, Machine, Mode, Node, Observation, Outcome, Output, ProbeId, ProcessFacts, ProcessId,
     RuleId, Scalar, Time,
 };
 
@@ -202,8 +202,8 @@ const NODE: u32 = 16;
 fn cluster() -> (Engine, Vec<Node>) {
     let mut engine = engine();
     let nodes = (0..PROCESSES / NODE).map(|id| {
-        engine.node_joined(NodeId(id));
-        let mut node = Node::new(NodeId(id), vec![rule()]);
+        engine.node_joined(Machine(id));
+        let mut node = Node::new(Machine(id), vec![rule()]);
         (id * NODE..(id + 1) * NODE).for_each(|rank| node.process_joined(ProcessId(rank), &facts(rank)));
         node
     });

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::value::Machine;
+
 /// The MPI libraries a role may name, as in `mpi == "Open MPI"`.
 pub const MPI_LIBRARIES: &[&str] = &["Open MPI", "MPICH", "Intel MPI"];
 
@@ -16,8 +18,10 @@ pub struct ProcessFacts {
     pub exe: String,
     /// One of [`MPI_LIBRARIES`], if it uses MPI.
     pub mpi: Option<String>,
-    /// The machine it runs on.
+    /// The name of the machine it runs on.
     pub host: Option<String>,
+    /// That machine.
+    pub machine: Machine,
     /// Its mapped libraries; of a path only the file name counts.
     pub libraries: BTreeSet<String>,
     /// Of the symbols that [`crate::Plan::symbols`] asks for, those it has.

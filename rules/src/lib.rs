@@ -19,7 +19,9 @@
 //! `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows, findings, trials).
 //!
 //! ```
-//! use rules::{CheckedRule, Engine, Measure, Mode, Observation, Outcome, Output, ProcessFacts, ProcessId, RuleId, Time};
+//! use rules::{
+//!     CheckedRule, Engine, Measure, Mode, Observation, Outcome, Output, ProcessFacts, ProcessId, RuleId, Subject, Time,
+//! };
 //!
 //! let source = "
 //! rule: fewer-threads
@@ -49,10 +51,10 @@
 //! let worker = ProcessId(1);
 //! engine.process_joined(worker, ProcessFacts { exe: "simulate".into(), ..ProcessFacts::default() }, Time(0));
 //! for (time, cpu, queue) in [(Time(0), 0, 0), (Time(500_000_000), 400_000_000, 600_000_000)] {
-//!     let process = Some(worker);
-//!     engine.observe(Observation::Counter { process, measure: Measure::CpuTime, time, total: cpu });
-//!     engine.observe(Observation::Counter { process, measure: Measure::RunqueueTime, time, total: queue });
-//!     engine.observe(Observation::Gauge { process, measure: Measure::CpusAvailable, time, value: 2.0 });
+//!     let of = Subject::Process(worker);
+//!     engine.observe(Observation::Counter { of, measure: Measure::CpuTime, time, total: cpu });
+//!     engine.observe(Observation::Counter { of, measure: Measure::RunqueueTime, time, total: queue });
+//!     engine.observe(Observation::Gauge { of, measure: Measure::CpusAvailable, time, value: 2.0 });
 //! }
 //!
 //! // The window closes: a finding, and a decision with the numbers it was made from.
@@ -110,9 +112,9 @@ pub use action::{Action, Affinity, Argument, Boundary, Computed, Inverse, Invoca
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
-    Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode, Node,
-    NodeId, Observation, Outcome, Output, Partial, PlacedFold, Placement, ProbeId, Reading, Report, RuleId,
-    Schedule, Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, LeftOut,
+    Mode, Node, Observation, Outcome, Output, Partial, PlacedFold, Placement, ProbeId, Reading, Report,
+    RuleId, Schedule, Standing, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, Site, schema};
@@ -129,4 +131,4 @@ pub use rule::CheckedRule;
 pub use tally::{Group, Grouping, PlannedTally, Sums, Tally, TallyValue};
 pub use target::{Set, Target};
 pub use unit::{Dimension, human};
-pub use value::{ProcessId, Reads, Scalar, Time};
+pub use value::{Machine, ProcessId, Reads, Scalar, Subject, Time};

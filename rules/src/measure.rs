@@ -18,8 +18,8 @@ pub enum Kind {
 pub enum Scope {
     /// One value for each process: in a formula a table by process.
     Process,
-    /// One value for the whole machine.
-    Node,
+    /// One value for each machine: in a formula the sum over those on which the window's processes are.
+    Machine,
 }
 
 macro_rules! measures {
@@ -83,15 +83,15 @@ measures! {
         "CPUs the process may use: the smaller of its allowed set and its group's quota.";
     Threads "threads" Gauge Process NONE "Number of threads.";
     MemoryResident "memory.resident" Gauge Process BYTES "Memory the process has in RAM.";
-    CpuThrottled "cpu.throttled" Counter Node TIME "Time the group was kept from running by its CPU quota.";
-    JobCpus "job.cpus" Gauge Node NONE
+    CpuThrottled "cpu.throttled" Counter Machine TIME "Time the group was kept from running by its CPU quota.";
+    JobCpus "job.cpus" Gauge Machine NONE
         "CPUs that the processes of the job may use together on this machine: allowed to any of them, less what quotas cut off.";
-    CpusOnline "cpus.online" Gauge Node NONE "CPUs the machine has online.";
-    CpusBusyByOthers "cpus.busy_by_others" Gauge Node NONE
+    CpusOnline "cpus.online" Gauge Machine NONE "CPUs the machine has online.";
+    CpusBusyByOthers "cpus.busy_by_others" Gauge Machine NONE
         "CPUs that others keep busy among those the job may use: what is done there, less what the job does, over about two seconds.";
-    CpusIdle "cpus.idle" Gauge Node NONE
+    CpusIdle "cpus.idle" Gauge Machine NONE
         "CPUs that nobody keeps busy among those that the job or what started it may use, over about two seconds: also those that its processes are bound away from.";
-    CpusFree "cpus.free" Gauge Node NONE
+    CpusFree "cpus.free" Gauge Machine NONE
         "CPUs left for the job: those allowed to any of its processes less what others keep busy, and no more than quotas grant.";
 }
 

@@ -11,6 +11,34 @@ use crate::unit::human;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessId(pub u32);
 
+/// A machine of the job, by the number the agent gave it; 0 is the only one where there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Machine(pub u32);
+
+/// What a measure was read of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A process.
+    Process(ProcessId),
+    /// A machine.
+    Machine(Machine),
+}
+
+impl Subject {
+    /// The process, or where there is none the machine.
+    pub fn of(process: Option<ProcessId>, machine: Machine) -> Subject {
+        process.map_or(Subject::Machine(machine), Subject::Process)
+    }
+
+    /// The process, unless it is a machine.
+    pub fn process(self) -> Option<ProcessId> {
+        match self {
+            Subject::Process(process) => Some(process),
+            Subject::Machine(_) => None,
+        }
+    }
+}
+
 /// A point in time: nanoseconds since a moment the agent chose. Never a clock's reading taken here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);

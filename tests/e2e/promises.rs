@@ -446,7 +446,7 @@ fn c3_the_journal_speaks_before_the_first_byte_changes() -> Outcome {
 /// Sets `block` of blocks.c, where WHEN says.
 pub(crate) const SET_BLOCK: &str = "rule: set-block\nabout: sets block in whatever has it\nroles:\n  rank: has(block)\n\
     probes:\n  begin: {role: rank, entry: iterate}\ncapture:\n  begin.number: arg(number)\n\
-    windows:\n  pulse: {every: 100ms}\n  iteration: {from: begin, key: number}\n\
+    windows:\n  pulse: {every: 500ms}\n  iteration: {from: begin, key: number}\n\
     metrics:\n  used: {in: pulse, value: sum(cpu.time) / pulse.duration}\ntune:\n  - set: block\n    role: rank\n    every: pulse\n    \
     value: 512\n    WHEN\n    range: 1 <= value <= 4096\n    when: used >= 0\n    \
     guard: {maximize: used, over: 2, undo_if_worse_by: 90%}\n    finding: block is not 512\n";

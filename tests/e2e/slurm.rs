@@ -42,7 +42,7 @@ fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome 
     let rule = folder.path().join("set-block.yaml");
     fs::write(&rule, SET_BLOCK.replace("WHEN", "together: iteration"))?;
     let rule = rule.to_string_lossy().into_owned();
-    let flags = ["--rules", "none", &rule, "--apply", "--keep", "--duration", "3s"];
+    let flags = ["--rules", "none", &rule, "--apply", "--keep", "--duration", "6s"];
     // The launcher states the rank and not the size; the step does, and without it the communicator of the world.
     let cases: [(&[&str], usize, &str); 3] = [
         (

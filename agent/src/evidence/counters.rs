@@ -146,6 +146,11 @@ impl Sampler {
         }
     }
 
+    /// How long a thread was ready to run but waited for a CPU, as the last sample saw it.
+    pub fn waited_ns(&self, thread: i32) -> Option<u64> {
+        Some(self.threads.get(&thread)?.runqueue_ns)
+    }
+
     /// Whether the last sample saw this thread.
     pub fn saw_thread(&self, thread: i32) -> bool {
         self.threads.contains_key(&thread)

@@ -54,6 +54,13 @@ pub const LABELS: &[Label] = &[
     label("kind", 16, "what was lost, or what is not published"),
     label("rule", 256, "a rule, by its name"),
     label(
+        "reason",
+        6,
+        "why a rule's numbers leave something out; of windows: `partial` (hits of them were lost), `discarded` (by the rule), `skipped` \
+         (the first); of hits: `late`, `duplicate`, `outside` (of all windows), `unplaced` (without the key of a window), `overflow` \
+         (no room), `straddling` (a border)",
+    ),
+    label(
         "metric",
         8,
         "a metric of a rule, by its name (eight a rule, on average)",
@@ -220,6 +227,7 @@ const RANK: Sets = &[&["jobid", "rank"]];
 /// As the matrix has them: what is sent and what is posted.
 const RANK_DIRECTION: Sets = &[&["jobid", "rank", "direction"]];
 const RULE: Sets = &[&["jobid", "rule"]];
+const RULE_REASON: Sets = &[&["jobid", "rule", "reason"]];
 /// Never their product: a job of 2048 ranks that calls 50 functions would have 100 000 series of each.
 const FUNCTION_OR_RANK: Sets = &[&["jobid", "function"], &["jobid", "rank"]];
 
@@ -302,7 +310,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_mpi_runqueue_seconds_total",
         RANK,
-        "Of the time inside MPI, in calls that have returned: ready to run, waiting for a CPU.",
+        "Of the time inside MPI: ready to run, waiting for a CPU.",
     ),
     gauge(
         "tuneagent_efficiency_ratio",
@@ -431,6 +439,21 @@ pub const METRICS: &[Metric] = &[
         "tuneagent_rule_finding",
         RULE,
         "1 while the rule's condition holds and nothing has repaired it, else 0.",
+    ),
+    counter(
+        "tuneagent_rule_windows_total",
+        RULE,
+        "Windows of the rule that closed and were evaluated.",
+    ),
+    counter(
+        "tuneagent_rule_windows_left_out_total",
+        RULE_REASON,
+        "Windows of the rule that were not evaluated, or have no values of hits.",
+    ),
+    counter(
+        "tuneagent_rule_hits_left_out_total",
+        RULE_REASON,
+        "Hits of the rule's probes that count in none of its windows.",
     ),
     gauge(
         "tuneagent_rule_value",

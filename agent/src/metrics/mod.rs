@@ -350,6 +350,18 @@ impl Filling {
             }
             let holds = f64::from(u8::from(found(rule)));
             self.add("tuneagent_rule_finding", &[of], holds);
+            // Those of its tunes are the same.
+            if let Some(view) = snapshot.rules.iter().find(|view| view.name == **rule) {
+                self.add("tuneagent_rule_windows_total", &[of], view.windows as f64);
+                for (metric, left_out) in [
+                    ("tuneagent_rule_windows_left_out_total", view.dropped.windows()),
+                    ("tuneagent_rule_hits_left_out_total", view.dropped.hits()),
+                ] {
+                    for one in left_out {
+                        self.add(metric, &[of, ("reason", one.reason)], one.count as f64);
+                    }
+                }
+            }
         }
         let published: BTreeSet<&str> = published.into_iter().map(|(rule, _)| rule).collect();
         let mut unpublished = 0;

@@ -229,6 +229,12 @@ fn a_snapshot_becomes_the_text_format_in_base_units_by_function_or_by_rank() {
             name: "workers".into(),
             mode: "advising",
             state: "condition false".into(),
+            windows: 12,
+            dropped: rules::Dropped {
+                late: 3,
+                partial: 2,
+                ..rules::Dropped::default()
+            },
             ..RuleView::default()
         }],
         rule_values: vec![RuleValue {
@@ -311,6 +317,17 @@ fn absurd() -> Snapshot {
     let rule_view = |number: usize| RuleView {
         name: rule(number),
         mode: "off",
+        dropped: rules::Dropped {
+            late: 1,
+            duplicate: 1,
+            outside: 1,
+            unplaced: 1,
+            overflow: 1,
+            straddling: 1,
+            skipped: 1,
+            discarded: 1,
+            partial: 1,
+        },
         ..RuleView::default()
     };
     let probe = |number: usize| ProbeCost {

@@ -191,6 +191,12 @@ fn everything() -> Snapshot {
             mode: "applying",
             state: "applied".into(),
             standing: Standing::Applied,
+            windows: 12,
+            dropped: rules::Dropped {
+                late: 3,
+                partial: 2,
+                ..rules::Dropped::default()
+            },
             ..RuleView::default()
         }],
         findings: vec![FindingView {

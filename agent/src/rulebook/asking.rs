@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use abi::SpecFlags;
 use rules::{
-    Base, CheckedRule, Delivery, Engine, Grouping, Known, Layout, PlannedCapture, PlannedProbe, ProbeId,
-    ProcessFacts, RuleId, Set, Site, Source, TallyValue, Target,
+    Base, CheckedRule, Delivery, Engine, Grouping, Known, Layout, Machine, PlannedCapture, PlannedProbe,
+    ProbeId, ProcessFacts, RuleId, Set, Site, Source, TallyValue, Target,
 };
 
 use crate::{
@@ -232,5 +232,6 @@ pub(super) fn facts_by<'a>(
         libraries: member.libraries().collect(),
         symbols: symbols.filter(|symbol| has_variable(symbol)).cloned().collect(),
         host: Some(crate::discover::host()),
+        machine: Machine::default(),
     }
 }

@@ -7,12 +7,13 @@ use std::{
 };
 
 use rules::{
-    Measure, ProcessFacts,
+    Measure, ProcessFacts, ProcessId,
     recording::{Header, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
 };
 
 use crate::{
     calls::efficiency::Efficiencies,
+    cost::Estimate,
     mpi,
     snapshot::{EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, Snapshot},
 };
@@ -33,8 +34,7 @@ struct Recorded {
     /// When the first and the newest of its totals were read.
     read: Option<(u64, u64)>,
     totals: BTreeMap<Measure, Total>,
-    /// Calls, and of those that were timed their number and time, by function.
-    functions: BTreeMap<String, (u64, Option<u64>)>,
+    functions: BTreeMap<String, FunctionTotals>,
     iterations: Option<IterationView>,
     /// From the first begin to the last, and of that inside MPI; nanoseconds.
     over_iterations: Option<(u64, u64)>,
@@ -104,37 +104,48 @@ fn take(
             duration_sum_ns,
             ..
         } => {
-            let Some(definition) = definitions.get(&probe).filter(|_| count > 0) else {
-                return;
-            };
-            let functions = &mut processes.entry(process.0).or_default().functions;
-            let of = functions.entry(definition.function.clone()).or_default();
-            match definition.place {
-                Place::Entry => of.0 = count,
-                Place::Return | Place::Span => of.1 = Some(duration_sum_ns),
+            let known = definitions.get(&probe).filter(|_| count > 0);
+            let place = known.map(|definition| definition.place);
+            let of = known.map(|definition| function(definition, process, processes));
+            match (of, place) {
+                (Some(of), Some(Place::Entry)) => of.calls = count,
+                (Some(of), _) => of.time_ns = Some(duration_sum_ns),
+                (None, _) => {}
             }
         }
-        Record::Iterations {
+        Record::Estimated {
+            probe,
             process,
-            count,
-            whole_ns,
-            elapsed_ns,
-            mpi_ns,
-            calls_per_1000,
+            counted,
+            counted_bytes,
+            from,
+            to,
+            watched,
             ..
         } => {
-            let known = processes.entry(process.0).or_default();
-            known.over_iterations = Some((elapsed_ns, mpi_ns)).filter(|(elapsed, _)| *elapsed > 0);
-            known.iterations = (count > 0).then(|| IterationView {
-                rank: known.facts.rank,
-                calls: calls_per_1000 as f64 / 1e3,
-                count,
-                mean_ns: whole_ns as f64 / count as f64,
-                ..IterationView::default()
-            });
+            if let Some(definition) = definitions.get(&probe) {
+                function(definition, process, processes).estimate = Some(Estimate {
+                    counted,
+                    counted_bytes,
+                    from,
+                    to,
+                    watched,
+                });
+            }
         }
+        Record::Iterations { process, .. } => processes.entry(process.0).or_default().iterate(&record),
         _ => {}
     }
+}
+
+/// What was read of the function of a probe in a process.
+fn function<'p>(
+    of: &ProbeDefinition,
+    process: ProcessId,
+    processes: &'p mut BTreeMap<u32, Recorded>,
+) -> &'p mut FunctionTotals {
+    let functions = &mut processes.entry(process.0).or_default().functions;
+    functions.entry(of.function.clone()).or_default()
 }
 
 /// Two recordings of one job have no rank in common, and agree on its size.
@@ -254,6 +265,28 @@ fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesVie
 }
 
 impl Recorded {
+    fn iterate(&mut self, record: &Record) {
+        let &Record::Iterations {
+            count,
+            whole_ns,
+            elapsed_ns,
+            mpi_ns,
+            calls_per_1000,
+            ..
+        } = record
+        else {
+            return;
+        };
+        self.over_iterations = Some((elapsed_ns, mpi_ns)).filter(|(elapsed, _)| *elapsed > 0);
+        self.iterations = (count > 0).then(|| IterationView {
+            rank: self.facts.rank,
+            calls: calls_per_1000 as f64 / 1e3,
+            count,
+            mean_ns: whole_ns as f64 / count as f64,
+            ..IterationView::default()
+        });
+    }
+
     fn watched_ns(&self) -> u64 {
         self.read.map_or(0, |(first, last)| last.saturating_sub(first))
     }
@@ -293,11 +326,9 @@ impl Recorded {
     }
 
     fn view(&self) -> ProcessView {
-        let function = |(name, (calls, time_ns)): (&String, &(u64, Option<u64>))| FunctionTotals {
+        let function = |(name, totals): (&String, &FunctionTotals)| FunctionTotals {
             name: name.clone(),
-            calls: *calls,
-            time_ns: *time_ns,
-            ..FunctionTotals::default()
+            ..totals.clone()
         };
         ProcessView {
             rank: self.facts.rank,
@@ -318,7 +349,7 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
-    use rules::{ProcessId, Time, recording::Writer};
+    use rules::{Time, recording::Writer};
 
     use super::*;
 
@@ -403,6 +434,62 @@ mod tests {
         let found = snapshot.sequence.efficiencies.unwrap();
         assert_eq!((found.between_nodes, found.over_iterations), (None, false));
         assert!((found.of.load_balance - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_was_estimated_in_the_session_is_marked_in_its_recording() {
+        let header = Header {
+            host: "a".into(),
+            program: "simulate".into(),
+            wall_start_ns: 0,
+            origin: Time(0),
+            notes: [].into(),
+        };
+        let mut writer = Writer::new(&header).unwrap();
+        let process = ProcessId(0);
+        for (probe, (function, counted)) in (0..).zip([("MPI_Send", None), ("MPI_Iprobe", Some(40))]) {
+            let (probe, time) = (ProbeKey(probe), Time(5));
+            let definition = ProbeDefinition {
+                name: function.into(),
+                function: function.into(),
+                place: Place::Entry,
+                captures: Vec::new(),
+            };
+            writer.write(&Record::ProbeDefined { probe, definition }).unwrap();
+            let totals = Record::ProbeTotals {
+                probe,
+                process,
+                time,
+                count: 1000,
+                duration_sum_ns: 0,
+            };
+            writer.write(&totals).unwrap();
+            if let Some(counted) = counted {
+                let estimated = Record::Estimated {
+                    process,
+                    probe,
+                    time,
+                    counted,
+                    counted_bytes: 0,
+                    from: 900,
+                    to: None,
+                    watched: 0.04,
+                };
+                writer.write(&estimated).unwrap();
+            }
+        }
+        let snapshot = joined(&[("a".to_owned(), writer.finish())]).unwrap();
+        let lines = crate::view::closing(&snapshot, false).join("\n");
+        assert!(
+            lines.contains("MPI_Iprobe") && lines.contains("~1 000"),
+            "{lines}"
+        );
+        let functions = &snapshot.processes[0].functions;
+        let estimates: Vec<_> = functions
+            .iter()
+            .map(|of| of.estimate.map(|of| (of.counted, of.to)))
+            .collect();
+        assert_eq!(estimates, [Some((40, None)), None], "{functions:?}");
     }
 
     #[test]

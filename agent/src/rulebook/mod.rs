@@ -54,6 +54,7 @@ use self::{
 };
 use crate::{
     calls::Iterations,
+    cost::Estimate,
     discover::{Member, Variables},
     exit::Failure,
     session::{ledger::NotDone, probes::Wanted},
@@ -163,6 +164,19 @@ impl RuleBook {
     pub fn summarise(&mut self, slot: u32, iterations: &Iterations, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
+        }
+    }
+
+    /// Records what is known of functions whose calls are estimated, if a recording is being made: of each once, and at its end.
+    pub fn record_estimates(
+        &mut self,
+        slot: u32,
+        of: impl Iterator<Item = (usize, Estimate)>,
+        now_ns: u64,
+        is_end: bool,
+    ) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.estimates(ProcessId(slot), Time(now_ns), of, is_end);
         }
     }
 
@@ -384,6 +398,8 @@ impl RuleBook {
             standing: status.standing,
             had_processes: status.had_processes,
             had_value: status.had_value,
+            windows: status.windows,
+            dropped: status.dropped,
             state: std::iter::once(status.why)
                 .chain(status.left_out)
                 .collect::<Vec<_>>()
@@ -402,6 +418,11 @@ impl RuleBook {
     /// rules of others will be told.
     pub fn may_linger(&self) -> bool {
         self.are_unasked && self.recorder.is_none()
+    }
+
+    /// Whether a window of a length is over: what is measured is to be read before it is evaluated.
+    pub fn has_timed_window_over(&self, now_ns: u64) -> bool {
+        self.engine.has_timed_window_over(Time(now_ns))
     }
 
     /// The length of the shortest window.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abi::Totals;
-use rules::{Measure, Observation, ProcessId, Scalar, Time};
+use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{Places, RuleBook, hearing::Counted};
 use crate::{
@@ -48,7 +48,7 @@ impl Summed {
 impl RuleBook {
     /// What a process has counted.
     pub fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &Places)) {
-        let (process, time) = (Some(ProcessId(slot)), Time(reading.at_ns));
+        let (of, time) = (Subject::Process(ProcessId(slot)), Time(reading.at_ns));
         let (probes, places) = functions;
         let known = self.summed.remove(&slot);
         let known = known.filter(|known| known.is_of(reading));
@@ -76,7 +76,7 @@ impl RuleBook {
             ];
             for (measure, value) in gauges {
                 self.tell(Observation::Gauge {
-                    process,
+                    of,
                     measure,
                     time,
                     value: value as f64,
@@ -91,7 +91,7 @@ impl RuleBook {
         for (measure, value) in gauges {
             let Some(value) = value else { continue };
             self.tell(Observation::Gauge {
-                process,
+                of,
                 measure,
                 time,
                 value,
@@ -99,7 +99,7 @@ impl RuleBook {
         }
         for (measure, total) in counters {
             self.tell(Observation::Counter {
-                process,
+                of,
                 measure,
                 time,
                 total,
@@ -126,7 +126,7 @@ impl RuleBook {
 
     /// How many CPUs the job may use, and how many of them others keep busy.
     pub fn observe_cpus(&mut self, share: &CpuShare, busy: Option<Busy>, now_ns: u64) {
-        let time = Time(now_ns);
+        let (time, of) = (Time(now_ns), Subject::Machine(Machine(0)));
         let gauges = [
             (Measure::JobCpus, Some(share.cpus())),
             (Measure::CpusBusyByOthers, busy.map(|busy| busy.by_others)),
@@ -138,18 +138,17 @@ impl RuleBook {
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };
-            let process = None;
             self.tell(Observation::Gauge {
-                process,
+                of,
                 measure,
                 time,
                 value,
             });
         }
         if let Some(total) = share.throttled_ns {
-            let (process, measure) = (None, Measure::CpuThrottled);
+            let measure = Measure::CpuThrottled;
             self.tell(Observation::Counter {
-                process,
+                of,
                 measure,
                 time,
                 total,

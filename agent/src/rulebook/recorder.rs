@@ -2,6 +2,7 @@
 //! nothing. What cannot be recorded is counted, and the session goes on.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{self, Write},
     time::{SystemTime, UNIX_EPOCH},
@@ -17,6 +18,7 @@ use super::texts::Texts;
 use crate::{
     calls::Iterations,
     clock::monotonic_ns,
+    cost::Estimate,
     exit::Failure,
     session::{
         meter::Reading,
@@ -47,6 +49,8 @@ pub struct Recorder {
     /// What the records say of the probes is so still.
     defined: bool,
     probes: Vec<Defined>,
+    /// Functions of which it was said that they are estimated.
+    estimated: BTreeSet<(ProcessId, ProbeKey)>,
     /// The number of the next definition.
     next: u32,
     /// Records that are not in it: too large, or come after it stopped.
@@ -103,6 +107,7 @@ impl Recorder {
             is_told: false,
             defined: false,
             probes: Vec::new(),
+            estimated: BTreeSet::new(),
             next: 0,
             lacks: 0,
         })
@@ -179,6 +184,33 @@ impl Recorder {
         });
     }
 
+    /// Functions that were watched in windows: of each what is known. Those of which that was said are left out, unless it is the end.
+    pub(super) fn estimates(
+        &mut self,
+        process: ProcessId,
+        time: Time,
+        of: impl Iterator<Item = (usize, Estimate)>,
+        is_end: bool,
+    ) {
+        for (index, estimate) in of {
+            let Some(probe) = self.probes.get(index).map(|defined| defined.entry) else {
+                continue;
+            };
+            if self.estimated.insert((process, probe)) || is_end {
+                self.put(&Record::Estimated {
+                    process,
+                    probe,
+                    time,
+                    counted: estimate.counted,
+                    counted_bytes: estimate.counted_bytes,
+                    from: estimate.from,
+                    to: estimate.to,
+                    watched: estimate.watched,
+                });
+            }
+        }
+    }
+
     pub(super) fn left(&mut self, process: ProcessId, time: Time) {
         self.put(&Record::ProcessLeft { process, time });
     }
@@ -202,23 +234,23 @@ impl Recorder {
                 },
             },
             Observation::Counter {
-                process,
+                of,
                 measure,
                 time,
                 total,
             } => Record::Counter {
-                process,
+                process: of.process(),
                 measure,
                 time,
                 total,
             },
             Observation::Gauge {
-                process,
+                of,
                 measure,
                 time,
                 value,
             } => Record::Gauge {
-                process,
+                process: of.process(),
                 measure,
                 time,
                 value,

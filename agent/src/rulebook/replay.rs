@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
 use rules::{
-    Observation, ProcessId, Reading, Scalar, Time,
+    Machine, Observation, ProcessId, Reading, Scalar, Subject, Time,
     recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
 };
 
@@ -66,8 +66,8 @@ pub fn replay(
     let mut start: Option<u64> = None;
     let mut broken = None;
     for merged in merge {
-        let record = match merged {
-            Ok(merged) => merged.record,
+        let (record, machine) = match merged {
+            Ok(merged) => (merged.record, merged.machine),
             Err(error) => {
                 broken = broken.or(Some(error.to_string()));
                 continue;
@@ -96,7 +96,7 @@ pub fn replay(
                     tell(since.unwrap_or_default(), window);
                 }
             }
-            other => rules.take(other, &mut functions),
+            other => rules.take(other, machine, &mut functions),
         }
     }
     rules.take_totals(&mut functions);
@@ -104,7 +104,7 @@ pub fn replay(
 }
 
 /// What was measured at a moment, as it was observed.
-fn measured(record: Record) -> Option<Observation> {
+fn measured(record: Record, machine: Machine) -> Option<Observation> {
     Some(match record {
         Record::Counter {
             process,
@@ -112,7 +112,7 @@ fn measured(record: Record) -> Option<Observation> {
             time,
             total,
         } => Observation::Counter {
-            process,
+            of: Subject::of(process, machine),
             measure,
             time,
             total,
@@ -123,7 +123,7 @@ fn measured(record: Record) -> Option<Observation> {
             time,
             value,
         } => Observation::Gauge {
-            process,
+            of: Subject::of(process, machine),
             measure,
             time,
             value,
@@ -145,7 +145,7 @@ fn measured(record: Record) -> Option<Observation> {
 
 impl RuleBook {
     /// One record that is no tick.
-    fn take(&mut self, record: Record, functions: &mut Functions) {
+    fn take(&mut self, record: Record, machine: Machine, functions: &mut Functions) {
         if !functions.continues(&record) {
             self.take_totals(functions);
         }
@@ -164,7 +164,7 @@ impl RuleBook {
                 }
             }
             record @ (Record::Counter { .. } | Record::Gauge { .. } | Record::Variable { .. }) => {
-                measured(record)
+                measured(record, machine)
                     .into_iter()
                     .for_each(|observation| self.tell(observation));
             }
@@ -186,6 +186,7 @@ impl RuleBook {
             // by the caller.
             Record::Loss { .. }
             | Record::Iterations { .. }
+            | Record::Estimated { .. }
             | Record::Tick { .. }
             | Record::RuleSet { .. } => {}
         }

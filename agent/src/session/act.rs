@@ -53,8 +53,7 @@ impl Path {
 
 impl Session {
     /// Closes windows that are over and does what the rules say.
-    pub(super) fn evaluate(&mut self) {
-        let begun_ns = monotonic_ns();
+    pub(super) fn evaluate(&mut self, begun_ns: u64) {
         let acts = self.rules.tick(begun_ns);
         let evaluated_ns = monotonic_ns();
         for act in newest_first(acts) {

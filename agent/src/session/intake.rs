@@ -107,11 +107,12 @@ impl Session {
                 hands.expect(monotonic_ns(), Duration::ZERO, None);
             }
         }
-        let since_read = monotonic_ns().saturating_sub(self.read_ns);
-        if since_read >= self.rules.shortest_window().as_nanos() as u64 {
+        let mut now = monotonic_ns();
+        if self.rules.has_timed_window_over(now) {
             self.read()?;
+            now = monotonic_ns();
         }
-        self.evaluate();
+        self.evaluate(now);
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Reads what the kernel side and /proc have counted, and turns two readings into rates.
 
+mod estimates;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -41,7 +43,7 @@ pub struct Reading {
     left_open: Vec<u32>,
     /// Time inside MPI, open calls included.
     pub mpi_ns: u64,
-    /// Of it, time ready to run but waiting for a CPU, open calls left out; none where the kernel does not tell.
+    /// Of it, time ready to run but waiting for a CPU, open calls included; none where the kernel does not tell.
     pub mpi_waited_ns: Option<u64>,
     /// Both as far as they were seen.
     pub(super) seen_ns: (u64, u64),
@@ -213,6 +215,10 @@ impl Metered {
             .or_else(|| self.last().and_then(|last| last.counters));
         self.tell(&mut reading, probes);
         reading.mpi_ns = reading.mpi_ns.max(self.last().map_or(0, |last| last.mpi_ns));
+        let waited_before = self.last().and_then(|last| last.mpi_waited_ns);
+        reading.mpi_waited_ns = reading
+            .mpi_waited_ns
+            .map(|ns| ns.max(waited_before.unwrap_or_default()));
         if has_moved || !reading.open.is_empty() || self.unwatched.has_gaps() {
             keep_growing(&mut self.shown_ns, &reading);
         }
@@ -252,6 +258,7 @@ impl Metered {
             let is_inside = open.iter().any(|frame| frame.entered_ns == thread.open_since_ns);
             if thread.open_since_ns != 0 && is_inside {
                 inside_ns += now_ns.saturating_sub(thread.open_since_ns);
+                waited_ns += self.waited_in_open_call(*key, thread);
             }
             let open = open.iter().filter(|frame| frame.outermost != 0);
             reading
@@ -259,6 +266,13 @@ impl Metered {
                 .extend(open.map(|frame| (frame.probe, now_ns.saturating_sub(frame.entered_ns))));
         }
         reading.seen_ns = (inside_ns, waited_ns);
+    }
+
+    /// How long a thread has waited for a CPU since it entered the call that it is in; 0 where that is not known.
+    fn waited_in_open_call(&self, key: u64, thread: &Thread) -> u64 {
+        let sampler = self.sampler.as_ref();
+        let now = sampler.and_then(|sampler| sampler.waited_ns(thread_number(key)));
+        now.map_or(0, |now| now.saturating_sub(thread.waited_before_ns))
     }
 
     /// What was counted, and what is told of the time in which it was not.
@@ -332,7 +346,7 @@ impl Metered {
 
     /// A thread that was cancelled inside a call leaves its frame open for ever. Where threads were just sampled, those are all.
     fn thread_lives(&self, key: u64, thread: &Thread, is_sampled: bool) -> bool {
-        let number = key as u32 as i32;
+        let number = thread_number(key);
         let lives = |sampler: &Sampler| match is_sampled {
             true => sampler.saw_thread(number),
             false => sampler.has_thread(number),
@@ -360,13 +374,7 @@ impl Metered {
             let left_open = last.left_open.iter().filter(|probe| **probe == index as u32);
             let never_returned = never_returned.unwrap_or_default() + left_open.count() as u64;
             let mut function = function((index, probe), since, last, shown, never_returned)?;
-            let of_ns = self
-                .first
-                .as_ref()
-                .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns));
-            function.estimate = self
-                .unwatched
-                .estimate(index as u32, last.moment(), of_ns, &last.counted);
+            function.estimate = self.estimate(index, last);
             if let (Some(kernel), Some(rows)) = (armed.kernel(), probe.rows_of_sizes()) {
                 function.sizes = kernel.histogram(self.slot, rows).unwrap_or_default();
             }
@@ -486,6 +494,11 @@ fn keep_growing(shown_ns: &mut Vec<u64>, reading: &Reading) {
     for (shown, probe) in shown_ns.iter_mut().zip(0..) {
         *shown = (*shown).max(reading.time_ns(probe));
     }
+}
+
+/// The thread of an entry of the kernel side's table.
+fn thread_number(key: u64) -> i32 {
+    key as u32 as i32
 }
 
 /// The probes of the open calls of a thread that are timed.

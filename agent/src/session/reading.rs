@@ -52,6 +52,8 @@ impl Session {
                 let functions = (self.probes.list(), &places);
                 self.rules.observe(process.slot, reading, functions);
             }
+            self.rules
+                .record_estimates(process.slot, process.estimates(), now, false);
             if let Some(member) = self.job.members.get(process.slot as usize) {
                 let wanted = || self.rules.would_write(member);
                 let held = self.written.read(process.slot, member, wanted);

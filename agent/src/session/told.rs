@@ -112,6 +112,8 @@ impl Session {
             if let Some(iterations) = process.iterations() {
                 self.rules.summarise(process.slot, iterations, now);
             }
+            self.rules
+                .record_estimates(process.slot, process.estimates(), now, true);
         }
     }
 

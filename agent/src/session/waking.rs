@@ -23,6 +23,7 @@ use super::{
     waits::{self, Ticks, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
+    clock::monotonic_ns,
     control::{self, Answer, Asked, Control, Request},
     exit::{Failure, Outcome},
     heap, http,
@@ -209,7 +210,7 @@ impl Session {
                 self.mind_regions().map_err(kernel_failure)?;
                 self.look_at_cost().map_err(kernel_failure)?;
                 self.read_matrix(false).map_err(kernel_failure)?;
-                self.evaluate();
+                self.evaluate(monotonic_ns());
                 self.tell_of_recording();
                 self.try_again();
                 if self.family.is_none() {

@@ -21,6 +21,30 @@ pub struct RuleView {
     pub had_processes: bool,
     /// Its condition had a value in some window.
     pub had_value: bool,
+    /// Windows of it that closed and were evaluated.
+    pub windows: u64,
+    /// What was left out of them, or of which no window was evaluated.
+    pub dropped: rules::Dropped,
+}
+
+impl RuleView {
+    /// How many windows were evaluated and what was left out of them, each with the reason for most; none where nothing was.
+    pub fn left_out(&self) -> Option<String> {
+        let told = |what: &str, of: Vec<rules::LeftOut>| {
+            let all: u64 = of.iter().map(|one| one.count).sum();
+            let most = of.into_iter().max_by_key(|one| one.count)?;
+            Some(match most.count == all {
+                true => format!("{all} {what}: {}", most.words),
+                false => format!("{all} {what} ({} {})", most.count, most.words),
+            })
+        };
+        let parts = [
+            told("left out", self.dropped.windows()),
+            told("hits in no window", self.dropped.hits()),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| format!("{} windows evaluated; {}", self.windows, parts.join("; ")))
+    }
 }
 
 /// What a metric of a rule came to in its window that closed last.

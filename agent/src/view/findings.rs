@@ -35,6 +35,9 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             .map(|rule| rule.state.as_str())
             .filter(|state| told.insert(*state));
         lines.extend(states.map(|state| format!("    state  {state}")));
+        let left_out = told_rules(snapshot).find(|rule| rule.name == finding.rule);
+        let left_out = left_out.and_then(RuleView::left_out);
+        lines.extend(left_out.map(|text| format!("    {text}")));
     }
     let rest = snapshot.findings.len().saturating_sub(FINDINGS_SHOWN);
     if rest > 0 {
@@ -58,7 +61,9 @@ fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn state_line(rule: &RuleView) -> String {
-    format!("    {:<22} {}", rule.name, rule.state)
+    let left_out = rule.left_out();
+    let left_out = left_out.map_or_else(String::new, |text| format!("\n    {:<22} {text}", ""));
+    format!("    {:<22} {}{left_out}", rule.name, rule.state)
 }
 
 /// That there is none. Why a rule is silent is told of those that the user gave, and verbosely of all.
@@ -219,6 +224,7 @@ mod tests {
             saw_nobody: true,
             had_processes: had_value,
             had_value,
+            ..RuleView::default()
         };
         let of_iterations = RuleView {
             state: "condition false".into(),
@@ -266,6 +272,34 @@ mod tests {
         1 finding
         1  shared-core   32 threads want 2 CPUs
         ");
+    }
+
+    #[test]
+    fn what_the_windows_of_a_rule_leave_out_is_told_with_the_reason_for_most() {
+        let mut snapshot = snapshot(2);
+        snapshot.rules = vec![RuleView {
+            name: "mine".into(),
+            state: "condition false: n > 5 (3 > 5)".into(),
+            had_processes: true,
+            standing: Standing::Quiet,
+            windows: 12,
+            dropped: rules::Dropped {
+                late: 3,
+                outside: 40,
+                partial: 2,
+                skipped: 1,
+                ..rules::Dropped::default()
+            },
+            ..RuleView::default()
+        }];
+        insta::assert_snapshot!(lines(&snapshot, false).join("\n"), @"
+        no findings: 1 rule fits this program
+           but it waits for a CPU 67 % of the time that it wants one: tuneagent ps tells who else runs here
+           mine                   condition false: n > 5 (3 > 5)
+                                  12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 outside of all windows)
+        ");
+        snapshot.rules[0].dropped = rules::Dropped::default();
+        assert!(!lines(&snapshot, false).join("\n").contains("left out"));
     }
 
     #[test]

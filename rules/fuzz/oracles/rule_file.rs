@@ -165,18 +165,19 @@ impl Farm {
     }
 
     fn sample(&mut self, process: rules::ProcessId, window: u64, time: rules::Time) {
-        let of = u64::from(process.0) + 1;
+        let pace = u64::from(process.0) + 1;
         for &measure in rules::Measure::ALL {
             let process = (measure.scope() == rules::Scope::Process).then_some(process);
+            let of = rules::Subject::of(process, rules::Machine(0));
             let observation = match measure.kind() {
                 rules::Kind::Counter => rules::Observation::Counter {
-                    process,
+                    of,
                     measure,
                     time,
-                    total: self.data.below(u64::MAX, window * window * of * 100_000_000),
+                    total: self.data.below(u64::MAX, window * window * pace * 100_000_000),
                 },
                 rules::Kind::Gauge => rules::Observation::Gauge {
-                    process,
+                    of,
                     measure,
                     time,
                     value: self.data.gauge(3.0 - window as f64),

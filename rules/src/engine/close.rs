@@ -13,7 +13,7 @@ use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
 use crate::calls::{Memory, Past};
 use crate::eval::{Context, WindowData, boolean};
 use crate::partial::Content;
-use crate::rule::{CheckedRule, Metric, Tune, WindowKind};
+use crate::rule::{CheckedRule, Metric, Tune, Window, WindowKind};
 use crate::run::RunState;
 use crate::value::{ProcessId, Time, Value};
 
@@ -73,6 +73,17 @@ impl Engine {
         outputs.extend(self.catch_up());
         self.forget_the_past(now);
         outputs
+    }
+
+    /// Whether the next tick, if it were now, would close a window of a length.
+    pub fn has_timed_window_over(&self, now: Time) -> bool {
+        let is_over = |(window, open): (&Window, &Open)| match (&window.kind, open) {
+            (WindowKind::Timed(every), Open::Timed { since, .. }) => now.since(*since) >= *every,
+            _ => false,
+        };
+        self.rules
+            .iter()
+            .any(|running| running.rule.windows.iter().zip(&running.windows).any(is_over))
     }
 
     /// The windows of a rule that are over, in the order of their ends; none of a length for a rule that is off.
@@ -380,6 +391,7 @@ impl Running {
         self.left_out = window.left_out.clone();
         self.saw_nobody = window.roles.iter().all(BTreeSet::is_empty);
         self.had_processes |= !self.saw_nobody;
+        self.closed += 1;
         let memory = Memory {
             windows: &self.history,
             runs: &self.runs,

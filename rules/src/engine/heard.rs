@@ -68,8 +68,8 @@ impl Engine {
             running.is_some_and(|running| probe.0 < running.rule.probes.len())
         };
         match observation {
-            Observation::Counter { process, .. } | Observation::Gauge { process, .. } => {
-                process.as_ref().is_none_or(known)
+            Observation::Counter { of, .. } | Observation::Gauge { of, .. } => {
+                of.process().as_ref().is_none_or(known)
             }
             Observation::CallCounter { process, .. }
             | Observation::Variable { process, .. }
@@ -90,11 +90,11 @@ impl Engine {
     fn sample(&mut self, observation: Observation) {
         match observation {
             Observation::Counter {
-                process,
+                of,
                 measure,
                 time,
                 total,
-            } => self.samples.counter(process, measure, time, total),
+            } => self.samples.counter(of, measure, time, total),
             Observation::CallCounter {
                 process,
                 measure,
@@ -103,11 +103,11 @@ impl Engine {
                 total,
             } => self.samples.call((process, measure), &call, time, total),
             Observation::Gauge {
-                process,
+                of,
                 measure,
                 time,
                 value,
-            } if value.is_finite() => self.samples.gauge(process, measure, time, value),
+            } if value.is_finite() => self.samples.gauge(of, measure, time, value),
             Observation::ProbeTotals {
                 rule,
                 probe,

@@ -197,6 +197,7 @@ impl Running {
             left_out: Vec::new(),
             saw_nobody: true,
             had_processes: false,
+            closed: 0,
             rule,
         }
     }

@@ -52,10 +52,10 @@ use desk::{ByKey, Desk};
 use join::Joiner;
 pub use live::Conflict;
 use nest::Nesting;
-pub use node::{Node, NodeId, Partial, Report, Schedule};
+pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
-    Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
-    Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, LeftOut, Mode, Observation,
+    Outcome, Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
 };
 pub use placement::{PlacedFold, Placement};
 use remote::Remote;
@@ -71,7 +71,7 @@ use crate::facts::ProcessFacts;
 use crate::partial::{Content, Past as Contents, WindowFolds};
 use crate::rule::{CheckedRule, Window, WindowKind};
 use crate::run::RunState;
-use crate::value::{ProcessId, Time};
+use crate::value::{Machine, ProcessId, Time};
 
 /// Evaluates rules on what is observed of a job.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ pub struct Engine {
     joined: Arc<BTreeMap<ProcessId, Time>>,
     ranks: Arc<BTreeMap<ProcessId, u32>>,
     /// The nodes that hand in what they fold by themselves.
-    nodes: BTreeMap<NodeId, Remote>,
+    nodes: BTreeMap<Machine, Remote>,
     samples: Samples,
     variables: Arc<Variables>,
     decisions: u64,
@@ -134,6 +134,8 @@ struct Running {
     saw_nobody: bool,
     /// Somebody was in one of them.
     had_processes: bool,
+    /// Windows that closed and were evaluated.
+    closed: u64,
 }
 
 /// What is open of a window.

@@ -21,16 +21,12 @@ use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::partial::Content;
 use crate::rule::{CheckedRule, Window, WindowKind};
-use crate::value::{ProcessId, Reads, Time};
-
-/// A node of the job, by the number the coordinator gave it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodeId(pub u32);
+use crate::value::{Machine, ProcessId, Reads, Time};
 
 /// Evaluates what can be evaluated of rules where the processes are.
 #[derive(Clone, Debug)]
 pub struct Node {
-    id: NodeId,
+    machine: Machine,
     rules: Vec<Local>,
     processes: BTreeMap<ProcessId, Known>,
     watermarks: BTreeMap<ProcessId, Time>,
@@ -75,7 +71,7 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Whose it is.
-    pub node: NodeId,
+    pub node: Machine,
     /// From 0, one more for each report of the node.
     pub sequence: u64,
     /// In the order in which the node was told.
@@ -137,9 +133,9 @@ impl Instances for Kept {
 
 impl Node {
     /// A node for the rules of the coordinator's engine, in the same order.
-    pub fn new(id: NodeId, rules: Vec<CheckedRule>) -> Node {
+    pub fn new(machine: Machine, rules: Vec<CheckedRule>) -> Node {
         Node {
-            id,
+            machine,
             rules: rules.iter().map(|rule| Local::new(rule, Time(0))).collect(),
             processes: BTreeMap::new(),
             watermarks: BTreeMap::new(),
@@ -220,7 +216,7 @@ impl Node {
     /// What there is to hand on since the last report.
     pub fn report(&mut self) -> Report {
         let mut report = Report {
-            node: self.id,
+            node: self.machine,
             sequence: self.reports,
             observations: std::mem::take(&mut self.observations),
             partials: Vec::new(),

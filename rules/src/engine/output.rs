@@ -6,7 +6,7 @@ use crate::action::{Action, SyncPoint, Together};
 use crate::measure::Measure;
 use crate::tally::Tally;
 use crate::unit::Dimension;
-use crate::value::{ProcessId, Reads, Scalar, Time};
+use crate::value::{ProcessId, Reads, Scalar, Subject, Time};
 
 /// A rule of the engine, by its place in the list given to [`crate::Engine::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,8 +25,8 @@ pub struct DecisionId(pub u64);
 pub enum Observation {
     /// A running total since any moment.
     Counter {
-        /// None for a measure of the node.
-        process: Option<ProcessId>,
+        /// Of what it was read.
+        of: Subject,
         /// Which.
         measure: Measure,
         /// When it was read.
@@ -49,8 +49,8 @@ pub enum Observation {
     },
     /// A level.
     Gauge {
-        /// None for a measure of the node.
-        process: Option<ProcessId>,
+        /// Of what it was read.
+        of: Subject,
         /// Which.
         measure: Measure,
         /// When it was read.
@@ -184,7 +184,46 @@ pub struct Dropped {
     pub partial: u64,
 }
 
+/// Why something is left out of a rule's windows, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// For programs.
+    pub reason: &'static str,
+    /// For people: they were …
+    pub words: &'static str,
+    /// How many windows or hits; never 0.
+    pub count: u64,
+}
+
+fn left_out<const N: usize>(all: [(&'static str, &'static str, u64); N]) -> Vec<LeftOut> {
+    let all = all
+        .into_iter()
+        .map(|(reason, words, count)| LeftOut { reason, words, count });
+    all.filter(|one| one.count > 0).collect()
+}
+
 impl Dropped {
+    /// Windows that were not evaluated, or have no values of hits.
+    pub fn windows(&self) -> Vec<LeftOut> {
+        left_out([
+            ("partial", "not complete", self.partial),
+            ("discarded", "discarded by the rule", self.discarded),
+            ("skipped", "skipped, as the first are", self.skipped),
+        ])
+    }
+
+    /// Hits that count in no window.
+    pub fn hits(&self) -> Vec<LeftOut> {
+        left_out([
+            ("late", "late", self.late),
+            ("duplicate", "delivered twice", self.duplicate),
+            ("outside", "outside of all windows", self.outside),
+            ("unplaced", "without the key of a window", self.unplaced),
+            ("overflow", "beyond what there is room for", self.overflow),
+            ("straddling", "across the border of a window", self.straddling),
+        ])
+    }
+
     /// What was left out elsewhere.
     pub(super) fn add(&mut self, other: &Dropped) {
         let Dropped {
@@ -366,6 +405,10 @@ pub struct TuneStatus {
     pub had_processes: bool,
     /// Its condition had a value in some window.
     pub had_value: bool,
+    /// Windows of the rule that closed and were evaluated.
+    pub windows: u64,
+    /// What was left out of them, or of which no window was evaluated.
+    pub dropped: Dropped,
 }
 
 /// Where a tune stands. Who asks for that asks here: [`TuneStatus::why`] is for people, and its words may change.

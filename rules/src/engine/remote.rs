@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::advance::Due;
 use super::instance::Instance;
 use super::join::Joiner;
-use super::node::{NodeId, Partial, Report, Schedule, Scheduled};
+use super::node::{Partial, Report, Schedule, Scheduled};
 use super::output::{Observation, RuleId};
 use super::{Engine, Open, Running};
-use crate::value::{ProcessId, Time};
+use crate::value::{Machine, ProcessId, Time};
 
 /// Reports that wait for one before them; when there are more it is taken for lost.
 const MOST_EARLY: usize = 64;
@@ -28,12 +28,12 @@ pub(super) struct Remote {
 
 impl Engine {
     /// A node hands in what it folds by itself, from now on. Windows from probe to probe wait for it.
-    pub fn node_joined(&mut self, node: NodeId) {
+    pub fn node_joined(&mut self, node: Machine) {
         self.nodes.entry(node).or_default();
     }
 
     /// A node will hand in nothing more: what it has not handed in is lost.
-    pub fn node_left(&mut self, node: NodeId) {
+    pub fn node_left(&mut self, node: Machine) {
         if let Some(remote) = self.nodes.remove(&node) {
             self.lose(&remote, Time(u64::MAX));
         }
@@ -75,7 +75,7 @@ impl Engine {
         true
     }
 
-    fn take_next(&mut self, node: NodeId, report: Report) {
+    fn take_next(&mut self, node: Machine, report: Report) {
         if let Some(remote) = self.nodes.get_mut(&node) {
             remote
                 .heard

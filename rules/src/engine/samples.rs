@@ -7,7 +7,7 @@ use super::series::{Calls, Names, Series, scale};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::measure::{Kind, Measure};
-use crate::value::{ProcessId, Time};
+use crate::value::{ProcessId, Subject, Time};
 
 /// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
 const MOST_HITS: usize = 65536;
@@ -26,22 +26,19 @@ struct ProbeSeries {
 /// Everything observed that an open window may need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
-    counters: BTreeMap<(Option<ProcessId>, Measure), Series<u64>>,
+    counters: BTreeMap<(Subject, Measure), Series<u64>>,
     calls: BTreeMap<ProcessId, BTreeMap<Measure, Calls>>,
     /// Of the functions that were called.
     names: Names,
-    gauges: BTreeMap<(Option<ProcessId>, Measure), Series<f64>>,
+    gauges: BTreeMap<(Subject, Measure), Series<f64>>,
     probes: BTreeMap<(RuleId, ProbeId, ProcessId), ProbeSeries>,
     /// Up to when what is not needed was let go.
     forgotten: Time,
 }
 
 impl Samples {
-    pub(crate) fn counter(&mut self, process: Option<ProcessId>, measure: Measure, time: Time, total: u64) {
-        self.counters
-            .entry((process, measure))
-            .or_default()
-            .push(time, total);
+    pub(crate) fn counter(&mut self, of: Subject, measure: Measure, time: Time, total: u64) {
+        self.counters.entry((of, measure)).or_default().push(time, total);
     }
 
     pub(crate) fn call(
@@ -64,11 +61,8 @@ impl Samples {
         calls.for_each(|calls| calls.observed.push(time, ()));
     }
 
-    pub(crate) fn gauge(&mut self, process: Option<ProcessId>, measure: Measure, time: Time, value: f64) {
-        self.gauges
-            .entry((process, measure))
-            .or_default()
-            .push(time, value);
+    pub(crate) fn gauge(&mut self, of: Subject, measure: Measure, time: Time, value: f64) {
+        self.gauges.entry((of, measure)).or_default().push(time, value);
     }
 
     pub(crate) fn totals(&mut self, of: (RuleId, ProbeId, ProcessId), time: Time, totals: (u64, u64)) {
@@ -89,8 +83,9 @@ impl Samples {
 
     /// Forgets a process.
     pub(crate) fn drop_process(&mut self, process: ProcessId) {
-        self.counters.retain(|(of, _), _| *of != Some(process));
-        self.gauges.retain(|(of, _), _| *of != Some(process));
+        let is_of_others = |of: &Subject| *of != Subject::Process(process);
+        self.counters.retain(|(of, _), _| is_of_others(of));
+        self.gauges.retain(|(of, _), _| is_of_others(of));
         self.calls.remove(&process);
         self.probes.retain(|(_, _, of), _| *of != process);
     }
@@ -121,13 +116,13 @@ impl Samples {
     /// The change of a counter within the window, in nanoseconds, bytes, or a count.
     pub(crate) fn change(
         &self,
-        process: Option<ProcessId>,
+        of: Subject,
         measure: Measure,
         (start, end): (Time, Time),
     ) -> Result<f64, &'static str> {
         let series = self
             .counters
-            .get(&(process, measure))
+            .get(&(of, measure))
             .ok_or("was not observed in the window")?;
         let ((first, before), (last, after)) = series.ends(start, end)?;
         let change = after.checked_sub(before).ok_or("ran backwards in the window")?;
@@ -147,34 +142,29 @@ impl Samples {
     /// The last level within the window.
     pub(crate) fn level(
         &self,
-        process: Option<ProcessId>,
+        of: Subject,
         measure: Measure,
         (start, end): (Time, Time),
     ) -> Result<f64, &'static str> {
-        let series = self.gauges.get(&(process, measure));
+        let series = self.gauges.get(&(of, measure));
         let last = series.and_then(|series| series.last_in(start, end));
         last.map(|(_, value)| value)
             .ok_or("was not observed in the window")
     }
 
     /// A total or a level as it was at a time: the last sample up to it.
-    pub(crate) fn at(
-        &self,
-        process: Option<ProcessId>,
-        measure: Measure,
-        time: Time,
-    ) -> Result<f64, &'static str> {
+    pub(crate) fn at(&self, of: Subject, measure: Measure, time: Time) -> Result<f64, &'static str> {
         let never = "was not observed up to there";
         match measure.kind() {
             Kind::Counter => {
-                let series = self.counters.get(&(process, measure)).ok_or(never)?;
+                let series = self.counters.get(&(of, measure)).ok_or(never)?;
                 series
                     .last_in(Time(0), time)
                     .map(|(_, total)| total as f64)
                     .ok_or(never)
             }
             Kind::Gauge => {
-                let series = self.gauges.get(&(process, measure)).ok_or(never)?;
+                let series = self.gauges.get(&(of, measure)).ok_or(never)?;
                 series.last_in(Time(0), time).map(|(_, level)| level).ok_or(never)
             }
         }
@@ -256,8 +246,10 @@ impl ProbeSeries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Machine;
 
     const MS: u64 = 1_000_000;
+    const MACHINE: Subject = Subject::Machine(Machine(0));
 
     #[test]
     fn calls_that_stand_are_as_if_each_was_told_again() {
@@ -308,9 +300,9 @@ mod tests {
     fn change(samples: &[(u64, u64)]) -> Result<f64, &'static str> {
         let mut store = Samples::default();
         for (ms, total) in samples {
-            store.counter(None, Measure::CpuThrottled, Time(ms * MS), *total);
+            store.counter(MACHINE, Measure::CpuThrottled, Time(ms * MS), *total);
         }
-        store.change(None, Measure::CpuThrottled, WINDOW)
+        store.change(MACHINE, Measure::CpuThrottled, WINDOW)
     }
 
     #[test]
@@ -391,9 +383,10 @@ mod tests {
         let mut store = Samples::default();
         let at = |i: u64| Time(i * FORGETS_NS);
         for i in 0..5000 {
-            store.counter(None, Measure::CpuThrottled, at(i), i);
+            store.counter(MACHINE, Measure::CpuThrottled, at(i), i);
         }
-        let change = |store: &Samples, from| store.change(None, Measure::CpuThrottled, (at(from), at(4999)));
+        let change =
+            |store: &Samples, from| store.change(MACHINE, Measure::CpuThrottled, (at(from), at(4999)));
         assert_eq!(change(&store, 0), Ok(4999.0));
         store.forget(at(4990));
         assert_eq!(change(&store, 4990), Ok(9.0));

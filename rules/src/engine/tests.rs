@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::measure::Measure;
-use crate::value::Scalar;
+use crate::value::{Machine, Scalar, Subject};
 
 const MS: u64 = 1_000_000;
 
@@ -93,14 +93,14 @@ impl Job {
             (Measure::MpiCalls, calls),
         ];
         for rank in self.ranks.clone() {
-            let process = Some(ProcessId(rank));
+            let of = Subject::Process(ProcessId(rank));
             let time = self.now;
             for (measure, total) in counters
                 .into_iter()
                 .filter(|(measure, _)| self.missing != Some(*measure))
             {
                 self.engine.observe(Observation::Counter {
-                    process,
+                    of,
                     measure,
                     time,
                     total,
@@ -108,7 +108,7 @@ impl Job {
             }
             let value = self.cpus;
             self.engine.observe(Observation::Gauge {
-                process,
+                of,
                 measure: Measure::CpusAvailable,
                 time,
                 value,
@@ -117,7 +117,7 @@ impl Job {
         // One figure serves as both: what each rank may use, and the job.
         let (time, value) = (self.now, self.cpus);
         self.engine.observe(Observation::Gauge {
-            process: None,
+            of: Subject::Machine(Machine(0)),
             measure: Measure::JobCpus,
             time,
             value,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::close::Evaluated;
-use super::output::{ClosedWindow, DecisionId, Dropped, Finding, Mode, RuleId, TuneStatus};
+use super::output::{ClosedWindow, DecisionId, Dropped, Finding, Mode, RuleId, Standing, TuneStatus};
 use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::rule::CheckedRule;
@@ -15,7 +15,13 @@ impl Engine {
         for (index, running) in self.rules.iter().enumerate() {
             for (place, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
                 let label = checked.action.as_ref().map(|change| change.deed.label());
-                let (standing, why) = tune.status(running.mode, checked);
+                let dropped = running.stream.dropped;
+                let (standing, why) = match tune.status(running.mode, checked) {
+                    (Standing::Waiting, _) if running.closed == 0 && !dropped.windows().is_empty() => {
+                        (Standing::NoValue, all_left_out(&dropped))
+                    }
+                    status => status,
+                };
                 out.push(TuneStatus {
                     rule: RuleId(index),
                     rule_name: running.rule.name.clone(),
@@ -27,6 +33,8 @@ impl Engine {
                     saw_nobody: running.saw_nobody,
                     had_processes: running.had_processes,
                     had_value: tune.has_turned(),
+                    windows: running.closed,
+                    dropped,
                 });
             }
         }
@@ -103,4 +111,16 @@ impl Engine {
             .get(rule.0)
             .map_or_else(Dropped::default, |running| running.stream.dropped)
     }
+}
+
+/// Why a rule has no value of which no window was evaluated.
+fn all_left_out(dropped: &Dropped) -> String {
+    let left_out = dropped.windows();
+    let all: u64 = left_out.iter().map(|one| one.count).sum();
+    let reasons = left_out.iter().map(|one| format!("{} {}", one.count, one.words));
+    let reasons: Vec<String> = reasons.collect();
+    format!(
+        "no value: all {all} windows were left out: {}",
+        reasons.join("; ")
+    )
 }

@@ -11,7 +11,7 @@ use crate::partial::Content;
 use crate::plan::Delivery;
 use crate::rule::{Borders, Probe, Window};
 use crate::unit::Dimension;
-use crate::value::{Key, ProcessId, Time, Value, finite};
+use crate::value::{Key, Machine, ProcessId, Subject, Time, Value, finite};
 
 /// When a window began and ended: for all, and for processes that hit its borders by themselves.
 #[derive(Clone, Copy)]
@@ -124,23 +124,45 @@ impl Engine {
         whole: &BTreeSet<ProcessId>,
         time: impl Fn(Option<ProcessId>) -> Time,
     ) -> Value {
-        let one = |process: Option<ProcessId>| {
-            let value = self.samples.at(process, measure, time(process));
+        self.of_all(measure, whole, |of| {
+            let value = self.samples.at(of, measure, time(of.process()));
             let time_unit = measure.kind() == Kind::Counter && measure.dimension() == Dimension::TIME;
             let value = value.map(|value| if time_unit { value / 1e9 } else { value });
-            value
-                .map_err(|reason| format!("{} {reason}", measure.name()))
-                .and_then(finite)
-        };
+            value.map_err(|reason| format!("{} {reason}", measure.name()))
+        })
+    }
+
+    /// A measure of each process a row, or one of machines added up over those on which the processes are.
+    fn of_all(
+        &self,
+        measure: Measure,
+        whole: &BTreeSet<ProcessId>,
+        one: impl Fn(Subject) -> Result<f64, String>,
+    ) -> Value {
         match measure.scope() {
-            Scope::Node => Value::Single(one(None)),
+            Scope::Machine => {
+                let machines = self.machines(whole).into_iter().map(Subject::Machine);
+                Value::Single(machines.map(one).sum::<Result<f64, String>>().and_then(finite))
+            }
             Scope::Process => {
-                let rows = whole
-                    .iter()
-                    .map(|process| (Key::Process(*process), one(Some(*process))));
-                Value::Table(rows.collect())
+                let row = |process: &ProcessId| {
+                    let value = one(Subject::Process(*process)).and_then(finite);
+                    (Key::Process(*process), value)
+                };
+                Value::Table(whole.iter().map(row).collect())
             }
         }
+    }
+
+    /// The machines on which processes are; of none of them, those of the whole job.
+    fn machines(&self, of: &BTreeSet<ProcessId>) -> BTreeSet<Machine> {
+        let known = self.processes.iter();
+        let known = known.filter(|(process, _)| of.is_empty() || of.contains(process));
+        let machines: BTreeSet<Machine> = known.map(|(_, process)| process.facts.machine).collect();
+        if machines.is_empty() {
+            return BTreeSet::from([Machine::default()]);
+        }
+        machines
     }
 
     /// The processes with a role that were there from border to border.
@@ -221,28 +243,11 @@ impl Engine {
     }
 
     fn measured(&self, measure: Measure, whole: &BTreeSet<ProcessId>, times: Times<'_>) -> Value {
-        match measure.scope() {
-            Scope::Node => Value::Single(self.one(measure, None, times.all).and_then(finite)),
-            Scope::Process => {
-                let row = |process: &ProcessId| {
-                    (
-                        Key::Process(*process),
-                        self.one(measure, Some(*process), times.of(Some(*process)))
-                            .and_then(finite),
-                    )
-                };
-                Value::Table(whole.iter().map(row).collect())
-            }
-        }
+        self.of_all(measure, whole, |of| self.one(measure, of, times.of(of.process())))
     }
 
     /// In seconds, bytes or a plain number.
-    fn one(
-        &self,
-        measure: Measure,
-        process: Option<ProcessId>,
-        borders: (Time, Time),
-    ) -> Result<f64, String> {
+    fn one(&self, measure: Measure, of: Subject, borders: (Time, Time)) -> Result<f64, String> {
         let found = match measure.kind() {
             Kind::Counter => {
                 let units = if measure.dimension() == Dimension::TIME {
@@ -251,12 +256,12 @@ impl Engine {
                     1.0
                 };
                 self.samples
-                    .change(process, measure, borders)
+                    .change(of, measure, borders)
                     .map(|change| change / units)
             }
-            Kind::Gauge => self.samples.level(process, measure, borders),
+            Kind::Gauge => self.samples.level(of, measure, borders),
         };
-        found.map_err(|reason| match process {
+        found.map_err(|reason| match of.process() {
             Some(process) => format!("{} of {} {reason}", measure.name(), self.name(process)),
             None => format!("{} {reason}", measure.name()),
         })

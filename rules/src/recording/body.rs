@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use super::record::{Header, Place, ProbeDefinition, ProbeKey, Reason, Record};
 use super::stream::{tagged_type, type_tag};
 use super::wire::{Cursor, Wrong, put_difference, put_number, put_size, put_text, within};
-use super::{MAX_CAPTURES, MAX_NOTES, TooLarge};
+use super::{MAX_CAPTURES, MAX_NOTES, TooLarge, apart};
 use crate::facts::ProcessFacts;
-use crate::value::{ProcessId, Time};
+use crate::value::{Machine, ProcessId, Time};
 
 /// The kinds of records. A new one gets a new number and does not touch the clock of differences.
 pub(super) mod kind {
@@ -29,6 +29,7 @@ pub(super) mod kind {
     pub(in super::super) const RULE: u64 = 14;
     pub(in super::super) const ITERATIONS: u64 = 15;
     pub(in super::super) const VARIABLE: u64 = 16;
+    pub(in super::super) const ESTIMATED: u64 = 17;
 }
 
 pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) -> Result<(), TooLarge> {
@@ -100,54 +101,14 @@ pub(super) fn put_single(out: &mut Vec<u8>, record: &Record, before: u64) -> Res
             put_difference(out, time.0, before);
             kind::TICK
         }
-        Record::RuleSet { time, rule, mode } => {
-            put_number(out, time.0);
-            put_text(out, "the name of a rule", rule)?;
-            put_text(out, "the mode of a rule", mode)?;
-            kind::RULE
-        }
-        Record::Iterations {
-            process,
-            time,
-            count,
-            whole_ns,
-            elapsed_ns,
-            mpi_ns,
-            calls_per_1000,
-        } => {
-            put_number(out, u64::from(process.0));
-            for number in [time.0, *count, *whole_ns, *elapsed_ns, *mpi_ns, *calls_per_1000] {
-                put_number(out, number);
-            }
-            kind::ITERATIONS
-        }
-        Record::Variable { .. } => return put_variable(out, record).map(Some),
         Record::Loss { time, kind, count } => {
             put_difference(out, time.0, before);
             put_text(out, "the name of a loss", kind)?;
             put_number(out, *count);
             kind::LOSS
         }
-        Record::Hit(_) | Record::Counter { .. } | Record::Gauge { .. } | Record::ProbeTotals { .. } => {
-            return Ok(None);
-        }
+        apart => return apart::put(out, apart),
     }))
-}
-
-fn put_variable(out: &mut Vec<u8>, record: &Record) -> Result<u64, TooLarge> {
-    if let Record::Variable {
-        process,
-        time,
-        name,
-        value,
-    } = record
-    {
-        put_number(out, u64::from(process.0));
-        put_number(out, time.0);
-        put_text(out, "the name of a variable", name)?;
-        put_number(out, value.to_bits());
-    }
-    Ok(kind::VARIABLE)
 }
 
 fn put_process(out: &mut Vec<u8>, process: ProcessId, time: Time, before: u64) {
@@ -198,27 +159,6 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
             *clock = body.difference(*clock)?;
             Record::Tick { time: Time(*clock) }
         }
-        // A reader that does not know it goes on with the clock as it was: so does everyone.
-        kind::RULE => Record::RuleSet {
-            time: Time(body.number()?),
-            rule: body.text()?,
-            mode: body.text()?,
-        },
-        kind::ITERATIONS => Record::Iterations {
-            process: ProcessId(body.small()?),
-            time: Time(body.number()?),
-            count: body.number()?,
-            whole_ns: body.number()?,
-            elapsed_ns: body.number()?,
-            mpi_ns: body.number()?,
-            calls_per_1000: body.number()?,
-        },
-        kind::VARIABLE => Record::Variable {
-            process: ProcessId(body.small()?),
-            time: Time(body.number()?),
-            name: body.text()?,
-            value: f64::from_bits(body.number()?),
-        },
         kind::LOSS => {
             *clock = body.difference(*clock)?;
             Record::Loss {
@@ -227,7 +167,7 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
                 count: body.number()?,
             }
         }
-        _ => return Ok(None),
+        _ => return apart::read(kind, body),
     }))
 }
 
@@ -241,6 +181,8 @@ fn put_facts(out: &mut Vec<u8>, facts: &ProcessFacts) -> Result<(), TooLarge> {
         libraries,
         symbols,
         host,
+        // That of the recording.
+        machine: _,
     } = facts;
     for number in [rank, size] {
         put_number(out, number.map_or(0, |number| u64::from(number) + 1));
@@ -283,6 +225,7 @@ fn facts(body: &mut Cursor<'_>) -> Result<ProcessFacts, Wrong> {
         libraries,
         symbols,
         host: has_host.then_some(host),
+        machine: Machine::default(),
     })
 }
 

@@ -3,19 +3,21 @@
 //! Clocks are joined by what the headers say of them; how well the hosts' wall clocks agree is not known here.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::fmt;
 
 use super::reader::Reader;
 use super::record::{Header, ProbeDefinition, ProbeKey, Record};
 use super::{ReadError, record};
-use crate::value::{ProcessId, Time};
+use crate::value::{Machine, ProcessId, Time};
 
 /// A record of one of several recordings, with the numbers and the clock of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merged {
     /// Where it comes from: an index into [`Merge::headers`].
     pub source: usize,
+    /// The machine that it was made on.
+    pub machine: Machine,
     /// The record.
     pub record: Record,
 }
@@ -71,6 +73,8 @@ pub struct Merge<'a> {
 #[derive(Clone, Debug)]
 struct Source<'a> {
     reader: Reader<'a>,
+    /// Recordings of one host have one.
+    machine: Machine,
     /// What is added to its times.
     ahead: u64,
     head: Option<Record>,
@@ -84,9 +88,19 @@ impl<'a> Merge<'a> {
         readers.sort_by(|a, b| rank(a.header()).cmp(&rank(b.header())));
         let zero = |header: &Header| i128::from(header.wall_start_ns) - i128::from(header.origin.0);
         let first = readers.iter().map(|reader| zero(reader.header())).min();
+        let hosts: BTreeSet<String> = readers
+            .iter()
+            .map(|reader| reader.header().host.clone())
+            .collect();
         let source = |reader: Reader<'a>| {
             let ahead = zero(reader.header()) - first.unwrap_or_default();
+            let place = hosts.iter().position(|host| *host == reader.header().host);
             Source {
+                machine: Machine(
+                    place
+                        .and_then(|place| u32::try_from(place).ok())
+                        .unwrap_or(u32::MAX),
+                ),
                 ahead: u64::try_from(ahead).unwrap_or(u64::MAX),
                 reader,
                 head: None,
@@ -233,12 +247,22 @@ impl Iterator for Merge<'_> {
                 return Some(Err(broken));
             }
             let Reverse((_, source)) = self.heads.pop()?;
-            let head = self.sources.get_mut(source).and_then(|source| source.head.take());
+            let of = self.sources.get_mut(source)?;
+            let (machine, head) = (of.machine, of.head.take());
             self.advance(source);
             if let Some(mut record) = head
                 && self.renumber(source, &mut record)
             {
-                return Some(Ok(Merged { source, record }));
+                if let Record::ProcessJoined { facts, .. } | Record::ProcessLearned { facts, .. } =
+                    &mut record
+                {
+                    facts.machine = machine;
+                }
+                return Some(Ok(Merged {
+                    source,
+                    machine,
+                    record,
+                }));
             }
         }
     }

@@ -64,7 +64,7 @@ pub enum Record {
     Hit(Hit),
     /// A running total since any moment.
     Counter {
-        /// None for a measure of the node.
+        /// None for a measure of the machine that the recording is of.
         process: Option<ProcessId>,
         /// Which.
         measure: Measure,
@@ -75,7 +75,7 @@ pub enum Record {
     },
     /// A level.
     Gauge {
-        /// None for a measure of the node.
+        /// None for a measure of the machine that the recording is of.
         process: Option<ProcessId>,
         /// Which.
         measure: Measure,
@@ -155,6 +155,25 @@ pub enum Record {
         name: String,
         /// What it holds; a boolean is 0 or 1.
         value: f64,
+    },
+    /// A function was watched in windows: the totals of its entries so far are estimated, and this is known of them.
+    Estimated {
+        /// The process.
+        process: ProcessId,
+        /// Its entries.
+        probe: ProbeKey,
+        /// When.
+        time: Time,
+        /// Calls that were counted.
+        counted: u64,
+        /// Bytes that were.
+        counted_bytes: u64,
+        /// The fewest calls that there were.
+        from: u64,
+        /// The most; none where that is not known.
+        to: Option<u64>,
+        /// The part of the time in which they were counted.
+        watched: f64,
     },
     /// Something was lost, of no process in particular.
     Loss {
@@ -275,6 +294,7 @@ impl Record {
             | Record::RuleSet { time, .. }
             | Record::Iterations { time, .. }
             | Record::Variable { time, .. }
+            | Record::Estimated { time, .. }
             | Record::Loss { time, .. } => Some(*time),
         }
     }
@@ -282,8 +302,11 @@ impl Record {
     /// Whether its time is written as a number: a reader that does not know its kind passes over it, and goes on with the time of
     /// the record before. So it is of every kind that came after version 1.0.
     pub(super) fn is_apart(&self) -> bool {
-        use Record::{Iterations, RuleSet, Variable};
-        matches!(self, RuleSet { .. } | Iterations { .. } | Variable { .. })
+        use Record::{Estimated, Iterations, RuleSet, Variable};
+        matches!(
+            self,
+            RuleSet { .. } | Iterations { .. } | Variable { .. } | Estimated { .. }
+        )
     }
 
     /// What a merge changes: the time, the process and the probe.
@@ -292,6 +315,9 @@ impl Record {
             Record::ProbeDefined { probe, .. } => (None, None, Some(probe)),
             Record::Hit(hit) => (Some(&mut hit.time), Some(&mut hit.process), Some(&mut hit.probe)),
             Record::ProbeTotals {
+                probe, process, time, ..
+            }
+            | Record::Estimated {
                 probe, process, time, ..
             } => (Some(time), Some(process), Some(probe)),
             Record::ProcessJoined { process, time, .. }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rules::{CheckedRule, Engine, Measure, Observation, ProcessFacts, ProcessId, Time};
+use rules::{CheckedRule, Engine, Measure, Observation, ProcessFacts, ProcessId, Subject, Time};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -45,7 +45,7 @@ fn finding(rule: &str, ranks: &[Rank]) -> Option<String> {
 fn observe(engine: &mut Engine, rank: &Rank, process: ProcessId, time: Time) {
     let so_far = |each_second: u64| each_second * (time.0 / 1_000_000) / 1000;
     engine.observe(Observation::Gauge {
-        process: Some(process),
+        of: Subject::Process(process),
         measure: Measure::UsefulShare,
         time,
         value: rank.useful,
@@ -57,7 +57,7 @@ fn observe(engine: &mut Engine, rank: &Rank, process: ProcessId, time: Time) {
         (Measure::MpiRunqueueTime, rank.queue_in_mpi_ms * 1_000_000),
     ] {
         engine.observe(Observation::Counter {
-            process: Some(process),
+            of: Subject::Process(process),
             measure,
             time,
             total: so_far(each_second),

@@ -1,6 +1,6 @@
 //! S2, PMSL and G-PM (2009): how values of intervals and regions are measured, and of calls that cannot be looked into.
 
-use rules::{Measure, Observation, ProcessId, Time};
+use rules::{Measure, Observation, ProcessId, Subject, Time};
 
 use crate::bench::{Bench, near};
 
@@ -32,10 +32,10 @@ fn s2_3_2_1_what_is_accumulated_over_intervals_adds_up() {
     let totals = [0, 20, 70, 75, 75, 160, 250];
     let mut bench = Bench::new(INTERVALS, 1);
     for (step, total) in (0_u64..).zip(totals) {
-        let (process, time) = (Some(ProcessId(0)), Time(step * 100 * MS));
+        let (of, time) = (Subject::Process(ProcessId(0)), Time(step * 100 * MS));
         let (measure, total) = (Measure::CpuTime, total * MS);
         bench.observe(Observation::Counter {
-            process,
+            of,
             measure,
             time,
             total,
@@ -115,10 +115,10 @@ fn s2_3_2_2_values_of_regions_are_the_end_less_the_begin_and_add_up() {
     ];
     for (step, of_ranks) in (0_u64..).zip(totals) {
         for (rank, total) in (0..).zip(of_ranks) {
-            let (process, time) = (Some(ProcessId(rank)), Time(step * 10 * MS));
+            let (of, time) = (Subject::Process(ProcessId(rank)), Time(step * 10 * MS));
             let (measure, total) = (Measure::CpuTime, total * MS);
             bench.observe(Observation::Counter {
-                process,
+                of,
                 measure,
                 time,
                 total,
@@ -218,10 +218,10 @@ fn s2_3_2_2_corrections_when_a_reading_falls_into_a_region_or_the_measurement_st
 fn s2_3_2_2_a_measurement_that_starts_inside_a_region_leaves_it_out_and_counts_it() {
     let mut bench = Bench::new(REGIONS, 1);
     for (step, total) in (0_u64..).zip([0, 5, 20, 30]) {
-        let (process, time) = (Some(ProcessId(0)), Time(step * 10 * MS));
+        let (of, time) = (Subject::Process(ProcessId(0)), Time(step * 10 * MS));
         let (measure, total) = (Measure::CpuTime, total * MS);
         bench.observe(Observation::Counter {
-            process,
+            of,
             measure,
             time,
             total,

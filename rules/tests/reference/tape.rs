@@ -4,8 +4,8 @@ use rules::recording::{
     Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Reader, Reason, Record, Writer,
 };
 use rules::{
-    Base, CheckedRule, Layout, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessId, RuleId, Site,
-    Time,
+    Base, CheckedRule, Layout, Machine, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessId,
+    RuleId, Site, Subject, Time,
 };
 
 use crate::bench::{Bench, checked, facts, shipped};
@@ -253,7 +253,7 @@ pub(crate) fn replayed(source: &str, recording: &[u8]) -> Bench {
                 time,
                 total,
             } => bench.observe(Observation::Counter {
-                process,
+                of: Subject::of(process, Machine(0)),
                 measure,
                 time,
                 total,

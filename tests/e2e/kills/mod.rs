@@ -281,7 +281,12 @@ impl Scene {
             "{what}: descriptors"
         );
         assert_eq!(self.program.tracers()?, 0, "{what}: somebody still debugs it");
-        let now = self.program.code()?;
+        // On a busy machine the last probes of a session end in the background.
+        let mut now = self.program.code()?;
+        while now != self.code && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+            now = self.program.code()?;
+        }
         let places =
             |code: &[(String, Vec<u8>)]| code.iter().map(|(place, _)| place.clone()).collect::<Vec<_>>();
         assert_eq!(places(&now), places(&self.code), "{what}");

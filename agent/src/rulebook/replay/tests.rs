@@ -26,6 +26,7 @@ windows:
 metrics:
   busy: {in: iteration, value: sum(compute.duration)}
   cpu: {in: pulse, value: sum(cpu.time) / pulse.duration}
+  cpus: {in: pulse, value: job.cpus}
 tune:
   - every: iteration
     when: busy > 20ms
@@ -125,6 +126,12 @@ impl Host {
             });
             self.put(Record::Watermark { process, time });
         }
+        self.put(Record::Gauge {
+            process: None,
+            measure: Measure::JobCpus,
+            time,
+            value: 2.0,
+        });
         self.put(Record::Tick { time });
     }
 }
@@ -213,6 +220,8 @@ fn recordings_of_several_hosts_are_one_session_whatever_their_clocks_and_their_o
         // Three processes, half a CPU each.
         "pulse 1: cpu 1.5",
         "pulse 2: cpu 1.5",
+        // Two on each of both machines.
+        "pulse 2: cpus 4",
     ] {
         assert!(
             lines.iter().any(|line| line == expected),

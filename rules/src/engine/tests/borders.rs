@@ -30,7 +30,7 @@ metrics:
         (1, 50, 25),
     ] {
         farm.engine.observe(Observation::Counter {
-            process: Some(ProcessId(process)),
+            of: Subject::Process(ProcessId(process)),
             measure: Measure::CpuTime,
             time: Time(ms * MS),
             total: total * MS,

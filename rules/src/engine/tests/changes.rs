@@ -50,7 +50,7 @@ impl Shares {
     fn tell(&mut self) {
         for (process, total) in (0..).zip(&self.totals) {
             self.engine.observe(Observation::Counter {
-                process: Some(ProcessId(process)),
+                of: Subject::Process(ProcessId(process)),
                 measure: Measure::CpuTime,
                 time: Time(self.now),
                 total: *total,
@@ -346,10 +346,63 @@ fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
 }
 
 #[test]
+fn a_window_is_over_when_the_next_tick_would_close_it() {
+    let mut shares = Shares::new("  - {set: n, value: floor(sum(busy) * 10)}\n", 2);
+    for end in [500 * MS, 1000 * MS, 1500 * MS] {
+        assert!(!shares.engine.has_timed_window_over(Time(end - 1)));
+        assert!(shares.engine.has_timed_window_over(Time(end)));
+        shares.engine.tick(Time(end));
+        assert_eq!(shares.engine.drain_windows().len(), 1);
+        assert!(!shares.engine.has_timed_window_over(Time(end)));
+    }
+}
+
+#[test]
 fn what_was_read_before_the_window_says_nothing_about_it() {
     let tune = "  - {set: n, value: 1, when: sum(busy) > 50%}\n";
     let mut shares = Shares::new(tune, 2);
     hold(&mut shares, 500, &[1.0, 1.0]);
     assert_eq!(shares.actions(&[60, 60]), [""; 0]);
     assert_eq!(shares.actions(&[60, 60]), ["0: set n = 1", "1: set n = 1"]);
+}
+
+#[test]
+fn a_rule_tells_how_many_windows_it_had_and_what_was_left_out_of_them() {
+    let source = "rule: turns\nabout: b\nprobes: {step: {entry: step}}\nwindows:\n  w: {from: step, skip: 3}\n\
+                  metrics: {n: count(step)}\ntune:\n  - {finding: found, when: n > 5}\n";
+    let rule = CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
+    engine.process_joined(ProcessId(0), ProcessFacts::default(), Time(0));
+    let hit = |engine: &mut Engine, ms: u64| {
+        engine.observe(Observation::Hit {
+            rule: RuleId(0),
+            probe: ProbeId(0),
+            process: ProcessId(0),
+            thread: 0,
+            time: Time(ms * MS),
+            duration_ns: 0,
+            captures: Default::default(),
+        });
+        engine.observe(Observation::Watermark {
+            process: ProcessId(0),
+            time: Time(ms * MS),
+        });
+        engine.tick(Time(ms * MS));
+    };
+    for ms in [10, 20, 30] {
+        hit(&mut engine, ms);
+    }
+    let status = &engine.status()[0];
+    assert_eq!((status.standing, status.windows), (Standing::NoValue, 0));
+    assert_eq!(
+        status.why,
+        "no value: all 2 windows were left out: 2 skipped, as the first are"
+    );
+    for ms in [40, 50, 60] {
+        hit(&mut engine, ms);
+    }
+    let status = &engine.status()[0];
+    let left_out = status.dropped.windows();
+    assert_eq!((status.windows, left_out.len()), (2, 1));
+    assert_eq!((left_out[0].reason, left_out[0].count), ("skipped", 3));
 }

@@ -49,7 +49,7 @@ impl Program {
         for (measure, value) in [(Measure::Threads, load), (Measure::MemoryResident, self.level)] {
             for time in [self.now, self.now + 999 * MS] {
                 self.engine.observe(Observation::Gauge {
-                    process: Some(ProcessId(0)),
+                    of: Subject::Process(ProcessId(0)),
                     measure,
                     time: Time(time),
                     value,

@@ -18,14 +18,14 @@ fn happen(job: &mut Job, (what, process, ahead, number): (u8, u32, u64, u64)) ->
         1 => job.engine.process_left(id, time),
         2..=4 => {
             job.engine.observe(Observation::Counter {
-                process: Some(id),
+                of: Subject::Process(id),
                 measure,
                 time,
                 total: number,
             });
         }
         5 => job.engine.observe(Observation::Gauge {
-            process: Some(id),
+            of: Subject::Process(id),
             measure,
             time,
             value: number as f64,
@@ -84,10 +84,10 @@ proptest! {
                 Measure::CpuTime, Measure::RunqueueTime, Measure::MpiTime, Measure::SwitchesInvoluntary, Measure::MpiCalls,
             ];
             for place in &order {
-                let process = Some(ProcessId(*place as u32 / 6));
+                let of = Subject::Process(ProcessId(*place as u32 / 6));
                 shuffled.engine.observe(match place % 6 {
-                    5 => Observation::Gauge { process: None, measure: Measure::JobCpus, time, value: 2.0 },
-                    i => Observation::Counter { process, measure: measures[i], time, total: totals[i] },
+                    5 => Observation::Gauge { of: Subject::Machine(Machine(0)), measure: Measure::JobCpus, time, value: 2.0 },
+                    i => Observation::Counter { of, measure: measures[i], time, total: totals[i] },
                 });
             }
             outputs.extend(shuffled.engine.tick(time));

@@ -139,7 +139,7 @@ fn a_level_is_known_at_the_borders_of_an_instance() {
     for process in 0..3 {
         for (ms, value) in [(50, 1e6), (150, 2e6), (250, 5e6)] {
             farm.engine.observe(Observation::Gauge {
-                process: Some(ProcessId(process)),
+                of: Subject::Process(ProcessId(process)),
                 measure: Measure::MemoryResident,
                 time: Time(ms * MS),
                 value,

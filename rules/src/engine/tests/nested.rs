@@ -208,7 +208,7 @@ fn what_a_window_cuts_off_ends_with_it_whenever_that_is_told() {
         let mut farm = Farm::new(&format!("{BATCHES}{metric}"), 1);
         for ms in [900, 1000, 1100, 1200, 1300, 5000] {
             farm.engine.observe(Observation::Counter {
-                process: Some(ProcessId(0)),
+                of: Subject::Process(ProcessId(0)),
                 measure: Measure::CpuTime,
                 time: Time(ms * MS),
                 total: ms * MS / 2,

@@ -2,7 +2,8 @@
 
 use super::probed::FRAME;
 use super::*;
-use crate::engine::{Node, NodeId, Placement, Report};
+use crate::engine::{Node, Placement, Report};
+use crate::value::Machine;
 
 const NODES: u32 = 2;
 
@@ -24,9 +25,9 @@ impl Cluster {
         let rule = CheckedRule::from_source(source).unwrap();
         let mut engine = Engine::new(vec![rule.clone()], Time(0)).unwrap();
         let mut nodes: Vec<Node> = (0..NODES)
-            .map(|id| Node::new(NodeId(id), vec![rule.clone()]))
+            .map(|id| Node::new(Machine(id), vec![rule.clone()]))
             .collect();
-        (0..NODES).for_each(|id| engine.node_joined(NodeId(id)));
+        (0..NODES).for_each(|id| engine.node_joined(Machine(id)));
         for rank in 0..3 {
             engine.process_joined(ProcessId(rank), facts(rank), Time(0));
             nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &facts(rank));
@@ -144,7 +145,7 @@ fn reports_that_come_twice_or_out_of_order_change_nothing_and_one_that_never_com
     }
     let closed = cluster.closed(510);
     assert!(closed[0].contains("the window is partial"), "{closed:?}");
-    let unknown = Node::new(NodeId(9), Vec::new()).report();
+    let unknown = Node::new(Machine(9), Vec::new()).report();
     assert!(!cluster.engine.take_report(unknown));
 }
 

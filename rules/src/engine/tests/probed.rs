@@ -365,7 +365,7 @@ fn measures_are_taken_between_the_borders_of_an_instance() {
     for (ms, total) in [(100, 0), (200, 30), (300, 50), (400, 90)] {
         for process in [0, 1] {
             farm.engine.observe(Observation::Counter {
-                process: Some(ProcessId(process)),
+                of: Subject::Process(ProcessId(process)),
                 measure: Measure::CpuTime,
                 time: Time(ms * MS),
                 total: total * MS,

@@ -47,6 +47,7 @@ fn heap(record: &Record) -> usize {
         | Record::ProbeTotals { .. }
         | Record::HitsLost { .. }
         | Record::Iterations { .. }
+        | Record::Estimated { .. }
         | Record::Tick { .. }
         | Record::Watermark { .. } => 0,
     }

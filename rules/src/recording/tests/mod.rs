@@ -93,6 +93,7 @@ fn facts() -> impl Strategy<Value = ProcessFacts> {
             libraries,
             symbols,
             host,
+            ..ProcessFacts::default()
         },
     )
 }
@@ -167,6 +168,10 @@ fn record() -> impl Strategy<Value = Record> {
             }),
         1 => (process(), time(), text(), any::<f64>())
             .prop_map(|(process, time, name, value)| Record::Variable { process, time, name, value }),
+        1 => (process(), small(), time(), (number(), number(), number()), proptest::option::of(0..u64::MAX), any::<f64>()).prop_map(
+            |(process, probe, time, (counted, counted_bytes, from), to, watched)| Record::Estimated {
+                process, probe: ProbeKey(probe), time, counted, counted_bytes, from, to, watched
+            }),
         1 => (time(), text(), number()).prop_map(|(time, kind, count)| Record::Loss { time, kind, count }),
     ]
 }

@@ -2,7 +2,8 @@
 
 use super::streams::{PROCESSES, Sent, facts};
 use super::*;
-use crate::engine::{Node, NodeId, Report};
+use crate::engine::{Node, Report};
+use crate::value::{Machine, Subject};
 
 /// What an engine made of a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,8 @@ pub(super) struct Delivery {
     pub(super) ticks: Vec<bool>,
     /// To which node each process belongs; the coordinator's own engine if there are none.
     pub(super) nodes: Vec<u32>,
+    /// On which machine each process is.
+    pub(super) machines: Vec<u32>,
     /// What happens to reports and schedules, a digit of base 4 for each.
     pub(super) mischief: Vec<u8>,
 }
@@ -40,6 +43,7 @@ pub(super) fn any_delivery() -> impl Strategy<Value = Delivery> {
             order,
             spread,
             ticks,
+            machines: nodes.clone(),
             nodes,
             mischief,
         })
@@ -76,32 +80,35 @@ pub(super) fn add_up(totals: &mut Totals, hits: &[Sent]) {
 }
 
 /// What is counted of every process by then.
-pub(super) fn measured(rule: &CheckedRule, ms: u64) -> Vec<(Option<u32>, Observation)> {
+pub(super) fn measured(rule: &CheckedRule, machines: &[u32], ms: u64) -> Vec<(u32, Observation)> {
     let (time, mut out) = (Time(ms * MS), Vec::new());
     for &measure in &rule.plan().measures {
-        let everyone = (0..PROCESSES).map(Some);
-        let of: Vec<Option<u32>> = match measure.scope() {
-            Scope::Process => everyone.collect(),
-            Scope::Node => vec![None],
-        };
-        for of in of {
-            let pace = u64::from(of.unwrap_or(0)) + 3;
-            let process = of.map(ProcessId);
+        for process in 0..PROCESSES {
+            let machine = machines[process as usize];
+            let (of, pace) = match measure.scope() {
+                Scope::Process => (Subject::Process(ProcessId(process)), process),
+                // The first process of a machine stands for it.
+                Scope::Machine if machines.iter().position(|of| *of == machine) == Some(process as usize) => {
+                    (Subject::Machine(Machine(machine)), machine)
+                }
+                Scope::Machine => continue,
+            };
+            let pace = u64::from(pace) + 3;
             let observation = match measure.kind() {
                 Kind::Counter => Observation::Counter {
-                    process,
+                    of,
                     measure,
                     time,
                     total: ms * pace * 137_713,
                 },
                 Kind::Gauge => Observation::Gauge {
-                    process,
+                    of,
                     measure,
                     time,
                     value: ((ms / 300 + pace) % 5 + 1) as f64,
                 },
             };
-            out.push((of, observation));
+            out.push((process, observation));
         }
     }
     for &measure in &rule.plan().calls {
@@ -114,7 +121,7 @@ pub(super) fn measured(rule: &CheckedRule, ms: u64) -> Vec<(Option<u32>, Observa
                     time,
                     total: ms * place * u64::from(process + 1) * 1009,
                 };
-                out.push((Some(process), observation));
+                out.push((process, observation));
             }
         }
     }
@@ -146,6 +153,8 @@ pub(super) fn counted(
 struct Job {
     engine: Engine,
     nodes: Vec<Node>,
+    /// By process.
+    machines: Vec<u32>,
     of_process: Vec<usize>,
     /// Reports on their way.
     reports: Vec<Report>,
@@ -153,23 +162,29 @@ struct Job {
 }
 
 impl Job {
-    fn new(rule: &CheckedRule, nodes: &[u32]) -> Job {
+    fn new(rule: &CheckedRule, delivery: &Delivery) -> Job {
+        let nodes = &delivery.nodes;
         let mut engine = Engine::new(vec![rule.clone()], Time(0)).unwrap();
         engine.set_mode(RuleId(0), Mode::Applying);
         let count = nodes.iter().max().map_or(0, |last| last + 1);
         let mut nodes_there: Vec<Node> = (0..count)
-            .map(|id| Node::new(NodeId(id), vec![rule.clone()]))
+            .map(|id| Node::new(Machine(id), vec![rule.clone()]))
             .collect();
-        (0..count).for_each(|id| engine.node_joined(NodeId(id)));
+        (0..count).for_each(|id| engine.node_joined(Machine(id)));
         for rank in 0..PROCESSES {
-            engine.process_joined(ProcessId(rank), facts(rank), Time(0));
+            let facts = ProcessFacts {
+                machine: Machine(delivery.machines[rank as usize]),
+                ..facts(rank)
+            };
             if let Some(node) = nodes.get(rank as usize) {
-                nodes_there[*node as usize].process_joined(ProcessId(rank), &facts(rank));
+                nodes_there[*node as usize].process_joined(ProcessId(rank), &facts);
             }
+            engine.process_joined(ProcessId(rank), facts, Time(0));
         }
         let mut job = Job {
             engine,
             nodes: nodes_there,
+            machines: delivery.machines.clone(),
             of_process: nodes.iter().map(|node| *node as usize).collect(),
             reports: Vec::new(),
             told: Told {
@@ -183,33 +198,33 @@ impl Job {
         job
     }
 
-    /// Of a process, or of the machine of the first.
-    fn observe(&mut self, process: Option<u32>, observation: Observation) {
-        match self.of_process.get(process.unwrap_or(0) as usize) {
+    /// Of a process, or of its machine.
+    fn observe(&mut self, process: u32, observation: Observation) {
+        match self.of_process.get(process as usize) {
             Some(node) => self.nodes[*node].observe(observation),
             None => self.engine.observe(observation),
         }
     }
 
     fn hit(&mut self, sent: &Sent) {
-        self.observe(Some(sent.process), observation(sent));
+        self.observe(sent.process, observation(sent));
     }
 
     fn measure(&mut self, rule: &CheckedRule, ms: u64) {
-        for (process, observation) in measured(rule, ms) {
+        for (process, observation) in measured(rule, &self.machines.clone(), ms) {
             self.observe(process, observation);
         }
     }
 
     fn totals(&mut self, rule: &CheckedRule, ms: u64, totals: &Totals) {
         for (process, observation) in counted((RuleId(0), rule), ms, totals) {
-            self.observe(Some(process), observation);
+            self.observe(process, observation);
         }
     }
 
     fn watermark(&mut self, process: u32, ms: u64) {
         let (time, id) = (Time(ms * MS), ProcessId(process));
-        self.observe(Some(process), Observation::Watermark { process: id, time });
+        self.observe(process, Observation::Watermark { process: id, time });
     }
 
     fn tick(&mut self, ms: u64, mischief: &mut impl Iterator<Item = u8>) {
@@ -253,7 +268,7 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     if rule.windows.iter().any(|window| window.borders().is_none()) {
         return in_step(rule, hits, delivery);
     }
-    let mut job = Job::new(rule, &delivery.nodes);
+    let mut job = Job::new(rule, delivery);
     let mut mischief = delivery.mischief.iter().copied().cycle();
     let end = last(hits) + 1000;
     (0..end).step_by(100).for_each(|ms| job.measure(rule, ms));
@@ -282,7 +297,7 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
 /// The same of a rule with windows of a length, which go by the clock: the hits of each 250 ms are delivered in any order,
 /// and known to be all at the tick behind them.
 fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
-    let mut job = Job::new(rule, &delivery.nodes);
+    let mut job = Job::new(rule, delivery);
     let mut totals = Totals::new();
     for ms in (0..last(hits).max(1000) + 1500).step_by(250) {
         let segment = hits.iter().filter(|hit| hit.end <= ms && ms < hit.end + 250);
@@ -306,12 +321,13 @@ fn last(hits: &[Sent]) -> u64 {
 }
 
 /// What one evaluator says that sees everything in order.
-pub(super) fn central(rule: &CheckedRule, hits: &[Sent]) -> Told {
+pub(super) fn central(rule: &CheckedRule, hits: &[Sent], machines: &[u32]) -> Told {
     let delivery = Delivery {
         order: Vec::new(),
         spread: 1,
         ticks: Vec::new(),
         nodes: Vec::new(),
+        machines: machines.to_vec(),
         mischief: vec![0],
     };
     delivered(rule, hits, &delivery)

@@ -86,7 +86,10 @@ fn join_all(engine: &mut Engine) {
 
 /// The measures of both rules, then the watermarks.
 fn measure_and_mark(engine: &mut Engine, rules: &[&CheckedRule], ms: u64) {
-    for (_, observation) in rules.iter().flat_map(|rule| measured(rule, ms)) {
+    for (_, observation) in rules
+        .iter()
+        .flat_map(|rule| measured(rule, &[0; PROCESSES as usize], ms))
+    {
         engine.observe(observation);
     }
     for rank in 0..PROCESSES {

@@ -20,7 +20,7 @@ use crate::measure::{Kind, Scope};
 use features::{Counts, count_all};
 use generated::any_rule;
 use job::{any_delivery, central, delivered, observation};
-use streams::{Turn, any_turn, stream, with_doubles};
+use streams::{PROCESSES, Turn, any_turn, stream, with_doubles};
 
 /// Rules that were written by hand.
 fn rules() -> Vec<String> {
@@ -154,7 +154,7 @@ proptest! {
         delivery in any_delivery(),
     ) {
         let hits = stream(&turns, &rule);
-        let mut expected = central(&rule, &hits);
+        let mut expected = central(&rule, &hits, &delivery.machines);
         let (hits, doubled) = with_doubles(&hits, &turns);
         // Samples are taken as they are; only what is put into an order is known to be twice there.
         let ordered = rule.windows.iter().any(|window| window.borders().is_some()) || !rule.joins.is_empty();
@@ -216,7 +216,7 @@ fn the_streams_of_the_law_close_windows_and_decide() {
     let turns = [vec![a_turn(); 3], vec![fewer; 3]].concat();
     for text in rules().into_iter().chain(shipped()) {
         let rule = CheckedRule::from_source(&text).unwrap();
-        let told = central(&rule, &stream(&turns, &rule));
+        let told = central(&rule, &stream(&turns, &rule), &[0; PROCESSES as usize]);
         assert!(told.windows.len() >= 3, "{told:?}\n{text}");
         let has_value =
             |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
@@ -249,7 +249,7 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
         };
         checked += 1;
         let turns = turns.new_tree(&mut runner).unwrap().current();
-        let told = central(&rule, &stream(&turns, &rule));
+        let told = central(&rule, &stream(&turns, &rule), &[0; PROCESSES as usize]);
         count_all(&mut counts, &text, &rule, &told);
     }
     assert!(tried < RULES * 5 / 4, "{tried} rules for {checked} that check");

@@ -168,7 +168,10 @@ fn told(rule: &CheckedRule, hits: &[Timed], pace: &Pace, adds: bool) -> Outcome 
     engine.set_mode(RuleId(0), Mode::Applying);
     (0..PROCESSES).for_each(|rank| engine.process_joined(ProcessId(rank), facts(rank), Time(0)));
     let end = hits.last().map_or(0, |(_, time)| time / MS) + 1000;
-    for (_, observation) in (0..end).step_by(100).flat_map(|ms| measured(rule, ms)) {
+    for (_, observation) in (0..end)
+        .step_by(100)
+        .flat_map(|ms| measured(rule, &[0; PROCESSES as usize], ms))
+    {
         engine.observe(observation);
     }
     let (mut said, mut windows) = (engine.tick(Time(0)), Vec::new());
