@@ -44,6 +44,7 @@ pub enum Command {
     /// Programs here that lose time, and why (from /proc alone, no probes, no root)
     Ps(PsArgs),
     /// Watch a running program; --apply lets rules change it
+    #[command(after_help = ATTACH_HELP)]
     Attach(AttachArgs),
     /// Start a command and watch it from its first instruction, with everything that it starts: tuneagent run -- mpirun -n 4 ./app
     #[command(after_help = RUN_HELP)]
@@ -116,6 +117,12 @@ what does without still works (ps, and `attach` with what /proc tells).\n\n\
 Exit codes: 0 nothing fails; 1 something does; 2 TARGET is not there.";
 
 /// What users of `run` must know beside its flags.
+const ATTACH_HELP: &str = "\
+Examples:
+  sudo tuneagent attach lammps                                  where its time goes, and what would make it faster
+  sudo tuneagent attach 8123 --apply --keep --duration 60s      repair what the rules find, keep what helped, end after a minute
+  sudo tuneagent attach 8123 --probe solve --json report.json   count and time a function of its own, and write the report";
+
 const RUN_HELP: &str = "\
 The command runs as you and in your environment, with your terminal, input and output; what tuneagent says goes to standard error. \
 The probes come from a second process, which sudo starts where your own rights do not suffice: so never type sudo before it.\n\n\

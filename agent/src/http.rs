@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    header::{ALLOW, CONTENT_TYPE, HOST},
+    header::{ALLOW, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS},
     server::conn::http1,
     service::service_fn,
 };
@@ -121,6 +121,7 @@ async fn answer<B>(request: &Request<B>, names: &Names, shared: Shared) -> Respo
     match request.uri().path() {
         "/metrics" => scrape(shared).await,
         "/healthz" => text_with(StatusCode::OK, "ok\n".to_owned()),
+        "/" => landing(),
         _ => text_with(
             StatusCode::NOT_FOUND,
             "there are /metrics and /healthz\n".to_owned(),
@@ -139,11 +140,24 @@ async fn scrape(shared: Shared) -> Response<Full<Bytes>> {
     }
 }
 
+/// What there is, for whoever comes with a browser.
+fn landing() -> Response<Full<Bytes>> {
+    const PAGE: &str = "<!doctype html><html lang=\"en\"><title>tuneagent</title><h1>tuneagent</h1>\
+        <p>A session that watches a running program. Nothing can be changed here.</p>\
+        <ul><li><a href=\"/metrics\">/metrics</a> for Prometheus</li><li><a href=\"/healthz\">/healthz</a></li></ul></html>\n";
+    let mut page = text_with(StatusCode::OK, PAGE.to_owned());
+    let html = hyper::header::HeaderValue::from_static("text/html; charset=utf-8");
+    page.headers_mut().insert(CONTENT_TYPE, html);
+    page
+}
+
 fn text_with(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
     let format = hyper::header::HeaderValue::from_static(TEXT_FORMAT);
     response.headers_mut().insert(CONTENT_TYPE, format);
+    let as_it_is = hyper::header::HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, as_it_is);
     response
 }
 
@@ -288,6 +302,7 @@ mod tests {
                     "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n",
                     "HTTP/1.1 421",
                 ),
+                ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200"),
                 ("GET /metrics HTTP/1.0\r\n\r\n", "HTTP/1.0 421"),
                 (
                     "GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n",

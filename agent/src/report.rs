@@ -55,6 +55,8 @@ struct Trace<'a> {
     polling_calls_not_traced: u64,
     iterations: u64,
     dropped_iterations: u64,
+    marks: u64,
+    dropped_marks: u64,
 }
 
 #[derive(Serialize)]
@@ -308,6 +310,8 @@ fn trace(view: &TraceView) -> Trace<'_> {
         polling_calls_not_traced: view.polling,
         iterations: view.iterations,
         dropped_iterations: view.iterations_dropped,
+        marks: view.marks,
+        dropped_marks: view.marks_dropped,
     }
 }
 

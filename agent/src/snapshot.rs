@@ -34,7 +34,9 @@ pub struct Snapshot {
     pub job: JobView,
     /// The wall clock now (RFC 3339, UTC).
     pub taken_at: String,
-    /// Time since all probes were armed.
+    /// When all probes were armed, in seconds since 1970.
+    pub armed_unix_s: f64,
+    /// Time since then.
     pub elapsed: Duration,
     /// Length of the period that the rates speak of; zero before the first one ended.
     pub period: Duration,
@@ -89,6 +91,10 @@ pub struct TraceView {
     pub iterations: u64,
     /// Iterations that are not: it was full, or another loop's were there already.
     pub iterations_dropped: u64,
+    /// Findings, changes and verdicts that are in it.
+    pub marks: u64,
+    /// Those that came when it was full.
+    pub marks_dropped: u64,
 }
 
 /// CPUs of all processes together.

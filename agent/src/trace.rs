@@ -152,6 +152,31 @@ impl Trace {
         }) += 1;
     }
 
+    /// A mark across all tracks: a finding, a change, a verdict.
+    pub fn mark(&mut self, kind: &str, name: &str, text: &str, at_ns: u64) {
+        self.line.clear();
+        let (sign, at) = self.since_origin(at_ns);
+        let _ = write!(
+            self.line,
+            "{{\"ph\":\"i\",\"s\":\"g\",\"pid\":0,\"tid\":0,\"ts\":{sign}{}.{:03},\"cat\":\"{kind}\",\"name\":{},\"args\":{}}}",
+            at / 1000,
+            at % 1000,
+            serde_json::Value::from(name),
+            serde_json::json!({ "text": text }),
+        );
+        let written = self.write_line();
+        *(if written {
+            &mut self.view.marks
+        } else {
+            &mut self.view.marks_dropped
+        }) += 1;
+    }
+
+    fn since_origin(&self, at_ns: u64) -> (&'static str, u128) {
+        let at = i128::from(at_ns) - i128::from(self.origin_ns);
+        (if at < 0 { "-" } else { "" }, at.unsigned_abs())
+    }
+
     /// Ends the file; what was written, and what was not.
     pub fn finish(mut self, ending: &Ending<'_>) -> (TraceView, io::Result<()>) {
         self.view.not_seen = ending.not_seen;
@@ -168,6 +193,8 @@ impl Trace {
             "polling_calls_not_traced": view.polling,
             "iterations": view.iterations,
             "dropped_iterations": view.iterations_dropped,
+            "marks": view.marks,
+            "dropped_marks": view.marks_dropped,
             "most_bytes": self.limit,
         });
         self.put(format!("\n],\"otherData\":{about}}}\n").as_bytes());
@@ -240,9 +267,7 @@ impl Trace {
 
     /// Times in microseconds, as the format has them, to the nanosecond.
     fn span(&mut self, pid: i32, track: u32, kind: &str, name: &str, at_ns: u64, length_ns: u64) {
-        let at = i128::from(at_ns) - i128::from(self.origin_ns);
-        let sign = if at < 0 { "-" } else { "" };
-        let at = at.unsigned_abs();
+        let (sign, at) = self.since_origin(at_ns);
         self.line.clear();
         let _ = write!(
             self.line,

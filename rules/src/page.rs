@@ -19,6 +19,7 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
     if let Some(source) = rule.source() {
         line!(out, "Source: {}\n", sentence(source));
     }
+    safety(&mut out, file, rule);
     settings(&mut out, file);
     observations(&mut out, file, rule);
     if !file.tunes.is_empty() {
@@ -29,6 +30,33 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
     list(&mut out, "Effects", &effects);
     out.truncate(out.trim_end().len());
     out + "\n"
+}
+
+/// What it does to a program and its results, and how that is taken back.
+fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
+    line!(out, "## Is it safe?\n");
+    let acts = rule.tunes.iter().any(|tune| tune.action.is_some());
+    if !acts {
+        line!(out, "It changes nothing: it says what it found.\n");
+        return;
+    }
+    let results = file
+        .results
+        .as_deref()
+        .unwrap_or("the rule does not say what becomes of them");
+    let guard = match rule.tunes.iter().any(|tune| tune.guard().is_some()) {
+        true => "by the guard where the program got slower, ",
+        false => "",
+    };
+    line!(
+        out,
+        "- It changes a program with `--apply` only; what it may change stands under Effects."
+    );
+    line!(out, "- Results: {}", sentence(results));
+    line!(
+        out,
+        "- Taken back: {guard}at the end of the session unless `--keep` is given, and by `tuneagent undo` at any time.\n"
+    );
 }
 
 /// What a user should know and may set.

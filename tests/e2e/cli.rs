@@ -280,7 +280,7 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
         }
     };
     for part in [
-        "# TYPE tuneagent_mpi_calls_total counter",
+        "# TYPE tuneagent_mpi_rank_calls_total counter",
         "function=\"MPI_Allreduce\"",
         "rank=\"1\"",
         "tuneagent_cpu_seconds_total",

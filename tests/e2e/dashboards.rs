@@ -390,7 +390,7 @@ fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
     let pace = value("deriv(tuneagent_session_seconds_total{JOB}[20s])")?;
     assert!((0.5..2.0).contains(&pace), "{pace} s a second");
     // The same calls, by function and by rank.
-    let by = |label: &str| value(&format!("sum(tuneagent_mpi_calls_total{{JOB, {label}!=\"\"}})"));
+    let by = |label: &str| value(&format!("sum(tuneagent_mpi_{label}_calls_total{{JOB}})"));
     let (by_function, by_rank) = (by("function")?, by("rank")?);
     let apart = (by_function - by_rank).abs() / by_rank;
     assert!(apart < 0.05, "{by_function} calls by function, {by_rank} by rank");

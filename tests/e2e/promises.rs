@@ -630,12 +630,19 @@ fn w2_a_second_writer_is_told_who_the_first_is_and_observers_are_let_in() -> Out
     let mut first = applied(&knobs, folder.path(), &[])?;
     let pid = knobs.pid().to_string();
     let (code, text) = Agent::run(&["set", &pid, "rate=2.5"])?;
-    let actuator = first.actuators().first().ok_or("no actuator")?.pid;
     assert_eq!(code, 1, "{text}");
+    let session = first.pid();
     assert!(
-        text.contains(&format!("is being tuned by process {actuator} of root")),
+        text.contains(&format!("is being tuned by process {session} of root")),
         "{text}"
     );
+    // Who comes second knows at the start, and is not offered to undo what is in force.
+    let mut second = Agent::attach(knobs.pid(), &["--rules", "none", "--probe", "step", "--apply"])?;
+    second.armed()?;
+    second.stop()?;
+    let said = second.lines.text();
+    assert!(said.contains(&format!(" {session} of root may write")), "{said}");
+    assert!(!said.contains("tuneagent undo"), "{said}");
     assert_eq!(knobs.values()?["rate"], serde_json::json!(1.5));
     let mut watchers = [
         Agent::attach(knobs.pid(), &WATCH)?,

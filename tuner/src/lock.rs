@@ -50,7 +50,7 @@ pub enum LockError {
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The process.
+    /// The process; of a session not the actuator, which has the lock, but the session, which people know.
     pub pid: i32,
     /// Its user.
     pub user: String,
@@ -89,11 +89,37 @@ impl WriterLock {
                 .as_ref()
                 .is_some_and(|holder| holder.pid.unsigned_abs() != std::process::id());
             if is_another || tries_left == 0 {
+                let holder = holder.map(Holder::named);
                 return Err(LockError::Held { pid, holder });
             }
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// Who may write into a process now; none where nobody does, or where that cannot be looked up.
+pub fn writer_of(pid: Pid) -> Option<Holder> {
+    let memory = memory::open(pid, OpenOptions::new().read(true)).ok()?;
+    holder(&memory).map(Holder::named)
+}
+
+impl Holder {
+    fn named(self) -> Holder {
+        let exe = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let parent =
+            parent_of(self.pid).filter(|parent| exe(*parent).is_some_and(|file| Some(file) == exe(self.pid)));
+        Holder {
+            pid: parent.unwrap_or(self.pid),
+            ..self
+        }
+    }
+}
+
+/// The second number behind the name, which may have spaces and brackets.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn holder(memory: &File) -> Option<Holder> {

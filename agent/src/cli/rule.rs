@@ -11,7 +11,7 @@ use crate::rulebook::Settings;
 #[derive(Debug, Args)]
 pub struct RuleArgs {
     /// Rules to load beside the built-in ones: files, folders, names; `none` for no other rule
-    #[arg(long = "rules", value_name = "FILE|DIR|NAME", num_args = 1..)]
+    #[arg(long = "rules", value_name = "FILE|DIR|NAME", num_args = 1.., help_heading = "Rules")]
     pub paths: Vec<String>,
     /// What is set in them
     #[command(flatten)]
@@ -22,10 +22,10 @@ pub struct RuleArgs {
 #[derive(Debug, Args)]
 pub struct SettingArgs {
     /// Parameters of the rules
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment, help_heading = "Rules")]
     pub parameters: Vec<(String, String)>,
     /// Names of the rules as this program has them
-    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment, help_heading = "Rules")]
     pub bindings: Vec<(String, String)>,
 }
 

@@ -32,16 +32,22 @@ pub struct AttachArgs {
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
     /// The same, as gdb, strace and perf write it
-    #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "targets")]
+    #[arg(
+        short = 'p',
+        long = "pid",
+        value_name = "PID",
+        conflicts_with = "targets",
+        help_heading = "What is watched"
+    )]
     pub pids: Vec<String>,
     /// What is watched, and what is done with it
     #[command(flatten)]
     pub watch: WatchArgs,
     /// Lines instead of the live view
-    #[arg(long)]
+    #[arg(long, help_heading = "Session")]
     pub plain: bool,
     /// Also programs of other users
-    #[arg(long)]
+    #[arg(long, help_heading = "What is watched")]
     pub any_user: bool,
     /// Attach with tracefs even where the kernel has better
     #[arg(long, hide = true)]
@@ -52,51 +58,51 @@ pub struct AttachArgs {
 #[derive(Debug, Args)]
 pub struct WatchArgs {
     /// Let rules change the program: all loaded ones, or those named. Those that change code or load libraries must be named
-    #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',', help_heading = "Changes")]
     pub apply: Option<Vec<String>>,
     /// Tell also what each rule saw, and why it found nothing
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Session")]
     pub verbose: bool,
     /// Leave what the guard confirmed in place at the end
-    #[arg(long, requires = "apply")]
+    #[arg(long, requires = "apply", help_heading = "Changes")]
     pub keep: bool,
     /// Which rules are loaded
     #[command(flatten)]
     pub rules: RuleArgs,
     /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
-    #[arg(long, value_name = "FUNCTION", num_args = 1..)]
+    #[arg(long, value_name = "FUNCTION", num_args = 1.., help_heading = "What is watched")]
     pub probe: Vec<String>,
     /// End by itself after this time
-    #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true, help_heading = "Session")]
     pub duration: Option<Duration>,
     /// Write the report here at the end (- for standard output, %h for the host's name)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub json: Option<String>,
     /// Compare with the report of another run of the same problem: how much more the ranks compute for an iteration
-    #[arg(long, value_name = "REPORT")]
+    #[arg(long, value_name = "REPORT", help_heading = "What is watched")]
     pub reference: Option<String>,
     /// Record what the rules are told, to replay rules on it (%h for the host's name)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record: Option<String>,
     /// What else is written
     #[command(flatten)]
     pub exports: ExportArgs,
     /// What watching may cost, probes and agent together, of the job's CPU time: MPI functions that cost more are watched in windows, and
     /// what is told of them is estimated. `none` for no bound
-    #[arg(long, value_name = "SHARE", default_value_t = Budget::default())]
+    #[arg(long, value_name = "SHARE", default_value_t = Budget::default(), help_heading = "What it may cost")]
     pub budget: Budget,
     /// CPUs that tuneagent itself runs on
-    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "What it may cost")]
     pub agent_cpus: Option<Cpus>,
     /// Never sleep on these CPUs: decisions follow sooner, and a CPU is taken whole
-    #[arg(long, requires = "agent_cpus")]
+    #[arg(long, requires = "agent_cpus", help_heading = "What it may cost")]
     pub busy_poll: bool,
     /// Keep CPUs that have nothing to do from sleeping until the session ends: decisions follow sooner, and programs that often sleep and
     /// wake are faster where waking takes long, as in virtual machines. Costs power
-    #[arg(long)]
+    #[arg(long, help_heading = "What it may cost")]
     pub keep_awake: bool,
     /// Serve /metrics, read-only
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477", help_heading = "What is written")]
     pub metrics: Option<SocketAddr>,
 }
 
@@ -120,18 +126,18 @@ pub struct RunArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct ExportArgs {
     /// Write the report as a table here at the end: a number in each row (- for standard output, %h for the host's name)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub csv: Option<String>,
     /// Write MPI calls and iterations here as they come, for ui.perfetto.dev or chrome://tracing (%h for the host's name)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub trace: Option<String>,
     /// How large that file may become, about 100 bytes a call; later calls are counted
-    #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size, requires = "trace")]
+    #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size, requires = "trace", help_heading = "What is written")]
     pub trace_max: u64,
     /// Write the report here again and again, each on a line of its own (%h for the host's name)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub snapshots: Option<String>,
     /// How often that is
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots", help_heading = "What is written")]
     pub every: Duration,
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 use tuner::{
     actuator::{ChangeNumber, ClientError, Farewell, RefusalKind},
     journal::{Change, Hold, RevertOutcome, StateDir, Status},
+    lock::writer_of,
     process::Pid,
     sync::SyncPlace,
 };
@@ -13,6 +14,7 @@ use crate::{
     actuator::{Actuator, hold_text, passage_text},
     cli::{JournalArgs, UndoArgs},
     console::printable,
+    control,
     discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
     format::plural,
@@ -235,14 +237,17 @@ fn number_of(pid: Pid, change: &Change) -> ChangeNumber {
     ChangeNumber { pid, change }
 }
 
-/// What earlier sessions left in the processes of a job, a line each: what was to stay, and what a crash left behind.
+/// Who else may write into a job, and what earlier sessions left in its processes, a line each: what was to stay, and what a crash left
+/// behind. What is in force of a session that runs is none of it: to take that back is the session's.
 pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
+    let mut lines: Vec<String> = other_writer(job).into_iter().collect();
     let Ok(state) = StateDir::usual() else {
-        return Vec::new();
+        return lines;
     };
     let standing: Vec<Change> = job
         .members
         .iter()
+        .filter(|member| writer_of(member.process.pid).is_none())
         .filter_map(|member| state.history(member.process.pid).ok())
         .flat_map(|history| history.standing())
         .collect();
@@ -251,11 +256,10 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
     let command = super::as_we_are(&format!("undo {typed}"));
     let line =
         |number, what: &str| format!("note: {} {what}. Take back: {command}", plural(number, "change"));
-    let mut lines = Vec::new();
     if lost > 0 {
         lines.push(line(
             lost,
-            "of an earlier session that did not end as it should, or still runs, may be in force",
+            "of an earlier session that did not end as it should may be in force",
         ));
     }
     if kept > 0 {
@@ -265,6 +269,36 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// The session that may write into processes of a job: one of ours that says so, else whoever has the right to write into one of them now.
+fn other_writer(job: &Job) -> Option<String> {
+    let pids: Vec<i32> = job
+        .members
+        .iter()
+        .map(|member| member.process.pid.number)
+        .collect();
+    let is_of_job =
+        |view: &control::SessionView| view.applies && view.pids.iter().any(|pid| pids.contains(pid));
+    let sessions = control::sessions().unwrap_or_default().sessions;
+    let session = sessions
+        .iter()
+        .map(|session| &session.view)
+        .find(|view| is_of_job(view));
+    let who = match session {
+        Some(view) => format!("session {} of {}", view.pid, view.user),
+        None => {
+            let writer = job
+                .members
+                .iter()
+                .find_map(|member| writer_of(member.process.pid))?;
+            format!("process {} of {}", writer.pid, writer.user)
+        }
+    };
+    Some(format!(
+        "note: {who} may write into this program, and only one may: nothing can be changed here until it ends. What it does: {}",
+        super::as_we_are("session list")
+    ))
 }
 
 fn say(farewell: &Farewell) -> Outcome {

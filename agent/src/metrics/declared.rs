@@ -126,8 +126,8 @@ impl Kind {
 pub struct Metric {
     /// Name: the unit last, `_total` behind it where it only grows.
     pub name: &'static str,
-    /// The sets of labels that it comes with. Each adds up to the same: a query names one of them.
-    pub sets: &'static [&'static [&'static str]],
+    /// Its labels.
+    pub labels: Labels,
     /// What it is to Prometheus.
     pub kind: Kind,
     /// Series at most, where that does not follow from the labels.
@@ -137,44 +137,33 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The labels of all sets, each once.
-    pub fn labels(&self) -> Vec<&'static str> {
-        let mut labels: Vec<&'static str> = Vec::new();
-        for label in self.sets.iter().copied().flatten() {
-            if !labels.contains(label) {
-                labels.push(label);
-            }
-        }
-        labels
-    }
-
     /// Series that a session publishes of it at most.
     pub fn series_max(&self) -> usize {
         let values = |label: &&str| {
             let known = LABELS.iter().find(|known| known.name == *label);
             known.map_or(1, |known| known.values_max)
         };
-        let of_set = |set: &&[&str]| set.iter().map(values).product::<usize>();
-        self.series.unwrap_or_else(|| self.sets.iter().map(of_set).sum())
+        self.series
+            .unwrap_or_else(|| self.labels.iter().map(values).product())
     }
 }
 
-type Sets = &'static [&'static [&'static str]];
+type Labels = &'static [&'static str];
 
-const fn counter(name: &'static str, sets: Sets, help: &'static str) -> Metric {
+const fn counter(name: &'static str, labels: Labels, help: &'static str) -> Metric {
     Metric {
         name,
-        sets,
+        labels,
         kind: Kind::Counter,
         series: None,
         help,
     }
 }
 
-const fn gauge(name: &'static str, sets: Sets, help: &'static str) -> Metric {
+const fn gauge(name: &'static str, labels: Labels, help: &'static str) -> Metric {
     Metric {
         name,
-        sets,
+        labels,
         kind: Kind::Gauge,
         series: None,
         help,
@@ -200,7 +189,7 @@ const SERIES_OF_SIZES: usize = SIZES_UP_TO.len() + 3;
 const fn histogram(name: &'static str, help: &'static str) -> Metric {
     Metric {
         name,
-        sets: FUNCTION,
+        labels: FUNCTION,
         kind: Kind::Histogram,
         series: Some(FUNCTIONS_MAX * SERIES_OF_SIZES),
         help,
@@ -208,10 +197,10 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// Its labels are texts: it has this many series at most.
-const fn info(name: &'static str, sets: Sets, series: usize, help: &'static str) -> Metric {
+const fn info(name: &'static str, labels: Labels, series: usize, help: &'static str) -> Metric {
     Metric {
         name,
-        sets,
+        labels,
         kind: Kind::Gauge,
         series: Some(series),
         help,
@@ -221,27 +210,24 @@ const fn info(name: &'static str, sets: Sets, series: usize, help: &'static str)
 /// Changes that are published one by one; the report has all.
 pub(super) const CHANGES_MAX: usize = 100;
 
-const JOB: Sets = &[&["jobid"]];
-const FUNCTION: Sets = &[&["jobid", "function"]];
-const RANK: Sets = &[&["jobid", "rank"]];
+const JOB: Labels = &["jobid"];
+const FUNCTION: Labels = &["jobid", "function"];
+const RANK: Labels = &["jobid", "rank"];
 /// As the matrix has them: what is sent and what is posted.
-const RANK_DIRECTION: Sets = &[&["jobid", "rank", "direction"]];
-const RULE: Sets = &[&["jobid", "rule"]];
-const RULE_REASON: Sets = &[&["jobid", "rule", "reason"]];
-/// Never their product: a job of 2048 ranks that calls 50 functions would have 100 000 series of each.
-const FUNCTION_OR_RANK: Sets = &[&["jobid", "function"], &["jobid", "rank"]];
-
+const RANK_DIRECTION: Labels = &["jobid", "rank", "direction"];
+const RULE: Labels = &["jobid", "rule"];
+const RULE_REASON: Labels = &["jobid", "rule", "reason"];
 /// Everything that is published.
 pub const METRICS: &[Metric] = &[
     info(
         "tuneagent_build_info",
-        &[&["version"]],
+        &["version"],
         1,
         "1, with the version of tuneagent.",
     ),
     info(
         "tuneagent_job_info",
-        &[&["jobid", "program", "user", "host", "mpi", "mpi_version"]],
+        &["jobid", "program", "user", "host", "mpi", "mpi_version"],
         1,
         "1, with what does not change while the job runs: join it by jobid.",
     ),
@@ -256,9 +242,14 @@ pub const METRICS: &[Metric] = &[
         "Time since all probes were armed.",
     ),
     counter(
-        "tuneagent_mpi_calls_total",
-        FUNCTION_OR_RANK,
-        "Outermost MPI calls since the probes were armed.",
+        "tuneagent_mpi_function_calls_total",
+        FUNCTION,
+        "Outermost MPI calls since the probes were armed, by function.",
+    ),
+    counter(
+        "tuneagent_mpi_rank_calls_total",
+        RANK,
+        "The same by rank. By function and rank they would be 100 000 series for 2048 ranks: the report has them.",
     ),
     gauge(
         "tuneagent_watched_ratio",
@@ -271,17 +262,20 @@ pub const METRICS: &[Metric] = &[
         "Of a function that is watched in windows: those of its calls that were counted; what is told of all of them is estimated.",
     ),
     counter(
-        "tuneagent_mpi_seconds_total",
-        FUNCTION_OR_RANK,
-        "Time inside MPI since the probes were armed, open calls included, summed over threads.",
+        "tuneagent_mpi_function_seconds_total",
+        FUNCTION,
+        "Time inside MPI since the probes were armed, open calls included, summed over threads, by function.",
+    ),
+    counter("tuneagent_mpi_rank_seconds_total", RANK, "The same by rank."),
+    counter(
+        "tuneagent_mpi_function_bytes_total",
+        &["jobid", "function", "direction"],
+        "What calls carry: count times size of the datatype, of vectors and of all-to-all the sum over all ranks.",
     ),
     counter(
-        "tuneagent_mpi_bytes_total",
-        &[
-            &["jobid", "function", "direction"],
-            &["jobid", "rank", "direction"],
-        ],
-        "What calls carry: count times size of the datatype, of vectors and of all-to-all the sum over all ranks.",
+        "tuneagent_mpi_rank_bytes_total",
+        RANK_DIRECTION,
+        "The same by rank.",
     ),
     histogram(
         "tuneagent_mpi_message_bytes",
@@ -304,7 +298,7 @@ pub const METRICS: &[Metric] = &[
     ),
     counter(
         "tuneagent_mpi_unresolved_messages_total",
-        &[&["jobid", "direction"]],
+        &["jobid", "direction"],
         "Messages point to point that are in no pair, because the world's rank of the other end could not be told.",
     ),
     counter(
@@ -314,12 +308,12 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge(
         "tuneagent_efficiency_ratio",
-        &[&["jobid", "efficiency"]],
+        &["jobid", "efficiency"],
         "The POP efficiencies of late, of the ranks here: 1 is nothing lost. Over whole iterations where a loop was found.",
     ),
     gauge(
         "tuneagent_computation_scalability_ratio",
-        &[&["jobid", "scaling"]],
+        &["jobid", "scaling"],
         "Useful time of all ranks in an iteration of the reference (--reference) to that of this run: 1 is perfect.",
     ),
     gauge(
@@ -374,7 +368,7 @@ pub const METRICS: &[Metric] = &[
     ),
     counter(
         "tuneagent_context_switches_total",
-        &[&["jobid", "rank", "type"]],
+        &["jobid", "rank", "type"],
         "Times that the kernel took the CPU away (involuntary), and that the process gave it up (voluntary).",
     ),
     counter(
@@ -404,7 +398,7 @@ pub const METRICS: &[Metric] = &[
     ),
     counter(
         "tuneagent_openmp_team_seconds_total",
-        &[&["jobid", "rank", "activity"]],
+        &["jobid", "rank", "activity"],
         "Time of all threads of the teams of regions that were seen from begin to end, by what they do.",
     ),
     counter(
@@ -419,7 +413,7 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge(
         "tuneagent_openmp_team_threads",
-        &[&["jobid", "rank", "bound"]],
+        &["jobid", "rank", "bound"],
         "Threads of the smallest and of the greatest team since the probes were armed.",
     ),
     counter(
@@ -432,7 +426,7 @@ pub const METRICS: &[Metric] = &[
     gauge("tuneagent_threads", RANK, "Threads of the process."),
     gauge(
         "tuneagent_rule_mode",
-        &[&["jobid", "rule", "mode"]],
+        &["jobid", "rule", "mode"],
         "1 for the mode that the rule is in, 0 for the others.",
     ),
     gauge(
@@ -457,18 +451,18 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge(
         "tuneagent_rule_value",
-        &[&["jobid", "rule", "metric"]],
+        &["jobid", "rule", "metric"],
         "What a metric of the rule came to in its window that closed last, in seconds, bytes or as it is; of a table the \
          mean of its rows.",
     ),
     gauge(
         "tuneagent_changes",
-        &[&["jobid", "rule", "state"]],
+        &["jobid", "rule", "state"],
         "Changes of this session, one for each process that was changed.",
     ),
     gauge(
         "tuneagent_guard_changes",
-        &[&["jobid", "rule", "verdict"]],
+        &["jobid", "rule", "verdict"],
         "Changes by what the guard says of them.",
     ),
     gauge(
@@ -478,17 +472,14 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge(
         "tuneagent_guard_objective",
-        &[&["jobid", "rule", "moment"]],
+        &["jobid", "rule", "moment"],
         "The objective before and after the change that was judged last, in seconds, bytes or as it is.",
     ),
     info(
-        "tuneagent_change_info",
-        &[&[
-            "jobid", "rule", "rank", "decision", "variable", "old", "new", "expect", "because", "outcome",
-            "verdict", "result",
-        ]],
+        "tuneagent_change_timestamp_seconds",
+        &["jobid", "rule", "rank", "decision", "variable", "old", "new"],
         CHANGES_MAX,
-        "1 for each of the newest changes: what was promised of it, what it was decided from, and what came of it.",
+        "When each of the newest changes was made, in seconds since 1970: for annotations. The report says what it was decided from and what came of it.",
     ),
     counter(
         "tuneagent_reactions_total",
@@ -497,7 +488,7 @@ pub const METRICS: &[Metric] = &[
     ),
     counter(
         "tuneagent_reaction_seconds_total",
-        &[&["jobid", "rule", "part"]],
+        &["jobid", "rule", "part"],
         "Time from the ends of windows to the writes.",
     ),
     counter(
@@ -517,7 +508,7 @@ pub const METRICS: &[Metric] = &[
     ),
     counter(
         "tuneagent_hold_seconds_total",
-        &[&["jobid", "action"]],
+        &["jobid", "action"],
         "Time that threads of the program stood for changes.",
     ),
     counter(
@@ -537,7 +528,7 @@ pub const METRICS: &[Metric] = &[
     ),
     counter(
         "tuneagent_lost_total",
-        &[&["jobid", "kind"]],
+        &["jobid", "kind"],
         "What was lost between the program and the rules, by kind.",
     ),
     counter(
@@ -562,7 +553,7 @@ pub const METRICS: &[Metric] = &[
     ),
     gauge(
         "tuneagent_unpublished",
-        &[&["jobid", "kind"]],
+        &["jobid", "kind"],
         "What this page has no place for: `functions`, `ranks`, `rules`, `rule_values`, `changes`. The report has all.",
     ),
 ];

@@ -145,7 +145,10 @@ impl Filling {
             let (calls, seconds) = if is_mpi(&function) {
                 let unsized_calls = function.bytes_unknown as f64;
                 self.add("tuneagent_mpi_unsized_calls_total", &[of], unsized_calls);
-                ("tuneagent_mpi_calls_total", "tuneagent_mpi_seconds_total")
+                (
+                    "tuneagent_mpi_function_calls_total",
+                    "tuneagent_mpi_function_seconds_total",
+                )
             } else {
                 (
                     "tuneagent_function_calls_total",
@@ -163,7 +166,7 @@ impl Filling {
             }
             if let (Some(bytes), Some(direction)) = (function.bytes, function.bytes_kind) {
                 let labels = [of, ("direction", direction)];
-                self.add("tuneagent_mpi_bytes_total", &labels, bytes as f64);
+                self.add("tuneagent_mpi_function_bytes_total", &labels, bytes as f64);
                 let counted = function.estimate.map_or(bytes, |estimate| estimate.counted_bytes);
                 self.fill_sizes(&function, counted);
             }
@@ -224,14 +227,14 @@ impl Filling {
 
     fn fill_calls(&self, of: (&str, &str), process: &ProcessView) {
         if let Some(ns) = process.mpi_ns {
-            self.add("tuneagent_mpi_seconds_total", &[of], ns as f64 / 1e9);
+            self.add("tuneagent_mpi_rank_seconds_total", &[of], ns as f64 / 1e9);
             let of_mpi = process.functions.iter().filter(|function| is_mpi(function));
             let calls: u64 = of_mpi.clone().map(|function| function.calls).sum();
-            self.add("tuneagent_mpi_calls_total", &[of], calls as f64);
+            self.add("tuneagent_mpi_rank_calls_total", &[of], calls as f64);
             for function in of_mpi {
                 if let (Some(bytes), Some(direction)) = (function.bytes, function.bytes_kind) {
                     let labels = [of, ("direction", direction)];
-                    self.add("tuneagent_mpi_bytes_total", &labels, bytes as f64);
+                    self.add("tuneagent_mpi_rank_bytes_total", &labels, bytes as f64);
                 }
             }
         }
@@ -392,8 +395,12 @@ impl Filling {
         }
         let unpublished = changes.len().saturating_sub(CHANGES_MAX) as f64;
         self.add("tuneagent_unpublished", &[("kind", "changes")], unpublished);
-        for change in changes.iter().rev().take(CHANGES_MAX) {
-            self.fill_text(change);
+        // Of several at one place in one decision the first.
+        let mut seen = BTreeSet::new();
+        let made = changes.iter().rev().take(CHANGES_MAX);
+        let made = made.filter(|change| state(change) != "refused");
+        for change in made.filter(|change| seen.insert((change.decision, change.pid, &change.variable))) {
+            self.fill_moment(change, snapshot.armed_unix_s);
         }
     }
 
@@ -454,9 +461,11 @@ impl Filling {
         }
     }
 
-    fn fill_text(&self, change: &ChangeView) {
-        let guard = change.guard.as_ref();
-        let rank = change.rank.map(|rank| rank.to_string()).unwrap_or_default();
+    /// When a change was made, for whoever marks it on a graph.
+    fn fill_moment(&self, change: &ChangeView, armed_unix_s: f64) {
+        let rank = change
+            .rank
+            .map_or_else(|| format!("pid{}", change.pid), |rank| rank.to_string());
         let labels = [
             ("rule", change.rule.as_str()),
             ("rank", &rank),
@@ -464,13 +473,9 @@ impl Filling {
             ("variable", &cut(&change.variable)),
             ("old", &cut(&change.old)),
             ("new", &cut(&change.new)),
-            ("expect", &cut(change.expect.as_deref().unwrap_or_default())),
-            ("because", &cut(&change.because.join("; "))),
-            ("outcome", &cut(&change.outcome)),
-            ("verdict", guard.map_or("", |guard| guard.verdict)),
-            ("result", &cut(guard.map_or("", |guard| &guard.text))),
         ];
-        self.add("tuneagent_change_info", &labels, 1.0);
+        let at_s = armed_unix_s + change.at.as_secs_f64();
+        self.add("tuneagent_change_timestamp_seconds", &labels, at_s);
     }
 }
 

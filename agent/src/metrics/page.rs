@@ -33,15 +33,14 @@ impl Page {
         let mut families = Vec::with_capacity(METRICS.len());
         for metric in METRICS {
             let options = Opts::new(metric.name, metric.help);
-            let labels = metric.labels();
             let family = match metric.kind {
                 Kind::Counter => {
-                    let family = CounterVec::new(options, &labels)?;
+                    let family = CounterVec::new(options, metric.labels)?;
                     registry.register(Box::new(family.clone()))?;
                     Family::Counter(family)
                 }
                 Kind::Gauge => {
-                    let family = GaugeVec::new(options, &labels)?;
+                    let family = GaugeVec::new(options, metric.labels)?;
                     registry.register(Box::new(family.clone()))?;
                     Family::Gauge(family)
                 }
@@ -52,8 +51,7 @@ impl Page {
         Ok(Page { registry, families })
     }
 
-    /// Adds to a series: the page is new at each scrape, so the first value that is added is its value. A label that is not of
-    /// the series stays empty, which is the same to Prometheus as one that is not there.
+    /// Adds to a series: the page is new at each scrape, so the first value that is added is its value.
     pub(super) fn add(&self, name: &str, labels: &[(&str, &str)], value: f64) {
         let family = self.families.iter().find(|(metric, _)| metric.name == name);
         let Some((metric, family)) = family else {
@@ -61,17 +59,10 @@ impl Page {
             return;
         };
         debug_assert!(
-            metric
-                .sets
-                .iter()
-                .any(|set| set.iter().eq(labels.iter().map(|(label, _)| label))),
+            metric.labels.iter().eq(labels.iter().map(|(label, _)| label)),
             "{name} has no labels {labels:?}"
         );
-        let value_of = |label: &&str| {
-            let given = labels.iter().find(|(known, _)| known == label);
-            given.map_or("", |(_, value)| *value)
-        };
-        let values: Vec<&str> = metric.labels().iter().map(value_of).collect();
+        let values: Vec<&str> = labels.iter().map(|(_, value)| *value).collect();
         match family {
             Family::Counter(family) => family.with_label_values(&values).inc_by(value),
             Family::Gauge(family) => family.with_label_values(&values).add(value),

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::*;
 use crate::{
@@ -56,7 +56,7 @@ fn a_rank_that_went_on_as_another_program_is_one_series_and_what_proc_counts_of_
     };
     let text = render(&snapshot).unwrap();
     for line in [
-        r#"tuneagent_mpi_calls_total{function="",jobid="",rank="0"} 5"#,
+        r#"tuneagent_mpi_rank_calls_total{jobid="",rank="0"} 5"#,
         r#"tuneagent_cpu_seconds_total{jobid="",rank="0"} 5"#,
     ] {
         assert!(text.contains(line), "{line} is not in:\n{text}");
@@ -64,7 +64,7 @@ fn a_rank_that_went_on_as_another_program_is_one_series_and_what_proc_counts_of_
 }
 
 #[test]
-fn a_change_is_published_with_promise_result_and_reasons_and_only_the_newest_are() {
+fn a_change_is_published_with_when_it_was_made_and_only_the_newest_are() {
     let change = |decision| ChangeView {
         decision,
         number: decision,
@@ -75,6 +75,7 @@ fn a_change_is_published_with_promise_result_and_reasons_and_only_the_newest_are
         expect: Some("61 ms".into()),
         because: vec!["best: 7".into(), "now: 2".into()],
         outcome: WRITTEN.into(),
+        at: Duration::from_millis(2500),
         guard: Some(GuardView {
             before: Some(0.1),
             after: Some(0.06),
@@ -87,15 +88,17 @@ fn a_change_is_published_with_promise_result_and_reasons_and_only_the_newest_are
     };
     let snapshot = Snapshot {
         job: job(),
+        armed_unix_s: 1_700_000_000.0,
         changes: (0..2 * CHANGES_MAX as u64).map(change).collect(),
         ..Snapshot::default()
     };
     let text = render(&snapshot).unwrap();
-    let newest = r#"tuneagent_change_info{because="best: 7; now: 2",decision="199",expect="61 ms",jobid="4711",new="7",old="2",outcome="written",rank="",result="100 ms -> 60 ms; kept",rule="r",variable="n",verdict="kept"} 1"#;
+    // In seconds since 1970, when all probes were armed and how long after that.
+    let newest = r#"tuneagent_change_timestamp_seconds{decision="199",jobid="4711",new="7",old="2",rank="pid0",rule="r",variable="n"} 1700000002.5"#;
     assert!(text.contains(newest), "{text}");
     let published = text
         .lines()
-        .filter(|line| line.starts_with("tuneagent_change_info{"));
+        .filter(|line| line.starts_with("tuneagent_change_timestamp_seconds{"));
     assert_eq!(published.count(), CHANGES_MAX);
     for line in [
         r#"tuneagent_guard_objective{jobid="4711",moment="after",rule="r"} 0.06"#,
@@ -446,19 +449,22 @@ fn metrics_are_declared_by_the_conventions_of_prometheus() {
         assert!(!words.any(is_other), "{name} is not in a base unit");
         assert!(metric.help.ends_with('.'), "{name}: {}", metric.help);
         assert!(
-            !metric.labels().contains(&"job"),
+            !metric.labels.contains(&"job"),
             "{name}: Prometheus has a label job of its own"
         );
         if metric.series.is_none() {
-            for label in metric.labels() {
+            for label in metric.labels {
                 assert!(
-                    LABELS.iter().any(|known| known.name == label),
+                    LABELS.iter().any(|known| known.name == *label),
                     "{name}: {label} has no bound"
                 );
             }
         }
-        let is_product = |set: &&&[&str]| set.contains(&"rank") && set.contains(&"function");
-        assert!(metric.sets.iter().find(is_product).is_none(), "{name}");
+        let is_product = metric.labels.contains(&"rank") && metric.labels.contains(&"function");
+        assert!(
+            !is_product,
+            "{name} would have 100 000 series on a node full of ranks"
+        );
     }
 }
 
@@ -467,16 +473,9 @@ fn tables() -> String {
     let mut text = "| metric | labels | series at most | meaning |\n|---|---|---|---|\n".to_owned();
     for metric in METRICS {
         let kind = metric.kind.name();
-        let sets: Vec<String> = metric
-            .sets
-            .iter()
-            .map(|set| format!("`{}`", set.join(", ")))
-            .collect();
         let (name, series, help) = (metric.name, metric.series_max(), metric.help);
-        text += &format!(
-            "| `{name}` ({kind}) | {} | {series} | {help} |\n",
-            sets.join(" or ")
-        );
+        let labels = metric.labels.join(", ");
+        text += &format!("| `{name}` ({kind}) | `{labels}` | {series} | {help} |\n");
     }
     let all: usize = METRICS.iter().map(Metric::series_max).sum();
     text += &format!("\nAll together at most {all} series a session, on a node full of ranks.\n\n");

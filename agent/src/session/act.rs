@@ -213,6 +213,14 @@ impl Session {
 
     pub(super) fn say_of_guard(&mut self, text: &str) {
         self.painter.say(&format!("{}  guard    {text}", time_of_day()));
+        self.mark("verdict", "guard", text);
+    }
+
+    /// Marks this moment in the trace, if one is written.
+    pub(super) fn mark(&mut self, kind: &str, name: &str, text: &str) {
+        if let Some(trace) = &mut self.outputs.trace {
+            trace.mark(kind, name, text, monotonic_ns());
+        }
     }
 
     fn order_confirm(&self, changes: Vec<(Pid, u64)>) {

@@ -29,6 +29,7 @@ impl Session {
     pub(super) fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
         if is_new {
             self.painter.say(&format!("finding  {rule}   {text}"));
+            self.mark("finding", &rule, &text);
         }
         let mut effects = self.rules.effects(&rule);
         effects.extend(self.copies_in(&rule));

@@ -88,7 +88,7 @@ use crate::{
     exit::{Failure, Outcome},
     heap,
     http::Shared,
-    kernel::{Closer, Kernel, KernelError, Ring},
+    kernel::{Closer, KernelError, Ring},
     priority::Hurry,
     rulebook::RuleBook,
     snapshot::GuardView,
@@ -137,6 +137,8 @@ pub struct Session {
     /// What the site calls the job.
     job_id: String,
     armed_ns: u64,
+    /// The same in seconds since 1970.
+    armed_unix_s: f64,
     painted_ns: u64,
     /// Numbers were shown.
     has_shown: bool,
@@ -190,8 +192,7 @@ impl Session {
         let own = plain.start..regions.wanted().end;
         let began = monotonic_ns();
         let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
-        let hits = probes.kernel_mut().map(Kernel::take_hits);
-        let hits = hits.transpose().map_err(kernel_failure)?;
+        let hits = probes.take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
         let family = Family::of(&options, &mut probes).map_err(kernel_failure)?;
         let mut session = Session {
@@ -238,6 +239,7 @@ impl Session {
             costs: Costs::armed_in(now.saturating_sub(began)),
             pace: Pace::default(),
             armed_ns: now,
+            armed_unix_s: crate::clock::unix_s(),
             painted_ns: now,
             has_shown: false,
             scanned_ns: now,

@@ -131,6 +131,7 @@ impl Session {
                 let promise = promise.map_or_else(String::new, |expect| format!(", promised {expect}"));
                 let text = format!("{}{promise}", self.done_text(decision, written.len()));
                 self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
+                self.mark("change", &rule, &text);
                 if !self.rules.receipt(decision, Ok(()), monotonic_ns()) {
                     self.painter.say(&format!(
                         "{}  {rule}   too late for its window: undone",

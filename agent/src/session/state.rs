@@ -27,6 +27,7 @@ impl Session {
                 ..job_view(&self.job, self.probes.watched())
             },
             taken_at: tuner::clock::now().wall,
+            armed_unix_s: self.armed_unix_s,
             elapsed: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
             period: self
                 .processes

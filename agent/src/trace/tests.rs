@@ -53,6 +53,33 @@ fn written(limit: u64, fill: impl FnOnce(&mut Trace)) -> (Value, TraceView) {
     (serde_json::from_str(&text).unwrap(), view)
 }
 
+#[test]
+fn what_rules_find_and_change_is_marked_at_its_moment() {
+    let (trace, view) = written(LEAST_BYTES, |trace| {
+        trace.mark("finding", "busy", "4 ranks \"spin\"\nand wait", 1_500_000);
+        trace.mark("change", "busy", "4 changes written and read back", 1_750_500);
+    });
+    let marks = events(&trace, "i");
+    let of = |mark: &Value| {
+        (
+            mark["cat"].clone(),
+            mark["ts"].clone(),
+            mark["args"]["text"].clone(),
+        )
+    };
+    assert_eq!(
+        of(&marks[0]),
+        (
+            "finding".into(),
+            500.0.into(),
+            "4 ranks \"spin\"\nand wait".into()
+        )
+    );
+    assert_eq!(of(&marks[1]).1, Value::from(750.5));
+    assert_eq!((view.marks, view.marks_dropped), (2, 0));
+    assert_eq!(trace["otherData"]["marks"], 2);
+}
+
 fn events(trace: &Value, kind: &str) -> Vec<Value> {
     let all = trace["traceEvents"].as_array().unwrap();
     all.iter().filter(|event| event["ph"] == kind).cloned().collect()

@@ -131,8 +131,7 @@ fn scalability_line(view: &Scalability, ranks: usize) -> String {
 
 fn split_line(split: &Split) -> String {
     format!(
-        " communication {:.2}  =  serialisation {:.2}  x  transfer {:.2}   (over {} collectives of all ranks: {} waiting for the last, {} transfer)",
-        split.serialisation * split.transfer,
+        " serialisation {:.2}  x  transfer {:.2}   (between {} collectives of all ranks: {} of the time waiting for the last, {} transfer)",
         split.serialisation,
         split.transfer,
         count(split.collectives as f64),
@@ -306,7 +305,7 @@ mod tests {
         insta::assert_snapshot!(text, @"
         one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; loop found by itself; 12 % shorter than at first)
         parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over whole steps)
-        communication 0.60  =  serialisation 0.80  x  transfer 0.75   (over 22 collectives of all ranks: 30 % waiting for the last, 25 % transfer)
+        serialisation 0.80  x  transfer 0.75   (between 22 collectives of all ranks: 30 % of the time waiting for the last, 25 % transfer)
         computation scalability 0.90 from 2 ranks to 4   (by useful time of a step; if the problem grew with the ranks 1.80)
 
         MPI by call site         calls   share of the time

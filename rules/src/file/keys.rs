@@ -100,6 +100,11 @@ pub(crate) const RULE: Keys = Keys {
         key("about", Shape::Text, "What the rule is for, in a sentence.").required(),
         key("source", Shape::Text, "Where the idea comes from."),
         key(
+            "results",
+            Shape::Text,
+            "What becomes of what the program computes when the rule changes it, in a sentence.",
+        ),
+        key(
             "priority",
             Shape::Text,
             "Of two rules that change the same, the one with the greater number goes first (0 where none is given); with \

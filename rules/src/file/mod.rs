@@ -31,6 +31,8 @@ pub struct RuleFile {
     pub(crate) instance: Option<String>,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    /// What becomes of what the program computes when the rule changes it.
+    pub(crate) results: Option<String>,
     pub(crate) priority: i64,
     /// The rules whose definitions it uses; empty once they are there.
     pub(crate) uses: Vec<Text>,

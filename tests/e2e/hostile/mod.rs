@@ -175,6 +175,10 @@ fn one_by_hand(batch: &Batch, row: &Row, words: &[&str], library: &str) -> Outco
     }
     batch.makes_rounds_of(row, 2)?;
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
+    // What is not put back is said, and why: it explains what is different at the end.
+    if code != 0 {
+        println!("{} undo of {what}: {code}: {text}", row.name());
+    }
     if !DONE_OR_REFUSED.contains(&code) {
         batch.fails(format!("{} undo of {what}: {code}: {text}", row.name()));
     }

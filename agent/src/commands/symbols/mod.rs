@@ -228,8 +228,7 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
     let image = &listed.image;
     let mut entries = catalog::entries(image, |name| wanted.takes_name(name))?;
     entries.retain(|entry| wanted.takes(entry));
-    // What compilers and C libraries add for themselves comes last.
-    entries.sort_by_key(|entry| entry.name.starts_with(['_', '.']));
+    entries.sort_by_key(|entry| is_of_toolchain(&entry.name, entry.source.as_deref()));
     let sites = wanted
         .sites
         .map(|emulation| sites::of(image, &entries, emulation));
@@ -273,6 +272,21 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
         omitted,
         costs: None,
     })
+}
+
+/// What compilers and C libraries add for themselves comes last.
+fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
+    const STARTUP: [&str; 6] = [
+        "deregister_tm_clones",
+        "register_tm_clones",
+        "frame_dummy",
+        "data_start",
+        "edata",
+        "end",
+    ];
+    name.starts_with(['_', '.'])
+        || STARTUP.contains(&name)
+        || source.is_some_and(|file| file.starts_with("crt"))
 }
 
 /// Each mark once for what it hands over, however many places it has.
@@ -350,5 +364,24 @@ fn row(entry: &Entry, known: &BTreeMap<tuner::address::LinkAddress, Description>
         site: None,
         name: entry.name.clone(),
         symbol: entry.symbol.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_toolchain;
+
+    #[test]
+    fn what_the_toolchain_adds_is_told_from_what_the_program_has() {
+        for (name, source, expected) in [
+            ("completed.0", Some("crtstuff.c"), true),
+            ("deregister_tm_clones", None, true),
+            ("__TMC_END__", None, true),
+            ("_DYNAMIC", None, true),
+            ("step", Some("solver.c"), false),
+            ("limit", None, false),
+        ] {
+            assert_eq!(is_of_toolchain(name, source), expected, "{name}");
+        }
     }
 }

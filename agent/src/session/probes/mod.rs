@@ -39,7 +39,8 @@ use crate::{
     clock::monotonic_ns,
     discover::{Job, Member},
     kernel::{
-        self, At, Closer, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, Ticket, tells_number_of,
+        self, At, Closer, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring, Ticket,
+        tells_number_of,
     },
     mpi,
 };
@@ -486,6 +487,11 @@ impl Probes {
     /// The kernel side, for changing.
     pub fn kernel_mut(&mut self) -> Option<&mut Kernel> {
         self.kernel.as_mut()
+    }
+
+    /// The ring of hits; none where nothing is probed.
+    pub fn take_hits(&mut self) -> Result<Option<Ring>, KernelError> {
+        self.kernel.as_mut().map(Kernel::take_hits).transpose()
     }
 
     /// What could not be probed, in words.
