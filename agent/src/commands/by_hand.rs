@@ -160,7 +160,10 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
         None => hand.set_at_once(&processes),
         Some(place) => hand.set_at(&processes, place)?,
     }
-    let (failed, outcomes) = (hand.failed, hand.outcomes);
+    let outcomes = hand.outcomes;
+    let failed = hand
+        .failed
+        .or(outcomes.have_all_ended().then_some(Code::NotThere));
     actuator.finish().map_err(Failure::no)?;
     match failed {
         None => Ok(Code::Done),
@@ -276,6 +279,8 @@ impl ByHand<'_> {
                 self.outcomes.done();
                 say!("{pid:>8}  {variable} {}", self.done(pid, &receipt));
             }
+            // One that came and went meanwhile needs nothing; that all are gone is told at the end.
+            Err(error) if !pid.is_alive() => self.outcomes.ended(&error.to_string()),
             Err(error) => {
                 self.outcomes.refused(pid, &error.to_string());
                 self.failed = self.failed.or(Some(code(&error)));

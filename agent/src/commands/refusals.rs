@@ -19,6 +19,8 @@ pub(super) struct Outcomes {
     done: usize,
     /// By what was said but for the number of the process, how many more it was said of.
     refused: BTreeMap<String, usize>,
+    /// Processes that ended meanwhile.
+    ended: usize,
 }
 
 impl Outcomes {
@@ -36,6 +38,17 @@ impl Outcomes {
                 self.refused.insert(reason, 0);
             }
         }
+    }
+
+    /// A process ended before it was its turn.
+    pub(super) fn ended(&mut self, why: &str) {
+        self.ended += 1;
+        warn!("{why}");
+    }
+
+    /// Nothing was done, for nobody is there any more.
+    pub(super) fn have_all_ended(&self) -> bool {
+        self.ended > 0 && self.done == 0 && self.refused.is_empty()
     }
 
     /// The last sentence; `did` is `written` or `done`.
@@ -111,5 +124,14 @@ mod tests {
                 .starts_with("1 of 4 were done (2 more")
         );
         assert_eq!(Outcomes::default().conclusion("written"), "nothing was written");
+    }
+
+    #[test]
+    fn a_process_that_ended_meanwhile_is_no_failure_unless_nobody_is_left() {
+        let mut outcomes = Outcomes::default();
+        outcomes.ended("process 7 has ended");
+        assert!(outcomes.have_all_ended());
+        outcomes.done();
+        assert!(!outcomes.have_all_ended());
     }
 }

@@ -3,7 +3,9 @@
 use crate::{
     calls::{Split, efficiency::Scalability},
     format::{count, duration, percent, plural, times},
-    snapshot::{CallSiteView, EfficienciesView, IterationView, SequenceView, Snapshot, Steps, TeamsView},
+    snapshot::{
+        CallSiteView, EfficienciesView, IterationView, Rates, SequenceView, Snapshot, Steps, TeamsView,
+    },
 };
 
 /// A change of the pace over the run that is worth a word.
@@ -19,6 +21,27 @@ const WATCHED_WHOLE: f64 = 0.95;
 
 /// Characters of a function's name that are shown; names of templates go on for lines.
 const NAME_MAX: usize = 48;
+
+/// Ranks that want a CPU for a smaller part of their time outside MPI than this are said to sleep: POP calls all of it useful.
+const AWAKE: f64 = 0.5;
+/// Of ranks that are outside MPI for less of their time nothing is said.
+const OUTSIDE_TOLD: f64 = 0.2;
+
+/// That what counts as useful is mostly sleep.
+pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
+    let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
+    for rates in rates {
+        outside += 1.0 - rates.mpi?;
+        awake += rates.cpu + rates.runqueue;
+        ranks += 1.0;
+    }
+    (outside > OUTSIDE_TOLD * ranks && awake < AWAKE * outside).then(|| {
+        format!(
+            "    but outside MPI the ranks want a CPU at most {} of the time: they sleep, or wait for something else",
+            percent(awake / outside)
+        )
+    })
+}
 
 /// Pace and efficiencies of now.
 pub(super) fn now(sequence: &SequenceView) -> Vec<String> {
@@ -312,6 +335,21 @@ mod tests {
         MPI_Wait                   800     50 %  in LAMMPS_NS::CommBrick::forward_comm (comm_brick.cpp:471)
         3 calls are in no call site: they came quicker than they were read
         ");
+    }
+
+    #[test]
+    fn ranks_that_sleep_outside_mpi_are_said_to_and_those_that_compute_are_not() {
+        let rank = |mpi, cpu| Rates {
+            mpi: Some(mpi),
+            cpu,
+            ..Rates::default()
+        };
+        let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
+        assert!(said.is_some_and(|line| line.contains("at most 1.0 % of the time")));
+        assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
+        // Nearly always inside MPI: what is left is too little to speak of.
+        assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
+        assert_eq!(asleep(std::iter::empty()), None);
     }
 
     #[test]

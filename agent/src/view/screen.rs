@@ -89,6 +89,11 @@ fn place(snapshot: &Snapshot) -> String {
 pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let mut time = summary(snapshot);
     time.extend(pace::now(&snapshot.sequence));
+    if snapshot.sequence.efficiencies_of_late.is_some() {
+        time.extend(pace::asleep(
+            snapshot.running().filter_map(|process| process.rates),
+        ));
+    }
     time.extend(pace::regions(snapshot));
     time.extend(cost::now(snapshot));
     let mut functions = snapshot.functions();
@@ -123,6 +128,10 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             .collect(),
     ));
     lines.extend(pace::over_all(&snapshot.sequence));
+    if snapshot.sequence.efficiencies.is_some() {
+        let whole = snapshot.processes.iter().filter_map(|process| process.whole);
+        lines.extend(pace::asleep(whole));
+    }
     lines.extend(pace::regions(snapshot));
     lines.extend(cost::over_all(snapshot));
     let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;

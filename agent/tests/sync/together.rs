@@ -238,7 +238,7 @@ fn a_rank_that_runs_another_program_since_keeps_no_other_from_its_old_value_as_r
     let farewell = actuator.client().undo_all(&[first]).unwrap();
     assert_eq!(farewell.undone.len(), RANKS - 1, "{farewell:?}");
     for rank in 0..RANKS - 1 {
-        assert_eq!(ranks.read(rank, "block"), 0);
+        assert_eq!(ranks.read(rank, "block"), 0, "{farewell:?}");
     }
     ranks.go_on(RANKS - 1);
 }

@@ -174,10 +174,16 @@ fn one_by_hand(batch: &Batch, row: &Row, words: &[&str], library: &str) -> Outco
         batch.fails(format!("{} {what}: {code}: {text}", row.name()));
     }
     batch.makes_rounds_of(row, 2)?;
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
-    // What is not put back is said, and why: it explains what is different at the end.
-    if code != 0 {
+    let undo = || Agent::run_in(state.path(), &["undo", &pid, "--all"]);
+    let (mut code, mut text) = undo()?;
+    // What is not put back is said, and why. Whoever is told so tries again: a place may not have been reached in time.
+    for _ in 0..2 {
+        if code == 0 || !batch.lives(row) {
+            break;
+        }
         println!("{} undo of {what}: {code}: {text}", row.name());
+        batch.makes_rounds_of(row, 2)?;
+        (code, text) = undo()?;
     }
     if !DONE_OR_REFUSED.contains(&code) {
         batch.fails(format!("{} undo of {what}: {code}: {text}", row.name()));
