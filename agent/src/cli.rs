@@ -119,9 +119,12 @@ Exit codes: 0 nothing fails; 1 something does; 2 TARGET is not there.";
 /// What users of `run` must know beside its flags.
 const ATTACH_HELP: &str = "\
 Examples:
-  sudo tuneagent attach lammps                                  where its time goes, and what would make it faster
-  sudo tuneagent attach 8123 --apply --keep --duration 60s      repair what the rules find, keep what helped, end after a minute
-  sudo tuneagent attach 8123 --probe solve --json report.json   count and time a function of its own, and write the report";
+  Where its time goes, and what would make it faster:
+    sudo tuneagent attach lammps
+  Repair what the rules find, keep what helped, end after a minute:
+    sudo tuneagent attach 8123 --apply --keep --duration 60s
+  Count and time a function of the program, and write the report:
+    sudo tuneagent attach 8123 --probe solve --json report.json";
 
 const RUN_HELP: &str = "\
 The command runs as you and in your environment, with your terminal, input and output; what tuneagent says goes to standard error. \

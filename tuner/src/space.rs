@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -16,6 +17,10 @@ use crate::memory::{Memory, MemoryError};
 use crate::module::{self, Images, Module, ModuleError};
 use crate::process::{Pid, Process, ProcessError};
 use crate::symbol::Function;
+
+/// So often, and so long between, a process without a program is looked at again.
+const EXEC_TRIES: usize = 20;
+const EXEC_PAUSE: Duration = Duration::from_millis(1);
 
 /// Why there is no snapshot.
 #[derive(Debug, Error)]
@@ -69,6 +74,19 @@ pub struct AddressSpace {
 impl AddressSpace {
     /// Takes the snapshot.
     pub fn read(process: &Process, images: &Images) -> Result<AddressSpace, SpaceError> {
+        // In the middle of an execve it has neither the old program nor the new one.
+        for _ in 1..EXEC_TRIES {
+            match AddressSpace::read_once(process, images) {
+                Err(SpaceError::NoProgram { reasons, .. }) if reasons.is_empty() => {
+                    std::thread::sleep(EXEC_PAUSE);
+                }
+                read => return read,
+            }
+        }
+        AddressSpace::read_once(process, images)
+    }
+
+    fn read_once(process: &Process, images: &Images) -> Result<AddressSpace, SpaceError> {
         let memory = Memory::open(process)?;
         let maps = Arc::new(read_maps(process.pid)?);
         AddressSpace::of(process, images, memory, maps)

@@ -274,3 +274,33 @@ fn a_recording_that_breaks_off_is_named_and_what_came_before_is_replayed() {
     let (lines, result) = told(&[b"no recording".to_vec()]);
     assert!(lines.is_empty() && result.unwrap_err().starts_with("0.rec: "));
 }
+
+#[test]
+fn the_recordings_of_shipped_rules_are_evaluated_by_the_replay_that_users_have() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules/tests/recordings");
+    let mut silent = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let rule = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let settings = Settings {
+            parameters: &[],
+            bindings: &[],
+        };
+        let mut rules = RuleBook::load(&["none".to_owned(), rule.clone()], settings, None, true).unwrap();
+        let mut windows = 0;
+        let recording = (rule.clone(), std::fs::read(&path).unwrap());
+        let replayed = replay(&mut rules, &[recording], |_, what| {
+            windows += usize::from(matches!(what, Replayed::Window { .. }));
+        });
+        assert_eq!(replayed, Ok(()), "{rule}");
+        if windows == 0 {
+            silent.push((rule, rules.views()[0].state.clone()));
+        }
+    }
+    // Its recording has no sizes of teams, without which the rule discards every iteration; it says so.
+    let expected = (
+        "speedup".to_owned(),
+        "no value: all 9 windows were left out: 9 discarded by the rule".to_owned(),
+    );
+    assert_eq!(silent, [expected]);
+}
