@@ -117,11 +117,7 @@ impl Trace {
                 call.duration_ns,
             );
             let written = self.write_line();
-            *(if written {
-                &mut self.view.calls
-            } else {
-                &mut self.view.dropped
-            }) += 1;
+            tally(written, &mut self.view.calls, &mut self.view.dropped);
         }
     }
 
@@ -145,11 +141,11 @@ impl Trace {
             );
         }
         let written = fits && self.write_line();
-        *(if written {
-            &mut self.view.iterations
-        } else {
-            &mut self.view.iterations_dropped
-        }) += 1;
+        tally(
+            written,
+            &mut self.view.iterations,
+            &mut self.view.iterations_dropped,
+        );
     }
 
     /// A mark across all tracks: a finding, a change, a verdict.
@@ -165,11 +161,7 @@ impl Trace {
             serde_json::json!({ "text": text }),
         );
         let written = self.write_line();
-        *(if written {
-            &mut self.view.marks
-        } else {
-            &mut self.view.marks_dropped
-        }) += 1;
+        tally(written, &mut self.view.marks, &mut self.view.marks_dropped);
     }
 
     fn since_origin(&self, at_ns: u64) -> (&'static str, u128) {
@@ -304,6 +296,11 @@ impl Trace {
             self.failed.get_or_insert(error);
         }
     }
+}
+
+/// Counts a line as written or as left out.
+fn tally(is_written: bool, written: &mut u64, left_out: &mut u64) {
+    *(if is_written { written } else { left_out }) += 1;
 }
 
 #[cfg(test)]

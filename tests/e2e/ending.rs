@@ -186,6 +186,31 @@ fn a_bound_on_the_size_of_files_is_an_error_and_no_signal() -> Outcome {
     Ok(())
 }
 
+/// Too little memory or stack may end a session, with a reason; it harms nobody else.
+#[test]
+fn a_bound_on_our_memory_or_stack_harms_the_session_alone() -> Outcome {
+    require!(Root, Cc);
+    let mut knobs = Knobs::start()?;
+    // A stack that is too small is a signal to us: nothing can be said.
+    for (bound, is_enough) in [
+        ("v 100000", true),
+        ("v 400000", true),
+        ("l 0", true),
+        ("s 64", false),
+    ] {
+        let ended = attached(&knobs, &format!("ulimit -{bound};"), "");
+        let has_reason = ended
+            .as_ref()
+            .is_ok_and(|(code, said)| *code == 0 || *code <= 3 && !said.is_empty());
+        assert!(has_reason || !is_enough, "{bound}: {ended:?}");
+        knobs.change(7)?;
+        assert_eq!(knobs.knob()?, 7, "{bound}");
+    }
+    let (code, said) = attached(&knobs, "", "")?;
+    assert_eq!(code, 0, "{said}");
+    Ok(())
+}
+
 /// Where no process and no thread can be started any more, a session ends as ever, and none begins.
 #[test]
 fn a_session_ends_where_no_thread_can_be_started() -> Outcome {

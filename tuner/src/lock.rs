@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::memory;
-use crate::process::{Pid, ProcessError};
+use crate::process::{Pid, Process, ProcessError};
 use crate::who;
 
 /// So often, and so long between, a lock that no other process holds is tried again: when we let go of one while another thread
@@ -105,21 +105,16 @@ pub fn writer_of(pid: Pid) -> Option<Holder> {
 
 impl Holder {
     fn named(self) -> Holder {
-        let exe = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
-        let parent =
-            parent_of(self.pid).filter(|parent| exe(*parent).is_some_and(|file| Some(file) == exe(self.pid)));
+        let session = || {
+            let holder = Process::open(self.pid).ok()?;
+            let parent = Process::open(holder.parent).ok()?;
+            (parent.executable == holder.executable).then_some(parent.pid.number)
+        };
         Holder {
-            pid: parent.unwrap_or(self.pid),
+            pid: session().unwrap_or(self.pid),
             ..self
         }
     }
-}
-
-/// The second number behind the name, which may have spaces and brackets.
-fn parent_of(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, behind) = stat.rsplit_once(')')?;
-    behind.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn holder(memory: &File) -> Option<Holder> {

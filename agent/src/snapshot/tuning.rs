@@ -30,7 +30,7 @@ pub struct RuleView {
 impl RuleView {
     /// How many windows were evaluated and what was left out of them, each with the reason for most; none where nothing was.
     pub fn left_out(&self) -> Option<String> {
-        let told = |what: &str, of: Vec<rules::LeftOut>| {
+        let part = |what: &str, of: Vec<rules::LeftOut>| {
             let all: u64 = of.iter().map(|one| one.count).sum();
             let most = of.into_iter().max_by_key(|one| one.count)?;
             Some(match most.count == all {
@@ -39,8 +39,8 @@ impl RuleView {
             })
         };
         let parts = [
-            told("left out", self.dropped.windows()),
-            told("hits in no window", self.dropped.hits()),
+            part("left out", self.dropped.windows()),
+            part("hits in no window", self.dropped.hits()),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("{} windows evaluated; {}", self.windows, parts.join("; ")))
