@@ -27,7 +27,8 @@ impl Session {
     }
 
     pub(super) fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
-        if is_new {
+        // Several tunes of a rule have one finding.
+        if is_new && !self.ledger.has_open_finding(&rule) {
             self.painter.say(&format!("finding  {rule}   {text}"));
             self.mark("finding", &rule, &text);
         }

@@ -107,6 +107,12 @@ impl Ledger {
         }
     }
 
+    /// Whether a rule has found something that is not repaired.
+    pub fn has_open_finding(&self, rule: &str) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.rule == rule && !finding.repaired)
+    }
+
     /// A condition holds no longer. What was repaired stays listed.
     pub fn close_finding(&mut self, rule: &str) {
         self.findings

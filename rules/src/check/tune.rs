@@ -28,7 +28,9 @@ impl Checker<'_> {
     pub(super) fn tunes(&mut self) -> Vec<Tune> {
         let file = self.file;
         self.same_target();
-        file.tunes.iter().filter_map(|entry| self.tune(entry)).collect()
+        let mut tunes: Vec<Tune> = file.tunes.iter().filter_map(|entry| self.tune(entry)).collect();
+        share_finding(&mut tunes);
+        tunes
     }
 
     /// Probes may be switched on by one tune and off by another, and a function called by several.
@@ -401,5 +403,20 @@ impl TuneEntry {
             None
         };
         Some(raw.get(..end.unwrap_or(raw.len())).unwrap_or(raw).to_string())
+    }
+}
+
+/// A rule has one finding: a tune without words of its own uses those of the first tune of its window that has some.
+fn share_finding(tunes: &mut [Tune]) {
+    let Some(first) = tunes.iter().find(|tune| tune.finding.is_some()).cloned() else {
+        return;
+    };
+    let window = first.trigger.window();
+    let wordless = tunes
+        .iter_mut()
+        .filter(|tune| tune.when.is_some() && tune.finding.is_none() && tune.trigger.window() == window);
+    for tune in wordless {
+        tune.finding.clone_from(&first.finding);
+        tune.next_start = tune.next_start.take().or_else(|| first.next_start.clone());
     }
 }

@@ -351,9 +351,15 @@ impl Release<'_> {
     }
 
     /// Closes, the inner windows first, the instances that are over when hits before `time` (up to it, if `inclusive`)
-    /// are known.
+    /// are known. One that closes may cut an inner one off for which others of that window had waited: those are over then as well.
     fn close(&mut self, time: Time, inclusive: bool) {
+        while self.close_those_over(time, inclusive) {}
+    }
+
+    /// Whether one was.
+    fn close_those_over(&mut self, time: Time, inclusive: bool) -> bool {
         let nesting = self.nesting;
+        let mut has_closed = false;
         self.all_go_on = !nesting.times_out;
         for &place in nesting.order.iter().rev() {
             let Some(borders) = self.around.rule.windows.get(place).and_then(Window::borders) else {
@@ -362,6 +368,7 @@ impl Release<'_> {
             while let Some(Open::Probed(track)) = self.tracks.get_mut(place)
                 && let Some(over) = track.over(time, inclusive, borders, &self.around)
             {
+                has_closed = true;
                 self.cut_inside(place, over.number);
                 if let Some(Open::Probed(track)) = self.tracks.get_mut(place) {
                     let closed = track.close(over);
@@ -372,6 +379,7 @@ impl Release<'_> {
                 self.all_go_on &= track.instances().all(|instance| instance.end().is_none());
             }
         }
+        has_closed
     }
 
     /// What lies within an instance that closes, closes with it.
