@@ -178,6 +178,34 @@ pub struct IterationView {
     pub parts: Vec<PaceView>,
 }
 
+impl IterationView {
+    /// The mean time of an iteration, in nanoseconds, so long before a moment and from then on; none of fewer than two each.
+    pub fn around(&self, at: Duration, over: Duration) -> Option<(f64, f64)> {
+        let mean = |parts: &mut dyn Iterator<Item = &PaceView>| {
+            let (count, sum_ns) = parts.fold((0, 0.0), |(count, sum_ns), part| {
+                (count + part.count, sum_ns + part.sum_ns())
+            });
+            (count >= 2).then(|| sum_ns / count as f64)
+        };
+        let is_before = |part: &&PaceView| part.until <= at && part.begin() + over >= at;
+        let before = mean(&mut self.parts.iter().filter(is_before))?;
+        let after = mean(&mut self.parts.iter().filter(|part| part.begin() >= at))?;
+        Some((before, after))
+    }
+}
+
+impl PaceView {
+    fn sum_ns(&self) -> f64 {
+        self.mean_ns * self.count as f64
+    }
+
+    /// When the first of them began, at the earliest.
+    fn begin(&self) -> Duration {
+        self.until
+            .saturating_sub(Duration::from_nanos(self.sum_ns() as u64))
+    }
+}
+
 /// How long iterations took in a part of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PaceView {
@@ -349,5 +377,33 @@ impl Snapshot {
     /// Processes that have not ended.
     pub fn running(&self) -> impl Iterator<Item = &ProcessView> {
         self.processes.iter().filter(|process| !process.ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_around_a_moment_are_those_just_before_and_all_since() {
+        let part = |until_ms, count, mean_ms: u64| PaceView {
+            until: Duration::from_millis(until_ms),
+            count,
+            mean_ns: (mean_ms * 1_000_000) as f64,
+        };
+        let view = IterationView {
+            parts: vec![
+                part(100, 2, 50),
+                part(400, 10, 30),
+                part(520, 4, 30),
+                part(620, 10, 10),
+            ],
+            ..IterationView::default()
+        };
+        let around = |at, over| view.around(Duration::from_millis(at), Duration::from_millis(over));
+        // The part from 400 to 520 lies on both sides of it.
+        assert_eq!(around(450, 400), Some((30e6, 10e6)));
+        assert_eq!(around(450, 300), None, "none of them began so late");
+        assert_eq!(around(600, 600), None, "none since");
     }
 }

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     clock::monotonic_ns,
+    format::duration,
     rulebook::{Act, Decision},
     snapshot::{ChangeView, GuardView, Reaction},
 };
@@ -191,7 +192,18 @@ impl Session {
         self.rules.receipt(decision.id, refused, monotonic_ns());
     }
 
-    fn judged(&mut self, decision: u64, rule: &str, guard: GuardView, slots: Option<&BTreeSet<u32>>) {
+    /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
+    fn step_around(&self, decision: u64) -> Option<String> {
+        let at = self.ledger.carried_out(decision)?;
+        let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns));
+        let (before, after) = self.iteration()?.around(at, now.saturating_sub(at))?;
+        Some(format!("one step {} -> {}", duration(before), duration(after)))
+    }
+
+    fn judged(&mut self, decision: u64, rule: &str, mut guard: GuardView, slots: Option<&BTreeSet<u32>>) {
+        if let Some(step) = self.step_around(decision) {
+            guard.text = format!("{step}; {}", guard.text);
+        }
         let mut changes = self.ledger.of_decision(decision);
         if let Some(slots) = slots {
             let pids: Vec<Pid> = slots.iter().filter_map(|slot| self.pid_of(*slot)).collect();

@@ -29,7 +29,8 @@ impl Session {
     pub(super) fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
         // Several tunes of a rule have one finding.
         if is_new && !self.ledger.has_open_finding(&rule) {
-            self.painter.say(&format!("finding  {rule}   {text}"));
+            let indented = text.trim_end().replace('\n', "\n    ");
+            self.painter.say(&format!("finding  {rule}   {indented}"));
             self.mark("finding", &rule, &text);
         }
         let mut effects = self.rules.effects(&rule);
@@ -49,12 +50,7 @@ impl Session {
 
     /// The command with which a rule would act, and what it would do then.
     fn how_it_would_act(&self, rule: &str, must_name: bool, effects: Vec<String>) -> String {
-        let named = if must_name {
-            format!("={rule}")
-        } else {
-            String::new()
-        };
-        let attach = format!("attach {} --apply{named}", self.options.typed);
+        let attach = self.applying(rule, must_name);
         // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
         let (command, unjudged) = match self.probes.kernel() {
             Some(_) => (crate::commands::as_root(&format!("{attach} --keep")), None),
@@ -67,5 +63,24 @@ impl Session {
             .chain(unnamed)
             .collect::<Vec<_>>()
             .join("\n")
+    }
+
+    fn applying(&self, rule: &str, must_name: bool) -> String {
+        let named = if must_name {
+            format!("={rule}")
+        } else {
+            String::new()
+        };
+        format!("attach {} --apply{named}", self.options.typed)
+    }
+
+    /// Of repairs that were put back at the end, with what command they stay.
+    pub(super) fn say_how_repairs_stay(&mut self) {
+        let must_be_named = self.rules.never_applying();
+        for rule in self.ledger.repairs_ended() {
+            let attach = self.applying(&rule, must_be_named.contains(&rule));
+            let command = crate::commands::as_root(&format!("{attach} --keep"));
+            self.ledger.stays_with(&rule, command);
+        }
     }
 }

@@ -57,6 +57,7 @@ impl Session {
         let mut strangers = Vec::new();
         if let Some(Ok(farewell)) = &farewell {
             (code, strangers) = self.take_note(farewell);
+            self.say_how_repairs_stay();
         }
         self.read_matrix(true).map_err(kernel_failure)?;
         let mut snapshot = self.snapshot();

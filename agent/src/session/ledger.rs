@@ -1,6 +1,6 @@
 //! What the rules found and what was changed in this session. Pure bookkeeping: asks nobody and changes nothing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use tuner::process::Pid;
 
@@ -211,6 +211,33 @@ impl Ledger {
         of.filter(|made| made.is_in_force())
             .map(|made| (made.pid, made.number))
             .collect()
+    }
+
+    /// When a decision was carried out, since the probes were armed.
+    pub fn carried_out(&self, decision: u64) -> Option<Duration> {
+        let of = self.made.iter().filter(|made| made.decision == decision);
+        of.map(|made| made.view.at).min()
+    }
+
+    /// The rules whose repairs were taken back.
+    pub fn repairs_ended(&self) -> Vec<String> {
+        let is_back = |rule: &str| {
+            let of = self.made.iter().filter(|made| made.view.rule == rule);
+            let of: Vec<Standing> = of.map(|made| made.standing).collect();
+            of.contains(&Standing::Back) && !of.contains(&Standing::Kept)
+        };
+        let repaired = self.findings.iter().filter(|finding| finding.repaired);
+        repaired
+            .map(|finding| finding.rule.clone())
+            .filter(|rule| is_back(rule))
+            .collect()
+    }
+
+    /// With what command the repair of a rule stays.
+    pub fn stays_with(&mut self, rule: &str, command: String) {
+        if let Some(finding) = self.findings.iter_mut().find(|finding| finding.rule == rule) {
+            finding.now = Some(command);
+        }
     }
 
     /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
@@ -504,7 +531,11 @@ mod tests {
         };
         ledger.open_finding(finding("6 ranks"));
         ledger.await_receipts(1, 1);
-        ledger.written(1, pid(1), change(1, WRITTEN), Standing::InForce);
+        let made = ChangeView {
+            rule: "r".into(),
+            ..change(1, WRITTEN)
+        };
+        ledger.written(1, pid(1), made, Standing::InForce);
         ledger.judge(
             1,
             "r",
@@ -518,5 +549,10 @@ mod tests {
         assert_eq!(ledger.findings()[0].text, "6 ranks");
         assert!(ledger.findings()[0].repaired);
         assert_eq!(ledger.in_force(), (1, 1));
+        assert!(ledger.repairs_ended().is_empty(), "it is in force");
+        ledger.set_outcome(pid(1), 1, REVERTED, Standing::Back);
+        assert_eq!(ledger.repairs_ended(), ["r"]);
+        ledger.stays_with("r", "attach x --keep".into());
+        assert_eq!(ledger.findings()[0].now.as_deref(), Some("attach x --keep"));
     }
 }

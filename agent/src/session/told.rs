@@ -224,7 +224,7 @@ impl Session {
     }
 
     /// Of the lowest rank that has a loop.
-    fn iteration(&self) -> Option<IterationView> {
+    pub(super) fn iteration(&self) -> Option<IterationView> {
         let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
         let looping = self.processes.iter().filter(|process| {
             let iterations = process.sequence.iterations();

@@ -67,7 +67,7 @@ pub struct FindingView {
     pub rule: String,
     /// What was found, with its numbers.
     pub text: String,
-    /// What can be done now, and what that does.
+    /// What can be done now, and what that does; of a repair that was put back at the end, how it stays.
     pub now: Option<String>,
     /// What to start the program with next time.
     pub next_start: Option<String>,

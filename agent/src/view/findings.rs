@@ -28,7 +28,7 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         // What is repaired fails its conditions now: that is no state of it.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
         let tunes = told_rules(snapshot).filter(|rule| rule.name == finding.rule);
-        let tunes = tunes.filter(|rule| !finding.repaired || is_in_force(rule));
+        let tunes = tunes.filter(|rule| !finding.repaired || finding.now.is_none() && is_in_force(rule));
         // Several tunes of a rule often wait for the same.
         let mut told = BTreeSet::new();
         let states = tunes
@@ -171,7 +171,11 @@ fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
 pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut lines = Vec::new();
     let mut text = finding.text.lines();
-    let repaired = if finding.repaired { " (repaired)" } else { "" };
+    let repaired = match (finding.repaired, &finding.now) {
+        (true, None) => " (repaired)",
+        (true, Some(_)) => " (repaired, and put back at the end)",
+        (false, _) => "",
+    };
     lines.push(format!(
         " {number}  {}{repaired}   {}",
         finding.rule,

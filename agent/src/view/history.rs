@@ -9,6 +9,8 @@ use crate::{
 
 /// Decisions that are shown, the newest.
 const DECISIONS_SHOWN: usize = 5;
+/// What a function without a value returns, as the tuner writes it.
+const VOID: &str = "nothing";
 
 /// The newest decisions, each with what came of it.
 pub(super) fn change_lines(snapshot: &Snapshot) -> Vec<String> {
@@ -69,6 +71,7 @@ fn block(changes: &[&ChangeView]) -> Vec<String> {
     let values = match (first.action, first.old.as_str()) {
         (_, "") => first.new.clone(),
         // What a call returned is not what was there before.
+        ("call", was) if first.new == VOID => format!("(was {was})"),
         ("call", was) => format!("(was {was}) {}", first.new),
         (_, old) => format!("{old} -> {}", first.new),
     };

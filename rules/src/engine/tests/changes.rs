@@ -307,6 +307,19 @@ fn hold(shares: &mut Shares, after_ms: u64, values: &[f64]) {
 }
 
 #[test]
+fn a_rule_has_one_finding_whichever_of_its_tunes_finds_it() {
+    let tunes = "  - {set: n, value: true, when: sum(busy) > 50%}\n  - {finding: they are busy, when: sum(busy) > 50%, next_start: N=1}\n";
+    let mut shares = Shares::new(tunes, 2);
+    shares.window(&[60, 60]);
+    let findings = shares.engine.findings();
+    let told: Vec<_> = findings
+        .iter()
+        .map(|finding| (finding.text.as_str(), finding.next_start.as_deref()))
+        .collect();
+    assert_eq!(told, [("they are busy", Some("N=1")); 2]);
+}
+
+#[test]
 fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
     let tune = "  - {set: n, value: true, when: sum(busy) > 50%, finding: they are busy}\n";
     let mut shares = Shares::new(tune, 2);
