@@ -74,6 +74,20 @@ pub fn plural(number: usize, noun: &str) -> String {
     format!("{} {noun}{ending}", count(number as f64))
 }
 
+/// Names further than this from what was typed are no misspelling of it.
+const NEAR: usize = 3;
+
+/// The name that somebody may have meant who typed one that there is not.
+pub fn nearest(names: impl IntoIterator<Item = String>, typed: &str) -> Option<String> {
+    let near = |name: &String| {
+        let difference = name.len().abs_diff(typed.len());
+        (difference <= NEAR).then(|| strsim::damerau_levenshtein(name, typed))
+    };
+    let rated = names.into_iter().filter_map(|name| Some((near(&name)?, name)));
+    let (distance, nearest) = rated.min()?;
+    (distance <= NEAR.min(typed.len() / 3).max(1)).then_some(nearest)
+}
+
 /// A field of a table, as RFC 4180 wants it.
 pub fn csv_field(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {

@@ -172,6 +172,7 @@ struct Rule<'a> {
 #[derive(Serialize)]
 struct Finding<'a> {
     rule: &'a str,
+    found_at_s: f64,
     text: &'a str,
     now: Option<&'a str>,
     next_start: Option<&'a str>,
@@ -386,6 +387,7 @@ fn durations(histogram: &Histogram) -> Durations {
 fn finding(view: &FindingView) -> Finding<'_> {
     Finding {
         rule: &view.rule,
+        found_at_s: view.at.as_secs_f64(),
         text: &view.text,
         now: view.now.as_deref(),
         next_start: view.next_start.as_deref(),

@@ -5,6 +5,7 @@
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
@@ -70,7 +71,12 @@ pub fn serve(name: &str) {
 }
 
 fn written(name: &str) -> io::Result<()> {
-    let file = Whole::create(name)?;
+    let file = Whole::create(name).map_err(|error| match Path::new(name).parent() {
+        Some(folder) if error.kind() == io::ErrorKind::NotFound => {
+            io::Error::other(format!("there is no folder {}", folder.display()))
+        }
+        _ => error,
+    })?;
     rights::only_complete_files().map_err(io::Error::other)?;
     say(None);
     let mut input = io::stdin().lock();

@@ -367,19 +367,23 @@ mod tests {
             "# The rules we ship\n\nEach page is made of the rule's file by `cargo xtask docs`; `tuneagent rule show NAME` prints the file.\n",
         );
         let mut pages = vec!["README.md".to_string()];
-        for (title, folder, shipped) in [
-            ("For any program", "runtime", crate::library()),
-            (
-                "Models: for programs that have what they name",
-                "models",
-                crate::models(),
-            ),
+        let is_in = |folder: &&str, name: &str| {
+            let file = format!("{}/library/{folder}/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+            std::path::Path::new(&file).exists()
+        };
+        for (title, shipped) in [
+            ("For any program", crate::library()),
+            ("Models: for programs that have what they name", crate::models()),
         ] {
             index += &format!("\n## {title}\n\n| rule | |\n|---|---|\n");
             for (name, text) in shipped {
                 let file = RuleFile::parse(text).unwrap();
                 let rule = file.check(&Default::default()).unwrap();
                 index += &format!("| [{name}]({name}.md) | {} |\n", sentence(rule.about()));
+                let folder = ["runtime", "models", "metrics"]
+                    .into_iter()
+                    .find(|folder| is_in(folder, name))
+                    .unwrap();
                 let link = format!("\nThe rule: [{name}.yaml](../../rules/library/{folder}/{name}.yaml)\n");
                 kept(&format!("{name}.md"), &(page(&file, &rule) + &link));
                 pages.push(format!("{name}.md"));

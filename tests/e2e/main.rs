@@ -54,6 +54,9 @@ mod run;
 // Marks of `include/tuneagent.h` and of others, in programs and libraries.
 mod marks;
 
+// Every shipped rule on a program whose answer is known.
+mod shipped;
+
 // What docs/guide.md and docs/prepare.md tell users to do, done.
 mod guide;
 

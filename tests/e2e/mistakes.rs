@@ -2,10 +2,13 @@
 //! code, and a part of the answer.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use tuneagent_e2e::agent::Agent;
+use rustix::process::Signal;
+use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi};
+use tuneagent_e2e::knobs::{self, Knobs};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -89,6 +92,17 @@ fn what_was_meant_is_done_or_the_answer_has_the_command_that_does_it() -> Outcom
     let text = folder.path().join("knob.c");
     fs::write(&text, "int knob;\n")?;
     let text = text.to_string_lossy().into_owned();
+    let written = |name: &str, text: &str| -> Outcome<String> {
+        let file = folder.path().join(name);
+        fs::write(&file, text)?;
+        Ok(file.to_string_lossy().into_owned())
+    };
+    let empty = written("empty.rec", "")?;
+    let tab = written("tab.yaml", "rule: x\n\tabout: b\n")?;
+    let units = written(
+        "units.yaml",
+        "rule: x\nabout: a\nroles: {r: rank >= 0}\nwindows: {w: {every: 1s}}\nmetrics: {m: sum(cpu.time) > 5}\n",
+    )?;
     let rows: Vec<(Vec<&str>, i32, &str)> = vec![
         (vec![&pid], 2, "tuneagent attach"),
         (vec!["run", "true"], 0, "the command has ended"),
@@ -118,6 +132,45 @@ fn what_was_meant_is_done_or_the_answer_has_the_command_that_does_it() -> Outcom
             "nothing was written",
         ),
         (vec!["replay", &text], 1, "this is not a recording of tuneagent"),
+        (vec!["replay", &empty], 1, "there is nothing in the recording"),
+        (vec!["attach", "4194304"], 2, "there is no process 4194304 here"),
+        (vec!["attach", "2"], 2, "is a thread of the kernel"),
+        (vec!["attach", "1"], 2, "process 1 is init"),
+        (vec!["attach", &pid, "--durations", "1s"], 2, "'--duration'"),
+        (vec!["atach", &pid], 2, "'attach'"),
+        (
+            vec!["attach", &pid, "--json", "/nowhere/x.json"],
+            2,
+            "there is no folder /nowhere",
+        ),
+        (
+            vec!["attach", &pid, "--rules", "openmpi-bussy-wait"],
+            2,
+            "did you mean openmpi-busy-wait? (all of them: tuneagent rule list)",
+        ),
+        (
+            vec![
+                "attach",
+                &pid,
+                "--rules",
+                "none",
+                "--duration",
+                "300ms",
+                "--probe",
+                "mian",
+            ],
+            2,
+            "did you mean `main`?",
+        ),
+        // More of them: cli.rs (no rights on one's own program and on another's, a port that is taken, no such function), control.rs (another
+        // user's session, applying without --apply), exports.rs (`--json -`).
+        (vec!["explain", "E9999"], 2, "E9999"),
+        (vec!["rule", "check", &tab], 1, "found a tab"),
+        (
+            vec!["rule", "check", &units],
+            1,
+            "cannot compare a time and a plain number",
+        ),
     ];
     let mut wrong = Vec::new();
     for (words, wanted, part) in rows {
@@ -130,6 +183,159 @@ fn what_was_meant_is_done_or_the_answer_has_the_command_that_does_it() -> Outcom
             ));
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    // One that is stopped makes no calls, and that says nothing of it.
+    let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
+    assert!(signal("-STOP")?.success());
+    let (_, said) = Agent::run(&[
+        "attach",
+        &pid,
+        "--rules",
+        "none",
+        "--duration",
+        "300ms",
+        "--probe",
+        "main",
+    ])?;
+    assert!(signal("-CONT")?.success());
+    assert!(said.contains(&format!("kill -CONT {pid}")), "{said}");
+    Ok(())
+}
+
+/// A rule that writes, and whose condition never holds.
+const NEVER: &str = "rule: never\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 200ms}}\n\
+    metrics: {busy: sum(cpu.time) / pulse.duration}\ntune:\n  - {set: knob, role: one, value: 20, when: busy > 50}\n";
+
+#[test]
+fn who_comes_second_is_told_of_the_session_and_its_rules_and_ctrl_c_ends_it_at_once_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("never.yaml");
+    fs::write(&rule, NEVER)?;
+    let rule = rule.to_string_lossy().into_owned();
+    let mut knobs = Knobs::start()?;
+    let pid = knobs.pid().to_string();
+    let writes = ["--rules", "none", &rule, "--apply"];
+    let mut quickest = Duration::MAX;
+    // A machine on which others are busy may be late, not three times.
+    for _ in 0..3 {
+        let mut agent = Agent::attach(knobs.pid(), &writes)?;
+        agent.armed()?;
+        agent.lines.wait_for_line("after", SOON)?;
+        let first = format!("session {} of root may write", agent.pid());
+        let second = Command::new(binary()?)
+            .args(["attach", &pid, "--duration", "1s"])
+            .args(writes)
+            .env("XDG_RUNTIME_DIR", agent.folder())
+            .env("TUNEAGENT_STATE_DIR", folder.path())
+            .output()?;
+        let said = String::from_utf8_lossy(&[second.stdout, second.stderr].concat()).into_owned();
+        assert!(
+            second.status.success() && said.contains(&first) && said.contains("session list"),
+            "{said}"
+        );
+        let (code, said) = agent.ask("switch", &["never", "aplying"])?;
+        assert!(
+            code == 2 && said.contains("a similar value exists: 'applying'"),
+            "{code}: {said}"
+        );
+        for (verb, more) in [("switch", &["nevr", "off"][..]), ("remove", &["nevr"])] {
+            let (code, said) = agent.ask(verb, more)?;
+            assert!(
+                code == 2 && said.contains("has no rule nevr: did you mean never?"),
+                "{code}: {said}"
+            );
+        }
+        let asked = Instant::now();
+        agent.signal(Signal::INT)?;
+        let code = agent.wait(SOON)?;
+        quickest = quickest.min(asked.elapsed());
+        let said = agent.lines.text();
+        assert!(code == 0 && said.contains("Ctrl-C; detached"), "{code}: {said}");
+        assert!(said.contains("condition false: busy > 50 (0"), "{said}");
+        assert_eq!(knobs.knob()?, 10);
+        if quickest < Duration::from_secs(2) {
+            break;
+        }
+    }
+    assert!(quickest < Duration::from_secs(2), "{quickest:?}");
+    knobs.end()?;
+    Ok(())
+}
+
+#[test]
+fn of_programs_of_one_name_ones_own_is_meant_and_what_a_shell_makes_of_a_command_is_none_as_root() -> Outcome
+{
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = knobs::open_folder()?;
+    let job = settings(folder.path(), false)?;
+    let own = pid_of("settings")?;
+    let file = folder.path().join("tab.yaml");
+    fs::write(&file, "rule: x\n\tabout: b\n")?;
+    let program = folder.path().join("settings");
+    let mut others = Command::new("setpriv")
+        .args(["--reuid", "65534", "--clear-groups", "--pdeathsig", "KILL"])
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let watch = "--plain --rules none --probe main --duration 300ms";
+    // What is typed, exit codes, and a part of what is printed; escape sequences are colours.
+    let rows = [
+        (format!("$T attach settings {watch}"), "0", format!("(pid {own})")),
+        (
+            "$T attach $$ --rules none".to_owned(),
+            "2",
+            "started this command; programs that can be watched: tuneagent ps".to_owned(),
+        ),
+        (
+            format!("$T attach {own} {watch} | head -n 1"),
+            "0 0",
+            "settings: 1 process".to_owned(),
+        ),
+        (
+            format!("script -qec \"$T rule check {}\" /dev/null", file.display()),
+            "1",
+            "\u{1b}[".to_owned(),
+        ),
+        (
+            "(sleep 0 & echo $! > $D/dead; exec sleep 20 > /dev/null 2>&1) & sleep 1; $T attach $(cat $D/dead)"
+                .to_owned(),
+            "2",
+            "has ended already (a zombie".to_owned(),
+        ),
+    ];
+    let typed = |line: &str, colours: bool| -> Outcome<String> {
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-c", &format!("{line}; echo \"codes ${{PIPESTATUS[*]}}\"")])
+            .env("T", binary()?)
+            .env("D", folder.path())
+            .env("TUNEAGENT_STATE_DIR", folder.path())
+            .stdin(Stdio::null());
+        if !colours {
+            shell.env("NO_COLOR", "1");
+        }
+        let output = shell.output()?;
+        Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let mut wrong = Vec::new();
+    for (line, codes, part) in rows {
+        let said = typed(&line, true)?;
+        if !said.contains(&part) || !said.contains(&format!("codes {codes}\n")) {
+            wrong.push(format!("{line}: not {codes} with '{part}' but\n{said}"));
+        }
+        let said = typed(&line, false)?;
+        if said.contains('\u{1b}') {
+            wrong.push(format!("{line}: has colours in spite of NO_COLOR:\n{said}"));
+        }
+    }
+    others.kill()?;
+    others.wait()?;
+    drop(job);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }

@@ -65,8 +65,8 @@ fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> O
     })?;
     for part in [
         "5 ranks",
-        "MPICH",
-        " 1 Overview  2 Ranks ",
+        " may write",
+        " 1 Overview 2 Ranks ",
         "inside MPI",
         "waiting for a CPU",
         " q quit",
@@ -86,7 +86,7 @@ fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> O
         text.contains("all calls") && text.contains("MPI_Send")
     })?;
 
-    screen.press("4")?;
+    screen.press("5")?;
     screen.wait_for("the rule", |text| {
         text.contains("optimal-workers") && text.contains("applying")
     })?;
@@ -98,12 +98,21 @@ fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> O
     screen.see("optimal-workers is applying")?;
     screen.press("o")?;
     screen.see("optimal-workers is off")?;
-    screen.press("6")?;
+    screen.press("7")?;
     screen.see("optimal-workers switched from applying to off")?;
 
     screen.press("2")?;
     screen.resize(120, 40)?;
     screen.see("switched/s")?;
+    screen.see("MPICH")?;
+    screen.press("4")?;
+    screen.wait_for("the lines that call MPI", |text| {
+        text.contains("called from") && text.contains("workers.c:")
+    })?;
+    screen.press("?")?;
+    screen.see("which line of the program calls them")?;
+    screen.press("Escape")?;
+    screen.see("called from")?;
 
     screen.press("q")?;
     // 1 where the switching undid a change that was on trial.

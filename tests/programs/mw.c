@@ -3,6 +3,7 @@
 #include "gates.h"
 
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -338,6 +339,7 @@ struct mw_load mw_arguments(int argc, char **argv)
         else if (strcmp(name, "network_mbs") == 0) given.network_mbs = value;
         else if (strcmp(name, "payload") == 0) given.payload = (int)value;
         else if (strcmp(name, "look_us") == 0) given.look_us = (int)value;
+        else if (strcmp(name, "realtime") == 0) given.realtime = (int)value;
         else if (strcmp(name, "first_chunk") == 0) mw_first_chunk = (int)value;
         else if (strcmp(name, "later_chunk") == 0) mw_later_chunk = (int)value;
         else if (strcmp(name, "slow") == 0) given.slow = value;
@@ -351,7 +353,7 @@ struct mw_load mw_arguments(int argc, char **argv)
     if (!right) {
         fprintf(stderr, "usage: %s DIRECTORY [NAME=VALUE ...]\nnames: iterations phase swing no_plain work_us latency_us slow_worker slow_each slow "
                         "knows workers workers_work workers_latency factor minimum first_chunk later_chunk network_us "
-                        "network_mbs payload look_us\n", argv[0]);
+                        "network_mbs payload look_us realtime\n", argv[0]);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     directory = argv[1];
@@ -384,6 +386,8 @@ int mw_run(const struct mw_program *program, const struct mw_load *of, void *sta
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks < 2)
         return 2;
+    if (load->realtime && sched_setscheduler(0, SCHED_RR, &(struct sched_param){.sched_priority = 1}) != 0)
+        MPI_Abort(MPI_COMM_WORLD, 3);
     ready(rank, ranks);
     return rank == 0 ? master(program, state, ranks) : worker(program);
 }

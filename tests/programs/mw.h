@@ -34,6 +34,7 @@ struct mw_load {
     double network_mbs; /* 1e6 bytes a second */
     int payload;        /* bytes that a task adds to each message, if that is more than it needs anyway */
     int look_us;        /* who waits looks this often; 0 without a pause */
+    int realtime;       /* the ranks go before everything else on the machine (root only), so that times are exact on a busy one too */
     int workers_work;    /* workers in use in phases in which the work swings, chosen by the program itself; 0: as in the others */
     int workers_latency; /* the same where the latency swings */
 };

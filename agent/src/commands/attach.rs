@@ -9,7 +9,7 @@ use crate::{
     actuator::Actuator,
     cli::{AttachArgs, WatchArgs},
     control::Control,
-    discover::{Job, Member, Scout, job_id},
+    discover::{Job, Member, ProcessTable, Scout, job_id},
     evidence::Sampler,
     exit::{Failure, Outcome},
     format::plural,
@@ -77,6 +77,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         return Err(Failure::not_there(without_probes(refusal)));
     }
     let mut notes = super::history::left_behind(&job, &typed);
+    notes.extend(stopped(&job));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
         Some(refusal) => Some(without_probes(refusal)),
@@ -282,6 +283,14 @@ fn no_mpi(job: &Job) -> Failure {
     if let Some(why) = member.and_then(Member::stripped_mpi) {
         return Failure::not_there(format!("{program} (process {pid}) cannot be watched: {why}"));
     }
+    let started_us = ProcessTable::read()
+        .lineage(std::process::id() as i32)
+        .any(|(number, _)| number == pid);
+    if started_us {
+        return Failure::not_there(format!(
+            "{program} (process {pid}) started this command; programs that can be watched: tuneagent ps"
+        ));
+    }
     let modules = member.map_or(0, |member| member.space.modules.len());
     let unreadable = member.map_or(&[][..], |member| &*member.space.unreadable);
     let unread = unreadable.first().map_or_else(String::new, |first| {
@@ -368,6 +377,21 @@ fn look(job: &Job) -> Snapshot {
         });
     }
     snapshot
+}
+
+/// A process that is stopped does nothing: that it makes no calls says nothing of it.
+fn stopped(job: &Job) -> Option<String> {
+    let is_stopped = |member: &&Member| member.process.state().is_ok_and(|state| state == 'T');
+    let pids: Vec<String> = job
+        .members
+        .iter()
+        .filter(is_stopped)
+        .map(|member| member.process.pid.to_string())
+        .collect();
+    (!pids.is_empty()).then(|| {
+        let pids = pids.join(" ");
+        format!("note: stopped by a signal or by job control, and does nothing until it goes on: kill -CONT {pids}")
+    })
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use tuner::{
     variable::{VariableError, VariableName},
 };
 
-/// Names further from what was typed are no guess at it.
-const NEAR: usize = 2;
+use crate::format::nearest;
 
 /// What came of a command in many processes.
 #[derive(Debug, Default)]
@@ -81,10 +80,7 @@ pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
         let variables = symbols.filter(|symbol| symbol.kind == SymbolKind::Variable);
         Ok(variables.map(|symbol| symbol.name).collect())
     };
-    let distance = |name: &String| strsim::damerau_levenshtein(name, variable);
-    let names = names().unwrap_or_default();
-    let nearest = names.iter().min_by_key(|name| distance(name));
-    if let Some(name) = nearest.filter(|name| distance(name) <= NEAR) {
+    if let Some(name) = nearest(names().unwrap_or_default(), variable) {
         return Some(format!("did you mean `{name}`?"));
     }
     let has_symbols = program

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Budget, price::Prices};
 
-/// Above this share of the job's CPU time it is said what costs most.
+/// Where a program takes longer by more than this share it is said what makes it less.
 pub const TOO_MUCH: f64 = 0.01;
 
 /// What one function's probe cost the job.
@@ -53,6 +53,56 @@ pub struct OfLate {
     pub agent: Option<f64>,
     /// Agent and probes together, as share of the job's CPU time.
     pub together: Option<f64>,
+    /// How much longer the program takes.
+    pub slowdown: Option<Slowdown>,
+}
+
+/// How much longer the program takes because it is watched, as shares of its time: at most, for what a rank does while it would wait
+/// for another one costs no time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Slowdown {
+    /// By probes, in the process that they delay most. What a process of several busy threads does in them it does at the same time.
+    pub probes: f64,
+    /// By the agent, where no CPU was idle for it: ranks that wait for each other all lose what it takes of the CPU of one.
+    pub agent: f64,
+}
+
+impl Slowdown {
+    /// Both.
+    pub fn all(self) -> f64 {
+        self.probes + self.agent
+    }
+
+    /// One process: what its probes took while it was watched for `elapsed_ns` and on CPUs for `cpu_ns`.
+    pub fn delay(&mut self, probes_ns: f64, cpu_ns: u64, elapsed_ns: u64) {
+        let had_ns = cpu_ns.max(elapsed_ns);
+        if had_ns > 0 {
+            self.probes = self.probes.max(probes_ns / had_ns as f64);
+        }
+    }
+}
+
+/// The part of the time in which no CPU was idle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fullness {
+    full_ns: f64,
+    all_ns: f64,
+}
+
+impl Fullness {
+    /// So many CPUs were idle for so long.
+    pub fn add(&mut self, idle: f64, ns: u64) {
+        self.full_ns += (1.0 - idle).clamp(0.0, 1.0) * ns as f64;
+        self.all_ns += ns as f64;
+    }
+
+    /// From none to all of it: where nobody told, all.
+    pub fn part(self) -> f64 {
+        match self.all_ns > 0.0 {
+            true => self.full_ns / self.all_ns,
+            false => 1.0,
+        }
+    }
 }
 
 /// How long hits lay in the ring until they were read: of those that were read together the first.
@@ -109,6 +159,8 @@ pub struct CostView {
     pub held: BTreeMap<&'static str, Held>,
     /// The agent's own.
     pub agent: AgentCost,
+    /// How much longer the program takes, over the whole session.
+    pub slowdown: Slowdown,
     /// Of late.
     pub of_late: OfLate,
     /// How long hits lay in the ring until they were read; none without hits.
@@ -191,6 +243,7 @@ impl Account {
             dearest: dearest.and_then(|cost| Some((cost.name.clone(), share(cost.ns, self.job_ns)?))),
             agent: agent.and_then(|(cpu_ns, elapsed_ns)| share(cpu_ns as f64, elapsed_ns)),
             together: agent.and_then(|(cpu_ns, _)| share(probes + cpu_ns as f64, self.job_ns)),
+            slowdown: None,
         }
     }
 }

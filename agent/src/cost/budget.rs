@@ -16,6 +16,9 @@ use super::unwatched::PRICE_ERROR;
 /// watched again.
 const IN_A_ROW: u32 = 3;
 
+/// Unless they take more than this part of the job's CPU time: then it is done at once.
+const MOST_OF_JOB: f64 = 0.5;
+
 /// And after so many something is done whoever comes meanwhile.
 const DEAR_MOST: u32 = 10;
 
@@ -90,15 +93,15 @@ impl FromStr for Budget {
     }
 }
 
-/// A function that nobody asked for.
+/// A function of which nobody needs every call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Function {
     /// Its number.
     pub probe: u32,
     /// CPUs that its hits take while it is watched.
     pub cost: f64,
-    /// It is asked again and again, and in no sequence of calls.
-    pub is_polling: bool,
+    /// It is in no sequence of calls, as one of MPI that is asked again and again.
+    pub is_apart: bool,
 }
 
 /// What all costs now, in CPUs.
@@ -108,14 +111,14 @@ pub struct Load {
     pub job: f64,
     /// What the agent takes.
     pub agent: f64,
-    /// Hits of functions that somebody asked for: they are never left out.
+    /// Hits of functions of which a rule or a recording needs every one: they are never left out.
     pub asked: f64,
-    /// Those that nobody asked for.
+    /// Those of which nobody needs every call.
     pub functions: Vec<Function>,
 }
 
 impl Load {
-    /// Those that nobody asked for, together.
+    /// Those of which nobody needs every call, together.
     pub fn of_functions(&self) -> f64 {
         self.of(|_| true)
     }
@@ -132,22 +135,21 @@ impl Load {
         share * self.job.max(1.0)
     }
 
-    /// What the functions that nobody asked for may take.
+    /// What the other functions may take.
     fn left(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
         (allowed - self.agent - self.asked).max(LEAST_PART * allowed)
     }
 }
 
-/// Those that are asked again and again, where that is enough: they are in no sequence of calls. Else all, for a sequence that lacks one of its
-/// functions is none.
+/// Those that are in no sequence of calls, where that is enough. Else all, for a sequence that lacks one of its functions is none.
 fn chosen(load: &Load, share: f64) -> BTreeSet<u32> {
-    let others = load.functions.iter().filter(|function| !function.is_polling);
+    let others = load.functions.iter().filter(|function| !function.is_apart);
     let is_enough = others.map(|function| function.cost).sum::<f64>() <= load.left(share) / 2.0;
     let chosen = load
         .functions
         .iter()
-        .filter(|function| function.is_polling || !is_enough);
+        .filter(|function| function.is_apart || !is_enough);
     chosen.map(|function| function.probe).collect()
 }
 
@@ -274,7 +276,8 @@ impl Windows {
             true => (self.in_a_row + 1, self.dear + 1),
             false => (0, 0),
         };
-        if self.in_a_row < IN_A_ROW && self.dear < DEAR_MOST {
+        let takes_most = load.of_functions() > MOST_OF_JOB * load.job;
+        if self.in_a_row < IN_A_ROW && self.dear < DEAR_MOST && !(is_over && takes_most) {
             return Turn::Stay;
         }
         self.costs = load

@@ -9,7 +9,10 @@ mod budget;
 mod price;
 mod unwatched;
 
-pub use account::{Account, AgentCost, CostView, Held, OfLate, ProbeCost, TOO_MUCH, UnreadView, WindowsView};
+pub use account::{
+    Account, AgentCost, CostView, Fullness, Held, OfLate, ProbeCost, Slowdown, TOO_MUCH, UnreadView,
+    WindowsView,
+};
 pub use budget::{Budget, Function, Load, Turn, Windows};
 pub use price::{Measured, Prices, Probed, Returns, Source};
 pub use unwatched::{Estimate, Moment, Unwatched, Window};

@@ -1,7 +1,7 @@
 //! What the session costs, as metrics.
 
 use super::Filling;
-use crate::{metrics::LABELS, snapshot::Snapshot};
+use crate::{cost::Slowdown, metrics::LABELS, snapshot::Snapshot};
 
 impl Filling {
     pub(super) fn fill_cost(&self, snapshot: &Snapshot) {
@@ -13,6 +13,10 @@ impl Filling {
             self.add("tuneagent_probe_seconds_total", &[of], probe.ns / 1e9);
         }
         for (name, value) in [
+            (
+                "tuneagent_slowdown_ratio",
+                cost.of_late.slowdown.map(Slowdown::all),
+            ),
             ("tuneagent_probe_cost_ratio", cost.of_late.probes),
             ("tuneagent_cost_ratio", cost.of_late.together),
             (

@@ -497,6 +497,11 @@ pub const METRICS: &[Metric] = &[
         "What the hits of a function's probe cost the program: calls times the price of one.",
     ),
     gauge(
+        "tuneagent_slowdown_ratio",
+        JOB,
+        "How much longer the program takes of late because it is watched, at most, as share of its time.",
+    ),
+    gauge(
         "tuneagent_probe_cost_ratio",
         JOB,
         "What all probes cost of late, as share of the job's CPU time.",

@@ -6,7 +6,7 @@ use crate::{
         Split, TeamTotals,
         efficiency::{Efficiencies, Scalability},
     },
-    cost::{AgentCost, CostView, Held, OfLate, Prices, ProbeCost, UnreadView},
+    cost::{AgentCost, CostView, Held, OfLate, Prices, ProbeCost, Slowdown, UnreadView},
     evidence::Counters,
     rulebook::VALUES_MAX,
     snapshot::{
@@ -361,8 +361,10 @@ fn absurd() -> Snapshot {
         of_late: OfLate {
             probes: Some(0.1),
             together: Some(0.2),
+            slowdown: Some(Slowdown::default()),
             ..OfLate::default()
         },
+        slowdown: Slowdown::default(),
         unread: Some(UnreadView::default()),
         windows: None,
     };

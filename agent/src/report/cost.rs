@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::cost::{CostView, Held, Prices, ProbeCost, Source, WindowsView};
+use crate::cost::{CostView, Held, Prices, ProbeCost, Slowdown, Source, WindowsView};
 
 #[derive(Serialize)]
 pub(super) struct Cost<'a> {
@@ -19,6 +19,7 @@ pub(super) struct Cost<'a> {
     agent_start_cpu_time_s: f64,
     agent_resident_bytes: Option<u64>,
     share: Option<f64>,
+    slowdown: f64,
     event_unread_s_most: Option<f64>,
     event_reads: Option<u64>,
     event_reads_late: Option<u64>,
@@ -70,6 +71,7 @@ struct OfLate {
     probes_share: Option<f64>,
     agent_cpus: Option<f64>,
     share: Option<f64>,
+    slowdown: Option<f64>,
     event_unread_s: Option<f64>,
 }
 
@@ -86,6 +88,7 @@ pub(super) fn cost(view: &CostView) -> Cost<'_> {
         agent_start_cpu_time_s: super::seconds(view.agent.starting_ns),
         agent_resident_bytes: view.agent.resident_bytes,
         share: view.together(),
+        slowdown: view.slowdown.all(),
         event_unread_s_most: view.unread.map(|unread| super::seconds(unread.most_ns)),
         event_reads: view.unread.map(|unread| unread.reads),
         event_reads_late: view.unread.map(|unread| unread.late),
@@ -93,6 +96,7 @@ pub(super) fn cost(view: &CostView) -> Cost<'_> {
             probes_share: view.of_late.probes,
             agent_cpus: view.of_late.agent,
             share: view.of_late.together,
+            slowdown: view.of_late.slowdown.map(Slowdown::all),
             event_unread_s: view.unread.map(|unread| super::seconds(unread.of_late_ns)),
         },
         windows: view.windows.as_ref().map(windows),

@@ -95,6 +95,7 @@ impl Ask {
             is_switched: planned.is_switched,
             is_on: !planned.off_at_first,
             is_quiet: false,
+            may_pause: false,
         }
     }
 }

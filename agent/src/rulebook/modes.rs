@@ -3,7 +3,7 @@
 use rules::{CheckedRule, Mode, Time};
 
 use super::{Act, RuleBook, sources};
-use crate::{control, exit::Failure};
+use crate::{control, exit::Failure, format::nearest};
 
 /// Why a rule is not switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,13 @@ impl RuleBook {
         }
         let acts = outputs.into_iter().map(|output| self.act(output)).collect();
         Ok((word(before), acts))
+    }
+
+    /// What is said of a rule that is not there.
+    pub fn unknown(&self, name: &str) -> String {
+        let names = self.engine.rules().map(|(_, rule, _)| rule.name().to_owned());
+        let near = nearest(names, name).map_or_else(String::new, |near| format!(": did you mean {near}?"));
+        format!("this session has no rule {name}{near} (all of them: tuneagent session list)")
     }
 
     /// A session that puts everything back at its end has no rules that make calls which stay: those that `--apply` named are an error, the

@@ -13,7 +13,7 @@ use std::{
 use rules::{Bindings, CheckedRule, RuleFile};
 use serde::{Deserialize, Serialize};
 
-use crate::{diagnostics, exit::Failure};
+use crate::{diagnostics, exit::Failure, format::nearest};
 
 /// What the command line sets in rules: values of parameters, and names of the program.
 #[derive(Clone, Copy, Debug)]
@@ -340,11 +340,11 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     let Ok(entries) = fs::read_dir(path) else {
         let shipped = rules::library().iter().chain(rules::models());
-        let known: Vec<&str> = shipped.map(|(name, _)| *name).collect();
+        let typed = path.to_string_lossy();
+        let near = nearest(shipped.map(|(name, _)| (*name).to_owned()), &typed);
+        let near = near.map_or_else(String::new, |name| format!(": did you mean {name}?"));
         return Err(Failure::not_there(format!(
-            "--rules {}: no such file or folder, and no built-in rule of this name (there are: {})",
-            path.display(),
-            known.join(", "),
+            "--rules {typed}: no such file or folder, and no built-in rule of this name{near} (all of them: tuneagent rule list)"
         )));
     };
     let is_rule = |file: &PathBuf| {

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tuner::site::Cost;
 
 use super::{Session, meter::Metered};
-use crate::cost::{Account, AgentCost, CostView, Probed, UnreadView};
+use crate::cost::{Account, AgentCost, CostView, Fullness, Probed, Slowdown, UnreadView};
 
 /// Rates speak of about this much time.
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -34,6 +34,9 @@ pub(super) struct Costs {
     /// Our own file in /proc, which stays open: a look at it is one system call then.
     statm: Option<File>,
     unread: Unread,
+    /// How full the machine was, over the session and since the last look of late.
+    fullness: Fullness,
+    seen_ns: u64,
     /// How functions are probed, and of how many sites and wishes that is true.
     probed: ((usize, usize), BTreeMap<u32, Probed>),
 }
@@ -86,6 +89,14 @@ impl Costs {
             arming_ns,
             ..Costs::default()
         }
+    }
+
+    /// So many CPUs are idle since the last time.
+    pub(super) fn see_idle(&mut self, idle: f64, now_ns: u64) {
+        if self.seen_ns > 0 {
+            self.fullness.add(idle, now_ns.saturating_sub(self.seen_ns));
+        }
+        self.seen_ns = now_ns;
     }
 
     /// A hit that came then is read now.
@@ -189,15 +200,6 @@ impl Session {
     /// What it came to.
     pub(super) fn cost(&self) -> Option<CostView> {
         let prices = self.probes.prices()?;
-        let (mut whole, mut late) = (Account::default(), Account::default());
-        for process in &self.processes {
-            if let Some((calls, cpu_ns)) = process.spent() {
-                whole.add(calls, cpu_ns);
-            }
-            if let Some((calls, cpu_ns)) = process.spent_of_late() {
-                late.add(calls, cpu_ns);
-            }
-        }
         let price = |probe: usize| {
             let known = self.probes.list().get(probe)?;
             let probed = self.costs.probed.1.get(&u32::try_from(probe).ok()?)?;
@@ -207,18 +209,37 @@ impl Session {
                 prices.call_ns(probed),
             ))
         };
+        let sum = |spent: fn(&Metered) -> Option<Spent>| {
+            let (mut account, mut slowdown) = (Account::default(), Slowdown::default());
+            for spent in self.processes.iter().filter_map(spent) {
+                let ns = |(probe, calls): &(usize, u64)| price(*probe).map(|(_, _, ns)| ns * *calls as f64);
+                let probes_ns = spent.calls.iter().filter_map(ns).sum();
+                slowdown.delay(probes_ns, spent.cpu_ns, spent.elapsed_ns);
+                account.add(spent.calls, spent.cpu_ns);
+            }
+            (account, slowdown)
+        };
+        let ((whole, mut slowdown), (late, mut slowdown_of_late)) =
+            (sum(Metered::spent), sum(Metered::spent_of_late));
         let (probes, of_late) = (whole.costs(price), late.costs(price));
         let mut of_late = late.of_late(&of_late, self.costs.agent_of_late());
         // The last second may be all of a window, or none.
         if let Some(shares) = self.sampling.of_late() {
             (of_late.probes, of_late.together) = shares.unzip();
             of_late.dearest = None;
+            slowdown_of_late.probes = slowdown.probes;
         }
+        let full = self.costs.fullness.part();
+        slowdown_of_late.agent = of_late.agent.unwrap_or_default() * full;
+        of_late.slowdown = of_late.agent.map(|_| slowdown_of_late);
+        let watched_ns = self.read_ns.saturating_sub(self.armed_ns).max(1);
+        slowdown.agent = self.costs.agent().cpu_ns as f64 / watched_ns as f64 * full;
         Some(CostView {
             arming_ns: self.costs.arming_ns,
             job_ns: whole.job_ns(),
             held: self.ledger.held(),
             agent: self.costs.agent(),
+            slowdown,
             of_late,
             unread: self.costs.unread.view(),
             windows: self.windows_view(),
@@ -238,20 +259,29 @@ fn site_name(site: Cost) -> &'static str {
     }
 }
 
+/// What a process spent between two readings.
+struct Spent {
+    /// By probe, nested ones included.
+    calls: Vec<(usize, u64)>,
+    /// Time on a CPU.
+    cpu_ns: u64,
+    elapsed_ns: u64,
+}
+
 impl Metered {
-    /// Calls by probe, nested ones included, and time on a CPU, between the first reading and the last; none where /proc does not tell.
-    fn spent(&self) -> Option<(Vec<(usize, u64)>, u64)> {
+    /// Between the first reading and the last; none where /proc does not tell.
+    fn spent(&self) -> Option<Spent> {
         self.spent_since(self.first()?)
     }
 
     /// The same of late; none of a process that has ended.
-    fn spent_of_late(&self) -> Option<(Vec<(usize, u64)>, u64)> {
+    fn spent_of_late(&self) -> Option<Spent> {
         self.oldest()
             .filter(|_| !self.ended)
             .and_then(|oldest| self.spent_since(oldest))
     }
 
-    fn spent_since(&self, first: &super::meter::Reading) -> Option<(Vec<(usize, u64)>, u64)> {
+    fn spent_since(&self, first: &super::meter::Reading) -> Option<Spent> {
         let last = self.last()?;
         let cpu_ns = |reading: &super::meter::Reading| Some(reading.counters?.cpu_ns);
         let cpu_ns = cpu_ns(last)?.saturating_sub(cpu_ns(first)?);
@@ -261,7 +291,11 @@ impl Metered {
         };
         let probes = 0..last.counted.len();
         let calls = probes.map(|probe| (probe, hits(last, probe).saturating_sub(hits(first, probe))));
-        Some((calls.collect(), cpu_ns))
+        Some(Spent {
+            calls: calls.collect(),
+            cpu_ns,
+            elapsed_ns: last.at_ns.saturating_sub(first.at_ns),
+        })
     }
 }
 

@@ -1,9 +1,9 @@
 //! Findings: what a rule has found is said, with the command by which it would act and what it would do then. Does nothing about it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{Session, orders::file_name};
-use crate::{discover::Member, snapshot::FindingView};
+use crate::{clock::monotonic_ns, discover::Member, snapshot::FindingView};
 
 /// What is said of changes that a session without probes would make.
 const UNJUDGED: &str =
@@ -41,6 +41,7 @@ impl Session {
         let now = (advises && !effects.is_empty()).then(|| self.how_it_would_act(&rule, must_name, effects));
         self.ledger.open_finding(FindingView {
             rule,
+            at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
             text,
             now,
             next_start,

@@ -102,7 +102,13 @@ impl Ledger {
         match self.findings.iter_mut().find(|known| known.rule == finding.rule) {
             // What was repaired stays listed as it was found; its numbers now are those of the repaired program.
             Some(known) if known.repaired => {}
-            Some(known) => *known = finding,
+            // It was found when it was first found.
+            Some(known) => {
+                *known = FindingView {
+                    at: known.at,
+                    ..finding
+                }
+            }
             None => self.findings.push(finding),
         }
     }

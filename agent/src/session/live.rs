@@ -77,7 +77,7 @@ impl Session {
         }
         self.written.forget();
         let Some((gone, acts)) = self.rules.remove(name, monotonic_ns()) else {
-            return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {name}"));
+            return Answer::refused(RefusalKind::NotThere, self.rules.unknown(name));
         };
         acts.into_iter().for_each(|act| self.take_note_of(act));
         self.give_up();

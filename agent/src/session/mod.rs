@@ -81,6 +81,7 @@ pub use self::{family::Started, options::Options};
 use crate::{
     actuator::Actuator,
     calls::Collectives,
+    calls::place::Namer,
     clock::monotonic_ns,
     control::Control,
     discover::{Job, Scout, host, job_id},
@@ -142,6 +143,8 @@ pub struct Session {
     painted_ns: u64,
     /// Numbers were shown.
     has_shown: bool,
+    /// Names call sites, where they are looked at.
+    namer: Namer,
     scanned_ns: u64,
     missing: Vec<String>,
     /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
@@ -242,6 +245,7 @@ impl Session {
             armed_unix_s: crate::clock::unix_s(),
             painted_ns: now,
             has_shown: false,
+            namer: Namer::default(),
             scanned_ns: now,
             job,
         };

@@ -43,6 +43,9 @@ impl Session {
                 self.frequency = Some((now, evidence::Frequency::of(&share.allowed)));
             }
             self.has_idle_cpu = busy.is_some_and(|busy| busy.idle >= 1.0);
+            if let Some(busy) = busy {
+                self.costs.see_idle(busy.idle, now);
+            }
             self.rules.observe_cpus(&share, busy, now);
             self.cpus.take(share);
         }

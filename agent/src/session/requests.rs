@@ -73,7 +73,7 @@ impl Session {
         let (before, acts) = match self.rules.switch(rule, mode, monotonic_ns()) {
             Ok(switched) => switched,
             Err(NotSwitched::NoSuchRule) => {
-                return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {rule}"));
+                return Answer::refused(RefusalKind::NotThere, self.rules.unknown(rule));
             }
             Err(NotSwitched::Stays) => {
                 return Answer::refused(

@@ -342,7 +342,7 @@ impl Session {
     fn begin_gap(&mut self, functions: BTreeSet<u32>) -> Result<(), KernelError> {
         let windows = self.windows_of_processes();
         self.probes.shut(&functions);
-        let cuts_sequence = functions.iter().any(|probe| !self.is_polling(*probe));
+        let cuts_sequence = functions.iter().any(|probe| !self.is_apart(*probe));
         self.sampling.cuts_sequence = cuts_sequence;
         self.sampling.has_cut |= cuts_sequence;
         for (process, window) in self.processes.iter_mut().zip(windows) {
@@ -359,9 +359,10 @@ impl Session {
         Ok(())
     }
 
-    fn is_polling(&self, probe: u32) -> bool {
+    /// Whether a function is in no sequence of calls.
+    fn is_apart(&self, probe: u32) -> bool {
         let mpi = self.probes.list().get(probe as usize).and_then(|probe| probe.mpi);
-        mpi.is_some_and(mpi::Function::is_asked_again)
+        mpi.is_none_or(mpi::Function::is_asked_again)
     }
 
     /// Calls that were recorded while others were not: no sequence is made of them.
@@ -440,13 +441,13 @@ impl Session {
         let spent = self.sampling.before.as_ref();
         let costs = spent.iter().flat_map(|spent| &spent.costs);
         let asked =
-            costs.filter(|(probe, _)| !self.probes.can_take_turns() || !self.probes.is_of_profile(**probe));
+            costs.filter(|(probe, _)| !self.probes.can_take_turns() || !self.probes.may_pause(**probe));
         let dearest = asked.max_by(|one, other| one.1.total_cmp(other.1));
         let dearest = dearest.and_then(|(probe, _)| self.probes.list().get(*probe as usize));
         let name = dearest.map_or("a function", |probe: &Probe| &probe.name);
         let why = match self.probes.can_take_turns() {
             true => format!(
-                "{name} is asked for by a rule or by --probe, and such functions are watched all the time: do without it"
+                "{name} is watched for a rule that needs every call of it, or is recorded: do without that"
             ),
             false => format!(
                 "{name} costs most, and in this session probes cannot be taken off: attach to less of the program"

@@ -129,7 +129,7 @@ impl Session {
         if !is_due && self.shared.is_none() {
             return;
         }
-        let snapshot = self.snapshot();
+        let mut snapshot = self.snapshot();
         if let Some(shared) = &self.shared {
             *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot.clone());
         }
@@ -138,6 +138,9 @@ impl Session {
         }
         self.painted_ns = now;
         self.has_shown = true;
+        if self.painter.wants_call_sites() {
+            self.name_call_sites(&mut snapshot.sequence);
+        }
         self.paint(snapshot);
     }
 

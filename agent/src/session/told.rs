@@ -9,7 +9,7 @@ use crate::{
     calls::{
         Pace, Part, SiteTotals,
         efficiency::{Efficiencies, Scalability},
-        place::{Namer, Place},
+        place::Place,
     },
     clock::monotonic_ns,
     kernel::KernelError,
@@ -296,10 +296,9 @@ impl Session {
     }
 
     /// Time in MPI by call site, over all ranks: the greatest, and all others together.
-    pub(super) fn name_call_sites(&self, view: &mut SequenceView) {
+    pub(super) fn name_call_sites(&mut self, view: &mut SequenceView) {
         let mut sums: BTreeMap<(String, Place), CallSiteView> = BTreeMap::new();
         let mut others = SiteTotals::default();
-        let mut namer = Namer::default();
         for (process, member) in self.processes.iter().zip(&self.job.members) {
             let mut sites: Vec<_> = process.sequence.sites().iter().collect();
             sites.sort_by_key(|(site, totals)| (std::cmp::Reverse(totals.time_ns), *site));
@@ -310,7 +309,7 @@ impl Session {
             let addresses: Vec<u64> = sites.iter().map(|(site, _)| site.address).collect();
             let now = member.space_now(self.scout.images());
             let modules = &now.as_ref().unwrap_or(&member.space).modules;
-            let places = namer.places(modules, &addresses);
+            let places = self.namer.places(modules, &addresses);
             for ((site, totals), place) in sites.into_iter().zip(places) {
                 let probe = self.probes.list().get(site.probe as usize);
                 let function = probe.map_or_else(|| "?".to_owned(), |probe| probe.name.clone());

@@ -65,6 +65,8 @@ pub struct RuleValue {
 pub struct FindingView {
     /// Its rule.
     pub rule: String,
+    /// When, from the start of the session.
+    pub at: Duration,
     /// What was found, with its numbers.
     pub text: String,
     /// What can be done now, and what that does; of a repair that was put back at the end, how it stays.

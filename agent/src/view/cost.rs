@@ -1,7 +1,7 @@
 //! What watching costs, in one line.
 
 use crate::{
-    cost::{CostView, TOO_MUCH, WindowsView},
+    cost::{CostView, Slowdown, TOO_MUCH, WindowsView},
     format::{bytes, percent},
     snapshot::Snapshot,
 };
@@ -12,12 +12,9 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
         return Vec::new();
     };
     let late = &cost.of_late;
-    if late.agent.is_none() {
-        return Vec::new();
-    }
-    let mut parts = vec![probes(late.probes, late.dearest.as_ref())];
-    parts.extend(late.agent.map(agent));
-    line(parts, cost, late.probes)
+    let dearest = late.dearest.as_ref().map(|(name, _)| name.as_str());
+    let line = |slowdown| lines(cost, slowdown, dearest, late.agent);
+    late.slowdown.map(line).unwrap_or_default()
 }
 
 /// Of the whole session.
@@ -25,39 +22,37 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let Some(cost) = &snapshot.cost else {
         return Vec::new();
     };
-    let share = cost.probes_share();
-    let dearest = cost.probes.first();
-    let dearest = dearest.and_then(|probe| Some((probe.name.clone(), probe.ns / cost.probes_ns() * share?)));
-    let mut parts = vec![probes(share, dearest.as_ref())];
+    let dearest = cost.probes.first().map(|probe| probe.name.as_str());
     let elapsed_ns = snapshot.elapsed.as_nanos() as f64;
-    if elapsed_ns > 0.0 {
-        parts.push(agent(cost.agent.cpu_ns as f64 / elapsed_ns));
+    let agent = (elapsed_ns > 0.0).then(|| cost.agent.cpu_ns as f64 / elapsed_ns);
+    lines(cost, cost.slowdown, dearest, agent)
+}
+
+/// How much longer the program takes, and by what.
+fn lines(cost: &CostView, slowdown: Slowdown, dearest: Option<&str>, agent: Option<f64>) -> Vec<String> {
+    let mut parts = Vec::new();
+    if slowdown.probes > 0.0 {
+        let dearest = dearest.map_or_else(String::new, |name| format!(" (most of it {name})"));
+        parts.push(format!("probes {}{dearest}", percent(slowdown.probes)));
     }
-    line(parts, cost, share)
-}
-
-fn probes(share: Option<f64>, dearest: Option<&(String, f64)>) -> String {
-    let Some(share) = share else {
-        return "probes: the job's CPU time is not known".to_owned();
-    };
-    let of = dearest.filter(|(_, part)| *part > 0.0);
-    let of = of.map_or_else(String::new, |(name, part)| {
-        format!(" ({name} {})", percent(*part))
-    });
-    format!("probes {} of the job's CPU time{of}", percent(share))
-}
-
-fn agent(share: f64) -> String {
-    format!("agent {} of a core", percent(share))
-}
-
-fn line(mut parts: Vec<String>, cost: &CostView, probes: Option<f64>) -> Vec<String> {
+    parts.extend(agent.map(|agent| {
+        let idle = if slowdown.agent > agent / 2.0 {
+            "a"
+        } else {
+            "an idle"
+        };
+        format!("tuneagent {} of {idle} CPU", percent(agent))
+    }));
     let resident = cost.agent.resident_bytes;
     parts.extend(resident.map(|resident| bytes(resident as f64)));
-    let mut lines = vec![format!(" cost: {}", parts.join(", "))];
+    let mut lines = vec![format!(
+        " cost: the program takes at most {} longer: {}",
+        percent(slowdown.all()),
+        parts.join(", ")
+    )];
     lines.extend(cost.windows.as_ref().map(windows));
-    if probes.is_some_and(|share| share > TOO_MUCH) && cost.windows.is_none() {
-        lines.push("    that is much: docs/performance.md says what makes it less".to_owned());
+    if slowdown.all() > TOO_MUCH && cost.windows.is_none() {
+        lines.push("    less: --rules none, --budget 0.5%, or without --probe".to_owned());
     }
     lines
 }
@@ -79,7 +74,7 @@ fn windows(view: &WindowsView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{AgentCost, Budget, OfLate, Prices, ProbeCost};
+    use crate::cost::{AgentCost, Budget, Fullness, OfLate, Prices, ProbeCost};
     use std::{collections::BTreeMap, time::Duration};
 
     fn snapshot(share: f64) -> Snapshot {
@@ -98,6 +93,10 @@ mod tests {
                     probe("MPI_Send", 2e10 * share * 0.25),
                 ],
                 job_ns: 20_000_000_000,
+                slowdown: Slowdown {
+                    probes: share,
+                    agent: 0.002,
+                },
                 held: BTreeMap::new(),
                 agent: AgentCost {
                     cpu_ns: 20_000_000,
@@ -109,6 +108,10 @@ mod tests {
                     dearest: Some(("MPI_Iprobe".to_owned(), share * 0.75)),
                     agent: Some(0.004),
                     together: Some(share + 0.002),
+                    slowdown: Some(Slowdown {
+                        probes: share,
+                        agent: 0.0,
+                    }),
                 },
                 unread: None,
                 windows: None,
@@ -120,10 +123,10 @@ mod tests {
     #[test]
     fn what_it_costs_is_one_line_and_what_is_much_is_said() {
         let text = |lines: Vec<String>| lines.join("\n");
-        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: probes 0.31 % of the job's CPU time (MPI_Iprobe 0.23 %), agent 0.40 % of a core, 21.0 MiB");
+        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes at most 0.31 % longer: probes 0.31 % (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB");
         insta::assert_snapshot!(text(over_all(&snapshot(0.02))), @r"
-         cost: probes 2.0 % of the job's CPU time (MPI_Iprobe 1.5 %), agent 0.20 % of a core, 21.0 MiB
-            that is much: docs/performance.md says what makes it less
+         cost: the program takes at most 2.2 % longer: probes 2.0 % (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
+            less: --rules none, --budget 0.5%, or without --probe
         ");
         assert!(now(&Snapshot::default()).is_empty() && over_all(&Snapshot::default()).is_empty());
     }
@@ -135,7 +138,7 @@ mod tests {
             cost.agent.resident_bytes = None;
         }
         for lines in [now(&snapshot), over_all(&snapshot)] {
-            assert!(lines[0].ends_with(" of a core"), "{lines:?}");
+            assert!(lines[0].ends_with(" CPU"), "{lines:?}");
         }
     }
 
@@ -154,16 +157,27 @@ mod tests {
     }
 
     #[test]
-    fn a_job_whose_cpu_time_nobody_tells_has_no_share() {
-        let mut snapshot = snapshot(0.01);
-        if let Some(cost) = &mut snapshot.cost {
-            (cost.job_ns, cost.of_late.probes) = (0, None);
-        }
-        for lines in [now(&snapshot), over_all(&snapshot)] {
-            assert!(
-                lines[0].contains("the job's CPU time is not known, agent"),
-                "{lines:?}"
-            );
-        }
+    fn a_probe_is_a_share_of_the_time_of_the_process_that_it_delays_most() {
+        let mut slowdown = Slowdown::default();
+        // One that sleeps: of the time, and not of what little of a CPU it takes.
+        slowdown.delay(1e6, 2_000_000, 1_000_000_000);
+        assert_eq!(slowdown.all(), 1e-3);
+        // Four busy threads.
+        slowdown.delay(8e6, 4_000_000_000, 1_000_000_000);
+        assert_eq!(slowdown.all(), 2e-3);
+        slowdown.delay(0.0, 0, 0);
+        assert_eq!(slowdown.all(), 2e-3);
+    }
+
+    #[test]
+    fn the_agent_takes_from_the_program_what_no_idle_cpu_has_for_it() {
+        let part = |looks: &[(f64, u64)]| {
+            let mut fullness = Fullness::default();
+            looks.iter().for_each(|(idle, ns)| fullness.add(*idle, *ns));
+            fullness.part()
+        };
+        assert_eq!(part(&[]), 1.0);
+        assert_eq!(part(&[(2.3, 1_000), (1.0, 1_000)]), 0.0);
+        assert_eq!(part(&[(0.0, 3_000), (0.5, 1_000), (7.0, 4_000)]), 0.4375);
     }
 }

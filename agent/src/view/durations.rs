@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::screen::estimated;
 use crate::{
     format::{count, duration, plural},
     snapshot::{FunctionTotals, Histogram, ProcessView, Snapshot},
@@ -46,6 +47,7 @@ pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
 
 fn totals(function: &FunctionTotals) -> String {
     let calls = plural(usize::try_from(function.calls).unwrap_or(usize::MAX), "call");
+    let calls = estimated(function.estimate.is_some(), calls);
     let mean = function
         .mean_of_returned_ns()
         .map(|mean| format!(", mean {}", duration(mean)));

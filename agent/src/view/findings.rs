@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    format::{percent, plural},
+    format::{duration, percent, plural},
     snapshot::{FindingView, RuleView, Snapshot, Standing},
 };
 
@@ -47,6 +47,22 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         ));
     }
     lines.extend(conflict_lines(snapshot));
+    lines
+}
+
+/// Of each finding when it was made, its first sentence and its command.
+pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
+    let mut lines = vec![format!(
+        " {}, all of it in Rules",
+        plural(snapshot.findings.len(), "finding")
+    )];
+    for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
+        let first = block(index + 1, finding).swap_remove(0);
+        let at = duration(finding.at.as_nanos() as f64);
+        lines.push(format!("{first} (after {at})"));
+        let command = finding.now.as_deref().and_then(|now| now.lines().next());
+        lines.extend(command.map(|command| format!("    now    {command}")));
+    }
     lines
 }
 

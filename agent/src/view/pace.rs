@@ -217,7 +217,7 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
     if sequence.call_sites.is_empty() {
         return Vec::new();
     }
-    let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
+    let watched = watched_ns(snapshot);
     let what = match sequence.steps {
         Steps::MpiCalls => "MPI by call site",
         Steps::Regions => "regions by call site",
@@ -239,13 +239,23 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
     if rest > 0 {
         lines.push(format!(" and {}", plural(rest, "more call site")));
     }
-    if sequence.unseen > 0 {
-        lines.push(format!(
+    lines.extend(unseen(sequence));
+    lines
+}
+
+/// Of all processes, in nanoseconds.
+pub(super) fn watched_ns(snapshot: &Snapshot) -> f64 {
+    snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64
+}
+
+/// That not all calls are in a call site.
+pub(super) fn unseen(sequence: &SequenceView) -> Option<String> {
+    (sequence.unseen > 0).then(|| {
+        format!(
             " {} are in no call site: they came quicker than they were read",
             plural(usize::try_from(sequence.unseen).unwrap_or(usize::MAX), "call")
-        ));
-    }
-    lines
+        )
+    })
 }
 
 /// `function (file:line)`, or what is known of it. What a function takes is in the report.

@@ -9,6 +9,9 @@ use crate::{
 };
 
 const FUNCTIONS_SHOWN: usize = 8;
+/// Columns of a function's name.
+const NAME_LEAST: usize = 20;
+const NAME_MOST: usize = 40;
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
 
@@ -87,6 +90,25 @@ fn place(snapshot: &Snapshot) -> String {
 /// The overview, in blocks: where the time goes, then what matters most of the rest: findings before functions, and functions before the
 /// word that there is none. On a small terminal the last one is scrolled to.
 pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let found = [findings::lines(snapshot, false), losses(snapshot)].concat();
+    let mut blocks = vec![time(snapshot), going_on(snapshot), found];
+    if !snapshot.findings.is_empty() {
+        blocks.swap(1, 2);
+    }
+    blocks.retain(|block| !block.is_empty());
+    blocks
+}
+
+/// The same with little of each finding, for a terminal on which they would leave no room for functions.
+pub(super) fn brief(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let found = [findings::brief(snapshot), losses(snapshot)].concat();
+    let mut blocks = vec![time(snapshot), found, going_on(snapshot)];
+    blocks.retain(|block| !block.is_empty());
+    blocks
+}
+
+/// Where the time goes now, and what watching costs.
+fn time(snapshot: &Snapshot) -> Vec<String> {
     let mut time = summary(snapshot);
     time.extend(pace::now(&snapshot.sequence));
     if snapshot.sequence.efficiencies_of_late.is_some() {
@@ -96,23 +118,20 @@ pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
     }
     time.extend(pace::regions(snapshot));
     time.extend(cost::now(snapshot));
+    time
+}
+
+/// The functions. What was called once, at the start, takes room from what goes on; the tab of functions has all.
+fn going_on(snapshot: &Snapshot) -> Vec<String> {
     let mut functions = snapshot.functions();
-    // What was called once, at the start, takes room from what goes on; the tab of functions has all.
     let goes_on = |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0;
     if functions.iter().any(goes_on) {
         functions.retain(goes_on);
     }
-    let functions = match functions.is_empty() {
+    match functions.is_empty() {
         true => Vec::new(),
         false => function_lines(snapshot, &functions),
-    };
-    let found = [findings::lines(snapshot, false), losses(snapshot)].concat();
-    let mut blocks = vec![time, functions, found];
-    if !snapshot.findings.is_empty() {
-        blocks.swap(1, 2);
     }
-    blocks.retain(|block| !block.is_empty());
-    blocks
 }
 
 /// What is left on the screen at the end: the same, over the whole session.
@@ -138,10 +157,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let mut functions = snapshot.functions();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
     if !functions.is_empty() {
-        lines.extend([
-            String::new(),
-            " function                 calls      mean   share of the time".to_owned(),
-        ]);
+        lines.push(String::new());
         let row = |function: &FunctionTotals| Row {
             name: function.name.clone(),
             calls: function.calls as f64,
@@ -150,7 +166,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             share: function.time_ns.map(|time| time as f64 / watched),
             unreturned: function.unreturned,
         };
-        lines.extend(rows(functions.iter().map(row)));
+        lines.extend(rows("calls", functions.iter().map(row)));
     }
     lines.extend(durations::lines(snapshot));
     lines.extend(pace::call_sites(snapshot));
@@ -228,9 +244,7 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
         share: function.time_ns.map(|_| function.share / running),
         unreturned: 0,
     };
-    let mut lines = vec![" function               calls/s      mean   share of the time".to_owned()];
-    lines.extend(rows(functions.iter().map(row)));
-    lines
+    rows("calls/s", functions.iter().map(row))
 }
 
 struct Row {
@@ -243,30 +257,38 @@ struct Row {
     unreturned: u64,
 }
 
-fn rows(all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
+/// A table of the first of them. Long names widen it: whoever reads it by columns finds the same columns in every line.
+fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
     let rest = all.len().saturating_sub(FUNCTIONS_SHOWN);
-    let mut lines: Vec<String> = all.take(FUNCTIONS_SHOWN).map(|row| line(&row)).collect();
+    let shown: Vec<Row> = all.take(FUNCTIONS_SHOWN).collect();
+    let longest = shown.iter().map(|row| row.name.chars().count()).max();
+    let name = longest.unwrap_or_default().clamp(NAME_LEAST, NAME_MOST);
+    let mut lines = vec![format!(
+        " {:<name$} {calls:>9}  {:>8}   share of the time",
+        "function", "mean"
+    )];
+    lines.extend(shown.iter().map(|row| line(row, name)));
     if rest > 0 {
         lines.push(format!(" and {}", plural(rest, "more function")));
     }
     lines
 }
 
-fn line(row: &Row) -> String {
-    let columns = row
+fn line(row: &Row, columns: usize) -> String {
+    let bar = row
         .share
         .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
     let unreturned = match row.unreturned {
         0 => String::new(),
         calls => format!("  {} did not return", count(calls as f64)),
     };
+    let name: String = row.name.chars().take(columns).collect();
     let line = format!(
-        " {:<20} {:>9}  {:>8}   {:>6}  {}{unreturned}",
-        row.name,
+        " {name:<columns$} {:>9}  {:>8}   {:>6}  {}{unreturned}",
         estimated(row.is_estimated, count(row.calls.round())),
         row.mean_ns.map_or_else(|| "-".to_owned(), duration),
         row.share.map_or_else(|| "-".to_owned(), percent),
-        "#".repeat(columns as usize),
+        "#".repeat(bar as usize),
     );
     line.trim_end().to_owned()
 }
@@ -428,10 +450,31 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_long_name_widens_the_table_and_a_very_long_one_is_cut() {
+        let row = |name: &str| Row {
+            name: name.into(),
+            calls: 4_896.0,
+            is_estimated: false,
+            mean_ns: None,
+            share: None,
+            unreturned: 0,
+        };
+        let long = "x".repeat(50);
+        let names = ["LAMMPS_NS::PairLJCut::compute", "MPI_Wait"].map(row);
+        let lines = rows("calls", names.into_iter());
+        assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
+        let at = |line: &str, part: &str| line.find(part).map(|at| at + part.len());
+        assert_eq!(at(&lines[1], "4 896"), at(&lines[2], "4 896"));
+        assert_eq!(at(&lines[0], "calls"), at(&lines[2], "4 896"));
+        assert!(rows("calls", [row(&long)].into_iter())[1].starts_with(&format!(" {} ", "x".repeat(40))));
+    }
+
+    #[test]
     fn a_finding_is_shown_with_what_to_do() {
         let mut snapshot = snapshot(64);
         snapshot.findings.push(FindingView {
             rule: "openmpi-busy-wait".into(),
+            at: Duration::from_millis(3200),
             text: "64 ranks share 2 CPUs".into(),
             now: Some("sudo tuneagent attach 8120 --apply\nsets one byte in each rank".into()),
             next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),

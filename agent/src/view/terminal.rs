@@ -64,6 +64,11 @@ impl Painter {
         self.live.is_some()
     }
 
+    /// Whether somebody looks at call sites.
+    pub fn wants_call_sites(&self) -> bool {
+        self.live.as_ref().is_some_and(Live::wants_call_sites)
+    }
+
     /// A line that stays.
     pub fn say(&mut self, line: &str) {
         match &mut self.live {

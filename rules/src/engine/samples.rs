@@ -185,7 +185,8 @@ impl Samples {
         series.within(first, last, counted)
     }
 
-    /// The hits of a probe within the window; `each` if the least and the greatest are needed.
+    /// The hits of a probe within the window, between the totals that are nearest to its borders: a count is whole, and each hit is in one
+    /// window. `each` if the least and the greatest are needed.
     pub(crate) fn hits(
         &self,
         of: (RuleId, ProbeId, ProcessId),
@@ -202,15 +203,14 @@ impl Samples {
             .1
             .checked_sub(before.1)
             .ok_or("ran backwards in the window")?;
-        let scale = scale(first, last, start, end);
         let ends = if each {
             series.ends_of_hits(first, last, counted)?
         } else {
             None
         };
         Ok(HitsInWindow {
-            count: counted as f64 * scale,
-            sum: nanoseconds as f64 / 1e9 * scale,
+            count: counted as f64,
+            sum: nanoseconds as f64 / 1e9,
             ends,
         })
     }

@@ -39,6 +39,7 @@ impl fmt::Display for ReadError {
                 "the recording has format {found}, this program reads format {MAJOR}; \
                  use the tuneagent that made it, or a newer one"
             ),
+            ReadError::Torn { at: 0 } => f.write_str("there is nothing in the recording: the session that wrote it was stopped at once, or the copy is not whole"),
             ReadError::Torn { at } => write!(
                 f,
                 "the recording breaks off at byte {at}: the session that wrote it was stopped, or the copy is not whole; \

@@ -248,24 +248,6 @@ fn time(ms: f64) -> Time {
     Time((ms * 1e6).round() as u64)
 }
 
-/// The values of formulas, each of which may use those before it, in a rule that has nothing else.
-pub(crate) fn formulas(lines: &[&str]) -> Shut {
-    let metrics: Vec<String> = lines.iter().map(|line| format!("  {line}\n")).collect();
-    let source = format!(
-        "rule: paper\nabout: Formulas as they are printed.\nroles:\n  rank: rank >= 0\nwindows:\n  second: {{every: 1s}}\nmetrics:\n{}",
-        metrics.concat()
-    );
-    let mut bench = Bench::new(&source, 1);
-    bench.tick(1000.0);
-    bench.shut().remove(0)
-}
-
-/// The value of the last of some formulas.
-pub(crate) fn last_of(lines: &[&str]) -> f64 {
-    let last = lines.last().and_then(|line| line.split([':', '(']).next());
-    formulas(lines).value(last.unwrap_or_default())
-}
-
 /// Equal to so many digits behind the point.
 #[track_caller]
 pub(crate) fn near(found: f64, expected: f64, digits: i32, what: &str) {
@@ -274,24 +256,4 @@ pub(crate) fn near(found: f64, expected: f64, digits: i32, what: &str) {
         (found - expected).abs() <= off,
         "{what}: {found} is not {expected} to {digits} digits"
     );
-}
-
-/// Rows of a table: what it is, with its section, a formula that may use what is given, its value and how many digits
-/// behind the point of it are right.
-#[track_caller]
-pub(crate) fn table(given: &[&str], rows: &[(&str, &str, f64, i32)]) {
-    let named: Vec<String> = rows
-        .iter()
-        .enumerate()
-        .map(|(row, (_, formula, ..))| format!("row_{row}: {formula}"))
-        .collect();
-    let lines: Vec<&str> = given
-        .iter()
-        .copied()
-        .chain(named.iter().map(String::as_str))
-        .collect();
-    let shut = formulas(&lines);
-    for (row, (what, _, expected, digits)) in rows.iter().enumerate() {
-        near(shut.value(&format!("row_{row}")), *expected, *digits, what);
-    }
 }

@@ -115,6 +115,22 @@ fn s2_fig_7_1_listing_b_iterations_in_an_interval() {
     }
 }
 
+#[test]
+fn s2_fig_7_1_listing_b_counts_whole_iterations_and_each_once_wherever_the_totals_are_read() {
+    let mut bench = Bench::new(shipped("loop-counter"), 1);
+    // One each 37 ms; the totals are read some milliseconds before a window closes, never at its border.
+    for (read, closes) in [(10_u32, 20), (1007, 1020), (2013, 2040), (3048, 3050)] {
+        bench.totals("iteration", 0, f64::from(read), u64::from(read / 37), 0.0);
+        bench.tick(f64::from(closes));
+    }
+    let counted: Vec<f64> = bench
+        .shut()
+        .iter()
+        .map(|shut| shut.rows("iterations").0)
+        .collect();
+    assert_eq!(counted, [27.0, 27.0, 28.0], "of {} in all", 3048 / 37);
+}
+
 /// Listings C and D as they are printed: from the end of the iteration before, by the virtual time less one.
 const SHIFTED: &str = "\
 rule: shifted
@@ -368,4 +384,20 @@ fn s0_4_5_2_a_region_without_all_its_barriers_is_not_complete() {
     bench.until(20_000.0);
     assert!(bench.shut().is_empty(), "one of rank 0's barriers is missing");
     assert!(bench.shut().is_empty(), "and the next region waits for it");
+}
+
+#[test]
+fn s2_6_3_2_a_parameter_that_no_formula_uses_changes_nothing() {
+    let unused = "parameters:\n  spare: {value: 3ms, about: nobody uses it}\n";
+    let source = shipped("send-volume").replacen("parameters:\n", unused, 1);
+    assert_ne!(source, shipped("send-volume"));
+    let volume = |parameters: &[(&str, &str)]| {
+        let mut bench = Bench::with(&source, parameters, 1);
+        bench.hit("begin", 0, 100.0, 0.0, &[1.0]);
+        bench.hit("send", 0, 101.0, 0.0, &[5.0]);
+        bench.hit("end", 0, 102.0, 0.0, &[]);
+        bench.until(1000.0);
+        bench.shut()[0].value("volume")
+    };
+    assert_eq!((volume(&[]), volume(&[("spare", "9ms")])), (40.0, 40.0));
 }

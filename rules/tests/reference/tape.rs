@@ -98,18 +98,6 @@ impl Tape {
         self.records.push((ms(at_ms), record));
     }
 
-    /// A measure of a rank, in nanoseconds, bytes, or a count.
-    pub(crate) fn counter(&mut self, measure: rules::Measure, rank: u32, at_ms: f64, total: u64) {
-        let (process, time) = (Some(ProcessId(rank)), ms(at_ms));
-        let record = Record::Counter {
-            process,
-            measure,
-            time,
-            total,
-        };
-        self.records.push((time, record));
-    }
-
     /// Everything up to here is known, and the rule is evaluated.
     pub(crate) fn until(&mut self, at_ms: f64) {
         let time = ms(at_ms);

@@ -115,7 +115,7 @@ struct Measured {
     preloaded: Vec<f64>,
     /// MPI calls of a rank in a second.
     calls_per_s: Vec<f64>,
-    /// What the agent says that its probes cost, as share of the job's CPU time.
+    /// How much longer the agent says that the program takes, as share of its time.
     told: Vec<f64>,
 }
 
@@ -219,7 +219,7 @@ fn watched(ours: &Crowd, theirs: &Crowd, settings: &Settings, measured: &mut Mea
         .flat_map(|process| process["functions"].as_array().into_iter().flatten());
     let calls: f64 = functions.filter_map(|function| function["calls"].as_f64()).sum();
     let cost = &report["cost"];
-    let told = cost["probes_share"].as_f64();
+    let told = cost["slowdown"].as_f64();
     let cpu_s = cost["job_cpu_time_s"].as_f64();
     let (told, cpu_s) = told.zip(cpu_s).ok_or("the report does not tell its cost")?;
     measured.told.push(told);

@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn function(probe: u32, cost: f64, is_polling: bool) -> Function {
+fn function(probe: u32, cost: f64, is_apart: bool) -> Function {
     Function {
         probe,
         cost,
-        is_polling,
+        is_apart,
     }
 }
 
@@ -18,10 +18,10 @@ fn loads() -> impl Strategy<Value = Load> {
         asked,
         functions: (0..)
             .zip(functions)
-            .map(|(probe, (cost, is_polling))| Function {
+            .map(|(probe, (cost, is_apart))| Function {
                 probe,
                 cost,
-                is_polling,
+                is_apart,
             })
             .collect(),
     })
@@ -131,6 +131,17 @@ fn one_dear_second_changes_nothing_and_three_in_a_row_do() {
     }
     assert!((IN_A_ROW..50).contains(&cheap), "{cheap} cheap windows");
     assert!(windows.functions().is_empty() && windows.next_ns().is_none());
+}
+
+#[test]
+fn what_takes_most_of_the_job_is_not_watched_for_three_seconds_first() {
+    let load = Load {
+        job: 1.0,
+        functions: vec![function(7, 0.9, true)],
+        ..Load::default()
+    };
+    let mut windows = Windows::new(Budget::default(), 1);
+    assert_eq!(windows.look(&load, 0), Turn::Sample(BTreeSet::from([7])));
 }
 
 #[test]

@@ -362,14 +362,11 @@ impl Probes {
         Ok(())
     }
 
-    /// MPI is watched whatever the rules ask for, but in windows where that is too dear; another function where somebody asks for it and has it switched on.
+    /// MPI is watched whatever the rules ask for; another function where somebody asks for it and has it switched on. What is watched in windows is
+    /// needed in them.
     fn is_needed(&self, probe: &Probe, asked: &[bool]) -> bool {
         let is_asked = |want: &usize| self.on[*want] && asked.get(*want) == Some(&true);
-        self.is_watched_mpi(probe) || probe.wanted.iter().any(is_asked)
-    }
-
-    fn is_watched_mpi(&self, probe: &Probe) -> bool {
-        probe.mpi.is_some() && (!self.is_shut || probe.stays_shut())
+        !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_asked))
     }
 
     fn group(&self, probe: u32) -> Group {

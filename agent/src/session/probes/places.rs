@@ -208,7 +208,7 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
     if probe.mark.is_some() {
         let why = format!("process {} has no mark {name}", member.process.pid);
         return match sought::nearest_mark(member, name) {
-            Some(near) => format!("{why}; there is {near}"),
+            Some(near) => format!("{why}; did you mean `{near}`?"),
             None => why,
         };
     }
@@ -217,7 +217,7 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
         Ok(_) => format!("no code of process {} is known to be {name}", member.process.pid),
     };
     match sought::nearest(member, name) {
-        Some(near) => format!("{why}; there is {near}"),
+        Some(near) => format!("{why}; did you mean `{near}`?"),
         None if is_stripped(member) => format!(
             "{why}; the symbols of {} were removed (strip): of its functions only those that it exports have names, unless a file \
              with its symbols is there (/usr/lib/debug, .gnu_debuglink)",

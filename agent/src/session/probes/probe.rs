@@ -27,6 +27,8 @@ pub struct Wanted {
     pub is_on: bool,
     /// Its functions have no rows of their own among those that are shown.
     pub is_quiet: bool,
+    /// Its functions may be watched in windows: nobody needs every call.
+    pub may_pause: bool,
 }
 
 impl Wanted {
@@ -41,6 +43,7 @@ impl Wanted {
             is_switched: false,
             is_on: true,
             is_quiet: false,
+            may_pause: !are_recorded,
         }
     }
 
@@ -54,6 +57,7 @@ impl Wanted {
             is_switched: true,
             is_on: true,
             is_quiet: true,
+            may_pause: false,
         }
     }
 }
@@ -77,7 +81,7 @@ pub struct Probe {
     pub wanted: Vec<usize>,
     /// It is probed for the profile alone, which has no row for it.
     pub is_quiet: bool,
-    /// It is watched in windows, unless somebody asks for it.
+    /// It is watched in windows, unless somebody needs every call of it.
     pub is_sampled: bool,
     /// It is not watched now, for no window is open.
     pub is_off: bool,

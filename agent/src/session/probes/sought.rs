@@ -13,14 +13,12 @@ use tuner::{
 
 use crate::{
     discover::{Job, Member},
+    format,
     rulebook::fits,
 };
 
 /// More functions than this are not probed for one pattern: it was not meant so.
 pub const PATTERN_MAX: usize = 256;
-
-/// Names further than this from what was asked for are no misspelling of it.
-const NEAR: usize = 3;
 
 /// What someone wants probed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,7 +222,7 @@ fn symbols(module: &Module) -> impl Iterator<Item = String> + '_ {
 
 /// The function of the process whose name is nearest to one that it has not.
 pub(super) fn nearest(member: &Member, name: &str) -> Option<String> {
-    nearest_of(member.space.modules.iter().flat_map(symbols), name)
+    format::nearest(member.space.modules.iter().flat_map(symbols), name)
 }
 
 /// The same of its marks.
@@ -234,17 +232,7 @@ pub(super) fn nearest_mark(member: &Member, name: &str) -> Option<String> {
         .modules
         .iter()
         .flat_map(|module| module.image.marks().unwrap_or_default());
-    nearest_of(marks.map(|mark| mark.name.clone()), name)
-}
-
-fn nearest_of(all: impl Iterator<Item = String>, name: &str) -> Option<String> {
-    let near = |known: &String| {
-        let difference = known.len().abs_diff(name.len());
-        (difference <= NEAR).then(|| strsim::damerau_levenshtein(known, name))
-    };
-    let rated = all.filter_map(|known| Some((near(&known)?, known)));
-    let (distance, nearest) = rated.min()?;
-    (distance <= NEAR.min(name.len() / 3).max(1)).then_some(nearest)
+    format::nearest(marks.map(|mark| mark.name.clone()), name)
 }
 
 #[cfg(test)]

@@ -55,8 +55,9 @@ impl Probes {
     /// What is watched now, in some process.
     pub(super) fn needed(&self) -> BTreeSet<u32> {
         let probes = self.numbers.probes.iter().zip(0..);
-        let is_needed =
-            |probe: &Probe| self.is_watched_mpi(probe) || probe.wanted.iter().any(|want| self.on[*want]);
+        let is_needed = |probe: &Probe| {
+            !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(|want| self.on[*want]))
+        };
         probes
             .filter(|(probe, _)| is_needed(probe))
             .map(|(_, number)| number)

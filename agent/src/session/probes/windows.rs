@@ -22,11 +22,6 @@ const SAMPLED: u32 = u32::MAX - 3;
 const FIRST: u32 = u32::MAX - 2;
 
 impl Probe {
-    /// It is watched for the profile alone.
-    fn is_of_profile(&self) -> bool {
-        self.mpi.is_some() && self.wanted.is_empty()
-    }
-
     /// A process calls it before any other function of MPI.
     fn is_first(&self) -> bool {
         self.mpi.is_some_and(mpi::Function::is_first)
@@ -35,18 +30,25 @@ impl Probe {
     fn is_polling(&self) -> bool {
         self.mpi.is_some_and(mpi::Function::is_asked_again)
     }
-
-    /// Whether a function of MPI is to be attached while those of the windows are not.
-    pub(super) fn stays_shut(&self) -> bool {
-        !self.is_sampled || !self.is_of_profile()
-    }
 }
 
 impl Probes {
-    /// Whether a function is watched though nobody asked for it, and may be watched in windows.
-    pub fn is_of_profile(&self, probe: u32) -> bool {
+    /// Whether a function may be watched in windows: one of MPI that is in the profile alone, or one that the user named.
+    pub fn may_pause(&self, probe: u32) -> bool {
         let probe = self.numbers.probes.get(probe as usize);
-        probe.is_some_and(|probe| probe.is_of_profile() && !self.tells_who_comes(probe))
+        probe.is_some_and(|probe| self.can_pause(probe) && !self.tells_who_comes(probe))
+    }
+
+    /// The same of any, also of one by which processes tell of themselves.
+    fn can_pause(&self, probe: &Probe) -> bool {
+        let mut wanted = probe.wanted.iter();
+        wanted.all(|want| self.wanted[*want].may_pause || !self.on[*want])
+            && (probe.mpi.is_some() || !probe.wanted.is_empty())
+    }
+
+    /// Whether a function is not watched now, for no window is open.
+    pub(super) fn pauses(&self, probe: &Probe) -> bool {
+        self.is_shut && probe.is_sampled && self.can_pause(probe)
     }
 
     /// Of a command, whoever begins with MPI tells of itself by its first call, whether or not a window is open.
@@ -77,7 +79,7 @@ impl Probes {
             (false, true) => Some(SAMPLED),
             (false, false) => probe.is_polling().then_some(POLLING),
         };
-        (probe.wanted.clone(), apart.filter(|_| probe.is_of_profile()))
+        (probe.wanted.clone(), apart.filter(|_| self.can_pause(probe)))
     }
 
     /// Whether probes can be taken off and put back.
@@ -93,10 +95,7 @@ impl Probes {
             probe.is_off = probe.is_sampled;
         }
         self.is_shut = true;
-        let off = functions
-            .iter()
-            .copied()
-            .filter(|probe| self.is_of_profile(*probe));
+        let off = functions.iter().copied().filter(|probe| self.may_pause(*probe));
         let off: BTreeSet<u32> = off.collect();
         let over = self.take_off(|linked| !linked.probes.is_disjoint(&off));
         let serves_others = over.iter().any(|linked| !linked.probes.is_subset(&off));

@@ -137,14 +137,14 @@ impl Session {
             let since = opened.filter(|_| is_sampled).unwrap_or(before);
             let ns = now.at_ns.saturating_sub(since.at_ns).max(1) as f64;
             let cost = (now.of(probe) - since.of(probe)).max(0.0) / ns;
-            if !self.probes.is_of_profile(probe) {
+            if !self.probes.may_pause(probe) {
                 load.asked += cost;
                 continue;
             }
             load.functions.push(Function {
                 probe,
                 cost,
-                is_polling: self.is_polling(probe),
+                is_apart: self.is_apart(probe),
             });
         }
         load

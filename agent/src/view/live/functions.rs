@@ -34,6 +34,9 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
         3 => functions.sort_by(|a, b| a.name.cmp(&b.name)),
         _ => {}
     }
+    if state.is_reversed(Tab::Functions) {
+        functions.reverse();
+    }
     let longest = functions
         .iter()
         .map(|function| function.name.chars().count())
@@ -59,6 +62,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     Content {
         head: vec![title(head)],
         rows: functions.iter().map(row).chain(bars).collect(),
+        keys: functions.iter().map(|function| function.name.clone()).collect(),
     }
 }
 

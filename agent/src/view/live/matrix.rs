@@ -33,7 +33,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     let Some(matrix) = snapshot.matrix.as_ref().filter(|matrix| !matrix.sent.is_empty()) else {
         return Content {
             head: vec![plain(nothing(snapshot).to_owned())],
-            rows: Vec::new(),
+            ..Content::default()
         };
     };
     let of = |messages: Messages| if by_count { messages.count } else { messages.bytes } as f64;
@@ -86,6 +86,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
             )),
         ],
         rows: scale.collect(),
+        ..Content::default()
     }
 }
 

@@ -5,9 +5,12 @@
 //! control socket.
 
 mod bars;
+mod call_sites;
+mod detail;
 mod functions;
+mod help;
+mod log;
 mod matrix;
-mod messages;
 mod overview;
 mod page;
 mod ranks;

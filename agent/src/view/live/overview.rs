@@ -9,22 +9,41 @@ use super::{
 };
 use crate::{format::percent, snapshot::Snapshot, view::screen};
 
-pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Content {
-    let blocks = screen::screen(snapshot);
+/// Findings stand in front of functions. Where not both fit, each finding has its first lines here, and all of it in the tab of the rules;
+/// where they still do not, the curves are left out.
+pub(super) fn content(
+    snapshot: &Snapshot,
+    state: &State,
+    (columns, height): (u16, u16),
+    glyphs: Glyphs,
+) -> Content {
+    let (columns, height) = (usize::from(columns), usize::from(height));
+    let curves = curves(snapshot, state, columns, glyphs);
+    let whole = rows(screen::screen(snapshot), curves.clone(), columns);
+    if whole.len() <= height || snapshot.findings.is_empty() {
+        return Content::rows(whole);
+    }
+    let brief = rows(screen::brief(snapshot), curves, columns);
+    Content::rows(match brief.len() <= height {
+        true => brief,
+        false => rows(screen::brief(snapshot), Vec::new(), columns),
+    })
+}
+
+fn rows(blocks: Vec<Vec<String>>, curves: Vec<Line<'static>>, columns: usize) -> Vec<Line<'static>> {
     let mut blocks = blocks.iter();
     let summary = blocks.next().into_iter().flatten();
     let summary = summary.flat_map(|text| wrapped("    ", text, columns));
     let mut rows: Vec<Line<'static>> = summary.collect();
-    rows.push(Line::default());
-    rows.extend(curves(snapshot, state, columns, glyphs));
+    if !curves.is_empty() {
+        rows.push(Line::default());
+    }
+    rows.extend(curves);
     for block in blocks {
         rows.push(Line::default());
         rows.extend(titled(block, columns));
     }
-    Content {
-        head: Vec::new(),
-        rows,
-    }
+    rows
 }
 
 /// Shares of the time of ranks; of a program without MPI, whose processes may have many threads, CPUs beside the most there were.

@@ -87,7 +87,10 @@ const NUMBERS: [Number; 4] = [
 ];
 
 pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Content {
-    let processes = ordered(snapshot, state.order(Tab::Ranks));
+    let mut processes = ordered(snapshot, state.order(Tab::Ranks));
+    if state.is_reversed(Tab::Ranks) {
+        processes.reverse();
+    }
     let has_mpi = snapshot.job.mpi.is_some();
     let shares: Vec<&Share> = SHARES.iter().skip(usize::from(!has_mpi)).collect();
     let has_room = columns >= WIDE || !has_mpi;
@@ -127,6 +130,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     Content {
         head: spread.into_iter().map(plain).chain([title(head)]).collect(),
         rows: processes.iter().map(|process| row(process)).collect(),
+        keys: processes.iter().map(|process| process.pid.to_string()).collect(),
     }
 }
 
@@ -152,7 +156,7 @@ fn ordered(snapshot: &Snapshot, order: usize) -> Vec<&ProcessView> {
     processes
 }
 
-fn name(process: &ProcessView) -> String {
+pub(super) fn name(process: &ProcessView) -> String {
     let rank = process.rank.map(|rank| rank.to_string());
     rank.unwrap_or_else(|| process.pid.to_string())
 }

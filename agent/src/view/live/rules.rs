@@ -7,9 +7,10 @@ use ratatui::{
 
 use super::{
     page::{Content, plain, title, wrapped},
-    state::{State, rule_names},
+    state::{State, Tab, rule_names},
 };
 use crate::{
+    format::duration,
     snapshot::{RuleView, Snapshot},
     view::{findings, history},
 };
@@ -20,22 +21,25 @@ const LISTED: usize = 8;
 pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize) -> Content {
     let names = rule_names(snapshot);
     if names.is_empty() {
-        return Content {
-            head: Vec::new(),
-            rows: vec![plain(" no rule is loaded".to_owned())],
-        };
+        return Content::rows(vec![plain(" no rule is loaded".to_owned())]);
     }
     let mut head = vec![title(format!(" {:<28} {:<10} state", "rule", "mode"))];
     // The chosen one stays in sight.
-    let first = (state.chosen + 1).saturating_sub(LISTED);
+    let first = (state.chosen(Tab::Rules) + 1).saturating_sub(LISTED);
     for (index, name) in names.iter().enumerate().skip(first).take(LISTED) {
-        head.push(list_line(snapshot, name, index == state.chosen, columns));
+        head.push(list_line(
+            snapshot,
+            name,
+            index == state.chosen(Tab::Rules),
+            columns,
+        ));
     }
     head.push(Line::default());
-    let chosen = names.get(state.chosen).copied().unwrap_or_default();
+    let chosen = names.get(state.chosen(Tab::Rules)).copied().unwrap_or_default();
     Content {
         head,
         rows: details(snapshot, chosen, columns),
+        ..Content::default()
     }
 }
 
@@ -74,6 +78,10 @@ fn details(snapshot: &Snapshot, name: &str, columns: usize) -> Vec<Line<'static>
     let mut lines = vec![title(format!(" {name}"))];
     let mut texts: Vec<String> = Vec::new();
     for finding in snapshot.findings.iter().filter(|finding| finding.rule == name) {
+        texts.push(format!(
+            "    found  after {}",
+            duration(finding.at.as_nanos() as f64)
+        ));
         texts.extend(findings::block(1, finding).into_iter().skip(1));
         let first = finding.text.lines().next().unwrap_or_default();
         lines.extend(wrapped("    ", &format!("    {first}"), columns));

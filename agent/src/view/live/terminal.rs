@@ -27,9 +27,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
     bars::Glyphs,
-    messages::Messages,
+    log::Log,
     page,
-    state::{State, Wish},
+    state::{State, Tab, Wish},
 };
 use crate::{
     console::{self, is_active, write_printable},
@@ -78,7 +78,7 @@ pub(in crate::view) struct Live {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     state: State,
     shown: Snapshot,
-    messages: Messages,
+    log: Log,
 }
 
 impl Live {
@@ -101,7 +101,7 @@ impl Live {
             terminal,
             state: State::default(),
             shown: Snapshot::default(),
-            messages: Messages::default(),
+            log: Log::default(),
         };
         live.show(snapshot);
         Ok(live)
@@ -126,10 +126,10 @@ impl Live {
         let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting: Vec<String> = waiting.drain(..).collect();
         waiting.into_iter().for_each(|line| self.say(line));
-        let (shown, state, messages) = (&self.shown, &mut self.state, &self.messages);
+        let (shown, state, log) = (&self.shown, &mut self.state, &self.log);
         let glyphs = Glyphs::of_locale();
         let _ = self.terminal.draw(|frame| {
-            page::draw(frame, shown, state, messages, glyphs);
+            page::draw(frame, shown, state, log, glyphs);
             let cells = frame.buffer_mut().content.iter_mut();
             for cell in cells.filter(|cell| cell.symbol().contains(is_active)) {
                 cell.set_symbol("?");
@@ -139,7 +139,13 @@ impl Live {
 
     /// Keeps a line.
     pub(in crate::view) fn say(&mut self, line: String) {
-        self.messages.say(line);
+        self.log.say(self.shown.elapsed, line);
+    }
+
+    /// Call sites are looked at: naming them reads the program's files, and is not done for nobody.
+    pub(in crate::view) fn wants_call_sites(&self) -> bool {
+        let is_of_function = self.state.tab == Tab::Functions && self.state.detail.is_some();
+        self.state.tab == Tab::CallSites || is_of_function
     }
 
     /// Shows what the session answered to a wish, until the next key.
@@ -169,9 +175,9 @@ impl Drop for Live {
     fn drop(&mut self) {
         give_back();
         let mut out = io::stdout().lock();
-        self.messages
+        self.log
             .all()
-            .for_each(|line| console::note(write(&mut out, &line)));
+            .for_each(|(_, line)| console::note(write(&mut out, &line)));
     }
 }
 
@@ -204,7 +210,7 @@ impl Keys {
     }
 }
 
-/// Where diagnostics for developers go: standard error, and while the view has the terminal, into its messages.
+/// Where diagnostics for developers go: standard error, and while the view has the terminal, into its log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Diagnostics;
 

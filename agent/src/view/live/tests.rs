@@ -9,20 +9,22 @@ use ratatui::{
 
 use super::{
     bars::Glyphs,
-    messages::Messages,
+    log::Log,
     page,
     state::{State, Tab, Wish},
 };
 use crate::{
-    calls::efficiency::Efficiencies,
+    calls::{efficiency::Efficiencies, place::Place},
     control::Mode,
     evidence::Counters,
     snapshot::{
-        ChangeView, EfficienciesView, FindingView, FunctionTotals, GuardView, IterationView, JobView,
-        MatrixView, Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView, SequenceView,
-        Snapshot, Standing,
+        CallSiteView, ChangeView, EfficienciesView, FindingView, FunctionTotals, GuardView, IterationView,
+        JobView, MatrixView, Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView,
+        SequenceView, Snapshot, Standing,
     },
 };
+
+mod keys;
 
 fn rank(number: u32) -> ProcessView {
     let part = f64::from(number % 7) / 8.0;
@@ -90,6 +92,23 @@ fn changes() -> Vec<ChangeView> {
         .collect()
 }
 
+/// Where the ranks wait, and where they send.
+fn call_sites() -> Vec<CallSiteView> {
+    let site = |function: &str, line: u64, seconds: u64| CallSiteView {
+        function: function.into(),
+        place: Place {
+            module: Some("lmp".into()),
+            function: Some("LAMMPS_NS::CommBrick::forward_comm(int)".into()),
+            file: Some("comm_brick.cpp".into()),
+            line: Some(line),
+        },
+        calls: 12_000,
+        time_ns: seconds * 1_000_000_000,
+        ranks: 16,
+    };
+    vec![site("MPI_Waitall", 471, 400), site("MPI_Isend", 468, 40)]
+}
+
 fn sequence() -> SequenceView {
     let of = Efficiencies::of(&[vec![0.9, 0.6, 0.6, 0.6]]);
     SequenceView {
@@ -111,6 +130,7 @@ fn sequence() -> SequenceView {
             nodes: 1,
             over_iterations: true,
         }),
+        call_sites: call_sites(),
         ..SequenceView::default()
     }
 }
@@ -182,6 +202,7 @@ fn snapshot() -> Snapshot {
             text: "0".into(),
         }],
         findings: vec![FindingView {
+            at: Duration::from_millis(2_100),
             rule: "openmpi-busy-wait".into(),
             text: "16 ranks share 4 CPUs and spin while they wait: 99 % of the CPU time that they get is spent asking MPI for messages."
                 .into(),
@@ -198,14 +219,15 @@ fn snapshot() -> Snapshot {
     snapshot
 }
 
-fn messages() -> Messages {
+fn log() -> Log {
     let said = [
         "14:02:11  openmpi-busy-wait   16 changes written and read back",
         "14:02:12  guard    91.4 ms -> 1.31 ms a step (10 steps each): 70 times; kept, and this line is longer than a screen",
     ];
-    let mut messages = Messages::default();
-    said.into_iter().for_each(|line| messages.say(line.to_owned()));
-    messages
+    let mut log = Log::default();
+    let said = said.into_iter().zip([2_000, 64_000]);
+    said.for_each(|(line, at)| log.say(Duration::from_millis(at), line.to_owned()));
+    log
 }
 
 /// A state that has seen a few pictures.
@@ -228,9 +250,13 @@ fn state(tab: Tab, snapshot: &Snapshot) -> State {
 }
 
 fn picture(columns: u16, rows: u16, snapshot: &Snapshot, state: &mut State) -> String {
+    with_log(columns, rows, snapshot, state, &log())
+}
+
+fn with_log(columns: u16, rows: u16, snapshot: &Snapshot, state: &mut State, log: &Log) -> String {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal
-        .draw(|frame| page::draw(frame, snapshot, state, &messages(), Glyphs::Blocks))
+        .draw(|frame| page::draw(frame, snapshot, state, log, Glyphs::Blocks))
         .unwrap();
     terminal.backend().to_string()
 }
@@ -241,7 +267,7 @@ fn every_tab_fits_a_terminal_of_80_by_24_and_uses_one_of_120_by_40() {
     for tab in Tab::ALL {
         for (columns, rows) in [(80, 24), (120, 40)] {
             let text = picture(columns, rows, &snapshot, &mut state(tab, &snapshot));
-            let name = format!("{}_{columns}x{rows}", tab.name().to_lowercase());
+            let name = format!("{}_{columns}x{rows}", tab.name().to_lowercase().replace(' ', "_"));
             insta::assert_snapshot!(name, text);
         }
     }
@@ -272,76 +298,44 @@ fn a_program_without_mpi_is_shown_by_its_processes() {
     insta::assert_snapshot!(pictures.join("\n"));
 }
 
+#[test]
+fn the_first_line_says_whether_the_session_may_write_at_any_width() {
+    let mut snapshot = snapshot();
+    let first = |snapshot: &Snapshot, columns| {
+        let text = picture(columns, 12, snapshot, &mut state(Tab::Log, snapshot));
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    assert!(first(&snapshot, 40).contains(" may write "));
+    snapshot.rules.iter_mut().for_each(|rule| rule.mode = "advising");
+    assert!(first(&snapshot, 40).contains(" only watches "));
+    // On a narrow terminal the tabs are numbers, and the chosen one has its name.
+    let text = picture(50, 12, &snapshot, &mut state(Tab::CallSites, &snapshot));
+    assert!(text.contains("\" 1 2 3 4 Call sites 5 6 7 8 "), "{text}");
+}
+
+#[test]
+fn a_text_of_several_lines_keeps_them_in_the_log() {
+    let mut log = Log::default();
+    log.say(
+        Duration::from_secs(3),
+        "finding  r   they wait:\n    98 % of their time".into(),
+    );
+    let text = with_log(
+        80,
+        12,
+        &Snapshot::default(),
+        &mut state(Tab::Log, &Snapshot::default()),
+        &log,
+    );
+    assert!(text.contains("3.00 s  finding  r   they wait: "), "{text}");
+    assert!(text.contains("\"            98 % of their time "), "{text}");
+}
+
 fn press(state: &mut State, snapshot: &Snapshot, codes: &[KeyCode]) -> Vec<Wish> {
     let wishes = codes
         .iter()
         .filter_map(|code| state.press(KeyEvent::new(*code, KeyModifiers::NONE), snapshot));
     wishes.collect()
-}
-
-#[test]
-fn keys_choose_tabs_rules_and_orders_and_ask_the_session() {
-    let snapshot = snapshot();
-    let mut state = State::default();
-    use KeyCode::{BackTab, Char, Down, Tab as TabKey, Up};
-    press(&mut state, &snapshot, &[TabKey, TabKey]);
-    assert_eq!(state.tab, Tab::Functions);
-    press(&mut state, &snapshot, &[BackTab, Char('s'), Char('s')]);
-    assert_eq!((state.tab, state.order(Tab::Ranks)), (Tab::Ranks, 2));
-    // Modes are asked for in the tab of the rules alone.
-    assert_eq!(press(&mut state, &snapshot, &[Char('p'), Char('o')]), []);
-    let wish = |rule: &str, mode| Wish::Switch {
-        rule: rule.into(),
-        mode,
-    };
-    let asked = press(
-        &mut state,
-        &snapshot,
-        &[
-            Char('4'),
-            Char('o'),
-            Down,
-            Char('p'),
-            Down,
-            Down,
-            Down,
-            Char('a'),
-            Up,
-            Up,
-            Up,
-            Char('a'),
-        ],
-    );
-    assert_eq!(
-        asked,
-        [
-            wish("openmpi-busy-wait", Mode::Off),
-            wish("shared-core", Mode::Applying),
-            wish("blas-threads", Mode::Advising),
-            wish("openmpi-busy-wait", Mode::Advising),
-        ]
-    );
-    assert_eq!(
-        press(&mut state, &snapshot, &[Char('q')]),
-        [Wish::End("ended by the user")]
-    );
-    let control_c = KeyEvent::new(Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(state.press(control_c, &snapshot), Some(Wish::End("Ctrl-C")));
-}
-
-#[test]
-fn a_rule_that_goes_while_it_is_chosen_leaves_another_chosen() {
-    let mut snapshot = snapshot();
-    let mut state = state(Tab::Rules, &snapshot);
-    press(&mut state, &snapshot, &[KeyCode::Down, KeyCode::Down]);
-    snapshot.rules.truncate(1);
-    state.look(&snapshot);
-    let asked = press(&mut state, &snapshot, &[KeyCode::Char('o')]);
-    let first = Wish::Switch {
-        rule: "openmpi-busy-wait".into(),
-        mode: Mode::Off,
-    };
-    assert_eq!(asked, [first]);
 }
 
 #[test]
@@ -397,7 +391,7 @@ fn a_job_whose_header_is_too_long_lacks_whole_parts_of_it() {
     let first = text.lines().next().unwrap_or_default();
     assert_eq!(
         first.trim_matches('"').trim_end(),
-        "a-program-with-a-long-name: 16 ranks, Open MPI 4.1.4, this node only"
+        "a-program-with-a-long-name: 16 ranks, this node only          62.0 s  may write"
     );
 }
 
@@ -484,7 +478,7 @@ fn terminals_without_blocks_get_plain_characters() {
 fn any_code() -> impl Strategy<Value = KeyCode> {
     prop_oneof![
         any::<char>().prop_map(KeyCode::Char),
-        prop::sample::select("1234567sjkaopgG ".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        prop::sample::select("12345678sjkaopgGr?/ ".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
         prop::sample::select(vec![
             KeyCode::Up,
             KeyCode::Down,
@@ -494,6 +488,8 @@ fn any_code() -> impl Strategy<Value = KeyCode> {
             KeyCode::Tab,
             KeyCode::BackTab,
             KeyCode::Esc,
+            KeyCode::Enter,
+            KeyCode::Backspace,
         ]),
     ]
 }

@@ -216,7 +216,7 @@ fn each_way_of_not_being_a_recording_says_what_to_do() {
         ),
         (
             b"",
-            "the recording breaks off at byte 0: the session that wrote it was stopped, or the copy is not whole; what comes before is good",
+            "there is nothing in the recording: the session that wrote it was stopped at once, or the copy is not whole",
         ),
         (
             &newer,

@@ -1,0 +1,50 @@
+//! What is said while the view is up: kept to be looked at, with its time, and to be printed when the terminal is given back.
+
+use std::{collections::VecDeque, time::Duration};
+
+/// Lines that are kept; older ones go, and are counted.
+const LINES_MAX: usize = 1000;
+
+/// Lines, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    lines: VecDeque<(Duration, String)>,
+    gone: usize,
+}
+
+impl Log {
+    /// Keeps a line that was said when the session was so old.
+    pub(super) fn say(&mut self, elapsed: Duration, line: String) {
+        if self.lines.len() == LINES_MAX {
+            self.lines.pop_front();
+            self.gone += 1;
+        }
+        self.lines.push_back((elapsed, line));
+    }
+
+    /// All of them, those that are gone as one.
+    pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = (Option<Duration>, String)> + '_ {
+        let gone = (self.gone > 0).then(|| (None, format!("{} lines were said before these", self.gone)));
+        let lines = self
+            .lines
+            .iter()
+            .map(|(elapsed, line)| (Some(*elapsed), line.clone()));
+        gone.into_iter().chain(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_lines_are_kept_and_the_others_counted() {
+        let mut log = Log::default();
+        for number in 0..LINES_MAX + 7 {
+            log.say(Duration::ZERO, number.to_string());
+        }
+        let all: Vec<String> = log.all().map(|(_, line)| line).collect();
+        assert_eq!(all.len(), LINES_MAX + 1);
+        assert_eq!(all[..2], ["7 lines were said before these", "7"]);
+    }
+}

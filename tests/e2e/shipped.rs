@@ -1,0 +1,441 @@
+//! Each shipped rule on a running program whose answer is known. Those that no other test attaches are rows of one table; the others are
+//! listed with who does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::problem::While;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, median, with_folder};
+
+/// Rules that are attached elsewhere: in which source file of these tests.
+const ELSEWHERE: [(&str, &str); 14] = [
+    ("adjusting-factoring", "e2e/fire.rs"),
+    ("workers-by-index", "e2e/fire.rs"),
+    ("halo-width", "e2e/halo.rs"),
+    ("optimal-workers", "e2e/models.rs"),
+    ("blas-crowded", "e2e/rights.rs"),
+    ("openmpi-crowded", "e2e/rights.rs"),
+    ("load-imbalance", "e2e/iterations.rs"),
+    ("openmpi-busy-wait", "e2e/change.rs"),
+    // Those of the cases of e2e/runtime.rs.
+    ("blas-threads", "src/repairs.rs"),
+    ("memory-given-back", "src/repairs.rs"),
+    ("mkl-threads", "src/repairs.rs"),
+    ("mpich-busy-wait", "src/repairs.rs"),
+    ("openmp-team-size", "src/repairs.rs"),
+    ("shared-core", "src/repairs.rs"),
+];
+
+/// A rule, and what is known of it.
+type Rule = (&'static str, &'static [Known]);
+
+/// Rules on a program.
+struct Session {
+    /// What starts it.
+    program: Program,
+    /// For so long; without it until there is a finding.
+    time: &'static str,
+    rules: &'static [Rule],
+}
+
+enum Program {
+    /// `known`, so many ranks of this mode.
+    Known(usize, &'static str),
+    /// `loops`
+    Loops(usize, &'static [&'static str]),
+    /// A program of master and workers, what it is given, and what it calls the names of the rule.
+    Farm {
+        name: &'static str,
+        ranks: usize,
+        given: &'static [&'static str],
+        names: &'static [(&'static str, &'static str)],
+    },
+    /// `scaling`
+    Scaling,
+}
+
+enum Known {
+    /// The middle one of the means of a metric in all windows, within a share of it.
+    About(&'static str, f64, f64),
+    /// Every value of it.
+    Is(&'static str, f64),
+    /// Every value of it, of each process, is a whole number.
+    Whole(&'static str),
+    /// The middle one of the means of a metric in those windows where another one has a value.
+    Where(&'static str, (&'static str, f64), f64, f64),
+    /// The last value of it.
+    Last(&'static str, f64),
+    /// A finding has this text.
+    Finding(&'static str),
+}
+use Known::{About, Finding, Is, Last, Where, Whole};
+
+const NETWORK: Program = Program::Farm {
+    name: "quadrature",
+    ranks: 2,
+    given: &[
+        "workers=1",
+        "factor=0.5",
+        "work_us=5000",
+        "latency_us=0",
+        "realtime=1",
+        "payload=300",
+        "network_us=5000",
+        "network_mbs=1",
+    ],
+    names: &[
+        ("global_sendreceive", "mw_iterate"),
+        ("global_sendwork", "mw_send"),
+        ("global_receivework", "mw_receive"),
+        ("arcStepKernel", "mw_compute"),
+        ("workerId", "mw_peer"),
+        ("NTasks", "mw_message_bytes"),
+        ("TheWorkSizeUnitBytes", "mw_byte"),
+        ("iterId", "mw_current_iteration"),
+    ],
+};
+
+const BODIES: Program = Program::Farm {
+    name: "nbody",
+    ranks: 5,
+    given: &[
+        "workers=4",
+        "work_us=96000",
+        "latency_us=100",
+        "slow_worker=1",
+        "slow=3",
+    ],
+    names: &[
+        ("begin_iteration", "mw_begin_iteration"),
+        ("end_iteration", "mw_end_iteration"),
+        ("send_task", "mw_send"),
+        ("compute_task", "mw_compute"),
+        ("TheNumTuples", "mw_tasks"),
+        ("nw", "mw_nw"),
+        ("globalSizeFirst", "mw_first_chunk"),
+        ("globalSizeChunk", "mw_later_chunk"),
+        ("numtuples", "mw_sent_tasks"),
+        ("chunk_size", "mw_chunk_tasks"),
+        ("iteration", "mw_iteration"),
+        ("CurrentIteration", "mw_current_iteration"),
+        ("NroTasks", "mw_chunk_tasks"),
+    ],
+};
+
+/// What a sleep, a message and the beginning of a span may add to times of tens of milliseconds.
+const CLOSE: f64 = 0.1;
+
+const TABLE: [Session; 8] = [
+    session(
+        Program::Known(3, "phases"),
+        "4s",
+        &[
+            // Rank 0 waits 0 ms and rank 2 60: of 100.
+            (
+                "barrier-imbalance",
+                &[About("imbalance", 0.6, CLOSE), About("loop_time", 0.1, CLOSE)],
+            ),
+            // Ranks 0 and 1 wait 20 of 100 ms for what they receive.
+            ("communication-share", &[About("worst", 0.2, CLOSE)]),
+            // Useful are 80, 40 and 20 ms of 80.
+            (
+                "efficiencies",
+                &[
+                    About("load_balance", 140.0 / 240.0, CLOSE),
+                    About("communication_efficiency", 1.0, CLOSE),
+                    Finding("of the ranks' time is useful: load balance 58"),
+                ],
+            ),
+            (
+                "loop-counter",
+                &[Whole("iterations"), About("iterations", 10.0, 0.15)],
+            ),
+            (
+                "mean-iteration-time",
+                &[About("slow", 0.1, CLOSE), About("recent", 0.1, CLOSE)],
+            ),
+            // 100 + 200 + 300 items of 8 bytes in each, and in twenty of them together.
+            ("send-volume", &[Is("volume", 4800.0), Last("recent", 96_000.0)]),
+        ],
+    ),
+    session(
+        Program::Known(2, "parts"),
+        "2s",
+        &[(
+            "iteration-time",
+            &[
+                About("T_Ini", 0.030, CLOSE),
+                About("T_Send", 0.020, CLOSE),
+                About("T_Proc", 0.040, CLOSE),
+                About("T_Recv", 0.005, 0.3),
+                About("T_Fin", 0.015, CLOSE),
+                About("T_Ex", 0.110, CLOSE),
+            ],
+        )],
+    ),
+    session(
+        Program::Known(2, "token"),
+        "",
+        &[(
+            "waiting-for-messages",
+            &[Finding(
+                "of the ranks' time is spent waiting for messages, while all compute alike",
+            )],
+        )],
+    ),
+    session(
+        Program::Loops(2, &["turns", "20", "1", "5"]),
+        "",
+        &[(
+            "waiting-in-collectives",
+            &[Finding(
+                "of the ranks' time is spent in collective calls, while all compute alike",
+            )],
+        )],
+    ),
+    session(
+        Program::Known(2, "small"),
+        "",
+        &[("small-messages", &[Finding("8 B each on the mean")])],
+    ),
+    // T(p) = 10 + 120 / p ms, so that S(p) is 130 ms / T(p).
+    session(
+        Program::Scaling,
+        "2s",
+        &[(
+            "speedup",
+            &[
+                Where("S", ("p", 4.0), 130.0 / 40.0, CLOSE),
+                Where("S", ("p", 2.0), 130.0 / 70.0, CLOSE),
+                Where("f", ("p", 4.0), 1.0 / 13.0, 0.2),
+            ],
+        )],
+    ),
+    // A byte takes 1 us and a message 5 ms more.
+    session(
+        NETWORK,
+        "3s",
+        &[(
+            "network",
+            &[About("latency", 0.005, CLOSE), About("per_byte", 1e-6, CLOSE)],
+        )],
+    ),
+    // A task takes 0.8 ms, of one of four workers three times as long: x_0 is 1 + 0.693/1.2 sqrt(4/2).
+    session(
+        BODIES,
+        "2s",
+        &[(
+            "factoring",
+            &[
+                About("mu", 0.0012, 0.2),
+                About("sigma", 0.000_693, 0.2),
+                About("F_0", 16.0, 0.1),
+            ],
+        )],
+    ),
+];
+
+const fn session(program: Program, time: &'static str, rules: &'static [Rule]) -> Session {
+    Session { program, time, rules }
+}
+
+impl Program {
+    fn start(&self) -> Outcome<Job> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let under_mpi = |mpi, ranks, program, given: &[&str]| {
+            Job::mpi(mpi, Waiting::Yielding, ranks, program, |folder| {
+                with_folder(folder, words(given))
+            })
+        };
+        let (job, ranks) = match self {
+            Program::Known(ranks, mode) => {
+                let program = programs::mpi("known", Mpi::OpenMpi)?;
+                (under_mpi(Mpi::OpenMpi, *ranks, &program, &[mode])?, *ranks)
+            }
+            Program::Loops(ranks, given) => {
+                let program = programs::mpi("loops", Mpi::OpenMpi)?;
+                (under_mpi(Mpi::OpenMpi, *ranks, &program, given)?, *ranks)
+            }
+            Program::Farm {
+                name, ranks, given, ..
+            } => {
+                let program = programs::master_worker(name, Mpi::Mpich)?;
+                let given = [&["iterations=1000000"], *given].concat();
+                (under_mpi(Mpi::Mpich, *ranks, &program, &given)?, *ranks)
+            }
+            Program::Scaling => {
+                let program = programs::openmp("scaling")?;
+                (Job::alone(&program, |folder| with_folder(folder, Vec::new()))?, 1)
+            }
+        };
+        job.events("ready", ranks, SOON)?;
+        job.open("go")?;
+        Ok(job)
+    }
+
+    fn names(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Program::Farm { names, .. } => names,
+            _ => &[],
+        }
+    }
+}
+
+/// What a metric was in one window: the mean of its rows, the least and the greatest.
+struct Value {
+    window: String,
+    metric: String,
+    mean: f64,
+    ends: [f64; 2],
+}
+
+/// The values of a rule in a table of `replay --csv`; a metric that has none in a window is left out.
+fn values(table: &str, rule: &str) -> Vec<Value> {
+    let value = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [_, of, window, index, metric, _, mean, least, greatest, ..] = cells[..] else {
+            return None;
+        };
+        Some(Value {
+            window: format!("{window} {index}"),
+            metric: metric.to_owned(),
+            mean: mean.parse().ok().filter(|_| of == rule)?,
+            ends: [least.parse().ok()?, greatest.parse().ok()?],
+        })
+    };
+    table.lines().skip(1).filter_map(value).collect()
+}
+
+impl Session {
+    /// What is not as it should be.
+    fn wrong(&self) -> Outcome<Vec<String>> {
+        let mut job = self.program.start()?;
+        let folder = tempfile::tempdir()?;
+        let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let (recording, table) = (file("it.rec"), file("it.csv"));
+        let names = self.program.names().iter();
+        let names: Vec<String> = names.map(|(name, is)| format!("{name}={is}")).collect();
+        let mut rules = vec!["--rules", "none"];
+        rules.extend(self.rules.iter().map(|(rule, _)| *rule));
+        rules.extend(names.iter().flat_map(|name| ["--bind", name]));
+
+        let mut flags = [&rules[..], &["--record", &recording]].concat();
+        let report = match self.time {
+            "" => {
+                let mut agent = Agent::attach(job.pid(), &flags)?;
+                agent.lines.wait_for_line("finding  ", SOON)?;
+                agent.stop()?
+            }
+            time => {
+                flags.extend(["--duration", time]);
+                Agent::attach(job.pid(), &flags)?.finish(SOON)?
+            }
+        };
+        job.open("stop")?;
+        job.finish(SOON)?;
+
+        let replay = [&["replay", &recording], &rules[..], &["--csv", &table]].concat();
+        let (code, text) = Agent::run(&replay)?;
+        assert_eq!(code, 0, "{text}");
+        let table = fs::read_to_string(&table).while_(&table)?;
+        let findings = report["findings"].to_string();
+        let mut wrong = Vec::new();
+        for (rule, knows) in self.rules {
+            let values = values(&table, rule);
+            let of_it = knows.iter().filter_map(|known| known.wrong(&values, &findings));
+            wrong.extend(of_it.map(|wrong| format!("{rule}: {wrong}")));
+        }
+        Ok(wrong)
+    }
+}
+
+impl Known {
+    /// How it is not so.
+    fn wrong(&self, values: &[Value], findings: &str) -> Option<String> {
+        let of = |metric: &str| {
+            values
+                .iter()
+                .filter(move |value| value.metric == metric)
+                .collect::<Vec<_>>()
+        };
+        let about = |found: Vec<&Value>, wanted: f64, share: f64| {
+            let middle = median(found.iter().map(|value| value.mean).collect());
+            let is_near = (middle / wanted - 1.0).abs() <= share;
+            (!is_near).then(|| format!("{middle} in the middle of {} windows, not {wanted}", found.len()))
+        };
+        let every = |found: Vec<&Value>, is_right: &dyn Fn(f64) -> bool| {
+            let all: Vec<f64> = found.iter().flat_map(|value| value.ends).collect();
+            (all.is_empty() || !all.iter().all(|value| is_right(*value))).then(|| format!("{all:?}"))
+        };
+        let (metric, wrong) = match self {
+            About(metric, wanted, share) => (*metric, about(of(metric), *wanted, *share)),
+            Where(metric, (other, is), wanted, share) => {
+                let there = of(other).into_iter().filter(|value| value.mean == *is);
+                let there: BTreeSet<&str> = there.map(|value| value.window.as_str()).collect();
+                let mut found = of(metric);
+                found.retain(|value| there.contains(value.window.as_str()));
+                (*metric, about(found, *wanted, *share))
+            }
+            Is(metric, wanted) => (*metric, every(of(metric), &|value| value == *wanted)),
+            Whole(metric) => (*metric, every(of(metric), &|value| value.fract() == 0.0)),
+            Last(metric, wanted) => {
+                let last = of(metric).last().map(|value| value.mean);
+                (
+                    *metric,
+                    (last != Some(*wanted)).then(|| format!("{last:?}, not {wanted}")),
+                )
+            }
+            Finding(part) => (
+                *part,
+                (!findings.contains(part)).then(|| format!("is not in {findings}")),
+            ),
+        };
+        wrong.map(|wrong| format!("{metric}: {wrong}"))
+    }
+}
+
+#[test]
+fn rules_that_are_shipped_find_what_is_known_of_running_programs_as_root() -> Outcome {
+    require!(Root, OpenMpi, Mpich, Cc);
+    let _machine = machine();
+    let mut wrong = Vec::new();
+    for session in TABLE {
+        let problem = |problem| vec![format!("{}: {problem}", session.rules[0].0)];
+        wrong.extend(session.wrong().unwrap_or_else(problem));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn every_shipped_rule_is_attached_to_a_running_program_by_a_test() -> Outcome {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (rule, file) in ELSEWHERE {
+        let text = fs::read_to_string(root.join(file)).while_(file)?;
+        assert!(
+            text.contains(&format!("\"{rule}\"")),
+            "{file} does not attach {rule}"
+        );
+    }
+    let elsewhere = ELSEWHERE.iter().map(|(rule, _)| (*rule).to_owned());
+    let rows = TABLE.iter().flat_map(|session| session.rules);
+    let tried: BTreeSet<String> = rows
+        .map(|(rule, _)| (*rule).to_owned())
+        .chain(elsewhere)
+        .collect();
+    let mut shipped = BTreeSet::new();
+    for kind in ["metrics", "models", "runtime"] {
+        for entry in fs::read_dir(root.join("../rules/library").join(kind))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            shipped.extend(name.strip_suffix(".yaml").map(str::to_owned));
+        }
+    }
+    assert_eq!(shipped, tried);
+    Ok(())
+}
