@@ -112,20 +112,34 @@ fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_cal
     Ok(())
 }
 
+/// A rule that needs every call of a function.
+const COUNT_POLLS: &str = "\
+rule: count-polls
+about: Counts how often each process looks for messages.
+probes:
+  poll: {entry: MPI_Iprobe}
+windows:
+  pulse: {every: 1s}
+metrics:
+  polls: count(poll) by process
+";
+
 #[test]
-fn what_is_asked_for_is_watched_all_the_time_and_it_is_said_what_would_cost_less_as_root() -> Outcome {
+fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_would_cost_less_as_root()
+-> Outcome {
     require!(Root, OpenMpi);
     let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("count-polls.yaml");
+    fs::write(&rule, COUNT_POLLS)?;
     let mut job = start_polls(2_000)?;
-    let mut agent = Agent::attach(
-        job.pid(),
-        &["--rules", "none", "--probe", "MPI_Iprobe", "--budget", "1%"],
-    )?;
+    let flags = ["--rules", &rule.to_string_lossy(), "--budget", "1%"];
+    let mut agent = Agent::attach(job.pid(), &flags)?;
     agent.armed()?;
     job.open("go")?;
     agent
         .lines
-        .wait_for_line("MPI_Iprobe is asked for by a rule or by --probe", SOON)?;
+        .wait_for_line("MPI_Iprobe is watched for a rule that needs every call", SOON)?;
     job.open("tally")?;
     let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
@@ -136,6 +150,25 @@ fn what_is_asked_for_is_watched_all_the_time_and_it_is_said_what_would_cost_less
         (of["calls"].as_u64(), &of["estimated"]),
         (asked, &Value::Bool(false)),
         "{of}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_function_named_by_probe_is_watched_in_windows_where_its_hits_cost_too_much_as_root() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let (asked, report, _) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], CYCLE)?;
+    let of = function(&report, "MPI_Iprobe")?;
+    println!("asked {asked} times; told {of}");
+    assert_eq!(of["estimated"], true, "{of}");
+    assert!(
+        (0.0..0.7).contains(&number(&of["counted"]["watched_share"])),
+        "{of}"
+    );
+    assert!(
+        number(&of["counted"]["calls_from"]) <= 1.05 * asked as f64,
+        "asked {asked} times: {of}"
     );
     Ok(())
 }
