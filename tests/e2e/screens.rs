@@ -144,7 +144,7 @@ fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_firs
         binary()?.display()
     ))?;
     let text = screen.wait_for("the finding and what to do", |text| {
-        text.contains("blas-threads") && text.contains("    next ")
+        text.contains("blas-threads") && text.contains("--apply")
     })?;
     for part in [
         "4 processes",

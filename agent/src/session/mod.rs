@@ -189,8 +189,7 @@ impl Session {
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
         let plain = wanted.len()..wanted.len() + options.probe.len();
-        let named = options.probe.iter();
-        wanted.extend(named.map(|function| Wanted::calls_of(function, rules.is_recorded())));
+        wanted.extend((options.probe.iter()).map(|name| Wanted::calls_of(name, rules.is_recorded())));
         let regions = Regions::ask(&job, &mut wanted);
         let own = plain.start..regions.wanted().end;
         let began = monotonic_ns();
