@@ -105,7 +105,33 @@ pub fn demangle(symbol: &str) -> String {
     {
         return format!("{module}::{name}");
     }
-    demangle_as(symbol, DemangleOptions::new().no_return_type()).unwrap_or_else(|| symbol.to_owned())
+    cython(symbol)
+        .or_else(|| demangle_as(symbol, DemangleOptions::new().no_return_type()))
+        .unwrap_or_else(|| symbol.to_owned())
+}
+
+/// What Cython calls a function of Python (`pw` the one that Python calls, `pf` its body) or of C (`f`): each scope behind its length, the
+/// function of Python behind its number.
+fn cython(symbol: &str) -> Option<String> {
+    let rest = symbol.strip_prefix("__pyx_")?;
+    let mut rest = ["pw_", "pf_", "f_"]
+        .iter()
+        .find_map(|kind| rest.strip_prefix(kind))?;
+    let mut parts = Vec::new();
+    while let Some((scope, behind)) = cython_scope(rest) {
+        parts.push(scope);
+        rest = behind;
+    }
+    parts.push(rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    (parts.len() > 1).then(|| parts.join("."))
+}
+
+/// The first scope, and what is behind it.
+fn cython_scope(rest: &str) -> Option<(&str, &str)> {
+    let name = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let length = rest[..rest.len() - name.len()].parse().ok()?;
+    let (scope, behind) = name.split_at_checked(length)?;
+    Some((scope, behind.strip_prefix('_')?))
 }
 
 fn demangle_as(symbol: &str, options: DemangleOptions) -> Option<String> {
@@ -233,6 +259,15 @@ mod tests {
     fn names_are_shown_as_the_source_has_them() {
         assert_eq!(demangle("_ZN3app6Solver4stepEd"), "app::Solver::step(double)");
         assert_eq!(demangle("__config_MOD_chunk"), "config::chunk");
+        assert_eq!(
+            demangle("__pyx_pw_6mpi4py_3MPI_4Comm_143Allreduce"),
+            "mpi4py.MPI.Comm.Allreduce"
+        );
+        assert_eq!(
+            demangle("__pyx_f_6mpi4py_3MPI_message_basic"),
+            "mpi4py.MPI.message_basic"
+        );
+        assert_eq!(demangle("__pyx_garbage"), "__pyx_garbage");
         assert_eq!(demangle("main"), "main");
         assert_eq!(demangle("_Zgarbage"), "_Zgarbage");
     }
