@@ -314,7 +314,20 @@ fn lammps_and_gromacs_send_what_mpi_says_they_do_and_to_whom() -> Outcome {
 
 /// LAMMPS for so many steps, behind these words.
 fn start_lammps(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
+    start_input(ranks, lammps::input(steps, 50, lammps::CELLS)?, before)
+}
+
+/// LAMMPS with all atoms in one corner, so that whoever has the other end waits for whoever has that one, for as long as a step takes.
+fn start_uneven_lammps(ranks: usize, steps: u64, before: &[&str]) -> Outcome<Job> {
+    let corner = format!("region corner block 0 {0} 0 {0} 0 {0}", lammps::CELLS / 2);
+    let everywhere = "create_atoms\t1 box";
     let input = lammps::input(steps, 50, lammps::CELLS)?;
+    assert!(input.contains(everywhere), "{input}");
+    let uneven = input.replace(everywhere, &format!("{corner}\ncreate_atoms 1 region corner"));
+    start_input(ranks, uneven, before)
+}
+
+fn start_input(ranks: usize, input: String, before: &[&str]) -> Outcome<Job> {
     let mut written = Ok(());
     let job = start_behind(before, Mpi::OpenMpi, ranks, PathBuf::from("lmp"), |folder| {
         written = fs::write(folder.join("in.melt"), input).while_("in.melt");
@@ -361,24 +374,39 @@ fn compare_times(mut job: Job, ranks: usize) -> Outcome<usize> {
         let calls = truth.functions[of].calls as f64;
         let nothing = (of.0, NOTHING.to_owned());
         let probes = (truth.times[&nothing] - seen.times[&nothing]) / truth.functions[&nothing].calls as f64;
-        assert!(
-            (0.0..LONG).contains(&probes),
-            "the probes of a call cost {probes} s"
-        );
+        if !(0.0..LONG).contains(&probes) {
+            return Err(format!("the probes of a call cost {probes} s").into());
+        }
         if time / calls - probes < LONG || *time < IN_ALL {
             continue;
         }
         assert_eq!(seen.functions[of].calls, truth.functions[of].calls, "{of:?}");
         let missing = time - seen.times[of];
-        assert!(
-            missing >= 0.0 && missing - 2.0 * probes * calls <= APART * time,
-            "{of:?} took {time} s by the truth, {} s by the agent, in {calls} calls the probes of which cost {probes} s, in {}",
-            seen.times[of],
-            job.command()
-        );
+        if missing < 0.0 || missing - 2.0 * probes * calls > APART * time {
+            let seen = seen.times[of];
+            return Err(format!(
+                "{of:?} took {time} s by the truth, {seen} s by the agent, in {calls} calls the probes of which cost {probes} s, in {}",
+                job.command()
+            )
+            .into());
+        }
         compared += 1;
     }
     Ok(compared)
+}
+
+/// That the times of so many functions at least agree, in one run of up to three: a run in which the machine stood still between the two
+/// clocks compares nothing.
+fn times_agree(start: impl Fn() -> Outcome<Job>, ranks: usize, least: usize) -> Outcome {
+    let mut why = Vec::new();
+    for _ in 0..3 {
+        match compare_times(start()?, ranks) {
+            Ok(compared) if compared >= least => return Ok(()),
+            Ok(compared) => why.push(format!("{compared} compared")),
+            Err(error) => why.push(error.to_string()),
+        }
+    }
+    Err(why.join("\n").into())
 }
 
 #[test]
@@ -387,10 +415,9 @@ fn calls_of_known_length_last_as_long_as_mpi_says_they_do_under_both_mpis() -> O
     let _machine = machine();
     for mpi in Mpi::ALL {
         let program = programs::mpi("lengths", mpi)?;
-        let job = start_behind(&FIRST, mpi, 2, program, |_| vec!["300".to_owned()])?;
+        let start = || start_behind(&FIRST, mpi, 2, program.clone(), |_| vec!["300".to_owned()]);
         // Those in which rank 1 waits: MPI_Recv, MPI_Wait, MPI_Allreduce, MPI_Bcast.
-        let compared = compare_times(job, 2)?;
-        assert!(compared >= 4, "{compared} compared");
+        times_agree(start, 2, 4)?;
     }
     Ok(())
 }
@@ -399,12 +426,7 @@ fn calls_of_known_length_last_as_long_as_mpi_says_they_do_under_both_mpis() -> O
 fn calls_of_lammps_and_gromacs_last_as_long_as_mpi_says_they_do() -> Outcome {
     require!(Root, OpenMpi, Lammps, Gromacs);
     let _machine = machine();
-    let of_lammps = compare_times(start_lammps(2, 1200, &FIRST)?, 2)?;
-    let of_gromacs = compare_times(start_gromacs(2, 600, &FIRST)?, 2)?;
     // How many calls last that long is the machine's.
-    assert!(
-        of_lammps >= 1 && of_gromacs >= 1,
-        "{of_lammps} and {of_gromacs} compared"
-    );
-    Ok(())
+    times_agree(|| start_uneven_lammps(2, 1200, &FIRST), 2, 1)?;
+    times_agree(|| start_gromacs(2, 600, &FIRST), 2, 1)
 }

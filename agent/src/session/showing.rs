@@ -19,7 +19,7 @@ use crate::{
     discover::Job,
     kernel::{self, Kernel, KernelError, LinkKind},
     snapshot::{JobView, ProcessView, Snapshot},
-    view::{self, Keys, Wish},
+    view::{self, Input, Keys, Wish},
 };
 
 /// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
@@ -181,20 +181,18 @@ impl Session {
         shown
     }
 
-    /// Does what the keys ask; gives the reason when the session is over.
-    pub(super) fn hear_keys(&mut self) -> Option<&'static str> {
-        for wish in self.painter.take_keys() {
-            match wish {
-                Wish::End(reason) => return Some(reason),
-                Wish::Switch { rule, mode } => {
-                    let answer = match self.switch(&rule, mode) {
-                        Answer::Refused { message, .. } => message,
-                        _ => format!("{rule} is {}", mode.name()),
-                    };
-                    let snapshot = self.snapshot();
-                    self.painter.show(snapshot);
-                    self.painter.answer(answer);
-                }
+    /// Does what the user wishes; gives the reason when the session is over.
+    pub(super) fn take_input(&mut self, input: Input) -> Option<&'static str> {
+        match self.painter.take(input)? {
+            Wish::End(reason) => return Some(reason),
+            Wish::Switch { rule, mode } => {
+                let answer = match self.switch(&rule, mode) {
+                    Answer::Refused { message, .. } => message,
+                    _ => format!("{rule} is {}", mode.name()),
+                };
+                let snapshot = self.snapshot();
+                self.painter.show(snapshot);
+                self.painter.answer(answer);
             }
         }
         None
@@ -223,16 +221,16 @@ fn notes_of_tracefs(applies: bool, paranoia: Option<i32>) -> Vec<String> {
     notes
 }
 
-/// Whether a key was pressed, or none can be heard any more. Never, without a live view.
-pub(super) async fn next_key(keys: &mut Option<Keys>) -> bool {
-    let pressed = match keys {
-        Some(keys) => keys.wait().await,
+/// What the user does next at the live view; none when nothing can be read any more. Never, without a live view.
+pub(super) async fn next_input(keys: &mut Option<Keys>) -> Option<Input> {
+    let input = match keys {
+        Some(keys) => keys.next().await,
         None => std::future::pending().await,
     };
-    if pressed.is_err() {
+    if input.is_none() {
         *keys = None;
     }
-    pressed.is_ok()
+    input
 }
 
 /// What is shown of a job.

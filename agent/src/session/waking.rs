@@ -28,6 +28,7 @@ use crate::{
     exit::{Failure, Outcome},
     heap, http,
     readable::Readable,
+    view::Input,
     watchdog::Step,
 };
 
@@ -59,8 +60,8 @@ enum Wake {
     Receipt(Receipt),
     /// The process in this slot has ended.
     Ended(u32),
-    /// The live view has keys or another size; false: none can be heard any more.
-    Keys(bool),
+    /// The user did something at the live view; none: nothing can be read from the terminal any more.
+    Input(Option<Input>),
     /// Time for the next snapshot of a series.
     Snapshot,
     /// Time for the first numbers.
@@ -83,7 +84,7 @@ fn step_of(wake: &Wake) -> Step {
         Wake::Calls => Step::ReadCalls,
         Wake::Receipt(_) => Step::TakeReceipt,
         Wake::Ended(_) => Step::EndProcess,
-        Wake::Keys(_) => Step::AnswerKey,
+        Wake::Input(_) => Step::AnswerKey,
         Wake::Snapshot => Step::WriteSnapshot,
         Wake::Closed => Step::AttachProbes,
         Wake::Family => Step::AttachToProcesses,
@@ -133,7 +134,7 @@ impl Session {
                 Ok(()) = readable(comings.as_ref()) => Wake::Family,
                 _ = family.tick(), if comings.is_some() => Wake::Family,
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
-                pressed = showing::next_key(&mut keys) => Wake::Keys(pressed),
+                input = showing::next_input(&mut keys) => Wake::Input(input),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 Ok(()) = ticks.next() => Wake::Tick,
                 () = until(turn) => Wake::Calls,
@@ -170,8 +171,8 @@ impl Session {
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
-            Wake::Keys(true) => return Ok(self.hear_keys()),
-            Wake::Keys(false) => self.painter.end(),
+            Wake::Input(Some(input)) => return Ok(self.take_input(input)),
+            Wake::Input(None) => self.painter.end(),
             Wake::Request(request, to) => return Ok(self.answer(request, to)),
             Wake::Poll => self.poll_hits().map_err(kernel_failure)?,
             Wake::Due(due) => self.look_out(due).map_err(kernel_failure)?,

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::termios::tcgetwinsize;
 
-use super::live::{Live, Wish, can_be_taken};
+use super::live::{Input, Live, Wish, can_be_taken};
 use crate::{
     console::{self, printable_lines, write_line},
     format::hanging,
@@ -89,9 +89,9 @@ impl Painter {
         }
     }
 
-    /// What the keys ask that were pressed.
-    pub fn take_keys(&mut self) -> Vec<Wish> {
-        self.live.as_mut().map(Live::take_keys).unwrap_or_default()
+    /// What the user wishes who did this.
+    pub fn take(&mut self, input: Input) -> Option<Wish> {
+        self.live.as_mut()?.take(input)
     }
 
     /// What came of the last wish.

@@ -173,8 +173,8 @@ pub(super) fn with_thread(
     let mut asked = Vec::new();
     // Seccomp filters stay: nor need those be asked again that forbid it.
     let mut forbidden = None;
+    let mut why = "it has none".to_owned();
     loop {
-        let mut why = "it has none".to_owned();
         let mut others = false;
         for tid in ptrace::threads(pid)? {
             if only.is_some_and(|only| only != tid) || asked.contains(&tid) {
@@ -216,6 +216,8 @@ pub(super) fn with_thread(
             return Ok(Worked { tid, hold });
         }
         let waited = began.elapsed();
+        // One that was killed has no thread left that could be held.
+        pid.check_alive()?;
         match forbidden {
             Some(forbidden) if waited > TRY_WAIT || !others => return Err(forbidden),
             None if waited > TRY_WAIT => return Err(no_thread(pid, waited, why)),

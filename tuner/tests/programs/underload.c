@@ -306,6 +306,8 @@ int main(int argc, char **argv)
                has_noted, last_size, last_weight, tail(1), looping(3) + again(3) + chosen(9), errors);
         fflush(stdout);
     }
+    /* Whoever ends it at once sees nevertheless that each of its threads could do its part. */
+    for (int i = 0; i < 10000 && !(sleeps && polls && waits); i++) usleep(1000);
     stopping = 1;
     printf("errors=%ld sleeps=%d polls=%d waits=%d\n", errors, sleeps > 0, polls > 0, waits > 0);
     fflush(stdout);

@@ -22,5 +22,5 @@ mod tests;
 
 pub use state::Wish;
 pub use terminal::give_back as give_back_terminal;
-pub use terminal::{Diagnostics, Keys};
+pub use terminal::{Diagnostics, Input, Keys};
 pub(super) use terminal::{Live, can_be_taken};

@@ -4,11 +4,11 @@
 use std::{
     collections::VecDeque,
     io::{self, IsTerminal, Stdout, Write},
-    os::fd::AsFd,
     sync::{
         Mutex, Once, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -17,13 +17,17 @@ use ratatui::{
     backend::CrosstermBackend,
     crossterm::{
         cursor::Show,
-        event::{self, Event},
+        event::{self, Event, KeyEvent},
         execute,
         terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
     },
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    time::{Interval, interval},
+};
 
 use super::{
     bars::Glyphs,
@@ -33,13 +37,18 @@ use super::{
 };
 use crate::{
     console::{self, is_active, write_printable},
-    readable::Readable,
     snapshot::Snapshot,
     view::terminal::write,
 };
 
 /// Diagnostics that wait for the next picture.
 const WAITING_MAX: usize = 100;
+
+/// Keys that may wait to be heard.
+const KEYS_MAX: usize = 64;
+
+/// How often it is looked whether the terminal is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The terminal is ours.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -55,14 +64,22 @@ pub(in crate::view) fn can_be_taken() -> bool {
     knows_cursor && in_front && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Whether the terminal has gone away: a window that was closed, a connection that broke. Whoever asks one for keys or for its size then is
-/// given no answer by the libraries below and no error either, but kept for ever.
+/// Whether the terminal has gone away: a window that was closed, a connection that broke. Reading keys or the size of one that has gone
+/// away gives no error in the libraries below: it never returns.
 fn is_gone() -> bool {
+    poll_input(Some(&Timespec::default())).is_ok_and(has_hung_up)
+}
+
+fn has_hung_up(events: PollFlags) -> bool {
+    events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}
+
+/// Waits until the terminal has something to read or has gone away, or for so long.
+fn poll_input(timeout: Option<&Timespec>) -> io::Result<PollFlags> {
     let input = io::stdin();
     let mut input = [PollFd::new(&input, PollFlags::IN)];
-    let is_asked = poll(&mut input, Some(&Timespec::default()));
-    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    is_asked.is_ok() && input[0].revents().intersects(gone)
+    poll(&mut input, timeout)?;
+    Ok(input[0].revents())
 }
 
 /// Gives the terminal back, once.
@@ -154,20 +171,15 @@ impl Live {
         self.draw();
     }
 
-    /// Takes the keys that were pressed; what they ask, in order. That the terminal has gone away asks to end, as SIGHUP does.
-    pub(in crate::view) fn take_keys(&mut self) -> Vec<Wish> {
-        let mut wishes = Vec::new();
-        loop {
-            if is_gone() {
-                wishes.push(Wish::End("the terminal has gone away"));
-                return wishes;
-            }
-            let Some(event) = next_event() else { break };
-            let key = event.as_key_event();
-            wishes.extend(key.and_then(|key| self.state.press(key, &self.shown)));
-        }
+    /// Takes what the user did; the wish that it comes to. That the terminal has gone away ends the session, as SIGHUP does.
+    pub(in crate::view) fn take(&mut self, input: Input) -> Option<Wish> {
+        let wish = match input {
+            Input::Key(key) => self.state.press(key, &self.shown),
+            Input::Resized => None,
+            Input::Gone => return Some(Wish::End("the terminal has gone away")),
+        };
         self.draw();
-        wishes
+        wish
     }
 }
 
@@ -181,33 +193,66 @@ impl Drop for Live {
     }
 }
 
-fn next_event() -> Option<Event> {
-    let is_there = event::poll(Duration::ZERO).unwrap_or(false);
-    is_there.then(event::read)?.ok()
+/// What comes from the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// It has another size.
+    Resized,
+    /// It has gone away.
+    Gone,
 }
 
-/// Waits until the user does something.
+/// What the user does at the terminal. Keys are read in a thread of their own: where the terminal goes away in the middle of that, the
+/// thread is stuck and the session is not.
 pub struct Keys {
-    input: Readable,
+    read: mpsc::Receiver<Input>,
     resized: Signal,
+    look: Interval,
 }
 
 impl Keys {
-    /// Must run inside the runtime.
+    /// Begins to read. Must run inside the runtime.
     pub fn new() -> io::Result<Keys> {
+        let (to, read) = mpsc::channel(KEYS_MAX);
+        let resized = signal(SignalKind::window_change())?;
+        let reader = thread::Builder::new().name("keys".to_owned());
+        reader.spawn(move || while IS_TAKEN.load(Ordering::SeqCst) && read_input(&to).is_some() {})?;
         Ok(Keys {
-            input: Readable::new(io::stdin().as_fd().try_clone_to_owned()?)?,
-            resized: signal(SignalKind::window_change())?,
+            read,
+            resized,
+            look: interval(LOOK),
         })
     }
 
-    /// Until a key was pressed, or the terminal has another size.
-    pub async fn wait(&mut self) -> io::Result<()> {
-        tokio::select! {
-            ready = self.input.wait() => ready,
-            _ = self.resized.recv() => Ok(()),
+    /// What comes next; none when nothing can be read any more.
+    pub async fn next(&mut self) -> Option<Input> {
+        loop {
+            tokio::select! {
+                input = self.read.recv() => return input,
+                _ = self.resized.recv() => return Some(Input::Resized),
+                _ = self.look.tick() => if is_gone() {
+                    return Some(Input::Gone);
+                },
+            }
         }
     }
+}
+
+/// Waits for input and hands on all that is there; none when there will be no more.
+fn read_input(to: &mpsc::Sender<Input>) -> Option<()> {
+    if has_hung_up(poll_input(None).ok()?) {
+        return to.blocking_send(Input::Gone).ok();
+    }
+    while IS_TAKEN.load(Ordering::SeqCst) && event::poll(Duration::ZERO).ok()? {
+        let input = match event::read().ok()? {
+            Event::Resize(..) => Some(Input::Resized),
+            event => event.as_key_event().map(Input::Key),
+        };
+        input.map_or(Some(()), |input| to.blocking_send(input).ok())?;
+    }
+    Some(())
 }
 
 /// Where diagnostics for developers go: standard error, and while the view has the terminal, into its log.
@@ -254,9 +299,15 @@ mod tests {
                 .write(true)
                 .open(way)
                 .expect("it is there");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let mut live = Live::begin(Snapshot::default()).expect("there is a terminal");
-            way.write_all(b"shown\n").expect("somebody reads");
-            while live.take_keys().is_empty() {}
+            runtime.expect("a runtime").block_on(async {
+                let mut keys = Keys::new().expect("a thread");
+                way.write_all(b"shown\n").expect("somebody reads");
+                while let Some(input) = keys.next().await
+                    && live.take(input).is_none()
+                {}
+            });
             way.write_all(b"ended\n").expect("somebody reads");
             std::process::exit(0);
         }
