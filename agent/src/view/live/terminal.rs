@@ -218,7 +218,13 @@ impl Keys {
         let (to, read) = mpsc::channel(KEYS_MAX);
         let resized = signal(SignalKind::window_change())?;
         let reader = thread::Builder::new().name("keys".to_owned());
-        reader.spawn(move || while IS_TAKEN.load(Ordering::SeqCst) && read_input(&to).is_some() {})?;
+        reader.spawn(move || {
+            while IS_TAKEN.load(Ordering::SeqCst) {
+                if read_input(&to).is_none() {
+                    break;
+                }
+            }
+        })?;
         Ok(Keys {
             read,
             resized,
