@@ -351,6 +351,12 @@ impl CheckedRule {
         &self.plan
     }
 
+    /// The objectives of its guards, as they are written.
+    pub fn objectives(&self) -> impl Iterator<Item = &str> {
+        let guards = self.tunes.iter().filter_map(Tune::guard);
+        guards.map(|guard| guard.objective_text.as_str())
+    }
+
     /// What its author should look at; the rule can run in spite of it.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings

@@ -86,8 +86,29 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
         "{decided} is not in:\n{text}"
     );
     let picture = std::fs::read_to_string(picture.path())?;
-    for part in [">latency<", ">t_comm<", &decided, "class=\"decision\"", "</svg>"] {
+    for part in [
+        ">iteration.duration<",
+        ">latency<",
+        &decided,
+        "class=\"decision\"",
+        "</svg>",
+    ] {
         assert!(picture.contains(part), "{part} is not in the picture");
+    }
+
+    // Without --apply it shows what the session decided when it ran, and its verdict.
+    let file = tempfile::NamedTempFile::new()?;
+    let name = file.path().to_string_lossy().into_owned();
+    let words = ["--rules", "none", "optimal-workers", "--svg", &name];
+    let (code, text) = Agent::run(&[&["replay", &recording][..], &words].concat())?;
+    let verdict = report["changes"][0]["guard"]["text"].as_str().unwrap_or_default();
+    assert!(code == 0 && text.contains(&format!("kept: {verdict}")), "{text}");
+    let picture = std::fs::read_to_string(file.path())?;
+    for part in [">iteration.duration<", "class=\"kept\"", "class=\"decision\""] {
+        assert!(picture.contains(part), "{part} is not in the picture");
+    }
+    if let Some(kept) = std::env::var_os("TUNEAGENT_PLOT") {
+        std::fs::write(kept, picture)?;
     }
     Ok(())
 }

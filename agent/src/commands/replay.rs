@@ -35,7 +35,7 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
             fs::read(path).map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
         recordings.push((name, bytes));
     }
-    let mut outputs = Outputs::open(args)?;
+    let mut outputs = Outputs::open(args, rules.objectives())?;
     let json = args.json.as_deref().map(Report::open).transpose()?;
     let result = replay(&mut rules, &recordings, |since_ns, what| {
         outputs.take(since_ns, what)
@@ -124,13 +124,13 @@ struct Outputs {
 }
 
 impl Outputs {
-    fn open(args: &ReplayArgs) -> Result<Outputs, Failure> {
+    fn open(args: &ReplayArgs, objectives: Vec<(String, String)>) -> Result<Outputs, Failure> {
         let mut csv = open(args.csv.as_deref())?;
         let failed = csv.as_mut().and_then(|csv| writeln!(csv, "{COLUMNS}").err());
         let asked = [&args.csv, &args.svg, &args.json];
         Ok(Outputs {
             csv,
-            svg: open(args.svg.as_deref())?.map(|file| (file, Plot::default())),
+            svg: open(args.svg.as_deref())?.map(|file| (file, Plot::new(objectives))),
             is_quiet: asked.into_iter().flatten().any(|name| name == "-"),
             windows: 0,
             failed,
@@ -143,6 +143,7 @@ impl Outputs {
                 rule,
                 window,
                 index,
+                duration: length,
                 metrics,
                 readings,
             } => {
@@ -160,7 +161,17 @@ impl Outputs {
                 }
                 if let Some((_, plot)) = &mut self.svg {
                     let named = metrics.iter().map(|(name, _)| name.as_str()).zip(readings);
-                    plot.window(since_ns, &rule, &window, named);
+                    plot.window(since_ns, (&rule, &window), length, named);
+                }
+            }
+            Replayed::Marked { kind, rule, text } => {
+                if let Some((_, plot)) = &mut self.svg {
+                    plot.recorded(since_ns, &rule, MarkKind::recorded(&kind), &text);
+                }
+                // Findings are made anew.
+                if !self.is_quiet && kind != "finding" {
+                    let time = duration(since_ns as f64);
+                    say!("{time:>9}  session  {rule}   {kind}: {text}");
                 }
             }
             Replayed::Act(act) => {

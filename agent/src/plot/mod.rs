@@ -1,21 +1,22 @@
-//! A picture of a replay: the metrics of every rule over time, with what it found, decided and judged as marks.
+//! A picture of a replay: what a session changed and what came of it, over the metrics of the rules that did so. One screen tall.
 //!
-//! Collecting is here, drawing in `svg`. We draw ourselves: a file that is readable in light and dark takes its colours from
+//! Collecting is here, choosing in `choice`, drawing in `svg`. We draw ourselves: a file that is readable in light and dark takes its colours from
 //! a style sheet, and shows the exact values where the pointer rests; plotting libraries write fixed colours.
 
+mod choice;
 mod scale;
 mod svg;
 
-use rules::Reading;
+use rules::{Dimension, Reading};
 
 /// A series keeps at most this many points; beyond, neighbours become one.
 const MOST_POINTS: usize = 2000;
-/// At most this many metrics are drawn; the others are counted.
-const MOST_PANELS: usize = 32;
-/// At most this many marks are drawn; the others are counted.
-const MOST_MARKS: usize = 60;
+/// At most this many metrics are kept, of which some are drawn; the others are counted.
+const MOST_SERIES: usize = 256;
+/// At most this many marks are kept, of which some are drawn; the others are counted.
+const MOST_MARKS: usize = 4096;
 
-/// What a mark tells.
+/// What a mark stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
     /// A condition holds.
@@ -30,6 +31,23 @@ pub enum MarkKind {
     Undone,
 }
 
+impl MarkKind {
+    /// The mark of a recording, by the name that it has there.
+    pub fn recorded(kind: &str) -> MarkKind {
+        match kind {
+            "finding" => MarkKind::Finding,
+            "kept" => MarkKind::Kept,
+            "undone" => MarkKind::Undone,
+            _ => MarkKind::Decision,
+        }
+    }
+
+    /// Whether it is about a change.
+    fn is_of_change(self) -> bool {
+        matches!(self, MarkKind::Decision | MarkKind::Kept | MarkKind::Undone)
+    }
+}
+
 /// Something that a rule said.
 #[derive(Clone, Debug)]
 struct Mark {
@@ -37,6 +55,28 @@ struct Mark {
     rule: String,
     kind: MarkKind,
     text: String,
+}
+
+impl Mark {
+    fn new(time_s: f64, rule: &str, kind: MarkKind, text: &str) -> Mark {
+        Mark {
+            time_s,
+            rule: rule.to_owned(),
+            kind,
+            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+/// A duration as a reading.
+fn seconds(value: f64) -> Reading {
+    Reading {
+        low: value,
+        mean: value,
+        high: value,
+        dimension: Some(Dimension::TIME),
+        is_share: false,
+    }
 }
 
 /// The values of one metric, from window to window.
@@ -85,6 +125,10 @@ impl Point {
 }
 
 impl Series {
+    fn has_value(&self) -> bool {
+        self.none < self.windows
+    }
+
     fn push(&mut self, point: Point) {
         self.windows += 1;
         self.none += usize::from(point.reading.is_none());
@@ -109,60 +153,85 @@ impl Series {
 /// What is drawn.
 #[derive(Debug, Default)]
 pub struct Plot {
+    /// What rules make greatest or least: the rule, and the objective as it is written.
+    objectives: Vec<(String, String)>,
     series: Vec<Series>,
     marks: Vec<Mark>,
+    /// What the session itself told while the recording was made.
+    recorded: Vec<Mark>,
     end_s: f64,
     more_metrics: std::collections::BTreeSet<(String, String)>,
     more_marks: usize,
 }
 
 impl Plot {
-    /// A window of a rule closed, so long after the begin.
-    pub fn window<'a>(
-        &mut self,
-        since_ns: u64,
-        rule: &str,
-        window: &str,
-        readings: impl Iterator<Item = (&'a str, Option<Reading>)>,
-    ) {
-        let time_s = self.at(since_ns);
-        for (metric, reading) in readings {
-            let is_it = |series: &Series| series.rule == rule && series.metric == metric;
-            let place = self.series.iter().position(is_it).unwrap_or(self.series.len());
-            if place == self.series.len() {
-                if place == MOST_PANELS {
-                    self.more_metrics.insert((rule.to_owned(), metric.to_owned()));
-                    continue;
-                }
-                self.series.push(Series {
-                    rule: rule.to_owned(),
-                    window: window.to_owned(),
-                    metric: metric.to_owned(),
-                    points: Vec::new(),
-                    windows_per_point: 1,
-                    in_last: 1,
-                    windows: 0,
-                    none: 0,
-                });
-            }
-            let reading = reading.map(|reading| (1.0, reading));
-            self.series[place].push(Point { time_s, reading });
+    /// Nothing yet, of rules with these objectives.
+    pub fn new(objectives: Vec<(String, String)>) -> Plot {
+        Plot {
+            objectives,
+            ..Plot::default()
         }
     }
 
-    /// A rule said something, so long after the begin.
-    pub fn mark(&mut self, since_ns: u64, rule: &str, kind: MarkKind, text: &str) {
+    /// A window of a rule closed, so long after the begin, and has lasted so many seconds.
+    pub fn window<'a>(
+        &mut self,
+        since_ns: u64,
+        (rule, window): (&str, &str),
+        duration: Option<f64>,
+        readings: impl Iterator<Item = (&'a str, Option<Reading>)>,
+    ) {
         let time_s = self.at(since_ns);
-        if self.marks.len() == MOST_MARKS {
-            self.more_marks += 1;
-            return;
+        // No metric, and what the user waits for.
+        let lasted = format!("{window}.duration");
+        let mut objectives = self.objectives.iter();
+        if objectives.any(|(of, text)| of == rule && text.contains(&lasted)) {
+            self.value((rule, window), &lasted, time_s, duration.map(seconds));
         }
-        self.marks.push(Mark {
-            time_s,
-            rule: rule.to_owned(),
-            kind,
-            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
-        });
+        for (metric, reading) in readings {
+            self.value((rule, window), metric, time_s, reading);
+        }
+    }
+
+    fn value(&mut self, (rule, window): (&str, &str), metric: &str, time_s: f64, reading: Option<Reading>) {
+        let is_it = |series: &Series| series.rule == rule && series.metric == metric;
+        let place = self.series.iter().position(is_it).unwrap_or(self.series.len());
+        if place == self.series.len() {
+            if place == MOST_SERIES {
+                self.more_metrics.insert((rule.to_owned(), metric.to_owned()));
+                return;
+            }
+            self.series.push(Series {
+                rule: rule.to_owned(),
+                window: window.to_owned(),
+                metric: metric.to_owned(),
+                points: Vec::new(),
+                windows_per_point: 1,
+                in_last: 1,
+                windows: 0,
+                none: 0,
+            });
+        }
+        let reading = reading.map(|reading| (1.0, reading));
+        self.series[place].push(Point { time_s, reading });
+    }
+
+    /// A rule found, decided or judged something in the replay, so long after the begin.
+    pub fn mark(&mut self, since_ns: u64, rule: &str, kind: MarkKind, text: &str) {
+        let mark = Mark::new(self.at(since_ns), rule, kind, text);
+        match self.marks.len() < MOST_MARKS {
+            true => self.marks.push(mark),
+            false => self.more_marks += 1,
+        }
+    }
+
+    /// The session that was recorded told this of a rule.
+    pub fn recorded(&mut self, since_ns: u64, rule: &str, kind: MarkKind, text: &str) {
+        let mark = Mark::new(self.at(since_ns), rule, kind, text);
+        match self.recorded.len() < MOST_MARKS {
+            true => self.recorded.push(mark),
+            false => self.more_marks += 1,
+        }
     }
 
     fn at(&mut self, since_ns: u64) -> f64 {

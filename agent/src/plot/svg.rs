@@ -1,22 +1,32 @@
-//! The drawing: panels below each other, one for each metric, over one axis of time; marks with numbers, and below what
+//! The drawing: what came of the changes as one sentence, panels below each other, one for each metric, over one axis of time; marks with numbers, and below what
 //! they say. Light and dark by the style sheet.
 
 use std::fmt::Write;
 
 use rules::{Dimension, Reading, human};
 
-use super::{Mark, MarkKind, Plot, Point, Series, scale::Scale};
+use crate::format::plural;
+
+use super::{
+    Mark, MarkKind, Plot, Point, Series,
+    choice::{Choice, Group},
+    scale::Scale,
+};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 96.0;
 const RIGHT: f64 = 936.0;
 /// Height of the panel of a metric, of its title above, and of a line of text.
-const PANEL: f64 = 84.0;
-const TITLE: f64 = 30.0;
+const PANEL: f64 = 72.0;
+const TITLE: f64 = 28.0;
 const LINE: f64 = 18.0;
 /// Numbers nearer than this are put into different rows.
 const BADGE: f64 = 17.0;
 const BADGE_ROWS: usize = 3;
+/// Characters that fit into a line of large and of small letters, and lines of a text.
+const LARGE_LINE: usize = 118;
+const SMALL_LINE: usize = 136;
+const MOST_LINES: usize = 2;
 /// With more points than this the line alone is clearer.
 const MOST_DOTS: usize = 80;
 
@@ -70,20 +80,17 @@ pub(super) fn draw(plot: &Plot) -> String {
         out: String::new(),
         y: 24.0,
     };
-    let mut rules: Vec<&str> = Vec::new();
-    let named = plot.series.iter().map(|series| &series.rule);
-    for rule in named.chain(plot.marks.iter().map(|mark| &mark.rule)) {
-        if !rules.contains(&rule.as_str()) {
-            rules.push(rule);
-        }
+    let choice = Choice::of(plot);
+    if let Some(mark) = choice.headline {
+        drawing.sentence(&rendered(mark));
     }
-    if rules.is_empty() {
+    if choice.groups.is_empty() {
         drawing.text(LEFT, "dim", "no window closed: there is nothing to draw");
     }
-    for rule in rules {
-        drawing.rule(plot, rule, &time);
+    for group in &choice.groups {
+        drawing.rule(group, &time);
     }
-    drawing.list(plot);
+    drawing.list(&choice);
     let height = drawing.y + 8.0;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" \
@@ -119,16 +126,23 @@ impl Drawing {
         ));
     }
 
-    fn rule(&mut self, plot: &Plot, rule: &str, time: &Scale) {
-        self.text_at((16.0, self.y), "rule", rule);
-        let numbered = plot.marks.iter().zip(1..);
-        let marks: Vec<(&Mark, usize)> = numbered.filter(|(mark, _)| mark.rule == rule).collect();
-        let rows = rows(&marks, time);
+    /// A sentence in large letters, over several lines where it is long.
+    fn sentence(&mut self, text: &str) {
+        for line in lines(text, LARGE_LINE) {
+            self.text(16.0, "rule", &line);
+        }
+        self.y += 10.0;
+    }
+
+    fn rule(&mut self, group: &Group<'_>, time: &Scale) {
+        self.text_at((16.0, self.y), "rule", group.rule);
+        let marks = &group.marks;
+        let rows = rows(marks, time);
         let lanes = rows.iter().max().map_or(0, |last| last + 1);
         let top = self.y + 10.0;
         self.y = top + lanes as f64 * BADGE;
         let from = self.out.len();
-        for series in plot.series.iter().filter(|series| series.rule == rule) {
+        for series in &group.series {
             self.panel(series, time);
         }
         let mut lines = Drawing {
@@ -143,7 +157,7 @@ impl Drawing {
         self.out.insert_str(from, &lines.out);
         for ((mark, number), row) in marks.iter().zip(&rows) {
             let (x, y) = (time.place(mark.time_s), top + (*row as f64 + 0.5) * BADGE);
-            let (kind, text) = (mark.kind.name(), escaped(&told(mark)));
+            let (kind, text) = (mark.kind.name(), escaped(&rendered(mark)));
             self.add(format_args!(
                 "<g><title>{text}</title><circle class=\"{kind}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7.5\"/>\
                  <text class=\"badge mid\" x=\"{x:.1}\" y=\"{:.1}\">{number}</text></g>",
@@ -154,7 +168,7 @@ impl Drawing {
             let text = human(tick, Dimension::TIME, false);
             self.text_at((time.place(tick), self.y + 15.0), "dim mid", &text);
         }
-        self.y += 52.0;
+        self.y += 44.0;
     }
 
     fn panel(&mut self, series: &Series, time: &Scale) {
@@ -162,12 +176,7 @@ impl Drawing {
         let mut ends = readings.clone().map(|(_, reading)| (reading.low, reading.high));
         let (title, top) = (self.y + TITLE - 8.0, self.y + TITLE);
         self.text_at((LEFT, title), "metric halo", &series.metric);
-        let Some(first) = ends.next() else {
-            let never = format!("never a number in {} windows", series.windows);
-            self.text_at((RIGHT, title), "dim end halo", &never);
-            self.y = top;
-            return;
-        };
+        let Some(first) = ends.next() else { return };
         let range = ends.fold(first, |(low, high), next| (low.min(next.0), high.max(next.1)));
         let bottom = top + PANEL;
         let of = readings.next_back().map(|(_, reading)| reading);
@@ -242,10 +251,11 @@ impl Drawing {
     }
 
     /// What the numbers stand for, and what was left out.
-    fn list(&mut self, plot: &Plot) {
+    fn list(&mut self, choice: &Choice<'_>) {
+        let marks = &choice.marks;
         let kinds = KINDS
             .iter()
-            .filter(|kind| plot.marks.iter().any(|mark| mark.kind == **kind));
+            .filter(|kind| marks.iter().any(|mark| mark.kind == **kind));
         let mut x = 16.0;
         for kind in kinds {
             let (name, y) = (kind.name(), self.y - 4.0);
@@ -256,24 +266,55 @@ impl Drawing {
             self.text_at((x + 15.0, self.y), "dim", name);
             x += 84.0;
         }
-        if !plot.marks.is_empty() {
+        if !marks.is_empty() {
             self.y += LINE + 4.0;
         }
-        for (mark, number) in plot.marks.iter().zip(1..) {
+        for (mark, number) in marks.iter().zip(1..) {
             self.text_at((34.0, self.y), "dim end", &number.to_string());
             let time = human(mark.time_s, Dimension::TIME, false);
             self.text_at((LEFT, self.y), "dim end", &time);
-            self.text(LEFT + 10.0, "", &told(mark));
+            for line in lines(&rendered(mark), SMALL_LINE) {
+                self.text(LEFT + 10.0, "", &line);
+            }
         }
-        if plot.more_marks > 0 {
-            let more = format!("and {} more, which are not drawn", plot.more_marks);
+        if choice.more_marks > 0 {
+            let more = format!("and {} more, which are not drawn", choice.more_marks);
             self.text(LEFT + 10.0, "dim", &more);
         }
-        if !plot.more_metrics.is_empty() {
-            let more = format!("{} more metrics are not drawn", plot.more_metrics.len());
-            self.text(16.0, "dim", &more);
+        let (others, never) = choice.left_out;
+        let texts = [
+            (others, "not drawn (--csv has all of them)"),
+            (never, "without a value in any window"),
+        ];
+        let said = texts.iter().filter(|(count, _)| *count > 0);
+        let said: Vec<String> = said
+            .map(|(count, text)| format!("{} {text}", plural(*count, "metric")))
+            .collect();
+        if !said.is_empty() {
+            self.text(16.0, "dim", &said.join("; "));
         }
     }
+}
+
+/// A text in lines of so many characters, two at most; what is longer is cut.
+fn lines(text: &str, length: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().map_or(0, |line| line.chars().count());
+        if last > 0 && last + 1 + word.chars().count() > length {
+            if lines.len() == MOST_LINES {
+                lines.last_mut().into_iter().for_each(|line| line.push('…'));
+                return lines;
+            }
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            let blank = if line.is_empty() { "" } else { " " };
+            line.push_str(blank);
+            line.extend(word.chars().take(length));
+        }
+    }
+    lines
 }
 
 /// For each mark the row its number stands in, so that neighbours do not hide each other.
@@ -290,15 +331,11 @@ fn rows(marks: &[(&Mark, usize)], time: &Scale) -> Vec<usize> {
     rows
 }
 
-fn told(mark: &Mark) -> String {
-    const MOST: usize = 116;
-    let text = match mark.text.as_str() {
-        "" => format!("{} {}", mark.kind.name(), mark.rule),
-        text => format!("{} {}: {text}", mark.kind.name(), mark.rule),
-    };
-    match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", text[..end].trim_end()),
-        None => text,
+fn rendered(mark: &Mark) -> String {
+    let (kind, rule) = (mark.kind.name(), &mark.rule);
+    match mark.text.as_str() {
+        "" => format!("{kind} {rule}"),
+        text => format!("{kind} {rule}: {text}"),
     }
 }
 

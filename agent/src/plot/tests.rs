@@ -1,6 +1,6 @@
 use rules::{Dimension, Reading};
 
-use super::{MOST_MARKS, MOST_PANELS, MOST_POINTS, MarkKind, Plot};
+use super::{MOST_MARKS, MOST_POINTS, MOST_SERIES, MarkKind, Plot};
 
 fn reading(low: f64, high: f64) -> Option<Reading> {
     Some(Reading {
@@ -12,9 +12,11 @@ fn reading(low: f64, high: f64) -> Option<Reading> {
     })
 }
 
+const RULE: &str = "busy <wait> & more";
+
 /// A hundred windows of half a second: the pace falls when the change is made; the rule has nothing to say of the start.
 fn plot() -> Plot {
-    let mut plot = Plot::default();
+    let mut plot = Plot::new(vec![(RULE.to_owned(), "pulse.duration / step".to_owned())]);
     for window in 1..=100_u64 {
         let (at, waited) = (window * 500_000_000, (window as f64 / 7.0).sin().abs());
         let slow = if window < 40 { 0.09 } else { 0.012 };
@@ -33,17 +35,17 @@ fn plot() -> Plot {
             is_share: false,
         };
         let readings = [
+            ("waiting", Some(share)),
+            ("crowded", Some(crowded)),
             (
                 "step",
                 (window > 5)
                     .then(|| reading(slow, slow * (1.0 + waited)))
                     .flatten(),
             ),
-            ("waiting", Some(share)),
-            ("crowded", Some(crowded)),
             ("never", None),
         ];
-        plot.window(at, "busy <wait> & more", "pulse", readings.into_iter());
+        plot.window(at, (RULE, "pulse"), Some(slow), readings.into_iter());
     }
     for (at, kind, text) in [
         (
@@ -61,7 +63,7 @@ fn plot() -> Plot {
         (27, MarkKind::Gone, ""),
         (40, MarkKind::Undone, "worse"),
     ] {
-        plot.mark(at * 1_000_000_000, "busy <wait> & more", kind, text);
+        plot.mark(at * 1_000_000_000, RULE, kind, text);
     }
     plot
 }
@@ -75,7 +77,7 @@ fn a_picture_is_whole_says_its_units_and_holds_no_markup_of_the_rule() {
         "50 %",
         "true",
         "none in 5 of 100 windows",
-        "never a number in 100 windows",
+        "1 metric without a value in any window",
     ] {
         assert!(svg.contains(word), "{word}");
     }
@@ -87,14 +89,14 @@ fn a_picture_is_whole_says_its_units_and_holds_no_markup_of_the_rule() {
 #[test]
 fn whatever_is_given_the_picture_is_bounded_and_says_what_it_leaves_out() {
     let mut plot = Plot::default();
-    let names: Vec<String> = (0..40).map(|name| format!("m{name}")).collect();
+    let names: Vec<String> = (0..MOST_SERIES + 8).map(|name| format!("m{name}")).collect();
     for window in 0..10_000_u64 {
         let value = if window == 7001 { f64::MAX } else { -1e-300 };
         let readings = names.iter().map(|name| (name.as_str(), reading(value, value)));
-        plot.window(window, "r", "w", readings);
+        plot.window(window, ("r", "w"), None, readings);
         plot.mark(window, "r", MarkKind::Finding, &"long ".repeat(100));
     }
-    assert!(plot.series.len() == MOST_PANELS && plot.marks.len() == MOST_MARKS);
+    assert!(plot.series.len() == MOST_SERIES && plot.marks.len() == MOST_MARKS);
     for series in &plot.series {
         assert!(series.points.len() <= MOST_POINTS && series.windows == 10_000);
         let high = series
@@ -109,7 +111,7 @@ fn whatever_is_given_the_picture_is_bounded_and_says_what_it_leaves_out() {
         );
     }
     let svg = plot.svg();
-    assert!(svg.contains("8 more metrics are not drawn") && svg.contains("9940 more, which are not drawn"));
+    assert!(svg.contains("259 metrics not drawn") && svg.contains("9988 more, which are not drawn"));
     assert!(svg.contains("a point is 8 windows of w"), "{}", &svg[..4000]);
     assert!(
         svg.len() < 4_000_000 && !svg.contains("NaN") && !svg.contains("inf "),
@@ -121,4 +123,70 @@ fn whatever_is_given_the_picture_is_bounded_and_says_what_it_leaves_out() {
 #[test]
 fn an_empty_replay_gives_a_picture_that_says_so() {
     assert!(Plot::default().svg().contains("no window closed"));
+}
+
+/// How tall the picture is, in pixels.
+fn height(svg: &str) -> f64 {
+    let height = svg.split("height=\"").nth(1).unwrap();
+    height.split('"').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_a_change_came_to_and_its_objective_come_first_and_the_picture_is_one_screen_tall() {
+    let mut plot = plot();
+    for rule in ["another", "third"] {
+        for window in 1..=100_u64 {
+            let metrics = ["a", "b", "c", "d"].map(|name| (name, reading(1.0, 2.0)));
+            plot.window(window * 500_000_000, (rule, "pulse"), None, metrics.into_iter());
+        }
+    }
+    plot.mark(1_000_000_000, "another", MarkKind::Finding, "it waits");
+    let svg = plot.svg();
+    let at = |text: &str| {
+        svg.find(text)
+            .unwrap_or_else(|| panic!("{text} is not in the picture"))
+    };
+    let order = [
+        at("undone busy &lt;wait&gt; &amp; more: worse"),
+        at(">pulse.duration<"),
+        at(">step<"),
+        at(">waiting<"),
+        at(">crowded<"),
+        at(">another<"),
+    ];
+    assert!(order.is_sorted(), "{order:?}");
+    assert!(!svg.contains(">never<") && !svg.contains(">third<"));
+    assert!(height(&svg) <= 1000.0, "{}", height(&svg));
+}
+
+#[test]
+fn what_a_recorded_session_decided_is_drawn_as_it_decided_it_unless_the_replay_decides_anew() {
+    let reading = || [("pace", reading(1.0, 1.0))].into_iter();
+    let recorded = || {
+        let mut plot = Plot::default();
+        plot.window(1_000_000_000, ("r", "w"), None, reading());
+        plot.mark(2_000_000_000, "r", MarkKind::Finding, "found anew");
+        plot.mark(2_000_000_000, "other", MarkKind::Finding, "nobody told that");
+        for (kind, text) in [
+            ("change", "6 changes written"),
+            ("kept", "9 ms before, 1 ms after; kept"),
+        ] {
+            plot.recorded(3_000_000_000, "r", MarkKind::recorded(kind), text);
+        }
+        plot
+    };
+    let svg = recorded().svg();
+    for text in [
+        "6 changes written",
+        "9 ms before, 1 ms after; kept",
+        "nobody told that",
+    ] {
+        assert!(svg.contains(text), "{text}");
+    }
+    assert!(!svg.contains("found anew"));
+
+    let mut anew = recorded();
+    anew.mark(4_000_000_000, "r", MarkKind::Decision, "yield = true");
+    let svg = anew.svg();
+    assert!(svg.contains("yield = true") && !svg.contains("6 changes written"));
 }

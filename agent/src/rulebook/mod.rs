@@ -180,6 +180,13 @@ impl RuleBook {
         }
     }
 
+    /// Records what the session told its user of a rule: `finding`, `change`, `kept`, `undone`.
+    pub fn record_mark(&mut self, kind: &str, rule: &str, text: &str, now_ns: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.marked(Time(now_ns), kind, rule, text);
+        }
+    }
+
     /// That the recording goes on no longer, in words, once.
     pub fn recording_news(&mut self) -> Option<String> {
         self.recorder.as_mut().and_then(Recorder::news)
@@ -345,6 +352,17 @@ impl RuleBook {
         acts
     }
 
+    /// What the rules try to make greatest or least: the rule, and the objective as it is written.
+    pub fn objectives(&self) -> Vec<(String, String)> {
+        let of_rule = |rule: &CheckedRule| {
+            let name = rule.name().to_owned();
+            let named = rule.objectives().map(move |text| (name.clone(), text.to_owned()));
+            named.collect::<Vec<_>>()
+        };
+        let rules = self.engine.rules();
+        rules.flat_map(|(_, rule, _)| of_rule(rule)).collect()
+    }
+
     /// The windows that the last tick closed.
     fn closed_windows(&mut self) -> Vec<Replayed> {
         let closed = self.engine.drain_windows();
@@ -352,6 +370,7 @@ impl RuleBook {
             rule: self.name_of(window.rule),
             window: window.window,
             index: window.index,
+            duration: window.duration,
             metrics: window.metrics,
             readings: window.readings,
         };

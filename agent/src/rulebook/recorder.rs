@@ -334,6 +334,16 @@ impl Recorder {
         });
     }
 
+    /// What the session told its user.
+    pub(super) fn marked(&mut self, time: Time, kind: &str, rule: &str, text: &str) {
+        self.put(&Record::Marked {
+            time,
+            kind: kind.to_owned(),
+            rule: rule.to_owned(),
+            text: text.to_owned(),
+        });
+    }
+
     fn put(&mut self, record: &Record) {
         let Some(writer) = &mut self.writer else { return };
         let bytes = self.bytes + writer.unflushed() as u64;

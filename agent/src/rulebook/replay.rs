@@ -28,6 +28,8 @@ pub enum Replayed {
         window: String,
         /// Its number.
         index: u64,
+        /// Its duration in seconds; none where an end of it is not known.
+        duration: Option<f64>,
         /// Its metrics with their values as people read them.
         metrics: Vec<(String, String)>,
         /// The same as numbers, in the same order.
@@ -35,6 +37,15 @@ pub enum Replayed {
     },
     /// A rule found, decided or judged something.
     Act(Act),
+    /// The session that made the recording told this of a rule.
+    Marked {
+        /// `finding`, `change`, `kept`, `undone`.
+        kind: String,
+        /// The rule.
+        rule: String,
+        /// What was told.
+        text: String,
+    },
 }
 
 /// What is known of the recorded probes.
@@ -85,6 +96,9 @@ pub fn replay(
                 for act in rules.set(&rule, &mode, time, &mut functions) {
                     tell(since.unwrap_or_default(), Replayed::Act(act));
                 }
+            }
+            Record::Marked { kind, rule, text, .. } => {
+                tell(since.unwrap_or_default(), Replayed::Marked { kind, rule, text })
             }
             Record::Tick { time } => {
                 rules.take_totals(&mut functions);
@@ -187,6 +201,7 @@ impl RuleBook {
             Record::Loss { .. }
             | Record::Iterations { .. }
             | Record::Estimated { .. }
+            | Record::Marked { .. }
             | Record::Tick { .. }
             | Record::RuleSet { .. } => {}
         }

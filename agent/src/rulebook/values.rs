@@ -52,6 +52,7 @@ mod tests {
             rule: rules::RuleId(0),
             window: "w".into(),
             index: 0,
+            duration: Some(0.5),
             metrics: vec![
                 ("a".into(), "1 to 3".into()),
                 ("b".into(), "none (no rows)".into()),

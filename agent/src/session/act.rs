@@ -209,6 +209,8 @@ impl Session {
             let pids: Vec<Pid> = slots.iter().filter_map(|slot| self.pid_of(*slot)).collect();
             changes.retain(|(pid, _)| pids.contains(pid));
         }
+        let kind = if guard.verdict == KEPT { "kept" } else { "undone" };
+        self.rules.record_mark(kind, rule, &guard.text, monotonic_ns());
         if guard.verdict == KEPT {
             self.ledger.judge(decision, rule, &guard);
             self.say_of_guard(&guard.text);
@@ -230,8 +232,13 @@ impl Session {
 
     /// Marks this moment in the trace, if one is written.
     pub(super) fn mark(&mut self, kind: &str, name: &str, text: &str) {
+        let now_ns = monotonic_ns();
         if let Some(trace) = &mut self.outputs.trace {
-            trace.mark(kind, name, text, monotonic_ns());
+            trace.mark(kind, name, text, now_ns);
+        }
+        // A verdict is recorded with its rule.
+        if kind != "verdict" {
+            self.rules.record_mark(kind, name, text, now_ns);
         }
     }
 

@@ -434,6 +434,7 @@ impl Running {
             rule: id,
             window: place,
             index: window.index,
+            duration: window.duration.as_ref().ok().copied(),
             metrics,
         });
         if let Some(last) = self.last.get_mut(place) {
@@ -461,6 +462,7 @@ pub(super) struct Evaluated {
     pub(super) rule: RuleId,
     window: usize,
     index: u64,
+    duration: Option<f64>,
     /// Of all metrics of the rule, by their places.
     metrics: Vec<(String, Value)>,
 }
@@ -481,6 +483,7 @@ impl Evaluated {
             rule: self.rule,
             window: window.map_or_else(String::new, |window| window.name.clone()),
             index: self.index,
+            duration: self.duration,
             metrics,
             readings,
         }

@@ -155,6 +155,8 @@ pub struct ClosedWindow {
     pub window: String,
     /// Its number, from 0.
     pub index: u64,
+    /// Its duration in seconds; none where an end of it is not known.
+    pub duration: Option<f64>,
     /// Its metrics, each with its value as people read it or `none (reason)`.
     pub metrics: Vec<(String, String)>,
     /// The same as numbers, in the same order; none where a metric has no value or is no number.

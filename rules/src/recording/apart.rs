@@ -61,6 +61,18 @@ pub(super) fn put(out: &mut Vec<u8>, record: &Record) -> Result<Option<u64>, Too
             }
             kind::ESTIMATED
         }
+        Record::Marked {
+            time,
+            kind,
+            rule,
+            text,
+        } => {
+            put_number(out, time.0);
+            put_text(out, "the kind of a mark", kind)?;
+            put_text(out, "the name of a rule", rule)?;
+            put_text(out, "the text of a mark", text)?;
+            kind::MARKED
+        }
         _ => return Ok(None),
     }))
 }
@@ -97,6 +109,12 @@ pub(super) fn read(kind: u64, body: &mut Cursor<'_>) -> Result<Option<Record>, W
             from: body.number()?,
             to: body.number()?.checked_sub(1),
             watched: f64::from_bits(body.number()?),
+        },
+        kind::MARKED => Record::Marked {
+            time: Time(body.number()?),
+            kind: body.text()?,
+            rule: body.text()?,
+            text: body.text()?,
         },
         _ => return Ok(None),
     }))

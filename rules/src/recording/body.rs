@@ -30,6 +30,7 @@ pub(super) mod kind {
     pub(in super::super) const ITERATIONS: u64 = 15;
     pub(in super::super) const VARIABLE: u64 = 16;
     pub(in super::super) const ESTIMATED: u64 = 17;
+    pub(in super::super) const MARKED: u64 = 18;
 }
 
 pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) -> Result<(), TooLarge> {

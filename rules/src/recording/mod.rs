@@ -51,7 +51,7 @@ pub use writer::Writer;
 /// The format's major version: another one cannot be read.
 pub const MAJOR: u16 = 1;
 /// The format's minor version: a newer one can be read, what is new in it is left out and counted.
-pub const MINOR: u16 = 4;
+pub const MINOR: u16 = 5;
 
 /// Bytes of one text: a path of Linux is not longer.
 pub const MAX_TEXT: usize = 4096;

@@ -175,6 +175,17 @@ pub enum Record {
         /// The part of the time in which they were counted.
         watched: f64,
     },
+    /// The session found, changed or judged something, as it told its user then.
+    Marked {
+        /// When.
+        time: Time,
+        /// What: `finding`, `change`, `kept`, `undone`.
+        kind: String,
+        /// The rule.
+        rule: String,
+        /// What was told.
+        text: String,
+    },
     /// Something was lost, of no process in particular.
     Loss {
         /// When it was noticed.
@@ -295,6 +306,7 @@ impl Record {
             | Record::Iterations { time, .. }
             | Record::Variable { time, .. }
             | Record::Estimated { time, .. }
+            | Record::Marked { time, .. }
             | Record::Loss { time, .. } => Some(*time),
         }
     }
@@ -302,10 +314,10 @@ impl Record {
     /// Whether its time is written as a number: a reader that does not know its kind passes over it, and goes on with the time of
     /// the record before. So it is of every kind that came after version 1.0.
     pub(super) fn is_apart(&self) -> bool {
-        use Record::{Estimated, Iterations, RuleSet, Variable};
+        use Record::{Estimated, Iterations, Marked, RuleSet, Variable};
         matches!(
             self,
-            RuleSet { .. } | Iterations { .. } | Variable { .. } | Estimated { .. }
+            RuleSet { .. } | Iterations { .. } | Variable { .. } | Estimated { .. } | Marked { .. }
         )
     }
 
@@ -332,9 +344,10 @@ impl Record {
             Record::Counter { process, time, .. } | Record::Gauge { process, time, .. } => {
                 (Some(time), process.as_mut(), None)
             }
-            Record::Tick { time } | Record::RuleSet { time, .. } | Record::Loss { time, .. } => {
-                (Some(time), None, None)
-            }
+            Record::Tick { time }
+            | Record::RuleSet { time, .. }
+            | Record::Marked { time, .. }
+            | Record::Loss { time, .. } => (Some(time), None, None),
         }
     }
 }

@@ -40,6 +40,7 @@ fn heap(record: &Record) -> usize {
         }
         Record::Loss { kind, .. } => kind.capacity(),
         Record::Variable { name, .. } => name.capacity(),
+        Record::Marked { kind, rule, text, .. } => kind.capacity() + rule.capacity() + text.capacity(),
         Record::RuleSet { rule, mode, .. } => rule.capacity() + mode.capacity(),
         Record::ProcessLeft { .. }
         | Record::Counter { .. }

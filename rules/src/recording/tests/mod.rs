@@ -172,6 +172,8 @@ fn record() -> impl Strategy<Value = Record> {
             |(process, probe, time, (counted, counted_bytes, from), to, watched)| Record::Estimated {
                 process, probe: ProbeKey(probe), time, counted, counted_bytes, from, to, watched
             }),
+        1 => (time(), text(), text(), text())
+            .prop_map(|(time, kind, rule, text)| Record::Marked { time, kind, rule, text }),
         1 => (time(), text(), number()).prop_map(|(time, kind, count)| Record::Loss { time, kind, count }),
     ]
 }

@@ -1,0 +1,116 @@
+//! What of a replay is drawn: the picture is one screen tall, and what was changed and what came of it comes first.
+
+use std::cmp::Reverse;
+
+use super::{Mark, MarkKind, Plot, Series};
+
+/// Metrics that are drawn.
+pub(super) const MOST_PANELS: usize = 5;
+/// Marks that are drawn.
+pub(super) const MOST_DRAWN: usize = 12;
+
+/// A rule with its panels and its marks, each mark with its number in the list.
+pub(super) struct Group<'a> {
+    pub(super) rule: &'a str,
+    pub(super) series: Vec<&'a Series>,
+    pub(super) marks: Vec<(&'a Mark, usize)>,
+}
+
+/// What is drawn, and how much is not.
+pub(super) struct Choice<'a> {
+    /// What came of the changes, in one sentence: the last verdict, else the last change, else the last finding.
+    pub(super) headline: Option<&'a Mark>,
+    pub(super) groups: Vec<Group<'a>>,
+    /// In the order of time.
+    pub(super) marks: Vec<&'a Mark>,
+    /// Metrics with values that have no panel, and metrics that never had a value.
+    pub(super) left_out: (usize, usize),
+    pub(super) more_marks: usize,
+}
+
+impl<'a> Choice<'a> {
+    pub(super) fn of(plot: &'a Plot) -> Choice<'a> {
+        let all = marks(plot);
+        let count = all.len();
+        let headline = all.iter().copied().max_by_key(|mark| rank(mark.kind));
+        let marks = most_important(all);
+        let mut series: Vec<&Series> = plot.series.iter().filter(|series| series.has_value()).collect();
+        let never = plot.series.len() - series.len();
+        // The sort is stable: metrics stay in the order of their rule.
+        series.sort_by_key(|series| {
+            let own = marks.iter().filter(|mark| mark.rule == series.rule);
+            let changed = own.clone().any(|mark| mark.kind.is_of_change());
+            Reverse((changed, own.count() > 0, is_objective(plot, series)))
+        });
+        let with_value = series.len() + plot.more_metrics.len();
+        series.truncate(MOST_PANELS);
+        let left_out = (with_value - series.len(), never);
+        Choice {
+            headline,
+            groups: groups(&series, &marks),
+            more_marks: plot.more_marks + count - marks.len(),
+            marks,
+            left_out,
+        }
+    }
+}
+
+/// What the session told while it was recorded, and of rules of which it told nothing what the replay makes of them. Where the replay
+/// changes something, its own marks are the ones that fit.
+fn marks(plot: &Plot) -> Vec<&Mark> {
+    let is_applied = plot.marks.iter().any(|mark| mark.kind.is_of_change());
+    let recorded: &[Mark] = if is_applied { &[] } else { &plot.recorded };
+    let anew = plot
+        .marks
+        .iter()
+        .filter(|mark| recorded.iter().all(|known| known.rule != mark.rule));
+    let mut all: Vec<&Mark> = recorded.iter().chain(anew).collect();
+    all.sort_by(|one, other| one.time_s.total_cmp(&other.time_s));
+    all
+}
+
+fn rank(kind: MarkKind) -> u8 {
+    match kind {
+        MarkKind::Kept | MarkKind::Undone => 3,
+        MarkKind::Decision => 2,
+        MarkKind::Finding => 1,
+        MarkKind::Gone => 0,
+    }
+}
+
+fn most_important(mut marks: Vec<&Mark>) -> Vec<&Mark> {
+    marks.sort_by_key(|mark| Reverse(rank(mark.kind)));
+    marks.truncate(MOST_DRAWN);
+    marks.sort_by(|one, other| one.time_s.total_cmp(&other.time_s));
+    marks
+}
+
+/// Whether a guard of the rule looks at the metric: its name stands in the objective as a word of its own.
+fn is_objective(plot: &Plot, series: &Series) -> bool {
+    let is_word = |text: &str| {
+        let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
+        words.any(|word| word == series.metric)
+    };
+    let mut objectives = plot.objectives.iter();
+    objectives.any(|(rule, text)| *rule == series.rule && is_word(text))
+}
+
+fn groups<'a>(series: &[&'a Series], marks: &[&'a Mark]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    let names = series.iter().map(|series| series.rule.as_str());
+    for rule in names.chain(marks.iter().map(|mark| mark.rule.as_str())) {
+        if groups.iter().all(|group| group.rule != rule) {
+            groups.push(Group {
+                rule,
+                series: series.iter().copied().filter(|of| of.rule == rule).collect(),
+                marks: marks
+                    .iter()
+                    .copied()
+                    .zip(1..)
+                    .filter(|(of, _)| of.rule == rule)
+                    .collect(),
+            });
+        }
+    }
+    groups
+}
