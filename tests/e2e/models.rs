@@ -12,7 +12,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, start_workers, with_folder};
 
-/// Mean seconds of these iterations, and the workers of the last one.
+/// The median of the seconds of these iterations, and the workers of the last one.
 fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
     let seconds: Vec<f64> = iterations
         .iter()
@@ -22,7 +22,7 @@ fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
         .last()
         .and_then(|event| event["workers"].as_u64())
         .ok_or("no iterations")?;
-    Ok((seconds.iter().sum::<f64>() / seconds.len() as f64, workers))
+    Ok((median(seconds), workers))
 }
 
 /// MATE thesis (2007), section 5.1: an iteration of n workers takes n·latency + (λV + Tc) / n. With 200 ms of work and 4 ms

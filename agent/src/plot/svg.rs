@@ -24,7 +24,7 @@ const LINE: f64 = 18.0;
 const BADGE: f64 = 17.0;
 const BADGE_ROWS: usize = 3;
 /// Characters that fit into a line of large and of small letters, and lines of a text.
-const LARGE_LINE: usize = 118;
+const LARGE_LINE: usize = 104;
 const SMALL_LINE: usize = 136;
 const MOST_LINES: usize = 2;
 /// With more points than this the line alone is clearer.
