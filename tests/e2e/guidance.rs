@@ -30,7 +30,11 @@ fn every_row_of_where_do_i_names_files_that_exist() -> Outcome {
     let page = read("CONTRIBUTING.md")?;
     let table = page.split("## Where do I ...?").nth(1).unwrap_or_default();
     let table = table.split("\n## ").next().unwrap_or_default();
-    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    let rows: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .collect();
     assert!(rows.len() >= 12, "{} rows", rows.len());
     for row in rows {
         assert!(paths(row).next().is_some(), "no file is named: {row}");
