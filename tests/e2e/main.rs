@@ -60,6 +60,9 @@ mod shipped;
 // What docs/guide.md and docs/prepare.md tell users to do, done.
 mod guide;
 
+// The pages for contributors: the files that they name, their links and lengths.
+mod guidance;
+
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;
 

@@ -473,25 +473,27 @@ fn everything_is_printed_by_one_module() -> Outcome {
 }
 
 #[test]
-fn every_dependency_has_its_reason_in_the_architecture() -> Outcome {
+fn every_dependency_has_its_reason_beside_it() -> Outcome {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).while_("Cargo.toml")?;
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).while_("ARCHITECTURE.md")?;
     let section = manifest
         .split("[workspace.dependencies]")
         .nth(1)
         .unwrap_or_default();
     let section = section.split("\n[").next().unwrap_or_default();
-    let names = section
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once(" = "));
-    let missing: Vec<String> = names
-        .map(|(name, _)| name.trim().to_owned())
-        .filter(|name| !text.contains(&format!("`{name}`")))
-        .collect();
+    let mut missing = Vec::new();
+    let mut above = "";
+    for line in section.lines() {
+        if let Some((name, _)) = line.split_once(" = ")
+            && !line.starts_with('#')
+            && above.strip_prefix("# ").is_none_or(|reason| reason.len() < 10)
+        {
+            missing.push(name.to_owned());
+        }
+        above = line;
+    }
     assert_none(
         &missing,
-        "dependencies that ARCHITECTURE.md does not name in `backticks` with a reason",
+        "dependencies without a comment in the line above that says why",
     );
     Ok(())
 }
