@@ -14,8 +14,9 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tuner::actuator::{RendezvousSource, ServeOptions, serve};
-use tuner::sync::{Action, Held, HoldRequest, Meetings, Passage, Progress, Rendezvous, Seen, Ticket};
-use tuner::writer::Hooks;
+use tuner::rendezvous::{Action, Held, HoldRequest, Meetings, Progress, Rendezvous, Seen, Ticket};
+use tuner::sync::Passage;
+use tuner::write::Hooks;
 
 static HOW: OnceLock<String> = OnceLock::new();
 

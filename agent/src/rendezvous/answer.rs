@@ -20,7 +20,6 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
-use tuner::sync::{Action, Held, Meetings, Seen, Then, Ticket, Vigil, Watch};
 
 use crate::kernel::{Records, Ring, set_real_time};
 

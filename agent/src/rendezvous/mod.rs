@@ -8,10 +8,7 @@ mod answer;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use abi::{Hold, HoldState, StoreResult};
-use tuner::sync::{
-    Action, HoldRequest, KeyPlace, MEETING_SIGNAL, Meetings, Moment, Passage, Progress, Rendezvous, Store,
-    Ticket,
-};
+use tuner::sync::{KeyPlace, Moment, Passage};
 
 use crate::awake::Awake;
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};

@@ -8,7 +8,7 @@ use std::{
 use tuneagent::rendezvous::KernelRendezvous;
 use tuner::{
     journal::{StateDir, Status},
-    sync::{Held, HoldRequest, Progress, Rendezvous, Then},
+    rendezvous::{Held, HoldRequest, Progress, Rendezvous, Then},
     variable::VariableName,
 };
 

@@ -1,10 +1,12 @@
 //! Machines other than x86-64: what needs machine code is refused by name.
 
-use super::{ActionError, ActionReceipt, CallRequest, PatchRequest, Reason};
+use super::{ActionReceipt, CallRequest, PatchRequest, Reason};
 use crate::arch::Unsupported;
+use crate::error::ActionError;
 use crate::journal::{Call, Change, Hold, Patch, RevertOutcome};
+use crate::rendezvous::Action;
 use crate::space::AddressSpace;
-use crate::sync::{Action, Passage, SyncPlace};
+use crate::sync::{Passage, SyncPlace};
 use crate::writer::{Writer, WriterError};
 
 /// A call at a sync point: there is none here.

@@ -3,15 +3,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::journal::Hold;
-use crate::slot::Slot;
-use crate::sync::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, Action, HoldRequest, MISSES_MAX, Passage, Progress, Rendezvous,
-    STOP_ANSWER_NS_MAX, Stopping, Store, SyncPlace, SyncPoint, Then, Ticket, Told,
+use crate::journal::{Hold, Mechanism};
+use crate::rendezvous::{
+    ACTION_NS_MAX, ANSWER_NS_MAX, Action, HoldRequest, MISSES_MAX, Progress, Rendezvous, STOP_ANSWER_NS_MAX,
+    Stopping, Store, Then, Ticket, Told,
 };
+use crate::slot::Slot;
+use crate::sync::{Passage, SyncPlace, SyncPoint};
 use crate::value::Bytes;
-use crate::write::{self, WriteError};
-use crate::writer::{Hooks, Mechanism};
+use crate::write::{self, Hooks, WriteError};
 
 /// What the request says of the way.
 #[derive(Debug, Clone, Copy)]
