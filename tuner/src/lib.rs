@@ -24,6 +24,7 @@ pub mod catalog;
 pub mod clock;
 pub mod code;
 pub mod dwarf;
+pub mod elf;
 mod error;
 pub mod exits;
 pub mod expression;
