@@ -4,7 +4,7 @@ use super::{ActionReceipt, CallRequest, PatchRequest, Reason};
 use crate::arch::Unsupported;
 use crate::error::ActionError;
 use crate::journal::{Call, Change, Hold, Patch, RevertOutcome};
-use crate::rendezvous::Action;
+use crate::rendezvous::HeldAction;
 use crate::space::AddressSpace;
 use crate::sync::{Passage, SyncPlace};
 use crate::writer::{Writer, WriterError};
@@ -13,7 +13,7 @@ use crate::writer::{Writer, WriterError};
 pub(crate) enum CallThere {}
 
 impl CallThere {
-    pub(crate) fn action(&self) -> Action {
+    pub(crate) fn action(&self) -> HeldAction {
         match *self {}
     }
 

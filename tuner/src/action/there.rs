@@ -17,7 +17,7 @@ use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread};
 use crate::remote::{Machinery, View, Worker};
-use crate::rendezvous::{Action, Stopping, Told};
+use crate::rendezvous::{HeldAction, Stopping, Told};
 use crate::sync::{Passage, SyncPlace};
 use crate::writer::{Writer, WriterError};
 
@@ -273,7 +273,7 @@ impl CallThere {
     }
 
     /// What is to be done while a thread is held at the point.
-    pub(crate) fn action(&self) -> Action {
+    pub(crate) fn action(&self) -> HeldAction {
         let errand = Arc::clone(&self.errand);
         let (pid, told) = (errand.process.pid, Arc::clone(&errand.told));
         Stopping::action(pid, told, move |thread: &mut HeldThread| errand.send(thread))

@@ -35,8 +35,8 @@ pub use files::Origin;
 pub use inlined::{Inlined, inlined};
 pub use lines::{Line, lines};
 pub use parameters::{
-    Argument, ArgumentError, ArgumentValue, Parameter, ParameterCount, argument, parameter_count, parameters,
-    return_type,
+    ArgumentError, ArgumentName, ArgumentValue, Parameter, ParameterCount, argument, parameter_count,
+    parameters, return_type,
 };
 pub use walk::{Leaf, Trail, WalkError};
 

@@ -33,18 +33,18 @@ pub struct Parameter {
 
 /// Which parameter of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Argument {
+pub enum ArgumentName {
     /// Counted from 0.
     Number(u8),
     /// By its name in the source.
     Name(String),
 }
 
-impl std::fmt::Display for Argument {
+impl std::fmt::Display for ArgumentName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Argument::Number(number) => write!(f, "arg({number})"),
-            Argument::Name(name) => write!(f, "arg({name})"),
+            ArgumentName::Number(number) => write!(f, "arg({number})"),
+            ArgumentName::Name(name) => write!(f, "arg({name})"),
         }
     }
 }
@@ -68,7 +68,7 @@ pub enum ArgumentError {
     #[error("the function has no {argument}; {known}")]
     NoSuch {
         /// What was asked for.
-        argument: Argument,
+        argument: ArgumentName,
         /// Those that there are.
         known: String,
     },
@@ -79,7 +79,7 @@ pub enum ArgumentError {
     #[error("{argument} is {why}: a probe cannot read it")]
     NotInRegister {
         /// What was asked for.
-        argument: Argument,
+        argument: ArgumentName,
         /// How it is passed.
         why: &'static str,
     },
@@ -195,7 +195,7 @@ pub fn return_type(
 pub fn argument(
     image: &DebugFile,
     address: LinkAddress,
-    argument: &Argument,
+    argument: &ArgumentName,
     steps: &[Step],
 ) -> Result<ArgumentValue, ArgumentError> {
     let found = with_parameters(image, address, |view, known| {
@@ -211,12 +211,12 @@ pub fn argument(
 fn of_known<'a>(
     view: &View<'a>,
     known: &[Known<'a>],
-    argument: &Argument,
+    argument: &ArgumentName,
     steps: &[Step],
 ) -> Result<ArgumentValue, ArgumentError> {
     let found = match argument {
-        Argument::Number(number) => known.get(usize::from(*number)),
-        Argument::Name(name) => known.iter().find(|known| known.is_called(name)),
+        ArgumentName::Number(number) => known.get(usize::from(*number)),
+        ArgumentName::Name(name) => known.iter().find(|known| known.is_called(name)),
     };
     let Some(found) = found else {
         let names = known.iter().filter_map(|known| known.parameter.name.as_deref());

@@ -37,7 +37,7 @@ pub trait Rendezvous {
     /// Lets `action` be called while the next thread that reaches the point is held there. The action runs on another thread, at
     /// most once, and must be short. What it leaves to be looked after ([`Then::Watch`]) is, on that same thread, once the held
     /// one was let go; the action is over only when that says so.
-    fn arm(&mut self, request: &HoldRequest, action: Action) -> Result<Ticket, String>;
+    fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<Ticket, String>;
 
     /// How it stands. After anything but [`Progress::Pending`] the ticket is used up, and nothing of it is left in the program.
     fn progress(&mut self, ticket: Ticket) -> Progress;
@@ -69,7 +69,7 @@ pub trait Meetings: Send + Sync {
 pub const MEETING_SIGNAL: i32 = libc::SIGURG;
 
 /// What is done while a thread is held.
-pub type Action = Box<dyn FnOnce(&Held) -> Then + Send>;
+pub type HeldAction = Box<dyn FnOnce(&Held) -> Then + Send>;
 
 /// A thread that is held: it stands at the sync point, and executes nothing of the program until the action has returned (or a
 /// bound is reached: the action must check its own effect). Whoever wants it stopped for longer can stop it now, by ptrace.

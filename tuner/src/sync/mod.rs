@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use key::KeyName;
-pub use place::{Moment, PlaceError, SyncPlace};
+pub use place::{Moment, SyncPlace, SyncPlaceError};
 pub use point::{PointError, SyncPoint};
 
 use crate::address::{Address, FileOffset};
