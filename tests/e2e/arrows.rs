@@ -34,6 +34,246 @@ fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
     arrows_point_down("xtask/src", XTASK)
 }
 
+const TUNER: &[Row] = &[
+    ("address", &[]),
+    ("value", &[]),
+    ("expression", &["value"]),
+    ("printable", &[]),
+    ("who", &[]),
+    ("process", &["printable", "who"]),
+    ("seccomp", &["process"]),
+    ("arch", &["address", "expression", "seccomp", "value"]),
+    ("sys", &[]),
+    ("clock", &["sys"]),
+    ("maps", &["address"]),
+    ("arena", &["address", "clock", "maps"]),
+    ("elf", &["address", "printable"]),
+    ("foreign", &[]),
+    ("path", &[]),
+    ("spelling", &[]),
+    (
+        "dwarf",
+        &[
+            "address",
+            "elf",
+            "foreign",
+            "path",
+            "printable",
+            "spelling",
+            "value",
+        ],
+    ),
+    ("memory", &["address", "process"]),
+    ("mark", &["address", "elf", "printable"]),
+    ("symbol", &["address", "elf", "printable", "spelling"]),
+    (
+        "image",
+        &["address", "dwarf", "elf", "mark", "spelling", "symbol"],
+    ),
+    (
+        "module",
+        &[
+            "address",
+            "dwarf",
+            "foreign",
+            "image",
+            "maps",
+            "memory",
+            "printable",
+            "process",
+        ],
+    ),
+    ("link_map", &["address", "memory", "module"]),
+    (
+        "space",
+        &[
+            "address", "image", "link_map", "maps", "memory", "module", "process", "symbol",
+        ],
+    ),
+    (
+        "live_maps",
+        &["address", "maps", "memory", "process", "space", "sys"],
+    ),
+    (
+        "variable",
+        &[
+            "address", "dwarf", "image", "memory", "module", "path", "process", "space", "spelling",
+            "symbol", "value",
+        ],
+    ),
+    (
+        "slot",
+        &[
+            "address",
+            "clock",
+            "dwarf",
+            "live_maps",
+            "maps",
+            "memory",
+            "module",
+            "process",
+            "space",
+            "value",
+            "variable",
+        ],
+    ),
+    (
+        "place",
+        &[
+            "address", "arch", "arena", "maps", "memory", "module", "process", "slot", "space",
+        ],
+    ),
+    ("ptrace", &["arch", "process", "seccomp"]),
+    (
+        "write",
+        &[
+            "address", "arena", "memory", "place", "process", "ptrace", "slot", "space", "sys", "value",
+            "variable",
+        ],
+    ),
+    (
+        "error",
+        &[
+            "address",
+            "arch",
+            "expression",
+            "memory",
+            "module",
+            "place",
+            "process",
+            "ptrace",
+            "space",
+            "write",
+        ],
+    ),
+    ("code", &["address", "image", "symbol"]),
+    (
+        "intact",
+        &[
+            "address",
+            "maps",
+            "memory",
+            "module",
+            "printable",
+            "process",
+            "space",
+        ],
+    ),
+    (
+        "sync",
+        &[
+            "address", "code", "dwarf", "intact", "module", "process", "space", "symbol", "variable",
+        ],
+    ),
+    (
+        "journal",
+        &[
+            "address", "arena", "clock", "image", "process", "sync", "value", "variable", "who",
+        ],
+    ),
+    ("unwind", &["address", "arch", "image", "maps", "module", "place"]),
+    (
+        "remote",
+        &[
+            "address", "arch", "arena", "error", "image", "maps", "place", "process", "ptrace", "seccomp",
+            "space", "symbol", "unwind", "write",
+        ],
+    ),
+    (
+        "rendezvous",
+        &[
+            "address", "clock", "process", "ptrace", "slot", "sync", "value", "write",
+        ],
+    ),
+    ("site", &["address", "arch", "image"]),
+    ("lock", &["memory", "process", "who"]),
+    (
+        "writer",
+        &[
+            "arena", "clock", "error", "journal", "lock", "memory", "module", "place", "process", "remote",
+            "slot", "space", "sync", "value", "variable", "who", "write",
+        ],
+    ),
+    (
+        "action",
+        &[
+            "address",
+            "arch",
+            "arena",
+            "clock",
+            "dwarf",
+            "error",
+            "expression",
+            "foreign",
+            "image",
+            "journal",
+            "memory",
+            "module",
+            "place",
+            "process",
+            "ptrace",
+            "remote",
+            "rendezvous",
+            "site",
+            "space",
+            "symbol",
+            "sync",
+            "value",
+            "variable",
+            "write",
+            "writer",
+        ],
+    ),
+    (
+        "undo",
+        &[
+            "journal", "module", "process", "slot", "space", "sync", "value", "variable", "who", "write",
+            "writer",
+        ],
+    ),
+    (
+        "actuator",
+        &[
+            "action",
+            "address",
+            "clock",
+            "error",
+            "journal",
+            "lock",
+            "memory",
+            "module",
+            "place",
+            "process",
+            "ptrace",
+            "rendezvous",
+            "slot",
+            "space",
+            "sync",
+            "sys",
+            "undo",
+            "value",
+            "variable",
+            "who",
+            "write",
+            "writer",
+        ],
+    ),
+    ("catalog", &["address", "dwarf", "image", "spelling", "symbol"]),
+    ("exits", &["address", "code", "image", "symbol", "unwind"]),
+    (
+        "function",
+        &[
+            "address", "dwarf", "image", "module", "path", "process", "space", "spelling", "symbol",
+        ],
+    ),
+    ("libraries", &["foreign", "image"]),
+];
+
+#[test]
+fn the_modules_of_tuner_use_what_is_below_them() -> Outcome {
+    arrows_point_down("tuner/src", TUNER)
+}
+
 /// Compares the code of a crate with its table.
 fn arrows_point_down(folder: &str, table: &[Row]) -> Outcome {
     let used = used(folder)?;

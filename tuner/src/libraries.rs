@@ -335,7 +335,7 @@ mod tests {
             let Ok(program) = std::fs::canonicalize(program) else {
                 continue;
             };
-            let Some(linker) = image(&program).and_then(|image| image.interpreter) else {
+            let Some(linker) = image(&program).and_then(|image| image.interpreter.clone()) else {
                 continue;
             };
             let output = Command::new(linker).arg("--list").arg(&program).output().unwrap();
