@@ -218,10 +218,8 @@ pub(crate) fn with_thread(
         let waited = began.elapsed();
         // One that was killed has no thread left that could be held.
         pid.check_alive()?;
-        match forbidden {
-            Some(forbidden) if waited > TRY_WAIT || !others => return Err(forbidden),
-            None if waited > TRY_WAIT => return Err(no_thread(pid, waited, why)),
-            _ => {}
+        if waited > TRY_WAIT || (forbidden.is_some() && !others) {
+            return Err(forbidden.unwrap_or_else(|| no_thread(pid, waited, why)));
         }
         std::thread::sleep(pause);
         pause = (2 * pause).min(TRY_PAUSE_MAX);
