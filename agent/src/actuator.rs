@@ -14,10 +14,10 @@ use std::{
 
 use tuner::{
     actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions},
-    journal::StateDir,
-    sync::{Passage, Rendezvous, SyncPlace},
+    journal::{Mechanism, StateDir},
+    rendezvous::Rendezvous,
+    sync::{Passage, SyncPlace},
     who::Who,
-    writer::Mechanism,
 };
 
 use crate::{

@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-use tuner::action::{ActionReceipt, CallRequest, InsertPlace, Invocation, PatchRequest, Reason};
+use tuner::action::{ActionReceipt, CallRequest, InsertPlace, Invocation, PatchRequest};
 use tuner::expression::Expression;
-use tuner::journal::StateDir;
+use tuner::journal::{Reason, StateDir};
 use tuner::module::Images;
 use tuner::process::Process;
 use tuner::slot::Slot;
 use tuner::space::AddressSpace;
 use tuner::value::Value;
 use tuner::who::Who;
-use tuner::writer::{Hooks, SetRequest, Writer, WriterError};
+use tuner::write::Hooks;
+use tuner::writer::{SetRequest, Writer, WriterError};
 
 const ROUNDS: usize = 200;
 

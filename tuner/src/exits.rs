@@ -10,8 +10,7 @@ use iced_x86::Mnemonic;
 
 use crate::address::{FileOffset, LinkAddress};
 use crate::code::{CodeError, bytes_of};
-use crate::image::Image;
-use crate::image::slots::Stored;
+use crate::image::{Image, slots::Stored};
 use crate::symbol::Function;
 
 mod piece;
@@ -295,12 +294,12 @@ impl Walk<'_> {
 /// What the file's unwind tables describe as one piece.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug)]
-struct Pieces(Option<crate::arch::x86_64::unwind::Tables>);
+struct Pieces(Option<crate::unwind::Tables>);
 
 #[cfg(target_arch = "x86_64")]
 impl Pieces {
     fn of(image: &Image) -> Pieces {
-        Pieces(crate::arch::x86_64::unwind::Tables::read(image))
+        Pieces(crate::unwind::Tables::read(image))
     }
 
     fn at(&self, address: u64) -> Option<Range<u64>> {

@@ -24,6 +24,8 @@ pub mod catalog;
 pub mod clock;
 pub mod code;
 pub mod dwarf;
+pub mod elf;
+mod error;
 pub mod exits;
 pub mod expression;
 pub mod foreign;
@@ -46,6 +48,7 @@ pub mod process;
 pub mod ptrace;
 #[cfg(target_arch = "x86_64")]
 mod remote;
+pub mod rendezvous;
 mod seccomp;
 pub mod site;
 pub mod slot;
@@ -54,6 +57,9 @@ pub mod spelling;
 pub mod symbol;
 pub mod sync;
 mod sys;
+pub mod undo;
+#[cfg(target_arch = "x86_64")]
+mod unwind;
 pub mod value;
 pub mod variable;
 pub mod who;

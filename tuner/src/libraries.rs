@@ -138,7 +138,7 @@ impl Loading<'_> {
             }
         }
         if let Some(image) = image(&linker) {
-            self.add(linker, image.dynamic, Some(0));
+            self.add(linker, image.dynamic.clone(), Some(0));
         }
     }
 
@@ -154,7 +154,7 @@ impl Loading<'_> {
             folders.find_map(|folder| in_folder(&folder, name).find_map(|path| self.library(path)))
         };
         let Some((path, image)) = found else { return };
-        self.add(path, image.dynamic, Some(loader));
+        self.add(path, image.dynamic.clone(), Some(loader));
     }
 
     fn add(&mut self, path: PathBuf, dynamic: Dynamic, loader: Option<usize>) {
@@ -335,7 +335,7 @@ mod tests {
             let Ok(program) = std::fs::canonicalize(program) else {
                 continue;
             };
-            let Some(linker) = image(&program).and_then(|image| image.interpreter) else {
+            let Some(linker) = image(&program).and_then(|image| image.interpreter.clone()) else {
                 continue;
             };
             let output = Command::new(linker).arg("--list").arg(&program).output().unwrap();

@@ -8,7 +8,7 @@ use std::fmt;
 use std::os::unix::fs::FileExt;
 
 use crate::address::{FileOffset, LinkAddress};
-use crate::image::{Image, ImageError};
+use crate::elf::{Elf, ImageError};
 use crate::printable::printable_bytes;
 
 /// Larger sections of notes are not read.
@@ -92,13 +92,13 @@ impl Mark {
     }
 
     /// Where its instruction is in the file.
-    pub fn offset(&self, image: &Image) -> Option<FileOffset> {
+    pub fn offset(&self, image: &Elf) -> Option<FileOffset> {
         image.file_offset(self.address)
     }
 
     /// Whether the kernel may take its instruction for one that it makes a call of: then a hit would destroy what a leaf function keeps
     /// below its stack pointer.
-    pub fn is_long_nop(&self, image: &Image) -> bool {
+    pub fn is_long_nop(&self, image: &Elf) -> bool {
         const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
         let mut code = [0; LONG_NOP.len()];
         let read = self
@@ -115,7 +115,7 @@ pub fn arguments(text: &str) -> Vec<Result<MarkArgument, NoArgument>> {
 }
 
 /// All marks of a file, in the order of its notes.
-pub(crate) fn marks(image: &Image) -> Result<Vec<Mark>, ImageError> {
+pub(crate) fn marks(image: &Elf) -> Result<Vec<Mark>, ImageError> {
     let notes = image.section_bytes_up_to(".note.stapsdt", NOTES_BYTES_MAX)?;
     let base = image
         .sections

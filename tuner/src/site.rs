@@ -5,92 +5,16 @@
 //!
 //! Sync points are not chosen here: they are the first instruction.
 
-use std::fmt;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 use crate::address::FileOffset;
+pub use crate::arch::{Cost, Emulation, Obstacle};
 use crate::image::{Image, Segment};
 
 /// A function longer than this is not decoded.
 const FUNCTION_BYTES_MAX: u64 = 1 << 20;
-
-/// What a kernel emulates beyond what all do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Emulation {
-    /// The nops of three to eight bytes that it uses itself (since 6.18).
-    pub long_nops: bool,
-}
-
-/// What the kernel does with the instruction under a probe, which decides what a hit costs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cost {
-    /// A nop of five bytes, of which it makes a call: no exception at all.
-    Optimised,
-    /// It does itself what the instruction does: one exception.
-    Emulated,
-    /// It has the processor run a copy of it: two exceptions and more.
-    Stepped,
-    /// Nobody has looked into this on this machine's instruction set.
-    Unknown,
-}
-
-impl fmt::Display for Cost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cost::Optimised => "optimised nop",
-            Cost::Emulated => "emulated",
-            Cost::Stepped => "single-stepped",
-            Cost::Unknown => "unknown",
-        })
-    }
-}
-
-/// Why no cheaper place than a function's first byte was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Obstacle {
-    /// An argument's register is changed before one.
-    ChangesArgument,
-    /// The stack pointer is.
-    MovesStack,
-    /// Memory is: it may be what is read at the entry.
-    Stores,
-    /// The function calls, returns or asks the kernel before one.
-    Leaves,
-    /// Not only those come there who come from the first byte.
-    JumpedInto,
-    /// The function jumps to computed places, and one might be there.
-    ComputedJump,
-    /// Another symbol or a mark is there.
-    NamedInside,
-    /// Where the function ends is not known, or it is too long.
-    NoEnd,
-    /// It holds something that is no instruction.
-    NotCode,
-    /// There is none within reach, or the function's jumps lead too far to be followed.
-    TooFar,
-    /// The file is for another instruction set.
-    Machine,
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Obstacle::ChangesArgument => "then an argument changes",
-            Obstacle::MovesStack => "then the stack moves",
-            Obstacle::Stores => "then memory changes",
-            Obstacle::Leaves => "then it leaves",
-            Obstacle::JumpedInto => "code jumps behind it",
-            Obstacle::ComputedJump => "it has computed jumps",
-            Obstacle::NamedInside => "a symbol is behind it",
-            Obstacle::NoEnd => "its end is not known",
-            Obstacle::NotCode => "not all of it is code",
-            Obstacle::TooFar => "nothing cheaper near",
-            Obstacle::Machine => "another instruction set",
-        })
-    }
-}
 
 /// Where a function's entry is probed.
 #[derive(Debug, Clone, PartialEq, Eq)]

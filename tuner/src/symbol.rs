@@ -1,13 +1,12 @@
 //! Symbols of one ELF file, by name or all of them. Does not know where the file is mapped.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use object::LittleEndian as LE;
 use object::elf;
 
 use crate::address::{FileOffset, LinkAddress};
-use crate::image::{Image, ImageError};
+use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 use crate::spelling::{Fit, Spelling};
 
@@ -184,7 +183,7 @@ impl SymbolTable {
     }
 
     /// Where the first symbol lies that this file defines at `address` or behind it.
-    fn next(&self, address: LinkAddress) -> Option<LinkAddress> {
+    pub(crate) fn next(&self, address: LinkAddress) -> Option<LinkAddress> {
         self.places().filter(|place| *place >= address).min()
     }
 
@@ -269,90 +268,10 @@ pub struct Function {
     pub indirect: bool,
 }
 
-impl Image {
-    /// The functions among `names`, by file offset. A name without a function is not in the answer; a name that several static
-    /// functions share comes with each of them.
-    pub fn functions(&self, names: &[&str]) -> Result<Vec<Function>, ImageError> {
-        let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();
-        for table in [self.dynamic_symbols()?, self.static_symbols()?] {
-            let named = names.iter().flat_map(|name| table.indices_of(name));
-            // In the order of the table: the first of its names is what a function is called.
-            for index in named.collect::<BTreeSet<u32>>() {
-                self.add_function(&mut found, table.symbol(&table.entries[index as usize], None));
-            }
-        }
-        Ok(found.into_values().collect())
-    }
-
-    /// The function whose code lies at `address`; none where no symbol says so.
-    pub(crate) fn function_at(&self, address: LinkAddress) -> Result<Option<String>, ImageError> {
-        let holds = |symbol: &Symbol| {
-            let into = address.0.checked_sub(symbol.address.0);
-            symbol.kind == SymbolKind::Function
-                && symbol.defined
-                && into.is_some_and(|into| into < symbol.size.max(1))
-        };
-        let tables = [self.dynamic_symbols()?, self.static_symbols()?];
-        let found = tables.into_iter().find_map(|table| table.iter().find(holds));
-        Ok(found.map(|symbol| symbol.name))
-    }
-
-    /// Where the first symbol lies at `address` or behind it.
-    pub(crate) fn next_symbol(&self, address: LinkAddress) -> Result<Option<LinkAddress>, ImageError> {
-        let next = [
-            self.dynamic_symbols()?.next(address),
-            self.static_symbols()?.next(address),
-        ];
-        Ok(next.into_iter().flatten().min())
-    }
-
-    /// The functions that a user means by `name`, as the source or the linker has it: those that fit best, with the names that the
-    /// linker has for them. Overloads, and what several static functions share, make them several.
-    pub fn functions_spelled(&self, name: &str) -> Result<Option<(Fit, Vec<Function>)>, ImageError> {
-        let spelling = Spelling::new(name);
-        let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
-        let mut best = None;
-        let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();
-        for table in [self.dynamic_symbols()?, self.static_symbols()?] {
-            for (fit, symbol) in table.spelled(&spelling, is_code) {
-                if best < Some(fit) {
-                    best = Some(fit);
-                    found.clear();
-                }
-                if best == Some(fit) {
-                    self.add_function(&mut found, symbol);
-                }
-            }
-        }
-        let found: Vec<Function> = found.into_values().collect();
-        Ok(best.filter(|_| !found.is_empty()).map(|fit| (fit, found)))
-    }
-
-    fn add_function(&self, found: &mut BTreeMap<FileOffset, Function>, symbol: Symbol) {
-        let is_code = matches!(symbol.kind, SymbolKind::Function | SymbolKind::IndirectFunction);
-        let Some(offset) = self
-            .file_offset(symbol.address)
-            .filter(|_| is_code && symbol.defined)
-        else {
-            return;
-        };
-        let function = found.entry(offset).or_insert_with(|| Function {
-            names: Vec::new(),
-            offset,
-            address: symbol.address,
-            size: symbol.size,
-            binding: symbol.binding,
-            indirect: symbol.kind == SymbolKind::IndirectFunction,
-        });
-        if !function.names.contains(&symbol.name) {
-            function.names.push(symbol.name);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::Image;
     use std::fs::File;
 
     fn libc() -> Image {

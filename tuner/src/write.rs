@@ -174,6 +174,41 @@ impl Elsewhere {
     }
 }
 
+/// What is called at the instants at which a crash, or what the program does, decides what becomes of a change. Does nothing but in
+/// tests.
+#[derive(Debug, Clone, Copy)]
+pub struct Hooks {
+    /// The intent is in the journal, nothing is written.
+    pub after_intent: fn(),
+    /// Everything was checked, and the next step stores the value.
+    pub before_store: fn(),
+    /// It is written, the outcome is not in the journal.
+    pub after_write: fn(),
+    /// In the middle of an action that takes several steps, after each of them.
+    pub underway: fn(),
+}
+
+impl Default for Hooks {
+    fn default() -> Hooks {
+        Hooks {
+            after_intent: || {},
+            before_store: || {},
+            after_write: || {},
+            underway: || {},
+        }
+    }
+}
+
+impl Hooks {
+    /// A write, between its two instants.
+    pub(crate) fn around<T>(self, write: impl FnOnce() -> T) -> T {
+        (self.after_intent)();
+        let written = write();
+        (self.after_write)();
+        written
+    }
+}
+
 /// Writes `new` if the slot still holds `expected`, and gives back what is read there afterwards: `new`,
 /// unless the program wrote in between. One aligned store of at most 8 bytes: no thread of the target sees
 /// half of it. `before_store` is called when all is checked.

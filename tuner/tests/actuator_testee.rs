@@ -14,18 +14,19 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tuner::actuator::{RendezvousSource, ServeOptions, serve};
-use tuner::sync::{Action, Held, HoldRequest, Meetings, Passage, Progress, Rendezvous, Seen, Ticket};
-use tuner::writer::Hooks;
+use tuner::rendezvous::{Held, HeldAction, HoldRequest, Meetings, Progress, Rendezvous, Seen, Ticket};
+use tuner::sync::Passage;
+use tuner::write::Hooks;
 
 static HOW: OnceLock<String> = OnceLock::new();
 
 /// Holds nobody: the action is called when it is asked how it stands.
 struct Scripted {
-    action: Option<Action>,
+    action: Option<HeldAction>,
 }
 
 impl Rendezvous for Scripted {
-    fn arm(&mut self, _: &HoldRequest, action: Action) -> Result<Ticket, String> {
+    fn arm(&mut self, _: &HoldRequest, action: HeldAction) -> Result<Ticket, String> {
         self.action = Some(action);
         Ok(Ticket(0))
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tuner::{
     action::{
         Action, ActionOutcome, ActionReceipt, CallRequest, InsertPlace, InverseRequest, Invocation,
-        PatchRequest, Reason, ReturnType,
+        PatchRequest,
     },
     actuator::{ActCommand, ClientError},
     expression::Expression,
+    journal::{Mechanism, Reason, ReturnType},
     process::Pid,
-    writer::Mechanism,
 };
 
 use super::by_hand::{code, members, parse_type};

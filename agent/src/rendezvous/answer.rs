@@ -20,7 +20,7 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
-use tuner::sync::{Action, Held, Meetings, Seen, Then, Ticket, Vigil, Watch};
+use tuner::rendezvous::{Held, HeldAction, Meetings, Seen, Then, Ticket, Vigil, Watch};
 
 use crate::kernel::{Records, Ring, set_real_time};
 
@@ -33,7 +33,7 @@ const LOOK: Timespec = Timespec {
 /// Where the actions lie, and the records that say when one is due.
 pub(super) struct Desk {
     records: Arc<Records>,
-    actions: Vec<Mutex<Option<Action>>>,
+    actions: Vec<Mutex<Option<HeldAction>>>,
     /// What an action left to be looked after keeps it from being over.
     watched: Vec<AtomicBool>,
 }
@@ -59,7 +59,7 @@ impl Desk {
     }
 
     /// Lays an action down.
-    pub(super) fn put(&self, index: u32, action: Action) {
+    pub(super) fn put(&self, index: u32, action: HeldAction) {
         if let Some(place) = self.actions.get(index as usize) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(action);
         }
@@ -105,7 +105,8 @@ impl Desk {
             since_ns: hold.held_at_ns,
         };
         // A panic must not leave the thread held to the bound, nor end the one that answers.
-        let call = |action: Action| catch_unwind(AssertUnwindSafe(|| action(&held))).unwrap_or(Then::Nothing);
+        let call =
+            |action: HeldAction| catch_unwind(AssertUnwindSafe(|| action(&held))).unwrap_or(Then::Nothing);
         let then = place.take().map_or(Then::Nothing, call);
         let vigil = match then {
             Then::Nothing => None,

@@ -8,10 +8,10 @@ mod answer;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use abi::{Hold, HoldState, StoreResult};
-use tuner::sync::{
-    Action, HoldRequest, KeyPlace, MEETING_SIGNAL, Meetings, Moment, Passage, Progress, Rendezvous, Store,
-    Ticket,
+use tuner::rendezvous::{
+    HeldAction, HoldRequest, MEETING_SIGNAL, Meetings, Progress, Rendezvous, Store, Ticket,
 };
+use tuner::sync::{KeyPlace, Moment, Passage};
 
 use crate::awake::Awake;
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};
@@ -168,7 +168,7 @@ impl KernelRendezvous {
 }
 
 impl Rendezvous for KernelRendezvous {
-    fn arm(&mut self, request: &HoldRequest, action: Action) -> Result<Ticket, String> {
+    fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<Ticket, String> {
         let index = (0..abi::MAX_HOLDS)
             .find(|index| !self.armed.contains_key(index))
             .ok_or_else(|| format!("{} actions wait for their sync points already", abi::MAX_HOLDS))?;

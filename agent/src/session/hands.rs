@@ -25,7 +25,7 @@ use tuner::{
     },
     process::Pid,
     sync::SyncPlace,
-    writer::Undone,
+    undo::Undone,
 };
 
 use crate::actuator::Actuator;

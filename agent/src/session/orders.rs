@@ -3,12 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use tuner::{
-    action::{
-        Action, Argument, CallRequest, InsertPlace, InverseRequest, Invocation, PatchRequest, Reason,
-        ReturnType,
-    },
+    action::{Action, CallRequest, InsertPlace, InverseRequest, Invocation, PatchRequest},
     actuator::{ActCommand, SetCommand},
     expression::Expression,
+    journal::{Argument, Reason, ReturnType},
     process::Pid,
     sync::SyncPlace,
 };

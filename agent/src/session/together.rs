@@ -2,7 +2,7 @@
 
 use tuner::{
     actuator::{SetCommand, TogetherCommand},
-    sync::{KeyName, PlaceError},
+    sync::{KeyName, SyncPlaceError},
 };
 
 use super::{
@@ -44,7 +44,7 @@ impl Session {
                 at: meeting
                     .place
                     .parse()
-                    .map_err(|error: PlaceError| error.to_string())?,
+                    .map_err(|error: SyncPlaceError| error.to_string())?,
                 key: key(meeting.key),
                 within_ms: SYNC_WAIT.as_millis() as u64,
             }),

@@ -3,11 +3,10 @@
 use std::{io::Write as _, time::Duration};
 
 use tuner::{
-    action::{Action, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason},
+    action::{Action, ActionOutcome, ActionReceipt, CallRequest},
     actuator::{ActCommand, ArmActCommand},
-    journal::{StateDir, Status},
+    journal::{Argument, Mechanism, Reason, StateDir, Status},
     process::Pid,
-    writer::Mechanism,
 };
 
 use crate::target::{Actuator, Busy, Target, alone, changes, is_root, percentile, wait_until};

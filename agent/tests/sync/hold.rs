@@ -8,7 +8,7 @@ use std::{
 use tuneagent::rendezvous::KernelRendezvous;
 use tuner::{
     journal::{StateDir, Status},
-    sync::{Held, HoldRequest, Progress, Rendezvous, Then},
+    rendezvous::{Held, HoldRequest, Progress, Rendezvous, Then},
     variable::VariableName,
 };
 
@@ -20,7 +20,7 @@ fn armed(
     target: &Target,
     misses_max: u64,
     action: impl FnOnce(&Held) -> Then + Send + 'static,
-) -> tuner::sync::Ticket {
+) -> tuner::rendezvous::Ticket {
     let request = HoldRequest {
         point: target.point("entry:step"),
         answer_ns_max: 50_000_000,
@@ -32,7 +32,7 @@ fn armed(
     rendezvous.arm(&request, Box::new(action)).unwrap()
 }
 
-fn over(rendezvous: &mut KernelRendezvous, ticket: tuner::sync::Ticket) -> Progress {
+fn over(rendezvous: &mut KernelRendezvous, ticket: tuner::rendezvous::Ticket) -> Progress {
     let mut progress = None;
     wait_until("the action is over", || {
         progress =

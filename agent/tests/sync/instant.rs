@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use procfs::{CurrentSI as _, KernelStats};
 use tuneagent::rendezvous::KernelRendezvous;
-use tuner::{sync::Rendezvous as _, writer::Mechanism};
+use tuner::{journal::Mechanism, rendezvous::Rendezvous as _};
 
 use crate::target::{Actuator, Busy, Target, alone, at, changes, is_root, percentile, set, wait_until};
 

@@ -12,13 +12,13 @@ use rustix::process::{Pid as Number, Signal, kill_process};
 use tempfile::TempDir;
 use tuner::{
     actuator::TogetherCommand,
-    journal::{StateDir, Status},
+    journal::{Mechanism, StateDir, Status},
     module::Images,
     process::{Pid, Process},
     space::AddressSpace,
     sync::KeyName,
     variable::VariableName,
-    writer::{Mechanism, Receipt},
+    writer::Receipt,
 };
 
 use crate::target::{Actuator, alone, built, is_root, percentile, set, wait_until};

@@ -4,9 +4,8 @@ use std::io::Write as _;
 
 use tuneagent::rendezvous::KernelRendezvous;
 use tuner::{
-    journal::{StateDir, Status},
-    sync::Rendezvous,
-    writer::Mechanism,
+    journal::{Mechanism, StateDir, Status},
+    rendezvous::Rendezvous,
 };
 
 use crate::target::{Actuator, Target, alone, at, is_root, set, tuneagent, wait_until};

@@ -6,13 +6,14 @@ use rustix::io::Errno;
 use rustix::process::Pid as RawPid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::{ActionError, ActionOutcome, ActionReceipt, Reason};
+use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
-use crate::journal::{Affinity, Change, Deed, Hold, Outcome, RevertOutcome, Status, ThreadCpus};
+use crate::error::ActionError;
+use crate::journal::{Affinity, Change, Deed, Hold, Mechanism, Outcome, RevertOutcome, Status, ThreadCpus};
 use crate::process::Pid;
 use crate::ptrace;
 use crate::value::Bytes;
-use crate::writer::{Mechanism, Writer, WriterError};
+use crate::writer::{Writer, WriterError};
 
 /// Threads started meanwhile are looked for so often.
 const ROUNDS_MAX: usize = 1_000;

@@ -3,12 +3,15 @@
 use std::fmt;
 
 use super::function::Found;
-use super::{ActionError, Argument, ReturnType};
+use super::{Argument, ReturnType};
 use crate::address::Address;
-use crate::arch::x86_64::assemble::{FLOATS_MAX, INTEGERS_MAX, Passed};
-use crate::arch::x86_64::stub;
+use crate::arch::x86_64::{
+    assemble::{FLOATS_MAX, INTEGERS_MAX, Passed},
+    stub,
+};
 use crate::arena::PAGE;
 use crate::dwarf::{self, Kind, VariableType};
+use crate::error::ActionError;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::space::AddressSpace;

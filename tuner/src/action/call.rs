@@ -8,23 +8,24 @@ use std::time::{Duration, Instant};
 use super::arguments::{self, Given};
 use super::function::{self, Found};
 use super::progress::{Progress, State, look};
-use super::worker::{self, Machinery};
 use super::{
-    ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, FunctionName, Reason, ReturnType,
-    inverse, load,
+    ActionOutcome, ActionReceipt, Argument, CallRequest, FunctionName, Reason, ReturnType, inverse, load,
 };
-use crate::arch::x86_64::assemble::Passed;
-use crate::arch::x86_64::stub::{self, Stub};
+use crate::arch::x86_64::{
+    assemble::Passed,
+    stub::{self, Stub},
+};
 use crate::arena::Arena;
 use crate::clock;
-use crate::journal::{Call, Change, Deed, Hold, Inverse, Outcome, Record, Status, ThreadId};
+use crate::error::ActionError;
+use crate::journal::{Call, Change, Deed, Hold, Inverse, Mechanism, Outcome, Record, Status};
 use crate::place::Ground;
-use crate::process::Process;
+use crate::process::{Process, ThreadId};
 use crate::ptrace;
-use crate::remote::{Task, Worker};
+use crate::remote::{self, Machinery, Task, Worker};
 use crate::space::AddressSpace;
 use crate::value::{Bytes, Value, ValueType};
-use crate::writer::{Mechanism, Writer, WriterError};
+use crate::writer::{Writer, WriterError};
 
 /// The stub is shorter.
 const STUB_BYTES: usize = 1024;
@@ -205,7 +206,7 @@ impl Writer {
         let underway = self.hooks.underway;
         let entered = ptrace::apart(|| {
             let unsuitable = |view: &_| machinery.keeps_from_calling(view, ground);
-            worker::with_thread(
+            remote::with_thread(
                 process,
                 ground,
                 &machinery.gate,
@@ -259,7 +260,7 @@ impl Writer {
             let is_alive = ptrace::threads(process.pid)?.contains(&tid);
             let only = is_alive.then_some(tid);
             let task = Task::Unmap(arena);
-            worker::with_thread(process, &ground, &machinery.gate, task, only, inside, work)
+            remote::with_thread(process, &ground, &machinery.gate, task, only, inside, work)
         });
     }
 
@@ -303,7 +304,7 @@ impl Writer {
     ) -> Result<State, ActionError> {
         let mut ground = ground.clone();
         ground.refresh()?;
-        if !worker::is_ours(&ground, &deed.arena) {
+        if !remote::is_ours(&ground, &deed.arena) {
             return Ok(State::NotMade);
         }
         if let Ok(Progress::Returned(answer)) = look(&ground, deed) {
@@ -336,8 +337,8 @@ impl Writer {
         let range = arena.address.0..arena.address.0 + arena.size();
         let process = self.process();
         let found = ptrace::apart(|| {
-            let stopped = ptrace::Stopped::all(process, worker::STOP_WAIT)?;
-            worker::in_the_way(&stopped, ground, &machinery.gate, &range)
+            let stopped = ptrace::Stopped::all(process, remote::STOP_WAIT)?;
+            remote::in_the_way(&stopped, ground, &machinery.gate, &range)
         })?;
         Ok(found.is_some())
     }
@@ -454,8 +455,8 @@ pub(super) fn enter(
     let mut page = deed.arena.head();
     page.extend(code);
     let arena = &deed.arena;
-    worker::fill(&ground, arena, arena.address, &page, thread.thread())?;
-    worker::fill(&ground, arena, arena.data(), &data, thread.thread())?;
+    remote::fill(&ground, arena, arena.address, &page, thread.thread())?;
+    remote::fill(&ground, arena, arena.data(), &data, thread.thread())?;
     thread.enter(arena.code())?;
     underway();
     Ok(())

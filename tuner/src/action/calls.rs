@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use iced_x86::Instruction;
 
+use super::FunctionName;
 use super::function::{Context, Found, find, refuse_indirect};
 use super::plan::Plan;
 use super::words;
-use super::{ActionError, FunctionName};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;
+use crate::error::ActionError;
 use crate::module::Module;
 use crate::symbol::SymbolKind;
 

@@ -1,17 +1,19 @@
 //! Machines other than x86-64: what needs machine code is refused by name.
 
-use super::{ActionError, ActionReceipt, CallRequest, PatchRequest, Reason};
+use super::{ActionReceipt, CallRequest, PatchRequest, Reason};
 use crate::arch::Unsupported;
+use crate::error::ActionError;
 use crate::journal::{Call, Change, Hold, Patch, RevertOutcome};
+use crate::rendezvous::HeldAction;
 use crate::space::AddressSpace;
-use crate::sync::{Action, Passage, SyncPlace};
+use crate::sync::{Passage, SyncPlace};
 use crate::writer::{Writer, WriterError};
 
 /// A call at a sync point: there is none here.
 pub(crate) enum CallThere {}
 
 impl CallThere {
-    pub(crate) fn action(&self) -> Action {
+    pub(crate) fn action(&self) -> HeldAction {
         match *self {}
     }
 

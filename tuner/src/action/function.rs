@@ -3,13 +3,17 @@
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::{ActionError, FunctionName};
+use super::FunctionName;
 use crate::address::Address;
-use crate::arch::x86_64::code::{Body, FUNCTION_BYTES_MAX};
+use crate::arch::{
+    Emulation,
+    x86_64::code::{Body, FUNCTION_BYTES_MAX},
+};
+use crate::error::ActionError;
 use crate::journal::{Change, Deed, HexBytes, Site, Status};
 use crate::module::{Module, ModuleError};
 use crate::place::Ground;
-use crate::site::{Emulation, EntrySites};
+use crate::site::EntrySites;
 use crate::space::AddressSpace;
 use crate::symbol::{Binding, Function};
 

@@ -1,14 +1,17 @@
 //! A call that is inserted into a function: through a trampoline at its entry; at each of its returns, or into a copy of it where there is
 //! no room at one.
 
+use super::Argument;
 use super::function::{Context, Found};
 use super::plan::{Plan, Prepared, TRAMPOLINE_BYTES, lead, refuse_jumps_into, wrap};
-use super::{ActionError, Argument};
 use crate::address::{Address, LinkAddress};
-use crate::arch::x86_64::assemble::Passed;
-use crate::arch::x86_64::code::{self, Body};
-use crate::arch::x86_64::trampoline::{self, Then, Work};
+use crate::arch::x86_64::{
+    assemble::Passed,
+    code::{self, Body},
+    trampoline::{self, Then, Work},
+};
 use crate::arena::Arena;
+use crate::error::ActionError;
 use crate::module::Module;
 
 /// So far behind a function's end padding is looked for.

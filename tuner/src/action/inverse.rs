@@ -8,7 +8,8 @@
 use super::arguments::of_value;
 use super::call::Plan;
 use super::progress::State;
-use super::{ActionError, Argument, CallRequest, FunctionName, InverseRequest, Invocation, ReturnType};
+use super::{Argument, CallRequest, FunctionName, InverseRequest, Invocation, ReturnType};
+use crate::error::ActionError;
 use crate::journal::{Call, Change, Inverse, Reader, RevertOutcome};
 use crate::ptrace::{self, PtraceError};
 use crate::space::AddressSpace;

@@ -4,17 +4,18 @@ use std::path::Path;
 
 use super::call::{self, Plan};
 use super::progress::State;
-use super::{ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
+use super::{ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
 use crate::address::Address;
 use crate::clock;
+use crate::error::ActionError;
 use crate::foreign;
 use crate::image::{Image, ImageError};
-use crate::journal::{Call, Deed, Outcome, RevertOutcome, Status};
+use crate::journal::{Call, Deed, Mechanism, Outcome, RevertOutcome, Status};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::space::AddressSpace;
 use crate::value::ValueType;
-use crate::writer::{Mechanism, Writer, WriterError};
+use crate::writer::{Writer, WriterError};
 
 /// Load everything at once: what is missing is told now, not at some later call.
 const RTLD_NOW: i64 = 2;

@@ -3,7 +3,6 @@
 //!
 //! - `text`: `f(1, 2.5)` as people write it
 //! - `function`: which code a name means, and its bytes
-//! - `worker`: which thread can do something for us
 //! - `arguments`: what a function is called with
 //! - `call`: a function is called once, `there`: by the thread at a sync point; `inverse`: a call that takes another back; `load`: a
 //!   library, by calling dlopen
@@ -41,7 +40,6 @@ mod call;
 mod calls;
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
-mod error;
 #[cfg(target_arch = "x86_64")]
 mod function;
 #[cfg(target_arch = "x86_64")]
@@ -62,8 +60,6 @@ mod text;
 mod there;
 #[cfg(target_arch = "x86_64")]
 mod words;
-#[cfg(target_arch = "x86_64")]
-mod worker;
 
 use std::fmt;
 
@@ -71,20 +67,19 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use elsewhere::{CallThere, Reached};
-pub use error::ActionError;
 pub use text::{Invocation, TextError};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use there::{CallThere, Reached};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use worker::Machinery;
 
 use crate::clock::Instant;
+pub use crate::error::ActionError;
 use crate::expression::Expression;
-use crate::journal::{Change, Deed, RevertOutcome};
+pub use crate::journal::{Argument, Reason, ReturnType};
+use crate::journal::{Change, Deed, Mechanism, RevertOutcome};
 use crate::space::AddressSpace;
 use crate::sync::Passage;
 use crate::value::ValueType;
-use crate::writer::{Mechanism, Writer, WriterError};
+use crate::writer::{Writer, WriterError};
 
 /// The name of a function, and of the module that holds it where this is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,52 +115,6 @@ impl fmt::Display for FunctionName {
             None => f.write_str(&self.name),
         }
     }
-}
-
-/// An argument of a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Argument {
-    /// A whole number, a bool or an address.
-    Integer(i64),
-    /// A double.
-    Double(f64),
-    /// A float.
-    Float(f32),
-    /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is taken back: a
-    /// function that keeps the address is not for this.
-    Text(String),
-    /// What a variable of the program holds when the call is made; only of a call once.
-    Variable(String),
-    /// What was read just before the call that is taken back; only of an inverse.
-    Was,
-}
-
-impl fmt::Display for Argument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Argument::Integer(number) => write!(f, "{number}"),
-            Argument::Double(number) => write!(f, "{number:?}"),
-            Argument::Float(number) => write!(f, "{number:?}f"),
-            Argument::Text(text) => write!(f, "{text:?}"),
-            Argument::Variable(name) => f.write_str(name),
-            Argument::Was => f.write_str(text::WAS),
-        }
-    }
-}
-
-/// What a function returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReturnType {
-    /// Nothing that is of interest.
-    Nothing,
-    /// A number or a bool.
-    Value(ValueType),
-    /// An address.
-    Pointer,
-    /// What the debug information says, and nothing where it is silent.
-    IfKnown,
 }
 
 /// Call a function once.
@@ -268,15 +217,6 @@ pub enum Action {
         /// As a list (`0-3,8`).
         cpus: String,
     },
-}
-
-/// Why an action is taken.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
-    /// A line each.
-    pub why: Vec<String>,
-    /// The rule that asks for it.
-    pub rule: Option<String>,
 }
 
 /// What came of an action.

@@ -1,12 +1,15 @@
 //! An argument of a function that is changed before its body runs.
 
+use super::FunctionName;
 use super::function::{Context, Found, refuse_indirect};
 use super::plan::{Plan, Prepared, TRAMPOLINE_BYTES, wrap};
 use super::words::image_error;
-use super::{ActionError, FunctionName};
-use crate::arch::x86_64::assemble::{FLOATS_MAX, INTEGERS_MAX};
-use crate::arch::x86_64::trampoline::Parameter;
+use crate::arch::x86_64::{
+    assemble::{FLOATS_MAX, INTEGERS_MAX},
+    trampoline::Parameter,
+};
 use crate::dwarf::{self, Kind};
+use crate::error::ActionError;
 use crate::expression::Expression;
 use crate::value::ValueType;
 

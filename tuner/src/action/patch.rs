@@ -8,19 +8,19 @@ use super::call::nanoseconds;
 use super::function::Context;
 use super::plan::{self, Plan};
 use super::progress;
-use super::worker::{self, Machinery, STOP_WAIT};
-use super::{ActionError, ActionOutcome, ActionReceipt, PatchRequest, Reason};
+use super::{ActionOutcome, ActionReceipt, PatchRequest, Reason};
 use crate::arena::Arena;
 use crate::clock;
-use crate::journal::{Change, Deed, Hold, Outcome, Patch, RevertOutcome, Site, Status};
+use crate::error::ActionError;
+use crate::journal::{Change, Deed, Hold, Mechanism, Outcome, Patch, RevertOutcome, Site, Status};
 use crate::place::{Ground, Place};
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
-use crate::remote::Task;
+use crate::remote::{self, Machinery, STOP_WAIT, Task};
 use crate::space::AddressSpace;
 use crate::value::Bytes;
 use crate::write;
-use crate::writer::{Mechanism, Writer, WriterError};
+use crate::writer::{Writer, WriterError};
 
 impl Writer {
     /// Changes code, or the tables through which functions are called.
@@ -42,10 +42,10 @@ impl Writer {
         let change = self.announce(Deed::Patch(plan.patch.clone()), reason, at.clone())?;
         let (process, underway) = (self.process(), self.hooks.underway);
         let is_prepared = AtomicBool::new(plan.patch.arena.is_none());
-        let applied = worker::insist(|| {
+        let applied = remote::insist(|| {
             if !is_prepared.load(Ordering::Relaxed) {
                 if let PatchRequest::InsertCall { function, .. } = request {
-                    worker::refuse_function(process, &function.name, self.despite_seccomp)?;
+                    remote::refuse_function(process, &function.name, self.despite_seccomp)?;
                 }
                 prepare(process, &ground, &machinery, &plan, underway)?;
                 is_prepared.store(true, Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl Writer {
         let places = places(&space, &ground, change, patch)?;
         self.announce_revert(change, None)?;
         let (process, underway) = (self.process(), self.hooks.underway);
-        let arena = patch.arena.filter(|arena| worker::is_ours(&ground, arena));
+        let arena = patch.arena.filter(|arena| remote::is_ours(&ground, arena));
         let back = Back {
             process,
             ground: &ground,
@@ -94,7 +94,7 @@ impl Writer {
             places: &places,
             arena,
         };
-        let reverted = worker::insist(|| back.revert(underway));
+        let reverted = remote::insist(|| back.revert(underway));
         (self.hooks.after_write)();
         Ok(match reverted {
             Ok(Reverted { other: None, left }) => {
@@ -175,10 +175,10 @@ impl Writer {
     fn sweep_arena(&self, arena: Option<&Arena>, machinery: &Arc<Machinery>) {
         let Some(arena) = arena else { return };
         let process = self.process();
-        let _: Result<(), ActionError> = worker::insist(|| {
+        let _: Result<(), ActionError> = remote::insist(|| {
             let ground = Ground::open(process.pid)?;
-            match worker::is_ours(&ground, arena) {
-                true => worker::unmap(process, &ground, &machinery.gate, arena),
+            match remote::is_ours(&ground, arena) {
+                true => remote::unmap(process, &ground, &machinery.gate, arena),
                 false => Ok(()),
             }
         });
@@ -207,7 +207,7 @@ fn prepare(
     underway: fn(),
 ) -> Result<(), ActionError> {
     if let Some(arena) = &plan.patch.arena {
-        worker::with_thread(
+        remote::with_thread(
             process,
             ground,
             &machinery.gate,
@@ -219,7 +219,7 @@ fn prepare(
                 underway();
                 let mut ground = ground.clone();
                 ground.refresh()?;
-                worker::fill(&ground, arena, arena.address, &plan.code, thread.thread())?;
+                remote::fill(&ground, arena, arena.address, &plan.code, thread.thread())?;
                 underway();
                 thread.end()
             },
@@ -246,7 +246,7 @@ fn apply(
         write_all(&places, underway, None)?;
         return Ok((Mechanism::Plain, Duration::ZERO));
     }
-    let written = worker::with_all(process, |stopped| {
+    let written = remote::with_all(process, |stopped| {
         match keeps_from_changing(stopped, ground, machinery, plan)? {
             Some(why) => Ok(Err(why)),
             None => write_all(&places, underway, stopped.threads().first()).map(Ok),
@@ -339,7 +339,7 @@ impl Back<'_> {
         if let (Some(arena), None) = (&self.arena, other) {
             // While all are held anyway. Where one is in it, or it fails, it is done later.
             let gate = &self.machinery.gate;
-            if let Ok(Ok(())) = worker::unmap_held(&mut stopped, self.ground, gate, arena) {
+            if let Ok(Ok(())) = remote::unmap_held(&mut stopped, self.ground, gate, arena) {
                 left = None;
             }
         }

@@ -10,12 +10,15 @@ use std::ops::Range;
 use super::function::{Context, Found, refuse_indirect};
 use super::insertion::Insertion;
 use super::words::{Word, each_text, words};
-use super::{ActionError, FunctionName, InsertPlace, PatchRequest, calls, parameter};
+use super::{FunctionName, InsertPlace, PatchRequest, calls, parameter};
 use crate::address::Address;
-use crate::arch::x86_64::assemble::Passed;
-use crate::arch::x86_64::code::{self, Body, Displaced};
-use crate::arch::x86_64::trampoline::{self, Parameter, Then, Work};
+use crate::arch::x86_64::{
+    assemble::Passed,
+    code::{self, Body, Displaced},
+    trampoline::{self, Parameter, Then, Work},
+};
 use crate::arena::Arena;
+use crate::error::ActionError;
 use crate::expression::Expression;
 use crate::journal::{HexBytes, Patch, Site};
 use crate::module::Module;

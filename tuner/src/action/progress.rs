@@ -5,8 +5,9 @@ use super::call::{Answer, shown};
 use crate::address::Address;
 use crate::arch::x86_64::stub;
 use crate::arena::Arena;
-use crate::journal::{Call, ThreadId};
+use crate::journal::Call;
 use crate::place::Ground;
+use crate::process::ThreadId;
 use crate::value::ValueType;
 
 /// How a call stands.

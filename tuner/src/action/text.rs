@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{Argument, FunctionName};
+use crate::journal::WAS;
 
-/// How [`Argument::Was`] is written.
-pub(super) const WAS: &str = "was";
 /// More arguments than any call can have.
 const ARGUMENTS_MAX: usize = 14;
 

@@ -1,6 +1,6 @@
 //! A function is called by the thread that has reached a sync point, while it stands there.
 //!
-//! The probe holds the thread in the kernel, and it is stopped one instruction behind ([`crate::sync::Stopping`]). The stopped thread
+//! The probe holds the thread in the kernel, and it is stopped one instruction behind ([`crate::rendezvous::Stopping`]). The stopped thread
 //! is sent to call as in `call`; where it was let go before it was asked to stop, nothing is called. A call that was made so is taken
 //! back so, by the same thread: another one that comes to the point is let go.
 
@@ -9,16 +9,17 @@ use std::time::Instant;
 
 use super::call::{self, Plan};
 use super::progress::{self, Progress, State};
-use super::worker::Machinery;
-use super::{ActionError, ActionOutcome, ActionReceipt, CallRequest, Reason};
+use super::{ActionOutcome, ActionReceipt, CallRequest, Reason};
 use crate::clock;
-use crate::journal::{Call, Deed, Hold, Outcome, RevertOutcome};
+use crate::error::ActionError;
+use crate::journal::{Call, Deed, Hold, Mechanism, Outcome, RevertOutcome};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread};
-use crate::remote::{View, Worker};
-use crate::sync::{Action, Passage, Stopping, SyncPlace, Told};
-use crate::writer::{Mechanism, Writer, WriterError};
+use crate::remote::{Machinery, View, Worker};
+use crate::rendezvous::{HeldAction, Stopping, Told};
+use crate::sync::{Passage, SyncPlace};
+use crate::writer::{Writer, WriterError};
 
 /// A call that is announced in the journal, to be made at a sync point.
 pub(crate) struct CallThere {
@@ -272,7 +273,7 @@ impl CallThere {
     }
 
     /// What is to be done while a thread is held at the point.
-    pub(crate) fn action(&self) -> Action {
+    pub(crate) fn action(&self) -> HeldAction {
         let errand = Arc::clone(&self.errand);
         let (pid, told) = (errand.process.pid, Arc::clone(&errand.told));
         Stopping::action(pid, told, move |thread: &mut HeldThread| errand.send(thread))

@@ -1,11 +1,10 @@
 //! The words through which a function is called from other files, and whether all calls of it go through such.
 
-use super::ActionError;
 use super::function::{Context, Found};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;
-use crate::image::ImageError;
-use crate::image::slots::Stored;
+use crate::error::ActionError;
+use crate::image::{ImageError, slots::Stored};
 use crate::module::{Module, ModuleError};
 
 /// A word through which a module's code calls a function.

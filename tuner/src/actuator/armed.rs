@@ -3,15 +3,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::journal::Hold;
-use crate::slot::Slot;
-use crate::sync::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, Action, HoldRequest, MISSES_MAX, Passage, Progress, Rendezvous,
-    STOP_ANSWER_NS_MAX, Stopping, Store, SyncPlace, SyncPoint, Then, Ticket, Told,
+use crate::journal::{Hold, Mechanism};
+use crate::rendezvous::{
+    ACTION_NS_MAX, ANSWER_NS_MAX, HeldAction, HoldRequest, MISSES_MAX, Progress, Rendezvous,
+    STOP_ANSWER_NS_MAX, Stopping, Store, Then, Ticket, Told,
 };
+use crate::slot::Slot;
+use crate::sync::{Passage, SyncPlace, SyncPoint};
 use crate::value::Bytes;
-use crate::write::{self, WriteError};
-use crate::writer::{Hooks, Mechanism};
+use crate::write::{self, Hooks, WriteError};
 
 /// What the request says of the way.
 #[derive(Debug, Clone, Copy)]
@@ -133,7 +133,7 @@ impl Armed {
         Ok(())
     }
 
-    fn action(&self, hooks: Hooks) -> Action {
+    fn action(&self, hooks: Hooks) -> HeldAction {
         let (expected, new) = self.change;
         let slot = Arc::clone(&self.slot);
         let commit = move || hooks.around(|| write::commit(&slot, expected, new, hooks.before_store));

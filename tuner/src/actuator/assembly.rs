@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::journal::Hold;
+use crate::journal::{Hold, Mechanism};
 use crate::process::Pid;
-use crate::slot::Slot;
-use crate::sync::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, Again, Gathered, HoldRequest, KeyPlace, LEAD, Meetings, Part, Passage,
-    Progress, Rendezvous, Scattered, SyncPoint, Then, Ticket, gather,
+use crate::rendezvous::{
+    ACTION_NS_MAX, ANSWER_NS_MAX, Again, Gathered, HoldRequest, LEAD, Meetings, Part, Progress, Rendezvous,
+    Scattered, Then, Ticket, gather,
 };
+use crate::slot::Slot;
+use crate::sync::{KeyPlace, Passage, SyncPoint};
 use crate::value::Bytes;
-use crate::writer::{Hooks, Mechanism};
+use crate::write::Hooks;
 
 const LEAD_MAX: i64 = 4_096;
 /// Attempts in which a process had gone by.

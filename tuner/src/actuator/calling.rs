@@ -8,12 +8,11 @@ use super::undoing::UNDO_LOOK;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{Action, ActionOutcome, ActionReceipt, CallThere, Reached};
-use crate::journal::{Hold, RevertOutcome};
+use crate::journal::{Hold, Mechanism, RevertOutcome};
 use crate::process::Pid;
-use crate::sync::{
-    ACTION_NS_MAX, HoldRequest, MISSES_MAX, Passage, Progress, STOP_ANSWER_NS_MAX, SyncPlace, Ticket,
-};
-use crate::writer::{Mechanism, Undone};
+use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX, Ticket};
+use crate::sync::{Passage, SyncPlace};
+use crate::undo::Undone;
 
 /// A call that is to be over when a session ends is waited for so long; its thread is on its way then.
 const LAST_LOOKS: Duration = Duration::from_secs(2);

@@ -16,7 +16,8 @@ use super::{
 use crate::action::ActionReceipt;
 use crate::journal::Change;
 use crate::process::Pid;
-use crate::writer::{Receipt, Undone};
+use crate::undo::Undone;
+use crate::writer::Receipt;
 
 /// Changes in one request to take back: the request and its answer stay within their bounds.
 const UNDO_MAX: usize = 500;

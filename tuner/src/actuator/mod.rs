@@ -36,14 +36,15 @@ pub use client::{ActuatorClient, ClientError, SentSet};
 pub use practice::Practice;
 pub use serve::{RendezvousSource, ServeError, ServeOptions, serve};
 
-use crate::action::{Action, ActionReceipt, Reason};
+use crate::action::{Action, ActionReceipt};
 use crate::address::Address;
-use crate::journal::Change;
+use crate::journal::{Change, Reason};
 use crate::process::Pid;
 use crate::sync::{KeyName, SyncPlace};
+use crate::undo::Undone;
 use crate::value::{Bytes, ValueType};
 use crate::who::Who;
-use crate::writer::{Receipt, Undone};
+use crate::writer::Receipt;
 
 /// The longest request. A longer one ends the session.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -161,7 +162,7 @@ pub struct ArmCommand {
     pub at: SyncPlace,
     /// Given up after this time.
     pub within_ms: u64,
-    /// How long a thread is held until it is answered; [`crate::sync::ANSWER_NS_MAX`] when none is given.
+    /// How long a thread is held until it is answered; [`crate::rendezvous::ANSWER_NS_MAX`] when none is given.
     pub answer_ns_max: Option<u64>,
     /// Stop the thread even where holding it would do.
     #[serde(default)]

@@ -20,8 +20,8 @@ use crate::journal::{Assignment, Change, Deed, Status};
 use crate::memory::Memory;
 use crate::process::{Pid, Process, auxiliary, children};
 use crate::space::AddressSpace;
+use crate::undo::{Attempt, has_inherited};
 use crate::value::Value;
-use crate::writer::{Attempt, has_inherited};
 
 /// More are not looked at.
 const OFFSPRING_MAX: usize = 4096;

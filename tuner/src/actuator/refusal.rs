@@ -1,7 +1,7 @@
 //! Errors as refusals: the same text, and the kind that callers tell apart.
 
 use super::{Refusal, RefusalKind};
-use crate::action::ActionError;
+use crate::error::ActionError;
 use crate::lock::LockError;
 use crate::memory::MemoryError;
 use crate::place::PlaceError;

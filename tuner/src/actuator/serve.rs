@@ -12,9 +12,9 @@ use super::{
     Answer, Command, Expectation, Farewell, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, RefusalKind,
     Reply, Request, line,
 };
-use crate::sync::Rendezvous;
+use crate::rendezvous::Rendezvous;
 use crate::sys;
-use crate::writer::Hooks;
+use crate::write::Hooks;
 
 /// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there is none.
 pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;

@@ -13,8 +13,9 @@ use super::{ChangeNumber, Farewell, Refusal};
 use crate::journal::{Change, Deed, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::sync::SyncPoint;
+use crate::undo::{Attempt, Back, Returning, Undone, reverted};
 use crate::write::WriteError;
-use crate::writer::{Attempt, Back, Returning, Undone, WriterError, reverted};
+use crate::writer::WriterError;
 
 /// How long taking back waits for sync points, all together.
 pub(super) const UNDO_WAIT: Duration = Duration::from_secs(5);

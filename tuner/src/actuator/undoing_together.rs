@@ -10,10 +10,11 @@ use super::session::Session;
 use super::undoing::{Tried, UNDO_LOOK, UNDO_WAIT, Undoing};
 use super::waiting::refused;
 use super::{Refusal, RefusalKind};
-use crate::journal::{Bond, Change, Hold, RevertOutcome, Status};
+use crate::journal::{Bond, Change, Hold, Mechanism, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::sync::{Passage, SyncPoint};
-use crate::writer::{Back, Hooks, Mechanism, Returning};
+use crate::undo::{Back, Returning};
+use crate::write::Hooks;
 
 impl Session {
     /// Takes back all groups of which a change is wanted, the newest first; each within the time that one change has.

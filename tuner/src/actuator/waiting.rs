@@ -15,9 +15,10 @@ use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeO
 use crate::action::ActionReceipt;
 use crate::journal::RevertOutcome;
 use crate::process::Pid;
+use crate::rendezvous::{ANSWER_NS_MAX, Progress, Rendezvous};
 use crate::slot::Slot;
 use crate::space::AddressSpace;
-use crate::sync::{ANSWER_NS_MAX, Passage, Progress, Rendezvous, SyncPlace, SyncPoint};
+use crate::sync::{Passage, SyncPlace, SyncPoint};
 use crate::value::Bytes;
 use crate::write::WriteError;
 use crate::writer::{Announced, Receipt};

@@ -5,8 +5,14 @@
 //! there the actions that need it are refused by name ([`Unsupported`]).
 use thiserror::Error;
 
+mod cost;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
+
+pub use cost::{Cost, Emulation, Obstacle};
+
+/// The registers of a thread, as the kernel gives them.
+pub(crate) type RawRegisters = libc::user_regs_struct;
 
 /// Bytes below the stack pointer that belong to the function that runs.
 #[cfg(target_arch = "x86_64")]

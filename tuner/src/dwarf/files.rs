@@ -8,8 +8,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::file::DebugFile;
+use crate::elf::{BuildId, Elf};
 use crate::foreign;
-use crate::image::{BuildId, Image};
 
 /// Where a file was found, so that what belongs to it can be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Origin {
 }
 
 /// The file that has the debug information which was taken out of `image`.
-pub(crate) fn separate(image: &Image) -> Option<Image> {
+pub(crate) fn separate(image: &DebugFile) -> Option<DebugFile> {
     let origin = &image.origin;
     let by_id = image.build_id().and_then(|id| {
         let path = by_build_id(&id.to_string())?;
@@ -58,18 +59,19 @@ fn by_build_id(id: &str) -> Option<PathBuf> {
     Some(format!("{DEBUG}/.build-id/{first}/{rest}.debug").into())
 }
 
-fn open_if(origin: &Origin, path: &Path, belongs: impl Fn(&Image) -> bool) -> Option<Image> {
-    let found = Image::read(origin.open(path)?).ok()?;
+fn open_if(origin: &Origin, path: &Path, belongs: impl Fn(&Elf) -> bool) -> Option<DebugFile> {
+    let found = Elf::read(origin.open(path)?).ok()?;
     belongs(&found).then(|| {
-        found.found_at(Origin {
+        let origin = Origin {
             roots: origin.roots.clone(),
             path: path.to_path_buf(),
-        })
+        };
+        DebugFile::new(found, origin)
     })
 }
 
 /// The debug link: a name, zeros up to a multiple of four, and the CRC-32 of the file.
-fn by_link(image: &Image) -> Option<Image> {
+fn by_link(image: &DebugFile) -> Option<DebugFile> {
     let link = image.section_bytes(".gnu_debuglink").ok()?;
     let (name, sum) = parse_link(&link)?;
     let origin = &image.origin;
@@ -119,7 +121,7 @@ fn crc32(mut file: &File) -> Option<u32> {
 }
 
 /// The file that `image`, a file of debug information, shares parts with (dwz): a name and a build id in `.gnu_debugaltlink`.
-pub(crate) fn supplementary(image: &Image) -> Option<Image> {
+pub(crate) fn supplementary(image: &DebugFile) -> Option<DebugFile> {
     let link = image.section_bytes(".gnu_debugaltlink").ok()?;
     let end = link.iter().position(|byte| *byte == 0)?;
     let name = Path::new(std::str::from_utf8(link.get(..end)?).ok()?);
@@ -128,20 +130,20 @@ pub(crate) fn supplementary(image: &Image) -> Option<Image> {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    let is_it = |found: &Image| found.build_id().map(BuildId::to_string).as_deref() == Some(&id);
+    let is_it = |found: &Elf| found.build_id().map(BuildId::to_string).as_deref() == Some(&id);
     let named = open_if(&image.origin, &image.origin.folder().join(name), is_it);
     named.or_else(|| open_if(&image.origin, &by_build_id(&id)?, is_it))
 }
 
 /// All `.dwo` files of a program in one, beside the program or its debug file.
-pub(crate) fn package(image: &Image) -> Option<Image> {
+pub(crate) fn package(image: &DebugFile) -> Option<DebugFile> {
     let mut path = image.origin.path.clone().into_os_string();
     path.push(".dwp");
     open_if(&image.origin, Path::new(&path), |_| true)
 }
 
 /// The `.dwo` file of one unit: where it was compiled, or beside the program.
-pub(crate) fn split(image: &Image, compiled_in: &str, name: &str) -> Option<Image> {
+pub(crate) fn split(image: &DebugFile, compiled_in: &str, name: &str) -> Option<DebugFile> {
     let compiled = Path::new(compiled_in).join(name);
     let beside = image.origin.folder().join(Path::new(name).file_name()?);
     [compiled, beside]

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
+use super::file::DebugFile;
 use super::search::{Needles, Words};
 use super::types::number;
 use super::view::{Entry, Found, Loaded, Place, Scopes, View};
-use crate::image::{Image, ImageError};
+use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 use crate::spelling::{self, Spelling};
 
@@ -26,7 +27,7 @@ pub struct Inlined {
 }
 
 /// Where functions of this name were inlined, at most 64 places, and how many there are in all.
-pub fn inlined(image: &Image, name: &str) -> Result<(Vec<Inlined>, usize), ImageError> {
+pub fn inlined(image: &DebugFile, name: &str) -> Result<(Vec<Inlined>, usize), ImageError> {
     let Some(info) = image.debug_info()? else {
         return Ok((Vec::new(), 0));
     };

@@ -1,8 +1,9 @@
 //! From an address in code to the line of the source that it was made from.
 
+use super::file::DebugFile;
 use super::view::{Found, Loaded, View};
 use crate::address::LinkAddress;
-use crate::image::{Image, ImageError};
+use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 
 /// A line of a source file.
@@ -16,7 +17,7 @@ pub struct Line {
 
 /// The lines that the instructions around these addresses were made from, in their order; none where there is no debug information, or
 /// none on the address. One pass over the units, however many addresses they are.
-pub fn lines(image: &Image, addresses: &[LinkAddress]) -> Result<Vec<Option<Line>>, ImageError> {
+pub fn lines(image: &DebugFile, addresses: &[LinkAddress]) -> Result<Vec<Option<Line>>, ImageError> {
     let mut found = vec![None; addresses.len()];
     let Some(info) = image.debug_info()? else {
         return Ok(found);

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gimli::{DwarfPackageSections, DwarfSections, EndianSlice, LittleEndian, SectionId};
 
+use super::file::DebugFile;
 use super::files;
-use crate::image::{Image, ImageError};
+use crate::elf::ImageError;
 
 pub(crate) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 pub(super) type Sections = DwarfSections<Vec<u8>>;
@@ -60,7 +61,7 @@ enum Known {
 
 impl Kept {
     /// The debug information of `image`; `None` when there is none to be found.
-    pub(crate) fn get(&self, image: &Image) -> Result<Option<Arc<DebugInfo>>, ImageError> {
+    pub(crate) fn get(&self, image: &DebugFile) -> Result<Option<Arc<DebugInfo>>, ImageError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
             Known::Nothing => return Ok(None),
@@ -101,7 +102,7 @@ impl Drop for DebugInfo {
 }
 
 impl DebugInfo {
-    fn load(image: &Image) -> Result<Option<DebugInfo>, ImageError> {
+    fn load(image: &DebugFile) -> Result<Option<DebugInfo>, ImageError> {
         let Some(from) = image.described_in().filter(|from| from.has_section(DEBUG_INFO)) else {
             return Ok(None);
         };
@@ -136,7 +137,7 @@ impl DebugInfo {
     /// The sections of a unit that lies in a `.dwo` file; `None` when there is no such file.
     pub(super) fn split(
         &self,
-        image: &Image,
+        image: &DebugFile,
         number: usize,
         compiled_in: &str,
         name: &str,
@@ -156,7 +157,7 @@ pub(super) fn slice(bytes: &[u8]) -> Slice<'_> {
 }
 
 fn sections(
-    image: &Image,
+    image: &DebugFile,
     bytes: &mut u64,
     name: impl Fn(SectionId) -> Option<&'static str>,
 ) -> Result<Sections, ImageError> {
@@ -167,7 +168,7 @@ fn sections(
     })
 }
 
-fn section(image: &Image, name: Option<&'static str>, bytes: &mut u64) -> Result<Vec<u8>, ImageError> {
+fn section(image: &DebugFile, name: Option<&'static str>, bytes: &mut u64) -> Result<Vec<u8>, ImageError> {
     let Some(name) = name else {
         return Ok(Vec::new());
     };

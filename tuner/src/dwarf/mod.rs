@@ -4,6 +4,7 @@
 //!
 //! A variable is found by its address, not by its name: two static variables of one name are two variables.
 
+mod file;
 mod files;
 mod inlined;
 mod lines;
@@ -21,7 +22,7 @@ use std::rc::Rc;
 use thiserror::Error;
 
 use crate::address::LinkAddress;
-use crate::image::{Image, ImageError};
+use crate::elf::ImageError;
 use crate::path::Step;
 use crate::value::ValueType;
 use search::{Needles, Words};
@@ -29,15 +30,13 @@ use types::Shape;
 use view::{Entry, Found, Loaded, Place, Scopes, View, fixed_address};
 use walk::Stop;
 
+pub use file::DebugFile;
 pub use files::Origin;
-pub(crate) use files::separate;
 pub use inlined::{Inlined, inlined};
 pub use lines::{Line, lines};
-pub(crate) use load::{DebugInfo, Kept};
-pub(crate) use parameters::Signatures;
 pub use parameters::{
-    Argument, ArgumentError, ArgumentValue, Parameter, ParameterCount, argument, parameter_count, parameters,
-    return_type,
+    ArgumentError, ArgumentName, ArgumentValue, Parameter, ParameterCount, argument, parameter_count,
+    parameters, return_type,
 };
 pub use walk::{Leaf, Trail, WalkError};
 
@@ -147,14 +146,14 @@ pub struct Description {
 }
 
 /// The type of the variable that the linker placed at `address`; `None` when there is no debug information on it.
-pub fn variable_type(image: &Image, address: LinkAddress) -> Result<Option<VariableType>, ImageError> {
+pub fn variable_type(image: &DebugFile, address: LinkAddress) -> Result<Option<VariableType>, ImageError> {
     let described = describe(image, &[address])?.remove(&address);
     Ok(described.and_then(|described| described.of))
 }
 
 /// What is known of the variables and functions at these addresses. One pass, however many they are.
 pub fn describe(
-    image: &Image,
+    image: &DebugFile,
     addresses: &[LinkAddress],
 ) -> Result<BTreeMap<LinkAddress, Description>, ImageError> {
     let mut found = BTreeMap::new();
@@ -239,7 +238,7 @@ fn leaf_type<'a>(view: &View<'a>, place: &Place<'a>) -> Found<Option<VariableTyp
 
 /// Where the steps lead from the variable that the linker placed at `address`; `None` when there is no debug information on it. In a
 /// Fortran common block the first step names the variable.
-pub fn trail(image: &Image, address: LinkAddress, steps: &[Step]) -> Result<Option<Trail>, StepError> {
+pub fn trail(image: &DebugFile, address: LinkAddress, steps: &[Step]) -> Result<Option<Trail>, StepError> {
     let Some(info) = image.debug_info()? else {
         return Ok(None);
     };

@@ -7,11 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use gimli::{AttributeValue, Operation};
 use thiserror::Error;
 
+use super::file::DebugFile;
 use super::view::{Entry, Found, Loaded, Place, View};
 use super::walk::{self, Leaf};
 use super::{Kind, StepError, VariableType, leaf_type, units_with};
 use crate::address::LinkAddress;
-use crate::image::{Image, ImageError};
+use crate::elf::ImageError;
 use crate::path::Step;
 
 /// Parameters that are written out.
@@ -32,18 +33,18 @@ pub struct Parameter {
 
 /// Which parameter of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Argument {
+pub enum ArgumentName {
     /// Counted from 0.
     Number(u8),
     /// By its name in the source.
     Name(String),
 }
 
-impl std::fmt::Display for Argument {
+impl std::fmt::Display for ArgumentName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Argument::Number(number) => write!(f, "arg({number})"),
-            Argument::Name(name) => write!(f, "arg({name})"),
+            ArgumentName::Number(number) => write!(f, "arg({number})"),
+            ArgumentName::Name(name) => write!(f, "arg({name})"),
         }
     }
 }
@@ -67,7 +68,7 @@ pub enum ArgumentError {
     #[error("the function has no {argument}; {known}")]
     NoSuch {
         /// What was asked for.
-        argument: Argument,
+        argument: ArgumentName,
         /// Those that there are.
         known: String,
     },
@@ -78,7 +79,7 @@ pub enum ArgumentError {
     #[error("{argument} is {why}: a probe cannot read it")]
     NotInRegister {
         /// What was asked for.
-        argument: Argument,
+        argument: ArgumentName,
         /// How it is passed.
         why: &'static str,
     },
@@ -135,7 +136,7 @@ struct Known<'a> {
 /// The parameters of the function that the linker placed at `address`, as far as each is passed like an integer or a
 /// floating-point number; those behind a struct are left out, for how that is passed depends on what it holds. `None` when
 /// there is no debug information on the function.
-pub fn parameters(image: &Image, address: LinkAddress) -> Result<Option<Vec<Parameter>>, ImageError> {
+pub fn parameters(image: &DebugFile, address: LinkAddress) -> Result<Option<Vec<Parameter>>, ImageError> {
     image.signatures.parameters.get(address, || {
         with_parameters(image, address, |_, known| {
             Ok(known.into_iter().map(|known| known.parameter).collect())
@@ -153,7 +154,10 @@ pub struct ParameterCount {
 }
 
 /// How many arguments the function at `address` takes. `None` when there is no debug information on the function.
-pub fn parameter_count(image: &Image, address: LinkAddress) -> Result<Option<ParameterCount>, ImageError> {
+pub fn parameter_count(
+    image: &DebugFile,
+    address: LinkAddress,
+) -> Result<Option<ParameterCount>, ImageError> {
     image.signatures.counts.get(address, || {
         with_function(image, address, |_, function| {
             let mut count = ParameterCount {
@@ -170,7 +174,10 @@ pub fn parameter_count(image: &Image, address: LinkAddress) -> Result<Option<Par
 
 /// What the function at `address` returns: a type, or nothing (`Some(None)`). `None` when there is no debug information on the
 /// function, or none on its type.
-pub fn return_type(image: &Image, address: LinkAddress) -> Result<Option<Option<VariableType>>, ImageError> {
+pub fn return_type(
+    image: &DebugFile,
+    address: LinkAddress,
+) -> Result<Option<Option<VariableType>>, ImageError> {
     image.signatures.returns.get(address, || {
         let found = with_function(image, address, |view, function| {
             let entry = function.entry()?;
@@ -186,9 +193,9 @@ pub fn return_type(image: &Image, address: LinkAddress) -> Result<Option<Option<
 /// How a probe at the entry of the function at `address` gets at an argument, or at what the steps lead to from it: `arg(0)->count`,
 /// `arg(self).limits[2]`. Pure: the answer is the same for every process that has loaded the file.
 pub fn argument(
-    image: &Image,
+    image: &DebugFile,
     address: LinkAddress,
-    argument: &Argument,
+    argument: &ArgumentName,
     steps: &[Step],
 ) -> Result<ArgumentValue, ArgumentError> {
     let found = with_parameters(image, address, |view, known| {
@@ -204,12 +211,12 @@ pub fn argument(
 fn of_known<'a>(
     view: &View<'a>,
     known: &[Known<'a>],
-    argument: &Argument,
+    argument: &ArgumentName,
     steps: &[Step],
 ) -> Result<ArgumentValue, ArgumentError> {
     let found = match argument {
-        Argument::Number(number) => known.get(usize::from(*number)),
-        Argument::Name(name) => known.iter().find(|known| known.is_called(name)),
+        ArgumentName::Number(number) => known.get(usize::from(*number)),
+        ArgumentName::Name(name) => known.iter().find(|known| known.is_called(name)),
     };
     let Some(found) = found else {
         let names = known.iter().filter_map(|known| known.parameter.name.as_deref());
@@ -254,7 +261,7 @@ impl Known<'_> {
 }
 
 fn with_parameters<T>(
-    image: &Image,
+    image: &DebugFile,
     address: LinkAddress,
     take: impl for<'a> FnOnce(&View<'a>, Vec<Known<'a>>) -> Result<T, ImageError>,
 ) -> Result<Option<T>, ImageError> {
@@ -264,7 +271,7 @@ fn with_parameters<T>(
 }
 
 fn with_function<T>(
-    image: &Image,
+    image: &DebugFile,
     address: LinkAddress,
     take: impl for<'a> FnOnce(&View<'a>, &Place<'a>) -> Result<T, ImageError>,
 ) -> Result<Option<T>, ImageError> {

@@ -4,9 +4,10 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::file::DebugFile;
 use super::load::{DebugInfo, Slice, slice};
 use super::units::Bases;
-use crate::image::{Image, ImageError};
+use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 use gimli::{
     AttributeValue, DebugInfoOffset, DebugTypeSignature, DebuggingInformationEntry, Dwarf, DwarfPackage,
@@ -65,7 +66,7 @@ impl<'a> Place<'a> {
 
 /// The debug information of a file, for one question or several that follow each other.
 pub(super) struct View<'a> {
-    image: &'a Image,
+    image: &'a DebugFile,
     pub(super) info: &'a DebugInfo,
     pub(super) main: Rc<Dwarf<Slice<'a>>>,
     pub(super) supplementary: Option<Rc<Dwarf<Slice<'a>>>>,
@@ -86,7 +87,7 @@ pub(super) fn start(header: &UnitHeader<Slice<'_>>) -> usize {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(image: &'a Image, info: &'a DebugInfo) -> Result<View<'a>, ImageError> {
+    pub(super) fn new(image: &'a DebugFile, info: &'a DebugInfo) -> Result<View<'a>, ImageError> {
         let supplementary = info
             .supplementary
             .as_ref()

@@ -1,343 +1,62 @@
-//! One ELF file: segments, sections, symbols, what it needs. Only 64-bit little-endian files, the machines we
-//! run on.
-//!
-//! Reads the parts that are asked for, never the whole file (libraries of a gigabyte exist). Knows no
-//! process. `read` is how tables are read.
+//! An ELF file with what was read of it and is kept: symbols, marks, debug information.
 
-use std::fmt;
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use object::LittleEndian as LE;
 use object::elf;
-use object::pod::Pod;
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use crate::address::{FileOffset, LinkAddress};
-use crate::dwarf::{DebugInfo, Kept, Origin, Signatures, separate};
+use crate::address::LinkAddress;
+use crate::dwarf::{DebugFile, Origin};
+use crate::elf::Elf;
+pub use crate::elf::{BuildId, Dynamic, ImageError, Section, Segment, SymbolRelocation};
 use crate::mark::{self, Mark};
 use crate::symbol::{Symbol, SymbolTable};
 
-mod read;
+mod functions;
 mod shelf;
 pub(crate) mod slots;
 
-use read::{Reader, compression, decompress, old_compression, refuse_large, string_at};
 use shelf::Shelf;
 
-/// A larger section is not read at once; debug information has a bound of its own.
-const SECTION_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a block, as stat(2) counts what a file takes on disk.
-const BLOCK_BYTES: u64 = 512;
-const DAMAGED_COMPRESSION: ImageError = ImageError::Damaged {
-    what: "the end of a compressed section",
-};
-
-/// Why an ELF file cannot be used.
-#[derive(Debug, Error)]
-pub enum ImageError {
-    /// Not an ELF file.
-    #[error("not an ELF file")]
-    NotElf,
-    /// 32-bit or big-endian.
-    #[error("only 64-bit little-endian programs are supported")]
-    Unsupported,
-    /// It points outside of itself.
-    #[error("damaged: {what} lies outside of the file")]
-    Damaged {
-        /// What does.
-        what: &'static str,
-    },
-    /// It has a part that is a hole: nothing is stored there, and reading it would take memory only.
-    #[error("damaged: {what} is far larger than what is stored of the file")]
-    Hollow {
-        /// What is.
-        what: &'static str,
-    },
-    /// More than is read.
-    #[error("{what} is larger than the {} MiB that are read", .bytes_max >> 20)]
-    TooLarge {
-        /// What is.
-        what: &'static str,
-        /// The bound in bytes.
-        bytes_max: u64,
-    },
-    /// Its debug information contradicts itself.
-    #[error("damaged debug information: {0}")]
-    Debug(#[from] gimli::Error),
-    /// It cannot be read.
-    #[error("cannot be read: {0}")]
-    Io(#[from] io::Error),
-}
-
-/// The identity that the linker gave a file. The same for every copy, another after every rebuild.
-#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct BuildId(String);
-
-impl fmt::Display for BuildId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for BuildId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BuildId({self})")
-    }
-}
-
-/// A part of the file that the loader maps (a PT_LOAD program header), or another range of link addresses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
-    /// Where it begins.
-    pub address: LinkAddress,
-    /// Bytes in memory; what exceeds `file_size` is zero at the start (bss).
-    pub memory_size: u64,
-    /// Where it begins in the file.
-    pub offset: FileOffset,
-    /// Bytes in the file.
-    pub file_size: u64,
-    /// The loader maps it writable.
-    pub writable: bool,
-    /// The loader maps it executable.
-    pub executable: bool,
-}
-
-impl Segment {
-    fn holds(&self, address: LinkAddress, length: u64) -> bool {
-        address
-            .0
-            .checked_sub(self.address.0)
-            .and_then(|at| at.checked_add(length))
-            .is_some_and(|end| end <= self.memory_size)
-    }
-}
-
-/// A section, as far as it says what may be written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Section {
-    /// Its name.
-    pub name: String,
-    /// Where it is placed.
-    pub address: LinkAddress,
-    /// Its size in bytes.
-    pub size: u64,
-    /// Its flags say that the program writes it.
-    pub writable: bool,
-    /// It is the pattern of a thread-local block, not a variable's place.
-    pub thread_local: bool,
-    /// It holds code.
-    pub executable: bool,
-    allocated: bool,
-    compressed: bool,
-    kind: elf::SectionType,
-    offset: u64,
-    link: usize,
-}
-
-/// What the dynamic linker reads of a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Dynamic {
-    /// The name under which others ask for it.
-    pub soname: Option<String>,
-    /// The names of what it asks for.
-    pub needed: Vec<String>,
-    /// Where what it needs is looked for (DT_RPATH): folders with colons between.
-    pub rpath: Option<String>,
-    /// The same (DT_RUNPATH), for what it needs itself alone.
-    pub runpath: Option<String>,
-    /// Linked with -Bsymbolic: it uses its own definitions before anyone else's.
-    pub symbolic: bool,
-}
-
-/// A relocation by which a dynamic symbol's address is stored, or its initial value copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SymbolRelocation {
-    /// Where.
-    pub place: LinkAddress,
-    /// What is added to the symbol's address.
-    pub addend: i64,
-    /// The executable's own copy of a library's variable is made here.
-    pub copy: bool,
-}
-
-/// One ELF file.
+/// One ELF file and what is kept of it.
 #[derive(Debug)]
 pub struct Image {
-    file: File,
-    file_size: u64,
-    stored: Option<u64>,
-    /// When it was written last, as it was read: seconds and nanoseconds.
-    written: (i64, i64),
-    machine: elf::Machine,
-    /// The segments that the loader maps.
-    pub segments: Vec<Segment>,
-    /// What the loader makes read-only once relocation is done.
-    pub read_only_after_relocation: Option<Segment>,
-    /// The dynamic linker that the program asks for; none in a library or a static program.
-    pub interpreter: Option<String>,
-    /// Where the dynamic section is.
-    pub dynamic_segment: Option<Segment>,
-    /// All sections; empty when the file was stripped of them.
-    pub sections: Vec<Section>,
-    /// What the dynamic linker reads.
-    pub dynamic: Dynamic,
-    build_id: Option<(BuildId, Option<LinkAddress>)>,
+    file: DebugFile,
     dynamic_symbols: Shelf<SymbolTable>,
     static_symbols: Shelf<SymbolTable>,
     marks: OnceLock<Vec<Mark>>,
-    pub(crate) origin: Origin,
-    separate: OnceLock<Option<Box<Image>>>,
-    debug_info: Kept,
-    pub(crate) signatures: Signatures,
+}
+
+impl Deref for Image {
+    type Target = DebugFile;
+
+    fn deref(&self) -> &DebugFile {
+        &self.file
+    }
 }
 
 impl Image {
     /// Reads the headers of an ELF file.
     pub fn read(file: File) -> Result<Image, ImageError> {
-        let meta = file.metadata()?;
-        let file_size = meta.len();
-        // Some file systems tell of no blocks at all.
-        let stored = Some(meta.blocks().saturating_mul(BLOCK_BYTES)).filter(|bytes| *bytes > 0);
-        let reader = Reader {
-            file: &file,
-            file_size,
-            stored,
-        };
-        let header = reader.header()?;
-        let programs = reader.table::<elf::ProgramHeader64<LE>>(
-            header.e_phoff.get(LE),
-            usize::from(header.e_phnum.get(LE)),
-            "the program headers",
-        )?;
-        let segments_of = |kind| {
-            programs
-                .iter()
-                .filter(move |program| program.p_type.get(LE) == kind)
-                .map(segment)
-        };
-        let sections = reader.sections(&header)?;
-        let mut image = Image {
-            machine: header.e_machine.get(LE),
-            segments: segments_of(elf::PT_LOAD).collect(),
-            read_only_after_relocation: segments_of(elf::PT_GNU_RELRO).next(),
-            interpreter: segments_of(elf::PT_INTERP)
-                .next()
-                .map(|segment| reader.interpreter(&segment))
-                .transpose()?,
-            dynamic_segment: segments_of(elf::PT_DYNAMIC).next(),
-            build_id: reader.build_id(segments_of(elf::PT_NOTE))?,
-            sections,
-            dynamic: Dynamic::default(),
+        Ok(Image {
+            file: DebugFile::new(Elf::read(file)?, Origin::default()),
             dynamic_symbols: Shelf::default(),
             static_symbols: Shelf::default(),
             marks: OnceLock::new(),
-            origin: Origin::default(),
-            separate: OnceLock::new(),
-            debug_info: Kept::default(),
-            signatures: Signatures::default(),
-            file_size,
-            stored,
-            written: (meta.mtime(), meta.mtime_nsec()),
-            file,
-        };
-        image.dynamic = image.read_dynamic()?;
-        Ok(image)
+        })
     }
 
     /// The same, and where it was found: what belongs to it, as debug information of its own, is looked for from there.
     #[must_use]
     pub fn found_at(mut self, origin: Origin) -> Image {
-        self.origin = origin;
+        self.file = self.file.found_at(origin);
         self
-    }
-
-    /// The identity that the linker gave it, if any.
-    pub fn build_id(&self) -> Option<&BuildId> {
-        self.build_id.as_ref().map(|(id, _)| id)
-    }
-
-    /// Where the bytes of the build id lie in memory, and how many they are.
-    pub(crate) fn build_id_place(&self) -> Option<(LinkAddress, usize)> {
-        let (id, place) = self.build_id.as_ref()?;
-        Some(((*place)?, id.0.len() / 2))
-    }
-
-    /// The file itself.
-    pub fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Nobody has written to the file since it was read: what was found in it is there still.
-    pub(crate) fn is_as_read(&self) -> bool {
-        let as_read = (self.file_size, self.written.0, self.written.1);
-        let meta = self.file.metadata();
-        meta.is_ok_and(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec()) == as_read)
-    }
-
-    /// Whether these bytes stand anywhere in the first `bytes_max` bytes of the file; not when it cannot be read.
-    pub fn holds(&self, wanted: &[u8], bytes_max: u64) -> bool {
-        self.reader().holds(wanted, bytes_max).unwrap_or_default()
-    }
-
-    /// Where the byte that the linker placed at `address` is in the file; `None` when it is in no mapped part
-    /// of it. By segments: that is what the kernel maps, section headers may lie or be missing.
-    pub fn file_offset(&self, address: LinkAddress) -> Option<FileOffset> {
-        self.segments.iter().find_map(|segment| {
-            let into = address.0.checked_sub(segment.address.0)?;
-            let offset = segment
-                .offset
-                .0
-                .checked_add(into)
-                .filter(|_| into < segment.file_size);
-            offset.map(FileOffset)
-        })
-    }
-
-    /// The word that stands at `address` when the program begins, before relocation; `None` when it is in no part that is mapped.
-    pub fn initial_word(&self, address: LinkAddress) -> Option<u64> {
-        self.segment_at(address, 8)?;
-        let mut word = [0; 8];
-        if let Some(offset) = self.file_offset(address) {
-            self.file.read_exact_at(&mut word, offset.0).ok()?;
-        }
-        Some(u64::from_le_bytes(word))
-    }
-
-    /// The section that holds all `length` bytes at `address`.
-    pub fn section_at(&self, address: LinkAddress, length: u64) -> Option<&Section> {
-        let within = |section: &&Section| {
-            let into = address.0.checked_sub(section.address.0);
-            into.and_then(|into| into.checked_add(length))
-                .is_some_and(|end| end <= section.size)
-        };
-        self.sections
-            .iter()
-            .filter(|section| section.allocated && !section.thread_local)
-            .find(within)
-    }
-
-    /// The segment that holds all `length` bytes at `address`.
-    pub fn segment_at(&self, address: LinkAddress, length: u64) -> Option<&Segment> {
-        self.segments
-            .iter()
-            .find(|segment| segment.holds(address, length))
-    }
-
-    /// True when the loader takes the right to write these bytes away after relocation (RELRO).
-    pub fn is_read_only_after_relocation(&self, address: LinkAddress, length: u64) -> bool {
-        self.read_only_after_relocation
-            .as_ref()
-            .is_some_and(|segment| segment.holds(address, length))
     }
 
     /// The symbols the dynamic linker sees (.dynsym).
     pub fn dynamic_symbols(&self) -> Result<Arc<SymbolTable>, ImageError> {
-        self.symbols(&self.dynamic_symbols, elf::SHT_DYNSYM)
+        self.dynamic_symbols.get(|| read_symbols(self, elf::SHT_DYNSYM))
     }
 
     /// The symbols the link editor saw (.symtab); those of its debug file when they were stripped, and empty when there is none.
@@ -347,8 +66,8 @@ impl Image {
             .iter()
             .any(|section| section.kind == elf::SHT_SYMTAB);
         let from = if has_own { None } else { self.separate() };
-        from.unwrap_or(self)
-            .symbols(&self.static_symbols, elf::SHT_SYMTAB)
+        let from: &Elf = from.map_or(self, Deref::deref);
+        self.static_symbols.get(|| read_symbols(from, elf::SHT_SYMTAB))
     }
 
     /// The places that its source names for probes.
@@ -358,90 +77,6 @@ impl Image {
             return Ok(self.marks.get_or_init(|| found));
         }
         Ok(self.marks.get().map_or(&[], Vec::as_slice))
-    }
-
-    /// The file that its debug information and symbols were moved to, if one is to be found.
-    pub(crate) fn separate(&self) -> Option<&Image> {
-        let found = self.separate.get_or_init(|| separate(self).map(Box::new));
-        found.as_deref()
-    }
-
-    /// The file that has its debug information: itself or the one that it was moved to.
-    pub(crate) fn described_in(&self) -> Option<&Image> {
-        if self.has_section(".debug_info") {
-            Some(self)
-        } else {
-            self.separate()
-        }
-    }
-
-    /// Its debug information; `None` when there is none to be found.
-    pub(crate) fn debug_info(&self) -> Result<Option<Arc<DebugInfo>>, ImageError> {
-        self.debug_info.get(self)
-    }
-
-    /// Whether both are for the same machine.
-    pub(crate) fn runs_with(&self, other: &Image) -> bool {
-        self.machine == other.machine
-    }
-
-    pub(crate) fn is_arm(&self) -> bool {
-        self.machine == elf::EM_AARCH64
-    }
-
-    pub(crate) fn has_section(&self, name: &str) -> bool {
-        self.content(name).is_some()
-    }
-
-    /// Gives the memory back that its symbols and its debug information take: who asks for them again has them read again.
-    pub fn forget(&self) {
-        self.dynamic_symbols.forget();
-        self.static_symbols.forget();
-        self.debug_info.forget();
-        if let Some(Some(separate)) = self.separate.get() {
-            separate.forget();
-        }
-    }
-
-    fn symbols(
-        &self,
-        shelf: &Shelf<SymbolTable>,
-        kind: elf::SectionType,
-    ) -> Result<Arc<SymbolTable>, ImageError> {
-        shelf.get(|| {
-            let Some(section) = self.sections.iter().find(|section| section.kind == kind) else {
-                return Ok(SymbolTable::default());
-            };
-            self.check_tables()?;
-            let (entries, strings) = self.entries(section, "a symbol table")?;
-            SymbolTable::new(entries, strings, kind == elf::SHT_DYNSYM)
-        })
-    }
-
-    /// Every relocation that stores the address of the dynamic symbol `name`, or copies its value.
-    pub fn relocations_of(&self, name: &str) -> Result<Vec<SymbolRelocation>, ImageError> {
-        let indices: Vec<u32> = self.dynamic_symbols()?.indices_of(name).collect();
-        if indices.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (copy, stores) = match self.machine {
-            elf::EM_AARCH64 => (
-                elf::R_AARCH64_COPY,
-                [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_ABS64],
-            ),
-            _ => (elf::R_X86_64_COPY, [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_64]),
-        };
-        let mut found = Vec::new();
-        self.each_relocation(|kind, symbol, place, addend| {
-            if indices.contains(&symbol) && (kind == copy || stores.contains(&kind)) {
-                found.push(SymbolRelocation {
-                    place,
-                    addend,
-                    copy: kind == copy,
-                });
-            }
-        })?;
-        Ok(found)
     }
 
     /// Every symbol of both tables that this file defines; one that is in both comes once, as the dynamic
@@ -462,138 +97,21 @@ impl Image {
         Ok(symbols)
     }
 
-    /// The content of the section called `name`, decompressed; nothing when there is no such section.
-    pub(crate) fn section_bytes(&self, name: &str) -> Result<Vec<u8>, ImageError> {
-        self.section_bytes_up_to(name, SECTION_BYTES_MAX)
-    }
-
-    /// The same; an error when it is larger than `bytes_max`.
-    pub(crate) fn section_bytes_up_to(&self, name: &str, bytes_max: u64) -> Result<Vec<u8>, ImageError> {
-        let Some(section) = self.content(name) else {
-            return Ok(Vec::new());
-        };
-        let too_large = ImageError::TooLarge {
-            what: "a section",
-            bytes_max,
-        };
-        if section.size > bytes_max {
-            return Err(too_large);
-        }
-        let bytes = self.reader().bytes(section.offset, section.size, "a section")?;
-        // Before the format had a flag for it, a compressed section had a name of its own.
-        let (format, data, size) = match (section.compressed, name.len() < section.name.len()) {
-            (true, _) => compression(&bytes),
-            (false, true) => old_compression(&bytes),
-            (false, false) => return Ok(bytes),
-        }
-        .ok_or(DAMAGED_COMPRESSION)?;
-        if size > bytes_max {
-            return Err(too_large);
-        }
-        decompress(format, data, size).ok_or(DAMAGED_COMPRESSION)
-    }
-
-    /// The section called `.name`, or `.zname` as old compilers call it when it is compressed.
-    fn content(&self, name: &str) -> Option<&Section> {
-        let is_it = |section: &&Section| {
-            let old = section.name.strip_prefix(".z");
-            (section.name == name || old.is_some_and(|old| name.strip_prefix('.') == Some(old)))
-                && section.kind != elf::SHT_NOBITS
-                && section.size > 0
-        };
-        self.sections.iter().find(is_it)
-    }
-
-    fn read_dynamic(&self) -> Result<Dynamic, ImageError> {
-        let Some(section) = self
-            .sections
-            .iter()
-            .find(|section| section.kind == elf::SHT_DYNAMIC)
-        else {
-            return Ok(Dynamic::default());
-        };
-        let (entries, strings) = self.entries::<elf::Dyn64<LE>>(section, "the dynamic section")?;
-        let mut dynamic = Dynamic::default();
-        for entry in &entries {
-            let value = entry.d_val.get(LE);
-            match entry.d_tag.get(LE) {
-                elf::DT_NULL => break,
-                elf::DT_NEEDED => dynamic.needed.extend(string_at(&strings, value)),
-                elf::DT_SONAME => dynamic.soname = string_at(&strings, value),
-                elf::DT_RPATH => dynamic.rpath = string_at(&strings, value),
-                elf::DT_RUNPATH => dynamic.runpath = string_at(&strings, value),
-                elf::DT_SYMBOLIC => dynamic.symbolic = true,
-                elf::DT_FLAGS => dynamic.symbolic |= value & elf::DF_SYMBOLIC.0 != 0,
-                _ => {}
-            }
-        }
-        Ok(dynamic)
-    }
-
-    /// What is in a section, and the strings that it speaks of.
-    fn entries<T: Pod>(
-        &self,
-        section: &Section,
-        what: &'static str,
-    ) -> Result<(Vec<T>, Vec<u8>), ImageError> {
-        let strings = self.sections.get(section.link);
-        let strings = strings.ok_or(ImageError::Damaged {
-            what: "a string table",
-        })?;
-        refuse_large([section, strings])?;
-        let count = (section.size as usize) / size_of::<T>();
-        let entries = self.reader().table(section.offset, count, what)?;
-        let what = "a string table";
-        let strings = self.reader().bytes(strings.offset, strings.size, what)?;
-        Ok((entries, strings))
-    }
-
-    /// Its tables together are no larger than what is read of one file.
-    fn check_tables(&self) -> Result<(), ImageError> {
-        let kinds = [
-            elf::SHT_SYMTAB,
-            elf::SHT_DYNSYM,
-            elf::SHT_STRTAB,
-            elf::SHT_RELA,
-            elf::SHT_DYNAMIC,
-        ];
-        refuse_large(
-            self.sections
-                .iter()
-                .filter(|section| kinds.contains(&section.kind)),
-        )
-    }
-
-    /// `length` bytes of the file.
-    pub(crate) fn bytes_at(&self, offset: FileOffset, length: u64) -> Result<Vec<u8>, ImageError> {
-        if length > SECTION_BYTES_MAX {
-            return Err(ImageError::TooLarge {
-                what: "a segment",
-                bytes_max: SECTION_BYTES_MAX,
-            });
-        }
-        self.reader().bytes(offset.0, length, "a segment")
-    }
-
-    fn reader(&self) -> Reader<'_> {
-        Reader {
-            file: &self.file,
-            file_size: self.file_size,
-            stored: self.stored,
-        }
+    /// Gives the memory back that its symbols and its debug information take: they are read again when they are needed again.
+    pub fn forget(&self) {
+        self.dynamic_symbols.forget();
+        self.static_symbols.forget();
+        self.file.forget();
     }
 }
 
-fn segment(program: &elf::ProgramHeader64<LE>) -> Segment {
-    let flags = program.p_flags.get(LE);
-    Segment {
-        address: LinkAddress(program.p_vaddr.get(LE)),
-        memory_size: program.p_memsz.get(LE),
-        offset: FileOffset(program.p_offset.get(LE)),
-        file_size: program.p_filesz.get(LE),
-        writable: flags.0 & elf::PF_W.0 != 0,
-        executable: flags.0 & elf::PF_X.0 != 0,
-    }
+fn read_symbols(file: &Elf, kind: elf::SectionType) -> Result<SymbolTable, ImageError> {
+    let Some(section) = file.sections.iter().find(|section| section.kind == kind) else {
+        return Ok(SymbolTable::default());
+    };
+    file.check_tables()?;
+    let (entries, strings) = file.entries(section, "a symbol table")?;
+    SymbolTable::new(entries, strings, kind == elf::SHT_DYNSYM)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The words through which a file's code calls functions of others: what the dynamic linker fills for a name.
 
-use object::LittleEndian as LE;
 use object::elf;
 
-use super::{Image, ImageError};
+use super::Image;
 use crate::address::LinkAddress;
+use crate::elf::{ImageError, SymbolRelocation};
 use crate::symbol::SymbolKind;
 
 /// How the address of a function is stored in a file's data.
@@ -61,30 +61,29 @@ impl Image {
         (symbol.defined && symbol.kind == SymbolKind::Function).then_some(symbol.address)
     }
 
-    pub(super) fn each_relocation(
-        &self,
-        mut look: impl FnMut(elf::RelocationType, u32, LinkAddress, i64),
-    ) -> Result<(), ImageError> {
-        self.check_tables()?;
-        let tables = self
-            .sections
-            .iter()
-            .filter(|section| section.kind == elf::SHT_RELA && section.allocated);
-        for section in tables {
-            let count = (section.size as usize) / size_of::<elf::Rela64<LE>>();
-            let entries: Vec<elf::Rela64<LE>> =
-                self.reader().table(section.offset, count, "a relocation table")?;
-            for entry in entries {
-                let info = entry.r_info.get(LE);
-                let kind = elf::RelocationType(info as u32);
-                look(
-                    kind,
-                    (info >> 32) as u32,
-                    LinkAddress(entry.r_offset.get(LE)),
-                    entry.r_addend.get(LE),
-                );
-            }
+    /// Every relocation that stores the address of the dynamic symbol `name`, or copies its value.
+    pub fn relocations_of(&self, name: &str) -> Result<Vec<SymbolRelocation>, ImageError> {
+        let indices: Vec<u32> = self.dynamic_symbols()?.indices_of(name).collect();
+        if indices.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let (copy, stores) = match self.is_arm() {
+            true => (
+                elf::R_AARCH64_COPY,
+                [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_ABS64],
+            ),
+            false => (elf::R_X86_64_COPY, [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_64]),
+        };
+        let mut found = Vec::new();
+        self.each_relocation(|kind, symbol, place, addend| {
+            if indices.contains(&symbol) && (kind == copy || stores.contains(&kind)) {
+                found.push(SymbolRelocation {
+                    place,
+                    addend,
+                    copy: kind == copy,
+                });
+            }
+        })?;
+        Ok(found)
     }
 }

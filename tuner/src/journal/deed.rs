@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Argument, ReturnType};
 use crate::address::{Address, LinkAddress};
 use crate::arena::Arena;
 use crate::image::BuildId;
@@ -13,6 +12,9 @@ use crate::process::Pid;
 use crate::sync::{KeyName, SyncPlace};
 use crate::value::{Bytes, Value, ValueType};
 use crate::variable::Chain;
+
+/// How [`Argument::Was`] is written.
+pub(crate) const WAS: &str = "was";
 
 /// What a change does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,6 +99,52 @@ pub struct Bond {
     pub key: KeyName,
 }
 
+/// An argument of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Argument {
+    /// A whole number, a bool or an address.
+    Integer(i64),
+    /// A double.
+    Double(f64),
+    /// A float.
+    Float(f32),
+    /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is taken back: a
+    /// function that keeps the address is not for this.
+    Text(String),
+    /// What a variable of the program holds when the call is made; only of a call once.
+    Variable(String),
+    /// What was read just before the call that is taken back; only of an inverse.
+    Was,
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Argument::Integer(number) => write!(f, "{number}"),
+            Argument::Double(number) => write!(f, "{number:?}"),
+            Argument::Float(number) => write!(f, "{number:?}f"),
+            Argument::Text(text) => write!(f, "{text:?}"),
+            Argument::Variable(name) => f.write_str(name),
+            Argument::Was => f.write_str(WAS),
+        }
+    }
+}
+
+/// What a function returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReturnType {
+    /// Nothing that is of interest.
+    Nothing,
+    /// A number or a bool.
+    Value(ValueType),
+    /// An address.
+    Pointer,
+    /// What the debug information says, and nothing where it is silent.
+    IfKnown,
+}
+
 /// A call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
@@ -143,15 +191,6 @@ pub struct Reader {
     pub symbol: String,
     /// What it returns.
     pub returns: ReturnType,
-}
-
-/// A thread, so that no other is ever taken for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ThreadId {
-    /// Its number.
-    pub tid: i32,
-    /// When it was started, in clock ticks since the machine was.
-    pub start_time: u64,
 }
 
 /// A change of code.

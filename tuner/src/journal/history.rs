@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::deed::{Assignment, Deed, ThreadId};
+use super::deed::{Assignment, Deed};
 use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
 use crate::arena::Arena;
+use crate::process::ThreadId;
 use crate::value::Bytes;
 
 /// How a change stands.

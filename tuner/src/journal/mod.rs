@@ -14,10 +14,12 @@ mod file;
 mod history;
 mod record;
 
+pub(crate) use deed::WAS;
 pub use deed::{
-    Affinity, Assignment, Bond, Call, Deed, HexBytes, Inverse, Patch, Reader, Site, ThreadCpus, ThreadId,
+    Affinity, Argument, Assignment, Bond, Call, Deed, HexBytes, Inverse, Patch, Reader, ReturnType, Site,
+    ThreadCpus,
 };
 pub(crate) use file::boot_id;
 pub use file::{Journal, JournalError, StateDir};
 pub use history::{Change, History, Settled, Status, Unreadable, settle};
-pub use record::{Hold, Intent, Outcome, Record, RevertOutcome, Target};
+pub use record::{Hold, Intent, Mechanism, Outcome, Reason, Record, RevertOutcome, Target};

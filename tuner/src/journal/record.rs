@@ -2,14 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::deed::{Deed, ThreadId};
+use super::deed::Deed;
 use crate::arena::Arena;
 use crate::clock::Instant;
-use crate::process::Pid;
+use crate::process::{Pid, ThreadId};
 use crate::sync::Passage;
 use crate::value::Bytes;
 use crate::who::Who;
-use crate::writer::Mechanism;
 
 /// The process that is changed, so that no other is ever taken for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +19,15 @@ pub struct Target {
     pub boot: String,
     /// Its program.
     pub executable: String,
+}
+
+/// Why an action is taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// A line each.
+    pub why: Vec<String>,
+    /// The rule that asks for it.
+    pub rule: Option<String>,
 }
 
 /// What is going to be done, and why.
@@ -40,6 +48,24 @@ pub struct Intent {
     /// What.
     #[serde(flatten)]
     pub deed: Deed,
+}
+
+/// How the bytes got there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mechanism {
+    /// A plain write while the program runs; it was not held.
+    Plain,
+    /// A write while the thread at the sync point was held in the kernel.
+    Rendezvous,
+    /// The probe at the sync point wrote by itself; nobody was held.
+    Store,
+    /// The thread at the sync point was stopped, one instruction behind it.
+    Stop,
+    /// One thread was held.
+    HoldThread,
+    /// All threads were held.
+    HoldAll,
 }
 
 /// How something was written.

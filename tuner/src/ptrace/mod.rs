@@ -20,12 +20,10 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-pub(crate) use sys::RawRegisters;
-
+use crate::arch::RawRegisters;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::restart;
-use crate::journal::ThreadId;
-use crate::process::{Pid, Process, ProcessError};
+use crate::process::{Pid, Process, ProcessError, ThreadId};
 use crate::seccomp::Filters;
 use sys::Event;
 

@@ -7,10 +7,8 @@ use std::ptr::{null_mut, without_provenance_mut};
 
 use libc::{c_int, c_uint, c_void, pid_t};
 
+use crate::arch::RawRegisters;
 use crate::seccomp::Instruction;
-
-/// The general registers of a thread, as the kernel gives them.
-pub(crate) type RawRegisters = libc::user_regs_struct;
 
 /// The set of the general registers, and that of all states that XSAVE knows (include/uapi/linux/elf.h).
 const NT_PRSTATUS: usize = 1;

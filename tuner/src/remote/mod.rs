@@ -7,24 +7,32 @@
 //! The program may have seccomp filters that kill it at a call that it never makes by itself: they are asked before anything of a thread is
 //! changed ([`Task`], `crate::seccomp`).
 //!
-//! Where held threads stand, and what they will come back to, is looked at in `standing`.
+//! Where held threads stand, and what they will come back to, is looked at in `standing`; `worker` finds the thread that suits.
 
 mod standing;
+mod worker;
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 pub(crate) use self::standing::View;
-use crate::action::ActionError;
+pub(crate) use self::worker::{
+    Machinery, STOP_WAIT, fill, in_the_way, insist, is_ours, refuse_function, unmap, unmap_held, with_all,
+    with_thread,
+};
 use crate::address::{Address, LinkAddress};
-use crate::arch::x86_64::unwind::Unwinder;
-use crate::arch::x86_64::{self as arch, Sleep, frame};
+use crate::arch::{
+    RawRegisters,
+    x86_64::{self as arch, Sleep, frame},
+};
 use crate::arena::{Arena, PAGE};
+use crate::error::ActionError;
 use crate::place::{Ground, is_main_stack};
 use crate::process::Pid;
-use crate::ptrace::{HeldThread, RawRegisters};
+use crate::ptrace::HeldThread;
 use crate::seccomp::SystemCall;
 use crate::space::AddressSpace;
+use crate::unwind::Unwinder;
 use crate::write;
 
 /// What a stub or a system call needs of a thread's stack, and the function that is called a little: less is no place to work.

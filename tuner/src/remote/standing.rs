@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use super::Gate;
-use crate::action::ActionError;
 use crate::address::Address;
-use crate::arch::x86_64::unwind::Trace;
 use crate::arch::x86_64::{self as arch, Sleep, frame};
+use crate::error::ActionError;
 use crate::place::Ground;
 use crate::ptrace::HeldThread;
+use crate::unwind::Trace;
 
 /// What a held thread has on its stack, and where it stands.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{KeyPlace, Moment, SyncPlace};
-use crate::dwarf::{self, Argument, Kind};
+use crate::dwarf::{self, ArgumentName, Kind};
 use crate::space::AddressSpace;
 use crate::variable::VariableName;
 
@@ -53,11 +53,11 @@ impl KeyName {
                 return Err(format!("{self} cannot be read at a return: it may be gone"));
             }
             KeyName::Argument { number, bytes } => {
-                let found = argument(space, at, &Argument::Number(*number));
+                let found = argument(space, at, &ArgumentName::Number(*number));
                 in_register(found.or_else(|why| bytes.map(|bytes| (*number, u64::from(bytes))).ok_or(why))?)
             }
             KeyName::NamedArgument { name } => {
-                in_register(argument(space, at, &Argument::Name(name.clone()))?)
+                in_register(argument(space, at, &ArgumentName::Name(name.clone()))?)
             }
         };
         let (KeyPlace::Argument { bytes, .. } | KeyPlace::Memory { bytes, .. }) = place;
@@ -77,7 +77,7 @@ fn in_register((index, bytes): (u8, u64)) -> KeyPlace {
 }
 
 /// The register and the size.
-fn argument(space: &AddressSpace, at: &SyncPlace, argument: &Argument) -> Result<(u8, u64), String> {
+fn argument(space: &AddressSpace, at: &SyncPlace, argument: &ArgumentName) -> Result<(u8, u64), String> {
     let name = match &at.module {
         Some(module) => format!("{module}:{}", at.function),
         None => at.function.clone(),

@@ -31,13 +31,13 @@ pub struct SyncPlace {
 /// A text that is no place.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is no sync point: entry:FUNCTION or return:FUNCTION, or entry:MODULE:FUNCTION")]
-pub struct PlaceError(String);
+pub struct SyncPlaceError(String);
 
 impl FromStr for SyncPlace {
-    type Err = PlaceError;
+    type Err = SyncPlaceError;
 
-    fn from_str(text: &str) -> Result<SyncPlace, PlaceError> {
-        let wrong = || PlaceError(text.to_owned());
+    fn from_str(text: &str) -> Result<SyncPlace, SyncPlaceError> {
+        let wrong = || SyncPlaceError(text.to_owned());
         let (moment, name) = text.split_once(':').ok_or_else(wrong)?;
         let moment = match moment {
             "entry" => Moment::Entry,

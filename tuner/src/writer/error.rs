@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::action::ActionError;
+use crate::error::ActionError;
 use crate::journal::{JournalError, Status};
 use crate::lock::LockError;
 use crate::memory::MemoryError;

@@ -1,24 +1,22 @@
-//! The holder of the right to change one process: announces, writes, records; takes back. Decides nothing
-//! about values.
+//! The holder of the right to change one process: announces, writes, records. Decides nothing about values. [`crate::undo`] opens it and takes
+//! back.
 //!
 //! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the
-//! journal. Opening a writer first settles what an earlier one left undecided by a crash. `back` takes back and settles.
+//! journal. `revert` is what the journal gets of a change that is taken back.
 
-mod back;
 mod error;
+mod revert;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use back::{Attempt, Undone};
-pub(crate) use back::{Back, Returning, has_inherited, reverted};
 pub use error::WriterError;
 
-use crate::action::Reason;
 use crate::clock::{self, Instant};
 use crate::journal::{
-    Assignment, Bond, Change, Deed, Hold, Intent, Journal, Outcome, Record, StateDir, Target,
+    Assignment, Bond, Change, Deed, Hold, Intent, Journal, Mechanism, Outcome, Reason, Record, StateDir,
+    Target,
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
@@ -28,7 +26,7 @@ use crate::space::AddressSpace;
 use crate::sync::{Passage, SyncPlace};
 use crate::value::{Bytes, Value, ValueType};
 use crate::who::Who;
-use crate::write::{self, WriteError};
+use crate::write::{self, Hooks, WriteError};
 
 /// What to write.
 #[derive(Debug, Clone)]
@@ -41,24 +39,6 @@ pub struct SetRequest {
     pub why: Vec<String>,
     /// The rule that asks for it.
     pub rule: Option<String>,
-}
-
-/// How the bytes got there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mechanism {
-    /// A plain write while the program runs; it was not held.
-    Plain,
-    /// A write while the thread at the sync point was held in the kernel.
-    Rendezvous,
-    /// The probe at the sync point wrote by itself; nobody was held.
-    Store,
-    /// The thread at the sync point was stopped, one instruction behind it.
-    Stop,
-    /// One thread was held.
-    HoldThread,
-    /// All threads were held.
-    HoldAll,
 }
 
 /// What a set did.
@@ -89,41 +69,6 @@ pub struct Receipt {
     pub done_ns: u64,
 }
 
-/// What is called at the instants at which a crash, or what the program does, decides what becomes of a change. Does nothing but in
-/// tests.
-#[derive(Debug, Clone, Copy)]
-pub struct Hooks {
-    /// The intent is in the journal, nothing is written.
-    pub after_intent: fn(),
-    /// Everything was checked, and the next step stores the value.
-    pub before_store: fn(),
-    /// It is written, the outcome is not in the journal.
-    pub after_write: fn(),
-    /// In the middle of an action that takes several steps, after each of them.
-    pub underway: fn(),
-}
-
-impl Default for Hooks {
-    fn default() -> Hooks {
-        Hooks {
-            after_intent: || {},
-            before_store: || {},
-            after_write: || {},
-            underway: || {},
-        }
-    }
-}
-
-impl Hooks {
-    /// A write, between its two instants.
-    pub(crate) fn around<T>(self, write: impl FnOnce() -> T) -> T {
-        (self.after_intent)();
-        let written = write();
-        (self.after_write)();
-        written
-    }
-}
-
 /// A set that was announced and is not concluded yet.
 #[derive(Debug)]
 pub(crate) struct Announced {
@@ -148,13 +93,13 @@ pub struct Writer {
     /// The user has said by hand that functions are called whatever the program's seccomp filters may do.
     pub despite_seccomp: bool,
     #[cfg(target_arch = "x86_64")]
-    pub(crate) machinery: Option<Arc<crate::action::Machinery>>,
+    pub(crate) machinery: Option<Arc<crate::remote::Machinery>>,
     _lock: WriterLock,
 }
 
 impl Writer {
-    /// Takes the lock, opens the journal and settles what a crash left undecided.
-    pub fn open(
+    /// Takes the lock and opens the journal. What a crash left undecided is as it was: `Writer::open` settles it.
+    pub(crate) fn unsettled(
         process: Process,
         state: &StateDir,
         who: Who,
@@ -164,7 +109,7 @@ impl Writer {
         let lock = WriterLock::acquire(process.pid)?;
         let journal = Journal::open(state, process.pid)?;
         let newest_before = journal.history().newest();
-        let mut writer = Writer {
+        Ok(Writer {
             process,
             journal,
             images,
@@ -175,9 +120,7 @@ impl Writer {
             #[cfg(target_arch = "x86_64")]
             machinery: None,
             _lock: lock,
-        };
-        writer.reconcile()?;
-        Ok(writer)
+        })
     }
 
     /// The process.
@@ -381,7 +324,7 @@ impl Writer {
         }
     }
 
-    fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
+    pub(crate) fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
         self.hooks
             .around(|| write::commit(slot, expected, new, self.hooks.before_store))
     }
@@ -446,7 +389,7 @@ impl Writer {
         match Ground::with_space(&self.process, &self.images) {
             Ok(both) => Ok(both),
             Err(PlaceError::Space(error)) => Err(error.into()),
-            Err(error) => Err(crate::action::ActionError::from(error).into()),
+            Err(error) => Err(crate::error::ActionError::from(error).into()),
         }
     }
 

@@ -1,11 +1,8 @@
 //! Actions on a program of many threads under load that checks its own results: the effect, the undo, and nothing else.
 
-use tuner::action::{
-    Action, ActionOutcome, Argument, CallRequest, InsertPlace, PatchRequest, Reason, ReturnType,
-};
-use tuner::journal::{RevertOutcome, Status};
+use tuner::action::{Action, ActionOutcome, CallRequest, InsertPlace, PatchRequest};
+use tuner::journal::{Argument, Mechanism, Reason, ReturnType, RevertOutcome, Status};
 use tuner::value::ValueType;
-use tuner::writer::Mechanism;
 
 use crate::underload::{FINE, Load, QUIET, argument, call, insert, patch, remove, replace, result};
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use tuner::action::{CallRequest, Reason};
+use tuner::action::CallRequest;
+use tuner::journal::Reason;
 use tuner::ptrace::{HeldThread, Stopped};
 use tuner::writer::Writer;
 

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use tuner::action::{Action, ActionReceipt, CallRequest, Invocation, Reason};
+use tuner::action::{Action, ActionReceipt, CallRequest, Invocation};
 use tuner::actuator::{ActCommand, ActuatorClient, ArmActCommand, ClientError};
-use tuner::journal::Status;
+use tuner::journal::{Reason, Status};
 
 use crate::actuator::Setting;
 

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use tuner::action::{Action, InsertPlace, Reason};
+use tuner::action::{Action, InsertPlace};
 use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
 use tuner::address::Address;
-use tuner::journal::{Deed, Status};
+use tuner::journal::{Deed, Reason, Status};
 
 use crate::actuator::session;
 use crate::programs::long;

@@ -3,7 +3,7 @@
 
 use tuner::address::LinkAddress;
 use tuner::catalog::{self, Can};
-use tuner::dwarf::{self, Argument, Kind};
+use tuner::dwarf::{self, ArgumentName, Kind};
 use tuner::image::Image;
 
 use crate::finding::paths;
@@ -86,7 +86,7 @@ fn arguments_lead_on_to_what_they_point_to() {
     let value = |argument: &str, steps: &str| {
         let argument = argument
             .parse()
-            .map_or_else(|_| Argument::Name(argument.to_owned()), Argument::Number);
+            .map_or_else(|_| ArgumentName::Name(argument.to_owned()), ArgumentName::Number);
         dwarf::argument(&image, step, &argument, &tuner::path::steps(steps).unwrap())
     };
     let cases = [
@@ -124,7 +124,7 @@ fn arguments_lead_on_to_what_they_point_to() {
         let error = value(argument, steps).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    let nothing = dwarf::argument(&image, LinkAddress(1), &Argument::Number(0), &[]);
+    let nothing = dwarf::argument(&image, LinkAddress(1), &ArgumentName::Number(0), &[]);
     assert!(nothing.unwrap_err().to_string().contains("no debug information"));
 }
 
@@ -144,7 +144,7 @@ fn fortran_arguments_are_addresses_and_cpp_references_are_followed() {
         let found = dwarf::argument(
             &image,
             functions[0].address,
-            &Argument::Name(argument.into()),
+            &ArgumentName::Name(argument.into()),
             &steps,
         );
         let found = found.unwrap();
@@ -214,7 +214,7 @@ fn ask_everything(image: &Image) {
         for steps in ["", ".solver.chunk", "[1][2]", "->next->value", ".calls"] {
             let steps = tuner::path::steps(steps).unwrap();
             let _ = dwarf::trail(image, *address, &steps);
-            let _ = dwarf::argument(image, *address, &Argument::Number(0), &steps);
+            let _ = dwarf::argument(image, *address, &ArgumentName::Number(0), &steps);
         }
     }
 }

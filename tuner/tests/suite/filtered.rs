@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tuner::action::{ActionError, Argument, CallRequest, InsertPlace, Reason};
-use tuner::journal::{Change, RevertOutcome, Status};
+use tuner::action::{ActionError, CallRequest, InsertPlace};
+use tuner::journal::{Argument, Change, Reason, RevertOutcome, Status};
 use tuner::ptrace::Stopped;
 use tuner::value::{Value, ValueType};
 use tuner::writer::{Writer, WriterError};

@@ -1,7 +1,7 @@
 //! Calls that are taken back by a call: by the same thread, with what that read beforehand.
 
-use tuner::action::{ActionOutcome, CallRequest, Reason};
-use tuner::journal::{RevertOutcome, Status};
+use tuner::action::{ActionOutcome, CallRequest};
+use tuner::journal::{Reason, RevertOutcome, Status};
 use tuner::writer::Writer;
 
 use crate::underload::{FINE, Load, QUIET, call, invertible};

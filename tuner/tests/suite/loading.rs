@@ -1,6 +1,7 @@
 //! Libraries are loaded into a program under load, used, and unloaded again, or it is said why not.
 
-use tuner::action::{InsertPlace, Reason};
+use tuner::action::InsertPlace;
+use tuner::journal::Reason;
 use tuner::writer::Writer;
 
 use crate::underload::{FINE, Load, QUIET, called, insert, patch, replace, take_back};

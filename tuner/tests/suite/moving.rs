@@ -11,8 +11,8 @@ use tuner::memory::MemoryError;
 use tuner::slot::{Slot, SlotError};
 use tuner::value::{Value, ValueType};
 use tuner::who::Who;
-use tuner::write::{Elsewhere, WriteError};
-use tuner::writer::{Hooks, Writer, WriterError};
+use tuner::write::{Elsewhere, Hooks, WriteError};
+use tuner::writer::{Writer, WriterError};
 
 use crate::programs::{Program, Workshop, long, to};
 

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid as RawPid, Signal, kill_process};
-use tuner::action::{ActionError, InsertPlace, Reason};
-use tuner::journal::{Deed, RevertOutcome, Status};
+use tuner::action::{ActionError, InsertPlace};
+use tuner::journal::{Deed, Reason, RevertOutcome, Status};
 use tuner::ptrace::{PtraceError, Stopped};
 use tuner::writer::{Writer, WriterError};
 

@@ -16,7 +16,8 @@ use tuner::space::AddressSpace;
 use tuner::value::{Value, ValueType};
 use tuner::variable::{Location, VariableError};
 use tuner::who::Who;
-use tuner::writer::{Hooks, SetRequest, Writer, WriterError};
+use tuner::write::Hooks;
+use tuner::writer::{SetRequest, Writer, WriterError};
 
 /// Says that a test did not run; fails where all have to.
 pub(crate) fn skip(why: &str) {

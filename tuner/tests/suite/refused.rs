@@ -8,15 +8,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tuner::action::{InsertPlace, Reason};
-use tuner::journal::{JournalError, RevertOutcome, StateDir, Status};
+use tuner::action::InsertPlace;
+use tuner::journal::{JournalError, Reason, RevertOutcome, StateDir, Status};
 use tuner::memory::MemoryError;
 use tuner::process::{Process, ProcessError};
 use tuner::slot::SlotError;
 use tuner::space::{AddressSpace, SpaceError};
 use tuner::value::Value;
 use tuner::who::Who;
-use tuner::writer::{Hooks, Writer, WriterError};
+use tuner::write::Hooks;
+use tuner::writer::{Writer, WriterError};
 
 use crate::programs::{Program, Workshop, skip, to};
 use crate::underload::{Load, QUIET, call, insert, remove, replace};

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use tuner::action::{ActionError, InsertPlace, PatchRequest, Reason};
-use tuner::journal::{Outcome, RevertOutcome, Status};
+use tuner::action::{ActionError, InsertPlace, PatchRequest};
+use tuner::journal::{Outcome, Reason, RevertOutcome, Status};
 use tuner::slot::Slot;
 use tuner::value::Value;
 use tuner::writer::{Writer, WriterError};

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tuner::action::{
     ActionOutcome, ActionReceipt, CallRequest, FunctionName, InsertPlace, InverseRequest, Invocation,
-    PatchRequest, Reason, ReturnType,
+    PatchRequest,
 };
 use tuner::expression::Expression;
-use tuner::journal::RevertOutcome;
+use tuner::journal::{Reason, ReturnType, RevertOutcome};
 use tuner::writer::Writer;
 
 use crate::programs::{Program, Workshop};

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use tuner::action::{Action, Reason};
+use tuner::action::Action;
 use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, SetCommand};
-use tuner::journal::{RevertOutcome, StateDir, Status};
+use tuner::journal::{Mechanism, Reason, RevertOutcome, StateDir, Status};
+use tuner::undo::Undone;
 use tuner::value::ValueType;
-use tuner::writer::{Mechanism, Receipt, Undone};
+use tuner::writer::Receipt;
 
 use crate::actuator::Setting;
 use crate::programs::writes_back;

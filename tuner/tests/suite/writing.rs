@@ -12,8 +12,8 @@ use tuner::process::Process;
 use tuner::slot::SlotError;
 use tuner::value::{Value, ValueType};
 use tuner::who::Who;
-use tuner::write::WriteError;
-use tuner::writer::{Hooks, Writer, WriterError};
+use tuner::write::{Hooks, WriteError};
+use tuner::writer::{Writer, WriterError};
 
 use crate::programs::{Program, Workshop, skip, to, writes_back};
 

@@ -28,7 +28,7 @@ pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) 
         Actuator::start_in(state.to_owned(), false, true).map_err(|error| error.to_string())?;
     let place: SyncPlace = PLACE
         .parse()
-        .map_err(|error: tuner::sync::PlaceError| error.to_string())?;
+        .map_err(|error: tuner::sync::SyncPlaceError| error.to_string())?;
     let mut said = Vec::new();
     for (value, by_stop) in [("4711", false), ("4712", true)] {
         let command = ArmCommand {

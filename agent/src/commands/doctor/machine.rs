@@ -21,7 +21,8 @@ use tuner::{
     value::{Value, ValueType},
     variable::VariableName,
     who::Who,
-    writer::{Hooks, SetRequest, Writer},
+    write::Hooks,
+    writer::{SetRequest, Writer},
 };
 
 use super::{Check, as_root, versions};

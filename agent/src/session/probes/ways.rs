@@ -2,7 +2,7 @@
 //! no memory of a process.
 
 use tuner::{
-    dwarf::{self, Argument, ArgumentError, Kind, Leaf},
+    dwarf::{self, ArgumentError, ArgumentName, Kind, Leaf},
     mark::{self, MarkArgument, MarkPlace, NoArgument},
     path,
     variable::VariableName,
@@ -75,8 +75,10 @@ impl Way {
         });
         let steps: Vec<path::Step> = steps.collect();
         match &want.read {
-            Read::Argument(number) => of_argument(&Argument::Number(*number), &steps, probe, member),
-            Read::NamedArgument(name) => of_argument(&Argument::Name(name.clone()), &steps, probe, member),
+            Read::Argument(number) => of_argument(&ArgumentName::Number(*number), &steps, probe, member),
+            Read::NamedArgument(name) => {
+                of_argument(&ArgumentName::Name(name.clone()), &steps, probe, member)
+            }
             Read::Variable(name) => of_variable(name, &steps, member),
             Read::ReturnValue | Read::Bytes => Ok(None),
         }
@@ -167,7 +169,7 @@ impl Way {
 }
 
 fn of_argument(
-    argument: &Argument,
+    argument: &ArgumentName,
     steps: &[path::Step],
     probe: &Probe,
     member: &Member,

@@ -6,7 +6,7 @@
 //! While we live we put the registers back ourselves, and the frame is never used.
 
 use crate::address::Address;
-use crate::ptrace::RawRegisters;
+use crate::arch::RawRegisters;
 
 /// `syscall; ret`
 pub(crate) const SYSTEM_CALL_AND_RETURN: [u8; 3] = [0x0f, 0x05, 0xc3];

@@ -1,6 +1,6 @@
 //! x86-64: registers and the rules of the System V ABI. The rest is in `frame` (the stack that gives a thread back to itself),
 //! `restart` (how an interrupted system call goes on), `code` (what is read from a function), `site` (where its entry is probed), `stub` (a
-//! call from outside), `trampoline` (code before, after or instead of a function), `unwind` (which functions a thread is in).
+//! call from outside), `trampoline` (code before, after or instead of a function).
 
 pub(crate) mod assemble;
 pub(crate) mod code;
@@ -9,11 +9,10 @@ pub(crate) mod restart;
 pub(crate) mod site;
 pub(crate) mod stub;
 pub(crate) mod trampoline;
-pub(crate) mod unwind;
 
 pub(crate) use self::restart::{Sleep, resumable};
 use crate::address::Address;
-use crate::ptrace::RawRegisters;
+use crate::arch::RawRegisters;
 
 /// The segment of 64-bit user code; a 32-bit one has another.
 const USER_CODE_SEGMENT: u64 = 0x33;

@@ -21,7 +21,7 @@
 //! thread that calls a function for us makes its call again afterwards by the instruction: a signal that comes during the function is to it as
 //! one that comes just before the call.
 
-use crate::ptrace::RawRegisters;
+use crate::arch::RawRegisters;
 use crate::seccomp::SystemCall;
 
 /// `restart_syscall(2)`: goes on with a sleep that was interrupted.

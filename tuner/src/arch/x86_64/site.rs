@@ -13,7 +13,7 @@ use iced_x86::{
 
 use super::code::{mnemonic, nothing, references};
 use crate::address::Address;
-use crate::site::{Cost, Emulation, Obstacle};
+use crate::arch::{Cost, Emulation, Obstacle};
 
 /// No site lies further from a function's begin, in bytes.
 pub(crate) const PASSED_MAX: usize = 64;

@@ -1,19 +1,22 @@
-//! Taking changes back, and settling by the target's memory what a crash left undecided.
+//! Taking changes back, and settling by the target's memory what a crash left undecided: also before a writer does anything else.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Writer, WriterError};
-use crate::arena::Arena;
-use crate::clock;
 use crate::journal::{
-    Assignment, Change, Deed, Hold, Outcome, Record, RevertOutcome, Settled, Status, settle,
+    Assignment, Change, Deed, Hold, Outcome, RevertOutcome, Settled, StateDir, Status, settle,
 };
+use crate::module::Images;
+use crate::process::Process;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::SyncPlace;
 use crate::value::Bytes;
 use crate::variable::Location;
-use crate::write::WriteError;
+use crate::who::Who;
+use crate::write::{Hooks, WriteError};
+use crate::writer::{Writer, WriterError};
 
 /// What taking a change back did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,20 +77,24 @@ pub(crate) struct Back {
 }
 
 impl Writer {
+    /// Takes the lock, opens the journal and settles what a crash left undecided.
+    pub fn open(
+        process: Process,
+        state: &StateDir,
+        who: Who,
+        images: Arc<Images>,
+        hooks: Hooks,
+    ) -> Result<Writer, WriterError> {
+        let mut writer = Writer::unsettled(process, state, who, images, hooks)?;
+        writer.reconcile()?;
+        Ok(writer)
+    }
+
     /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
     /// `Writer::prepare_undo`.
     pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
         let known = self.in_force(change)?;
         self.take_back(&mut None, known, &[])
-    }
-
-    /// The change, if it is in force.
-    pub(crate) fn in_force(&self, change: u64) -> Result<Change, WriterError> {
-        let known = self.known(change)?;
-        match known.status {
-            Status::Applied => Ok(known),
-            status => Err(WriterError::NotInForce { change, status }),
-        }
     }
 
     /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be taken back; and with it those
@@ -118,27 +125,6 @@ impl Writer {
             sync,
             returning,
         })
-    }
-
-    /// Those that are taken back with a set, by the same write: newest first, as long as they are wanted.
-    pub(crate) fn before_it(&self, change: u64, wanted: &dyn Fn(&Change) -> bool) -> Vec<u64> {
-        let history = self.journal.history();
-        let earlier = history.run_of(change).skip(1).map(|(number, _)| number);
-        earlier
-            .take_while(|number| history.change(*number).is_some_and(|earlier| wanted(&earlier)))
-            .collect()
-    }
-
-    /// The set as if it had found what the oldest of those before it did.
-    fn through(&self, set: Assignment, with_it: &[u64]) -> Assignment {
-        let oldest = with_it.last().and_then(|oldest| self.known(*oldest).ok());
-        match oldest.map(|oldest| oldest.intent.deed) {
-            Some(Deed::Set(oldest)) => Assignment {
-                old: oldest.old,
-                ..set
-            },
-            _ => set,
-        }
     }
 
     /// The second half: writes down what came of it.
@@ -179,7 +165,7 @@ impl Writer {
         let (mut space, mut done) = (None, Vec::new());
         for number in numbers {
             // Asked now: taking back a later change brings an earlier one into force again.
-            let change = self.journal.change(number);
+            let change = self.known(number).ok();
             let in_force = change.filter(|change| change.status == Status::Applied && wanted(change));
             let Some(change) = in_force else { continue };
             let with_it = self.before_it(number, &wanted);
@@ -236,44 +222,6 @@ impl Writer {
         self.write_down_revert(change, None, with_it.last().copied())?;
         let written = self.commit(&slot, set.new, set.old);
         Ok(reverted(&set, written))
-    }
-
-    /// Writes down that an action is going to be taken back at once.
-    pub(crate) fn announce_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
-        self.write_down_revert(change, arena, None)?;
-        (self.hooks.after_intent)();
-        Ok(())
-    }
-
-    fn write_down_revert(
-        &mut self,
-        change: u64,
-        arena: Option<Arena>,
-        through: Option<u64>,
-    ) -> Result<(), WriterError> {
-        Ok(self.journal.append(Record::RevertIntent {
-            change,
-            at: clock::now(),
-            who: self.who.clone(),
-            arena,
-            through,
-        })?)
-    }
-
-    pub(crate) fn record_revert(
-        &mut self,
-        change: u64,
-        outcome: RevertOutcome,
-        recovered: bool,
-        hold: Option<Hold>,
-    ) -> Result<(), WriterError> {
-        Ok(self.journal.append(Record::RevertOutcome {
-            change,
-            at: clock::now(),
-            outcome,
-            recovered,
-            hold,
-        })?)
     }
 
     /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.

@@ -17,8 +17,7 @@ use crate::process::Pid;
 use crate::ptrace::HeldThread;
 use crate::slot::Slot;
 use crate::value::Bytes;
-use crate::write;
-use crate::writer::Hooks;
+use crate::write::{self, Hooks};
 
 /// How long the first waits for the last. Ranks that wait for each other in every iteration are within one of each other.
 const GATHER_WAIT: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::{Action, Held, STOP_WAIT};
+use super::{Held, HeldAction, STOP_WAIT};
 use crate::clock::monotonic_ns;
 use crate::process::Pid;
 use crate::ptrace::{HeldThread, PtraceError};
@@ -58,7 +58,7 @@ pub(crate) struct Stopping<T, W> {
 
 impl<T: Send + 'static, W: FnOnce(&mut HeldThread) -> T + Send + 'static> Stopping<T, W> {
     /// The action that stops the held thread, does `work` with it and lets it go.
-    pub(crate) fn action(pid: Pid, told: Arc<Told<T>>, work: W) -> Action {
+    pub(crate) fn action(pid: Pid, told: Arc<Told<T>>, work: W) -> HeldAction {
         Box::new(move |held: &Held| {
             let mut stopping = Stopping {
                 pid,

@@ -4,20 +4,20 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::ActionError;
+use super::{Gate, Task, View, Worker, pages};
 use crate::address::{Address, LoadBias};
 use crate::arena::Arena;
+use crate::error::ActionError;
 use crate::image::Image;
 use crate::place::Ground;
 use crate::process::{Pid, Process};
 use crate::ptrace::{self, HeldThread, PtraceError, Stopped};
-use crate::remote::{Gate, Task, View, Worker};
 use crate::seccomp;
 use crate::space::AddressSpace;
 use crate::symbol::{Symbol, SymbolKind};
 
 /// A thread that can be stopped at all is stopped within this, also where many others wait for a CPU.
-pub(super) const STOP_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const STOP_WAIT: Duration = Duration::from_secs(1);
 /// So often it is tried, with all let go in between.
 const STOP_TRIES: usize = 4;
 /// So long another thread, or the same a little later, is tried.
@@ -149,13 +149,13 @@ fn allocator(image: &Image) -> Option<Vec<Range<u64>>> {
 
 /// What holding one thread came to.
 #[derive(Debug)]
-pub(super) struct Worked {
-    pub(super) tid: i32,
-    pub(super) hold: Duration,
+pub(crate) struct Worked {
+    pub(crate) tid: i32,
+    pub(crate) hold: Duration,
 }
 
 /// Holds one thread after the other until one suits, and lets it work. Called in a thread of its own ([`ptrace::apart`]).
-pub(super) fn with_thread(
+pub(crate) fn with_thread(
     process: &Process,
     ground: &Ground,
     gate: &Gate,
@@ -233,7 +233,7 @@ fn no_thread(pid: Pid, waited: Duration, why: String) -> ActionError {
 
 /// Refuses what makes the program call `function` by itself, in whichever thread: where one has a seccomp filter that kills. Called in a
 /// thread of its own ([`ptrace::apart`]).
-pub(super) fn refuse_function(process: &Process, function: &str, despite: bool) -> Result<(), ActionError> {
+pub(crate) fn refuse_function(process: &Process, function: &str, despite: bool) -> Result<(), ActionError> {
     let pid = process.pid;
     let mut last = None;
     for tid in ptrace::threads(pid)? {
@@ -258,7 +258,7 @@ pub(super) fn refuse_function(process: &Process, function: &str, despite: bool) 
 }
 
 /// Does `act` in a thread of our own, and again where a thread of the program did not stop in time.
-pub(super) fn insist<T: Send>(
+pub(crate) fn insist<T: Send>(
     act: impl Fn() -> Result<T, ActionError> + Send + Sync,
 ) -> Result<T, ActionError> {
     for _ in 1..STOP_TRIES {
@@ -272,7 +272,7 @@ pub(super) fn insist<T: Send>(
 
 /// Holds all threads and does `act`, which gives back either what it did or what was in its way; then all are let go, and it is
 /// tried again a little later. Called in a thread of its own ([`ptrace::apart`]).
-pub(super) fn with_all<T>(
+pub(crate) fn with_all<T>(
     process: &Process,
     mut act: impl FnMut(&mut Stopped) -> Result<Result<T, String>, ActionError>,
 ) -> Result<(T, Duration), ActionError> {
@@ -298,7 +298,7 @@ pub(super) fn with_all<T>(
 }
 
 /// Unmaps an arena once no thread is in it, or comes back to it.
-pub(super) fn unmap(
+pub(crate) fn unmap(
     process: &Process,
     ground: &Ground,
     gate: &Gate,
@@ -308,7 +308,7 @@ pub(super) fn unmap(
 }
 
 /// Unmaps an arena while all threads are held; or tells which one is in it.
-pub(super) fn unmap_held(
+pub(crate) fn unmap_held(
     stopped: &mut Stopped,
     ground: &Ground,
     gate: &Gate,
@@ -337,7 +337,7 @@ pub(super) fn unmap_held(
 }
 
 /// What keeps the code in `range` from being changed, among threads that are all held.
-pub(super) fn in_the_way(
+pub(crate) fn in_the_way(
     stopped: &Stopped,
     ground: &Ground,
     gate: &Gate,
@@ -354,7 +354,7 @@ pub(super) fn in_the_way(
 
 /// An arena is still mapped: exactly as it was, and its head is there, or, after a crash in the first instant, nothing at all
 /// yet. Executable memory of no file that holds nothing, of this size at this place, is nobody else's.
-pub(super) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
+pub(crate) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
     let Some(map) = ground.mapping(arena.address, arena.code_bytes) else {
         return false;
     };
@@ -366,14 +366,14 @@ pub(super) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
 }
 
 /// Writes what an arena holds, page by page, while nobody uses it.
-pub(super) fn fill(
+pub(crate) fn fill(
     ground: &Ground,
     arena: &Arena,
     at: Address,
     bytes: &[u8],
     held: &HeldThread,
 ) -> Result<(), ActionError> {
-    for (address, piece) in crate::remote::pages(at, bytes) {
+    for (address, piece) in pages(at, bytes) {
         let place = ground.own(arena, address, piece.len())?;
         crate::write::commit_bytes(&place, None, piece, Some(held))?;
     }

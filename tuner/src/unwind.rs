@@ -11,11 +11,11 @@ use gimli::{
 };
 
 use crate::address::{Address, LinkAddress};
+use crate::arch::RawRegisters;
 use crate::image::Image;
 use crate::maps::Backing;
 use crate::module::Module;
 use crate::place::Ground;
-use crate::ptrace::RawRegisters;
 
 /// Deeper stacks are not followed to their end.
 const FRAMES_MAX: usize = 4_096;

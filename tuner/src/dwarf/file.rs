@@ -1,0 +1,73 @@
+//! A file with the debug information that belongs to it, which may lie in others.
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use super::files::{self, Origin};
+use super::load::{DebugInfo, Kept};
+use super::parameters::Signatures;
+use crate::elf::{Elf, ImageError};
+
+/// An ELF file, where it was found, and what was read of its debug information.
+#[derive(Debug)]
+pub struct DebugFile {
+    elf: Elf,
+    pub(super) origin: Origin,
+    separate: OnceLock<Option<Box<DebugFile>>>,
+    info: Kept,
+    pub(super) signatures: Signatures,
+}
+
+impl Deref for DebugFile {
+    type Target = Elf;
+
+    fn deref(&self) -> &Elf {
+        &self.elf
+    }
+}
+
+impl DebugFile {
+    /// What belongs to the file is looked for from where it was found.
+    pub(crate) fn new(elf: Elf, origin: Origin) -> DebugFile {
+        DebugFile {
+            elf,
+            origin,
+            separate: OnceLock::new(),
+            info: Kept::default(),
+            signatures: Signatures::default(),
+        }
+    }
+
+    /// The same file, found there.
+    pub(crate) fn found_at(self, origin: Origin) -> DebugFile {
+        DebugFile::new(self.elf, origin)
+    }
+
+    /// The file that its debug information and symbols were moved to, if one is to be found.
+    pub(crate) fn separate(&self) -> Option<&DebugFile> {
+        let found = self.separate.get_or_init(|| files::separate(self).map(Box::new));
+        found.as_deref()
+    }
+
+    /// The file that has its debug information: itself or the one that it was moved to.
+    pub(super) fn described_in(&self) -> Option<&DebugFile> {
+        if self.has_section(".debug_info") {
+            Some(self)
+        } else {
+            self.separate()
+        }
+    }
+
+    /// Its debug information; `None` when there is none to be found.
+    pub(super) fn debug_info(&self) -> Result<Option<Arc<DebugInfo>>, ImageError> {
+        self.info.get(self)
+    }
+
+    /// Gives the memory back that its debug information takes: it is read again when it is needed again.
+    pub(crate) fn forget(&self) {
+        self.info.forget();
+        if let Some(Some(separate)) = self.separate.get() {
+            separate.forget();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Acting at the right instant: when a thread of the program reaches a sync point, and while it is held there.
+//!
+//! A [`Rendezvous`] is whatever can hold a thread at a [`SyncPoint`]. This crate has none: the kernel side belongs to the agent's binary,
+//! which hands one in ([`crate::actuator::ServeOptions`]). Nothing here waits; `gathering` alone writes, with the one function that does.
+
+mod gathering;
+mod stop;
+
+use std::sync::Arc;
+
+pub(crate) use gathering::{Again, Gathered, LEAD, Part, Scattered, gather};
+pub(crate) use stop::{Stopping, Told};
+pub use stop::{Then, Vigil, Watch};
+
+use crate::address::Address;
+use crate::sync::{KeyPlace, Passage, SyncPoint};
+
+/// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to 60 us, and half a
+/// millisecond on a virtual machine with ten busy processes for each CPU; a hold that is answered ends then, and one that is not
+/// costs all of this.
+pub const ANSWER_NS_MAX: u64 = 1_000_000;
+/// How much longer it may be held once somebody has answered. A write takes microseconds; this is for a CPU that is taken away
+/// from us in the middle of it, as virtual ones are: to wait for it is better than to not know at which instant it was written.
+pub const ACTION_NS_MAX: u64 = 50_000_000;
+/// After so many hits without an answer an action is given up.
+pub const MISSES_MAX: u64 = 64;
+/// How long a thread that is to be stopped is held until somebody answers: for machines that missed it again and again.
+pub const STOP_ANSWER_NS_MAX: u64 = 20_000_000;
+/// A thread that was asked to stop while it was held does so within microseconds of getting a CPU.
+pub const STOP_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// What an action can wait for, and how it is carried out there.
+///
+/// Every action is over in one of the ways of [`Progress`], and until then it is looked after by whoever implements this: the
+/// program is never held longer than the bounds, also if we die.
+pub trait Rendezvous {
+    /// Lets `action` be called while the next thread that reaches the point is held there. The action runs on another thread, at
+    /// most once, and must be short. What it leaves to be looked after ([`Then::Watch`]) is, on that same thread, once the held
+    /// one was let go; the action is over only when that says so.
+    fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<Ticket, String>;
+
+    /// How it stands. After anything but [`Progress::Pending`] the ticket is used up, and nothing of it is left in the program.
+    fn progress(&mut self, ticket: Ticket) -> Progress;
+
+    /// Takes the request back, and tells how it stood: the action is not called after this.
+    fn disarm(&mut self, ticket: Ticket) -> Progress;
+
+    /// What can be asked of requests with a key from any thread.
+    fn meetings(&self) -> Arc<dyn Meetings>;
+
+    /// Why the probe cannot write by itself, so that nobody has to be held; none when it can.
+    fn store_refusal(&self) -> Option<&str>;
+}
+
+/// Requests with a key: which hit is meant, and what hits there were.
+pub trait Meetings: Send + Sync {
+    /// From now on the hit with this number is meant.
+    fn want(&self, ticket: Ticket, number: i64);
+
+    /// The hits so far.
+    fn seen(&self, ticket: Ticket) -> Seen;
+
+    /// No hit is meant any more. False when there was one already.
+    fn forgo(&self, ticket: Ticket) -> bool;
+}
+
+/// What a thread is sent at the hit that is meant, when whoever wants it debugs it: that one is told, and the program never. If it is
+/// not debugged any more at that instant, nothing comes of it: programs ignore this signal unless they ask for it.
+pub const MEETING_SIGNAL: i32 = libc::SIGURG;
+
+/// What is done while a thread is held.
+pub type HeldAction = Box<dyn FnOnce(&Held) -> Then + Send>;
+
+/// A thread that is held: it stands at the sync point, and executes nothing of the program until the action has returned (or a
+/// bound is reached: the action must check its own effect). Whoever wants it stopped for longer can stop it now, by ptrace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// The thread.
+    pub thread: u32,
+    /// Since when, by CLOCK_MONOTONIC.
+    pub since_ns: u64,
+}
+
+/// A pending action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(pub u32);
+
+/// What to wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldRequest {
+    /// Where.
+    pub point: SyncPoint,
+    /// A thread is held at most this long until somebody answers. Who implements [`Rendezvous`] may hold it for less.
+    pub answer_ns_max: u64,
+    /// And this much longer once somebody has.
+    pub action_ns_max: u64,
+    /// After so many misses it is given up.
+    pub misses_max: u64,
+    /// The probe is to write this by itself; the action is not called then.
+    pub store: Option<Store>,
+    /// Where the program says which iteration a hit begins. None is meant then until it is said which; the thread is not held there, and
+    /// the action not called: it is sent [`MEETING_SIGNAL`].
+    pub key: Option<KeyPlace>,
+}
+
+/// The numbers that hits had.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How many hits.
+    pub hits: u64,
+    /// The thread of the last one.
+    pub thread: u32,
+    /// It was a later one than the one that was meant.
+    pub has_passed: bool,
+    /// It was the one that was meant, at this time by CLOCK_MONOTONIC.
+    pub met_at_ns: Option<u64>,
+    /// The number of the last one.
+    pub last: i64,
+    /// By how much it was greater than the one before; means nothing before the second.
+    pub step: i64,
+}
+
+/// A value of 1 or 8 bytes, which the kernel stores in one piece, at a place that was validated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Store {
+    pub(crate) address: Address,
+    pub(crate) expected: u64,
+    pub(crate) value: u64,
+    pub(crate) width: u64,
+}
+
+impl Store {
+    /// Where, what is expected there, what is to be there, and its size in bytes.
+    pub fn parts(&self) -> (u64, u64, u64, u64) {
+        (self.address.0, self.expected, self.value, self.width)
+    }
+}
+
+/// How an action stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The point was not reached yet, or nobody could answer; it is still armed.
+    Pending(Passage),
+    /// The action was called, and returned while the thread was held.
+    Done(Passage),
+    /// The action was called, but the thread was let go before it returned: the instant is not known.
+    Late(Passage),
+    /// Nobody answered, as often as was allowed. The action was not called and will not be.
+    Missed(Passage),
+    /// The hit that was wanted went by without a hold. The action was not called and will not be.
+    GoneBy(Passage),
+    /// The probe itself wrote: what it found, and whether that was what it expected.
+    Stored {
+        /// What was there: after the write, or instead of what was expected.
+        found: u64,
+        /// It has written.
+        written: bool,
+        /// The hit.
+        passage: Passage,
+    },
+}

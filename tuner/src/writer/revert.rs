@@ -1,0 +1,76 @@
+//! What the journal is told of a change that is taken back.
+
+use super::{Writer, WriterError};
+use crate::arena::Arena;
+use crate::clock;
+use crate::journal::{Assignment, Change, Deed, Hold, Record, RevertOutcome, Status};
+
+impl Writer {
+    /// The change, if it is in force.
+    pub(crate) fn in_force(&self, change: u64) -> Result<Change, WriterError> {
+        let known = self.known(change)?;
+        match known.status {
+            Status::Applied => Ok(known),
+            status => Err(WriterError::NotInForce { change, status }),
+        }
+    }
+
+    /// Those that are taken back with a set, by the same write: newest first, as long as they are wanted.
+    pub(crate) fn before_it(&self, change: u64, wanted: &dyn Fn(&Change) -> bool) -> Vec<u64> {
+        let history = self.journal.history();
+        let earlier = history.run_of(change).skip(1).map(|(number, _)| number);
+        earlier
+            .take_while(|number| history.change(*number).is_some_and(|earlier| wanted(&earlier)))
+            .collect()
+    }
+
+    /// The set as if it had found what the oldest of those before it did.
+    pub(crate) fn through(&self, set: Assignment, with_it: &[u64]) -> Assignment {
+        let oldest = with_it.last().and_then(|oldest| self.known(*oldest).ok());
+        match oldest.map(|oldest| oldest.intent.deed) {
+            Some(Deed::Set(oldest)) => Assignment {
+                old: oldest.old,
+                ..set
+            },
+            _ => set,
+        }
+    }
+
+    /// Writes down that an action is going to be taken back at once.
+    pub(crate) fn announce_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
+        self.write_down_revert(change, arena, None)?;
+        (self.hooks.after_intent)();
+        Ok(())
+    }
+
+    pub(crate) fn write_down_revert(
+        &mut self,
+        change: u64,
+        arena: Option<Arena>,
+        through: Option<u64>,
+    ) -> Result<(), WriterError> {
+        Ok(self.journal.append(Record::RevertIntent {
+            change,
+            at: clock::now(),
+            who: self.who.clone(),
+            arena,
+            through,
+        })?)
+    }
+
+    pub(crate) fn record_revert(
+        &mut self,
+        change: u64,
+        outcome: RevertOutcome,
+        recovered: bool,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
+        Ok(self.journal.append(Record::RevertOutcome {
+            change,
+            at: clock::now(),
+            outcome,
+            recovered,
+            hold,
+        })?)
+    }
+}
