@@ -146,6 +146,9 @@ mod hostile;
 // The shape of the source: directions of dependencies, sizes, and where another process is written to.
 mod tidy;
 
+// The allowed arrows between the top modules of a crate.
+mod arrows;
+
 // What the five works ask for, and where each requirement stands.
 mod sources;
 

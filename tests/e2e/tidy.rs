@@ -17,21 +17,21 @@ const LONGEST_FILE: usize = 600;
 const LONGEST_FUNCTION: usize = 70;
 
 /// A source file of the product without its unit tests.
-struct Source {
+pub(crate) struct Source {
     /// Relative to the checkout.
-    name: String,
+    pub(crate) name: String,
     /// Up to the first `#[cfg(test)]` of a module.
-    text: String,
+    pub(crate) text: String,
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .unwrap_or(Path::new("."))
 }
 
 /// All Rust sources below these folders, in order, unit tests left out.
-fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
+pub(crate) fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
     let mut files = Vec::new();
     folders
         .iter()
@@ -79,20 +79,33 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-fn assert_none(found: &[String], rule: &str) {
+pub(crate) fn assert_none(found: &[String], rule: &str) {
     assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
 }
 
 /// All `std::…` paths of a text, groups in braces spelled out: `use std::{fs, io::Read}` gives fs and io::Read.
 fn std_paths(text: &str) -> BTreeSet<String> {
-    let dense: String = code(text)
-        .flat_map(|(_, line)| line.chars().chain([' ']))
-        .filter(|c| !c.is_whitespace())
-        .collect();
+    paths_below("std::", text)
+}
+
+/// The same for paths that begin with `head`, without it.
+pub(crate) fn paths_below(head: &str, text: &str) -> BTreeSet<String> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut dense = String::new();
+    for word in code(text).flat_map(|(_, line)| line.split_whitespace()) {
+        if dense.ends_with(is_word) && word.starts_with(is_word) {
+            dense.push(' ');
+        }
+        dense.push_str(word);
+    }
     let mut paths = BTreeSet::new();
-    for rest in dense.split("std::").skip(1) {
+    for (at, _) in dense.match_indices(head) {
+        if dense[..at].ends_with(is_word) {
+            continue;
+        }
+        let rest = &dense[at + head.len()..];
         let end = rest
-            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
+            .find(|c: char| !(is_word(c) || c == ':'))
             .unwrap_or(rest.len());
         let (path, rest) = rest.split_at(end);
         match rest.strip_prefix('{') {

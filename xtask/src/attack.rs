@@ -32,7 +32,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     } else {
         "build --quiet --release -p tuneagent"
     };
-    run(&mut ci::cargo(&crate::root(), build))?;
+    run(&mut crate::process::cargo(&crate::root(), build))?;
     let mut failed = Vec::new();
     for ((_, variable, test, _), number) in ATTACKS.iter().zip(numbers) {
         if number == 0 {

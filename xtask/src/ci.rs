@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::process::{find_program, run};
+use crate::process::{cargo, find_program, host, run};
 use crate::setup::{self, Brought, Purpose};
 use crate::{Result, ebpf, fuzz, target_folder, twice, vm};
 
@@ -88,13 +88,20 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
         ("build", Box::new(cargo("build --quiet --workspace"))),
         (
             "tests inside",
-            Box::new(move || twice::run(&|| Ok(self::cargo(root, "test --quiet --workspace --lib --bins")))),
+            Box::new(move || {
+                twice::run(&|| {
+                    Ok(crate::process::cargo(
+                        root,
+                        "test --quiet --workspace --lib --bins",
+                    ))
+                })
+            }),
         ),
         (
             "tests",
             Box::new(move || {
                 let words = "test --quiet --workspace --exclude tuneagent-e2e --test *";
-                twice::run(&|| Ok(self::cargo(root, words)))
+                twice::run(&|| Ok(crate::process::cargo(root, words)))
             }),
         ),
         (
@@ -167,15 +174,6 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             }),
         ),
     ]
-}
-
-pub(crate) fn cargo(root: &Path, words: &str) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command
-        .args(words.split_whitespace())
-        .current_dir(root)
-        .env("TUNEAGENT_REQUIRE_ALL", "1");
-    command
 }
 
 fn documentation(root: &Path) -> Result<()> {
@@ -254,16 +252,6 @@ fn quick_benches(root: &Path) -> Result<()> {
         "bench --quiet --profile dev --package tuneagent --benches --no-run",
     ))?;
     run(&mut quick(root, "release", ["bench", "all"])?)
-}
-
-/// This machine's target triple as cargo writes it in variables.
-pub(crate) fn host() -> Result<String> {
-    let facts = crate::process::capture(Command::new("rustc").arg("-vV"))?;
-    let host = facts.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host
-        .ok_or("rustc does not say its host")?
-        .to_uppercase()
-        .replace(['-', '.'], "_"))
 }
 
 fn seconds(since: Instant) -> f64 {

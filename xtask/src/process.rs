@@ -7,6 +7,26 @@ use std::process::{Command, Stdio};
 
 use crate::Result;
 
+/// A call of cargo for the tests: nothing that they need may be missing.
+pub(crate) fn cargo(root: &Path, words: &str) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(words.split_whitespace())
+        .current_dir(root)
+        .env("TUNEAGENT_REQUIRE_ALL", "1");
+    command
+}
+
+/// This machine's target triple as cargo writes it in variables.
+pub(crate) fn host() -> Result<String> {
+    let facts = capture(Command::new("rustc").arg("-vV"))?;
+    let host = facts.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host
+        .ok_or("rustc does not say its host")?
+        .to_uppercase()
+        .replace(['-', '.'], "_"))
+}
+
 /// Runs a command whose output belongs to the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().map_err(|error| cannot_start(command, &error))?;

@@ -12,9 +12,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::process::{capture, find_program, run};
+use crate::process::{capture, cargo, find_program, host, run};
 use crate::setup::{self, Brought, Purpose};
-use crate::{Result, ci, target_folder};
+use crate::{Result, target_folder};
 
 const USAGE: &str = "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [verifier] [counting] [mpi] [sync] [TEST...]";
 
@@ -99,7 +99,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     }
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let runner = format!("{} vm-runner {}", this.display(), kernel.folder.display());
-    let mut command = ci::cargo(&root, "test --release --package tuneagent");
+    let mut command = cargo(&root, "test --release --package tuneagent");
     for suite in SUITES {
         if wanted.suites.is_empty() || wanted.suites.iter().any(|word| word == suite) {
             command.args(["--test", suite]);
@@ -108,7 +108,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     command
         .args(["--", "--nocapture", "--test-threads=1"])
         .args(&wanted.tests)
-        .env(format!("CARGO_TARGET_{}_RUNNER", ci::host()?), runner)
+        .env(format!("CARGO_TARGET_{}_RUNNER", host()?), runner)
         .env("TUNEAGENT_VM_PREEMPT", &wanted.preempt);
     for (name, is_wanted) in [("TUNEAGENT_LONG", wanted.long), ("TUNEAGENT_VM_KVM", wanted.kvm)] {
         command.env(name, if is_wanted { "1" } else { "" });

@@ -1,0 +1,175 @@
+//! Inside a crate the arrows between top modules point down: a table for each crate, from the ground up.
+//!
+//! A row names a module and the modules that it uses. It may name only rows above it, so the table has no circle; the code
+//! may use only what its row names, and every name of a row must be used. Unit tests are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use tuneagent_e2e::Outcome;
+use tuneagent_e2e::problem::While;
+
+use crate::tidy::{assert_none, paths_below, root, sources};
+
+/// A top module and the top modules that it uses.
+type Row = (&'static str, &'static [&'static str]);
+
+const XTASK: &[Row] = &[
+    ("process", &[]),
+    ("ebpf", &["process"]),
+    ("fuzz", &["process"]),
+    ("twice", &["process"]),
+    ("wheels", &["process"]),
+    ("experiment", &["process", "wheels"]),
+    ("setup", &["ebpf", "process", "wheels"]),
+    ("demo", &["process", "setup"]),
+    ("vm", &["process", "setup"]),
+    ("ci", &["ebpf", "fuzz", "process", "setup", "twice", "vm"]),
+    ("attack", &["ci", "process"]),
+    ("bench", &["ci", "experiment", "process"]),
+];
+
+#[test]
+fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
+    arrows_point_down("xtask/src", XTASK)
+}
+
+/// Compares the code of a crate with its table.
+fn arrows_point_down(folder: &str, table: &[Row]) -> Outcome {
+    let used = used(folder)?;
+    let mut wrong = misplaced(table);
+    let rows: BTreeMap<&str, BTreeSet<&str>> = table
+        .iter()
+        .map(|(name, arrows)| (*name, arrows.iter().copied().collect()))
+        .collect();
+    for (name, arrows) in &used {
+        let Some(allowed) = rows.get(name.as_str()) else {
+            wrong.push(format!("{name} has no row; it uses {:?}", arrows.keys()));
+            continue;
+        };
+        let outside = arrows.iter().filter(|(to, _)| !allowed.contains(to.as_str()));
+        wrong.extend(outside.map(|(to, file)| format!("{name} uses {to} ({file})")));
+        let idle = allowed.iter().filter(|to| !arrows.contains_key(**to));
+        wrong.extend(idle.map(|to| format!("{name} does not use {to}: take it out of the row")));
+    }
+    let gone = rows.keys().filter(|name| !used.contains_key(**name));
+    wrong.extend(gone.map(|name| format!("{name} is no top module")));
+    assert_none(
+        &wrong,
+        &format!("{folder} against its table in tests/e2e/arrows.rs"),
+    );
+    Ok(())
+}
+
+/// Rows that name themselves, a row below, or what is no row: with none of them the table has no circle.
+fn misplaced(table: &[Row]) -> Vec<String> {
+    let mut above = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (name, arrows) in table {
+        let astray = arrows.iter().filter(|to| !above.contains(*to));
+        wrong.extend(astray.map(|to| format!("the row of {name} names {to}, which does not stand above it")));
+        if !above.insert(name) {
+            wrong.push(format!("{name} has two rows"));
+        }
+    }
+    wrong
+}
+
+/// For each top module those that it uses, each with a file that does so.
+fn used(folder: &str) -> Outcome<BTreeMap<String, BTreeMap<String, String>>> {
+    let top = Top::read(folder)?;
+    let mut used: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    used.extend(top.modules.iter().map(|name| (name.clone(), BTreeMap::new())));
+    for source in sources(&[folder])? {
+        let path = source.name.trim_start_matches(folder).trim_start_matches('/');
+        let path: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
+        let Some(arrows) = path.first().and_then(|name| used.get_mut(*name)) else {
+            continue;
+        };
+        let depth = path.iter().filter(|part| **part != "mod").count();
+        let mut paths = paths_below("crate::", &source.text);
+        paths.extend(paths_below(&"super::".repeat(depth), &source.text));
+        let modules = paths.iter().filter_map(|path| top.module(path));
+        let others = modules.filter(|to| *to != path[0]);
+        arrows.extend(others.map(|to| (to.to_owned(), source.name.clone())));
+    }
+    Ok(used)
+}
+
+/// The root of a crate.
+struct Top {
+    modules: BTreeSet<String>,
+    /// Items that it exports again, with the module that each is from.
+    items: BTreeMap<String, String>,
+}
+
+impl Top {
+    fn read(folder: &str) -> Outcome<Top> {
+        let mut top = Top {
+            modules: BTreeSet::new(),
+            items: BTreeMap::new(),
+        };
+        for file in ["lib.rs", "main.rs"] {
+            let path = root().join(folder).join(file);
+            if path.exists() {
+                top.take(&fs::read_to_string(&path).while_(path.display())?);
+            }
+        }
+        Ok(top)
+    }
+
+    fn take(&mut self, text: &str) {
+        let declared = text.lines().filter_map(|line| {
+            let line = line.strip_suffix(';')?;
+            line.split_once("mod ")
+        });
+        let of_product = declared.filter(|(before, name)| {
+            matches!(*before, "" | "pub " | "pub(crate) ")
+                && !text.contains(&format!("#[cfg(test)]\nmod {name};"))
+        });
+        self.modules
+            .extend(of_product.map(|(_, name)| name.trim().to_owned()));
+        let exported = text.split("use ").skip(1).filter_map(|rest| rest.split_once(';'));
+        let paths = exported.flat_map(|(path, _)| paths_below("crate::", &format!("crate::{path}")));
+        for path in paths {
+            let name = path.rsplit([':', ' ']).next().unwrap_or_default().to_owned();
+            let from = path.trim_start_matches("crate::").trim_start_matches("self::");
+            let from = from.split("::").next().unwrap_or_default();
+            if self.modules.contains(from) {
+                self.items.insert(name, from.to_owned());
+            }
+        }
+    }
+
+    /// The top module that a path from the root goes to.
+    fn module(&self, path: &str) -> Option<&str> {
+        let first = path.split([':', ' ']).next()?;
+        let module = self.modules.get(first).or_else(|| self.items.get(first))?;
+        Some(module)
+    }
+}
+
+#[test]
+fn a_table_names_only_rows_above() {
+    assert!(misplaced(&[("a", &[]), ("b", &["a"])]).is_empty());
+    for table in [
+        [("a", &["b"] as &[_]), ("b", &["a"])],
+        [("a", &["a"]), ("b", &[])],
+        [("a", &[]), ("b", &["c"])],
+        [("a", &[]), ("a", &[])],
+    ] {
+        assert_eq!(misplaced(&table).len(), 1, "{table:?}");
+    }
+}
+
+#[test]
+fn a_path_through_the_root_leads_to_its_module() {
+    let mut top = Top {
+        modules: BTreeSet::new(),
+        items: BTreeMap::new(),
+    };
+    top.take("mod one;\npub mod two;\n#[cfg(test)]\nmod tests;\npub use one::{A, inner::B as C};\nuse crate::two::D;\n");
+    let known = ["one::x", "two", "A", "C::new", "D", "tests", "E", "B"].map(|path| top.module(path));
+    let (one, two) = (Some("one"), Some("two"));
+    assert_eq!(known, [one, two, one, one, two, None, None, None]);
+}
