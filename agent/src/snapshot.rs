@@ -5,6 +5,7 @@ mod events;
 mod functions;
 mod matrix;
 mod openmp;
+pub mod outcome;
 mod tuning;
 
 use std::time::Duration;

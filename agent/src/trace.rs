@@ -13,7 +13,7 @@ use std::{
 
 use abi::Call;
 
-use crate::{session::probes::Probe, snapshot::TraceView};
+use crate::{probe::Probe, snapshot::TraceView};
 
 /// Kept free for the end of the file.
 const TAIL_BYTES: u64 = 4096;

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{console, exit::Code, view};
+use crate::{console, exit::Code};
 
 /// How often it looks.
 const TICK: Duration = Duration::from_secs(1);
@@ -103,15 +103,21 @@ impl Count {
     }
 }
 
-/// Starts watching a loop. `actuator` is a stream to the actuator, where the session has one; where there is no thread for it, nobody watches.
-pub fn start(progress: &Progress, actuator: Option<UnixStream>) {
-    let started = watch(progress, actuator, TICK, TICKS_MAX);
+/// Starts watching a loop. `actuator` is a stream to the actuator, where the session has one; `give_back` gives the terminal back before a
+/// message. Where there is no thread for it, nobody watches.
+pub fn start(progress: &Progress, actuator: Option<UnixStream>, give_back: fn()) {
+    let started = watch(progress, actuator, give_back, (TICK, TICKS_MAX));
     if let Err(error) = started {
         tracing::warn!(%error, "nobody ends this session should it hang");
     }
 }
 
-fn watch(progress: &Progress, actuator: Option<UnixStream>, tick: Duration, most: u32) -> io::Result<()> {
+fn watch(
+    progress: &Progress,
+    actuator: Option<UnixStream>,
+    give_back: fn(),
+    (tick, most): (Duration, u32),
+) -> io::Result<()> {
     let progress = progress.clone();
     let watch = move || {
         let mut count = Count::default();
@@ -119,7 +125,7 @@ fn watch(progress: &Progress, actuator: Option<UnixStream>, tick: Duration, most
             std::thread::sleep(tick);
             let may_wait = actuator.is_none() && console::is_printing();
             if let Some(step) = count.tick(progress.look(), may_wait, most) {
-                end(step, actuator.as_ref(), tick * most);
+                end(step, actuator.as_ref(), give_back, tick * most);
             }
         }
     };
@@ -128,7 +134,7 @@ fn watch(progress: &Progress, actuator: Option<UnixStream>, tick: Duration, most
 }
 
 /// The loop may never leave the system call that it is in, and this process not end before it does: so the actuator is let go first.
-fn end(step: &str, actuator: Option<&UnixStream>, after: Duration) -> ! {
+fn end(step: &str, actuator: Option<&UnixStream>, give_back: fn(), after: Duration) -> ! {
     // What was ended already needs no ending.
     let _ = actuator.map(|stream| stream.shutdown(Shutdown::Both));
     let back = match actuator {
@@ -141,7 +147,7 @@ fn end(step: &str, actuator: Option<&UnixStream>, after: Duration) -> ! {
     );
     let (said, heard) = mpsc::channel();
     let say = move || {
-        view::give_back_terminal();
+        give_back();
         // Nobody is told where standard error cannot be written.
         console::error_line(format_args!("{text}"));
         // Nobody waits any more.
@@ -208,7 +214,7 @@ mod tests {
             });
             let progress = Progress::default();
             progress.begin(Step::AttachProbes);
-            watch(&progress, Some(ours), Duration::from_millis(1), 3).unwrap();
+            watch(&progress, Some(ours), || {}, (Duration::from_millis(1), 3)).unwrap();
             let (mut reader, _writer) = io::pipe().unwrap();
             let _ = reader.read(&mut [0]);
             let _ = actuator.join();

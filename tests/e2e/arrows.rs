@@ -34,6 +34,141 @@ fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
     arrows_point_down("xtask/src", XTASK)
 }
 
+const AGENT: &[Row] = &[
+    ("awake", &[]),
+    ("clock", &[]),
+    ("console", &[]),
+    ("cost", &[]),
+    ("exit", &[]),
+    ("format", &[]),
+    ("glob", &[]),
+    ("heap", &[]),
+    ("mpi", &[]),
+    ("plot", &["format"]),
+    ("priority", &[]),
+    ("readable", &[]),
+    ("request", &[]),
+    ("rights", &[]),
+    ("whole", &[]),
+    ("calls", &["format"]),
+    ("cli", &["cost", "request"]),
+    ("control", &["request"]),
+    ("diagnostics", &["console"]),
+    ("discover", &["clock", "console", "mpi"]),
+    ("evidence", &["clock"]),
+    ("hint", &["rights"]),
+    ("kernel", &["cost", "rights"]),
+    ("report_file", &["console", "rights", "whole"]),
+    ("watchdog", &["console", "exit"]),
+    (
+        "probe",
+        &[
+            "calls", "clock", "cost", "discover", "format", "glob", "kernel", "mpi",
+        ],
+    ),
+    ("profile", &["cost", "evidence"]),
+    ("rendezvous", &["awake", "kernel"]),
+    ("snapshot", &["calls", "cost", "evidence"]),
+    ("actuator", &["format", "heap", "rendezvous", "rights"]),
+    ("metrics", &["cost", "request", "snapshot"]),
+    ("report", &["calls", "cost", "format", "mpi", "snapshot"]),
+    (
+        "rulebook",
+        &[
+            "calls",
+            "clock",
+            "console",
+            "cost",
+            "diagnostics",
+            "discover",
+            "evidence",
+            "exit",
+            "format",
+            "mpi",
+            "probe",
+            "profile",
+            "request",
+            "snapshot",
+        ],
+    ),
+    ("trace", &["clock", "probe", "snapshot"]),
+    (
+        "view",
+        &["calls", "console", "cost", "format", "request", "snapshot"],
+    ),
+    ("http", &["discover", "metrics", "snapshot"]),
+    (
+        "session",
+        &[
+            "actuator",
+            "calls",
+            "clock",
+            "console",
+            "control",
+            "cost",
+            "discover",
+            "evidence",
+            "exit",
+            "format",
+            "glob",
+            "heap",
+            "hint",
+            "http",
+            "kernel",
+            "mpi",
+            "priority",
+            "probe",
+            "profile",
+            "readable",
+            "report",
+            "report_file",
+            "request",
+            "rulebook",
+            "snapshot",
+            "trace",
+            "view",
+            "watchdog",
+        ],
+    ),
+    (
+        "commands",
+        &[
+            "actuator",
+            "awake",
+            "cli",
+            "console",
+            "control",
+            "diagnostics",
+            "discover",
+            "evidence",
+            "exit",
+            "format",
+            "glob",
+            "hint",
+            "kernel",
+            "mpi",
+            "plot",
+            "priority",
+            "probe",
+            "readable",
+            "report",
+            "report_file",
+            "request",
+            "rights",
+            "rulebook",
+            "session",
+            "snapshot",
+            "view",
+            "whole",
+        ],
+    ),
+];
+
+#[test]
+fn the_modules_of_agent_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/src", AGENT)
+}
+
 const TUNER: &[Row] = &[
     ("address", &[]),
     ("value", &[]),
@@ -327,7 +462,7 @@ fn used(folder: &str) -> Outcome<BTreeMap<String, BTreeMap<String, String>>> {
             continue;
         };
         let depth = path.iter().filter(|part| **part != "mod").count();
-        let mut paths = paths_below("crate::", &source.text);
+        let mut paths = paths_below("crate::", &source.product);
         paths.extend(paths_below(&"super::".repeat(depth), &source.text));
         let modules = paths.iter().filter_map(|path| top.module(path));
         let others = modules.filter(|to| *to != path[0]);

@@ -22,6 +22,8 @@ pub(crate) struct Source {
     pub(crate) name: String,
     /// Up to the first `#[cfg(test)]` of a module.
     pub(crate) text: String,
+    /// All of it but unit tests that stand in the file itself.
+    pub(crate) product: String,
 }
 
 pub(crate) fn root() -> &'static Path {
@@ -46,16 +48,25 @@ pub(crate) fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
             .to_string_lossy()
             .into_owned();
         let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
-        let text = text
-            .split("\n#[cfg(test)]\nmod ")
-            .next()
-            .unwrap_or_default()
-            .to_owned();
         if !is_test {
-            sources.push(Source { name, text });
+            let product = without_tests(&text).to_owned();
+            let text = text.split("\n#[cfg(test)]\nmod ").next();
+            let text = text.unwrap_or_default().to_owned();
+            sources.push(Source { name, text, product });
         }
     }
     Ok(sources)
+}
+
+/// Up to the unit tests that stand at its end; where they are a file of their own, all of it.
+fn without_tests(text: &str) -> &str {
+    let mut heads = text.match_indices("\n#[cfg(test)]\nmod ");
+    let is_block = |at: usize, head: &str| {
+        let line = text[at + head.len()..].lines().next();
+        line.is_some_and(|line| line.ends_with('{'))
+    };
+    let end = heads.find(|(at, head)| is_block(*at, head));
+    end.map_or(text, |(at, _)| &text[..at])
 }
 
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Outcome {

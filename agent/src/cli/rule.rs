@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::values::assignment;
-use crate::rulebook::Settings;
+use crate::request::Settings;
 
 /// Which rules are loaded, of `attach`, `run` and `replay` alike.
 #[derive(Debug, Args)]

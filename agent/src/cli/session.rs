@@ -25,7 +25,7 @@ pub enum SessionCommand {
         /// The rule
         rule: String,
         /// What it may do
-        mode: crate::control::Mode,
+        mode: crate::request::Mode,
     },
     /// Take one more rule in, beside those that are there
     Add(AddRuleArgs),
@@ -55,7 +55,7 @@ pub struct AddRuleArgs {
     pub rule: String,
     /// What it may do
     #[arg(long, default_value = "advising")]
-    pub mode: crate::control::Mode,
+    pub mode: crate::request::Mode,
     /// What is set in it
     #[command(flatten)]
     pub settings: SettingArgs,

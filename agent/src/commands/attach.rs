@@ -7,21 +7,22 @@ use rustix::process::geteuid;
 use super::target;
 use crate::{
     actuator::Actuator,
-    cli::{AttachArgs, WatchArgs},
+    cli::{AttachArgs, ExportArgs, WatchArgs},
     control::Control,
     discover::{Job, Member, ProcessTable, Scout, job_id},
     evidence::Sampler,
     exit::{Failure, Outcome},
     format::plural,
+    hint::{as_root, as_root_again},
     kernel::{self, Closer, KernelError},
     priority::{self, Hurry},
+    probe::has_regions,
     report::reference::Reference,
     rights,
     rulebook::{Recorder, RuleBook},
     session::{
         Options, Session,
-        outputs::{Outputs, refuse_stdout},
-        probes::has_regions,
+        outputs::{Exports, Outputs, refuse_stdout},
     },
     snapshot::{ProcessView, Rates, Snapshot},
     view,
@@ -156,7 +157,7 @@ impl Watched {
         options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.0.len() > 1);
         options.probe = args.probe;
         let host = crate::discover::host();
-        let outputs = Outputs::open(args.json.as_deref(), &args.exports, args.metrics, &host)?;
+        let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), args.metrics, &host)?;
         refuse_stdout("--record", args.record.as_deref())?;
         if let Some(name) = &args.record {
             let name = name.replace("%h", &host);
@@ -197,6 +198,16 @@ impl Watched {
 }
 
 /// None where nothing is to be written. Where probes are permitted, a rule that is added later may wait for places too.
+fn exports(args: ExportArgs) -> Exports {
+    Exports {
+        csv: args.csv,
+        trace: args.trace,
+        trace_max: args.trace_max,
+        snapshots: args.snapshots,
+        every: args.every,
+    }
+}
+
 fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Failure> {
     let at_places = rules.waits_for_places() || options.cannot_probe.is_none();
     let started = options
@@ -230,50 +241,6 @@ fn control_socket() -> Option<Control> {
     Control::open()
         .inspect_err(|error| tracing::warn!(%error, "the session has no control socket"))
         .ok()
-}
-
-/// The command that would have the rights.
-pub(crate) fn as_root(arguments: &str) -> String {
-    rights::as_root(&with_path(arguments))
-}
-
-/// The command for the user that runs this one: journals and sockets are each user's own.
-pub(crate) fn as_we_are(arguments: &str) -> String {
-    match geteuid().is_root() {
-        true => as_root(arguments),
-        false => with_path(arguments),
-    }
-}
-
-/// The command that was typed, with the rights.
-pub(super) fn as_root_again() -> String {
-    as_root(&typed_arguments())
-}
-
-/// With the full path: sudo does not search where cargo installs.
-fn with_path(arguments: &str) -> String {
-    let program =
-        std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
-    format!("{program} {arguments}")
-}
-
-/// The command that was typed, for this program.
-pub(super) fn as_typed(program: &str) -> String {
-    format!("{program} {}", typed_arguments())
-}
-
-fn typed_arguments() -> String {
-    let arguments = std::env::args().skip(1).map(|argument| quote(&argument));
-    arguments.collect::<Vec<_>>().join(" ")
-}
-
-/// As a shell wants it.
-fn quote(argument: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
-    if !argument.is_empty() && argument.chars().all(plain) {
-        return argument.to_owned();
-    }
-    format!("'{}'", argument.replace('\'', r"'\''"))
 }
 
 fn no_mpi(job: &Job) -> Failure {
@@ -396,19 +363,11 @@ fn stopped(job: &Job) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{quote, told_at_once};
+    use super::told_at_once;
 
     #[test]
     fn that_a_rule_has_to_be_named_is_said_at_the_start_of_those_that_the_user_brought() {
         let never = ["mpich-busy-wait", "mine"].map(str::to_owned).to_vec();
         assert_eq!(told_at_once(never).collect::<Vec<_>>(), ["mine"]);
-    }
-
-    #[test]
-    fn arguments_come_back_as_they_were_typed() {
-        assert_eq!(quote("--apply=a,b"), "--apply=a,b");
-        assert_eq!(quote("two words"), "'two words'");
-        assert_eq!(quote("it's"), r"'it'\''s'");
-        assert_eq!(quote(""), "''");
     }
 }

@@ -7,11 +7,11 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
-use super::attach::as_root_again;
 use crate::{
     awake::{self, Awake, DEVICE},
     cli::Cpus,
     exit::Failure,
+    hint::as_root_again,
 };
 
 /// Binds this thread and all that it starts from now on.

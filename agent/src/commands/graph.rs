@@ -2,7 +2,8 @@
 
 use crate::{
     exit::{Code, Outcome},
-    rulebook::{Settings, load},
+    request::Settings,
+    rulebook::load,
 };
 
 /// Shows the plan of the rules that `names` name: built-in ones and files, together, as they would share probes.

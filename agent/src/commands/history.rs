@@ -96,7 +96,7 @@ pub(super) fn explain(number: u64) -> Outcome {
             let pid = change.intent.target.pid;
             say!(
                 "    take it back: {}",
-                super::as_we_are(&format!("undo {pid} {number}"))
+                crate::hint::as_we_are(&format!("undo {pid} {number}"))
             );
         }
     }
@@ -253,7 +253,7 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
         .collect();
     let kept = standing.iter().filter(|change| change.confirmed).count();
     let lost = standing.len() - kept;
-    let command = super::as_we_are(&format!("undo {typed}"));
+    let command = crate::hint::as_we_are(&format!("undo {typed}"));
     let line =
         |number, what: &str| format!("note: {} {what}. Take back: {command}", plural(number, "change"));
     if lost > 0 {
@@ -279,7 +279,7 @@ fn other_writer(job: &Job) -> Option<String> {
         .map(|member| member.process.pid.number)
         .collect();
     let is_of_job =
-        |view: &control::SessionView| view.applies && view.pids.iter().any(|pid| pids.contains(pid));
+        |view: &crate::request::SessionView| view.applies && view.pids.iter().any(|pid| pids.contains(pid));
     let sessions = control::sessions().unwrap_or_default().sessions;
     let session = sessions
         .iter()
@@ -297,7 +297,7 @@ fn other_writer(job: &Job) -> Option<String> {
     };
     Some(format!(
         "note: {who} may write into this program, and only one may: nothing can be changed here until it ends. What it does: {}",
-        super::as_we_are("session list")
+        crate::hint::as_we_are("session list")
     ))
 }
 

@@ -17,8 +17,6 @@ mod session;
 mod symbols;
 mod target;
 
-pub(crate) use attach::{as_root, as_we_are};
-
 use crate::{
     cli::{Cli, Command},
     exit::{Code, Failure, Outcome},

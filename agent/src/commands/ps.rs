@@ -14,9 +14,8 @@ use crate::{
     evidence::{Counters, Sampler, available, usable},
     exit::{Code, Failure, Outcome},
     format::{percent, wrapped},
-    rights,
-    rulebook::fits,
-    view,
+    glob::matches,
+    rights, view,
 };
 
 /// A process that neither runs nor waits for this share of a CPU is idle.
@@ -191,7 +190,7 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
     let first: Vec<String> = first.take(PIDS_SHOWN).map(i32::to_string).collect();
     say!(
         "to see what each waits for, and what can be done: {}",
-        super::as_root(&format!("attach {}", first.join(" ")))
+        crate::hint::as_root(&format!("attach {}", first.join(" ")))
     );
 }
 
@@ -215,7 +214,7 @@ fn runtimes(pid: i32) -> Vec<&'static str> {
     let files: BTreeSet<String> = files.collect();
     let mut found: Vec<&str> = Vec::new();
     for (glob, name) in RUNTIMES {
-        if files.iter().any(|file| fits(glob, file)) && !found.contains(name) {
+        if files.iter().any(|file| matches(glob, file)) && !found.contains(name) {
             found.push(name);
         }
     }

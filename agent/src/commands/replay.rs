@@ -16,8 +16,7 @@ use crate::{
     plot::{MarkKind, Plot},
     report,
     rulebook::{Act, Replayed, RuleBook, joined, replay},
-    session::ledger::KEPT,
-    snapshot::Snapshot,
+    snapshot::{Snapshot, outcome::KEPT},
     view,
     whole::Whole,
 };

@@ -4,9 +4,10 @@ use serde_json::json;
 
 use crate::{
     cli::{AddRuleArgs, SessionCommand},
-    control::{self, ClientError, RefusalKind, Session, SessionView},
+    control::{self, ClientError, Session},
     exit::{Code, Failure, Outcome},
     format::{duration, plural},
+    request::{RefusalKind, SessionView},
     rulebook,
 };
 

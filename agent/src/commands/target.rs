@@ -109,7 +109,7 @@ pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Resu
     let why = if rights::is_lent() {
         format!(
             "the capabilities of tuneagent's file are lent for one's own programs\nas root: {}",
-            super::attach::as_root_again()
+            crate::hint::as_root_again()
         )
     } else {
         "--any-user says that this is meant".to_owned()
@@ -125,7 +125,7 @@ pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Resu
 pub(super) fn failure(error: DiscoverError) -> Failure {
     match of_process(&error) {
         Some(ProcessError::NotPermitted { .. }) if !geteuid().is_root() => {
-            Failure::not_permitted(format!("{error}\nas root: {}", super::attach::as_root_again()))
+            Failure::not_permitted(format!("{error}\nas root: {}", crate::hint::as_root_again()))
         }
         Some(ProcessError::NotPermitted { .. } | ProcessError::Privileged { .. }) => {
             Failure::not_permitted(error)

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use super::{ANSWER_BYTES_MAX, Answer, RefusalKind, Request, SessionView, folder};
-use crate::rulebook::Given;
+use super::{ANSWER_BYTES_MAX, folder};
+use crate::request::{Answer, Given, Mode, RefusalKind, Request, SessionView};
 
 /// A session that does not answer within this time is told to hang.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -135,7 +135,7 @@ impl Session {
     }
 
     /// Switches a rule; the mode before.
-    pub fn switch(&mut self, rule: &str, mode: super::Mode) -> Result<String, ClientError> {
+    pub fn switch(&mut self, rule: &str, mode: Mode) -> Result<String, ClientError> {
         let rule = rule.to_owned();
         match self.ask(&Request::Switch { rule, mode })? {
             Answer::Switched { before } => Ok(before),
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// Adds a rule; its name, and what of it could not be probed.
-    pub fn add(&mut self, given: Given, mode: super::Mode) -> Result<(String, Vec<String>), ClientError> {
+    pub fn add(&mut self, given: Given, mode: Mode) -> Result<(String, Vec<String>), ClientError> {
         let given = Box::new(given);
         match self.ask(&Request::Add { given, mode })? {
             Answer::Added { rule, missing, .. } => Ok((rule, missing)),

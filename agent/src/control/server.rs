@@ -15,9 +15,10 @@ use tokio::{
 };
 
 use super::{
-    Answer, PlaceError, REQUEST_BYTES_MAX, RefusalKind, Request, parse,
+    PlaceError, REQUEST_BYTES_MAX, parse,
     place::{create, folder},
 };
+use crate::request::{Answer, RefusalKind, Request};
 
 /// Connections that may be open; further ones wait.
 const CONNECTIONS_MAX: usize = 8;

@@ -10,7 +10,8 @@ use tuner::{
     space::AddressSpace,
 };
 
-use super::{Job, Member, Scout, job::Root, launcher, rank::Rank};
+use super::{Job, Member, Scout, job::Root, launcher};
+use crate::mpi::Rank;
 
 impl Scout {
     /// What a process will be that runs these files, the program first; none when one of them cannot be read. `process` is the one

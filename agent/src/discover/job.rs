@@ -11,8 +11,7 @@ use tuner::{
     variable::{VariableError, VariableName},
 };
 
-use super::rank::Rank;
-use crate::mpi::{self, Implementation};
+use crate::mpi::{self, Implementation, Rank};
 
 /// The MPI of a process.
 #[derive(Clone, Debug)]

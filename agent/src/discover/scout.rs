@@ -15,11 +15,10 @@ use tuner::{
 use super::{
     job::{Job, Member, Mpi, Root, WatchedSite},
     launcher,
-    rank::Rank,
     still::{InVain, Still, Used, used},
     table::ProcessTable,
 };
-use crate::mpi::{self, Implementation};
+use crate::mpi::{self, Implementation, Rank};
 
 /// Why no job was found.
 #[derive(Debug, thiserror::Error)]

@@ -16,12 +16,14 @@ use self::{
     page::{Distribution, Page},
 };
 use crate::{
-    control::Mode,
-    session::ledger::{
-        ENDED, GONE, IN_FORCE, KEPT, NOT_JUDGED, NOT_UNDONE, ON_TRIAL, REVERTED, THERE, UNDOING, UNDONE,
-        WRITTEN,
+    request::Mode,
+    snapshot::{
+        ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot,
+        outcome::{
+            ENDED, GONE, IN_FORCE, KEPT, NOT_JUDGED, NOT_UNDONE, ON_TRIAL, REVERTED, THERE, UNDOING, UNDONE,
+            WRITTEN,
+        },
     },
-    snapshot::{ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot},
 };
 
 /// A longer text is cut: it is the value of a label.

@@ -4,10 +4,12 @@
 mod functions;
 mod handles;
 mod implementation;
+mod rank;
 mod rule;
 mod world;
 
 pub use functions::{BytesKind, FUNCTIONS, Function, find, with_bytes};
 pub use implementation::{Implementation, is_stripped_of, recognise};
+pub use rank::Rank;
 pub use rule::rule;
 pub use world::{may_settle, size as world_size, world};

@@ -6,7 +6,7 @@ use abi::World;
 use tuner::{address::Address, memory::Memory, space::AddressSpace};
 
 use super::{Implementation, handles, implementation::variable};
-use crate::discover::Rank;
+use crate::mpi::Rank;
 
 const COMM_WORLD: &str = "ompi_mpi_comm_world";
 

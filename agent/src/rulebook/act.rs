@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use rules::Output;
 
 use super::{Change, Key, RuleBook, Switch, doable};
-use crate::{
-    session::ledger::{ENDED, KEPT, UNDONE},
-    snapshot::GuardView,
+use crate::snapshot::{
+    GuardView,
+    outcome::{ENDED, KEPT, UNDONE},
 };
 
 /// Something to do, decided by a rule.

@@ -10,7 +10,7 @@ use rules::{
 
 use crate::{
     discover::Member,
-    session::probes::{Read, Sought, Step, Wanted, WantedCapture, WantedTally},
+    probe::{Read, Sought, Step, Wanted, WantedCapture, WantedTally},
 };
 
 /// Which end of a rule's probe it is.

@@ -15,7 +15,7 @@ use super::{
     pairs::Entered,
     texts::Texts,
 };
-use crate::session::probes::{Probe, WantedCapture, number_of, tally_rule, team_size_argument};
+use crate::probe::{Probe, WantedCapture, number_of, tally_rule, team_size_argument};
 
 /// What a process has counted in one probed function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

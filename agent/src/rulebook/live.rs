@@ -3,7 +3,7 @@
 use rules::{CheckedRule, RuleId, Time};
 
 use super::{Act, RuleBook, asking, modes};
-use crate::{control, discover::Member, session::probes::Wanted};
+use crate::{discover::Member, probe::Wanted, request};
 
 /// Why a rule is not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ impl RuleBook {
     }
 
     /// Its probes are there: its windows begin.
-    pub fn begin(&mut self, added: &Added, mode: control::Mode, now_ns: u64) {
+    pub fn begin(&mut self, added: &Added, mode: request::Mode, now_ns: u64) {
         let name = self.name_of(added.id);
         self.rehearsal.forget();
         self.engine.begin(added.id, Time(now_ns));
         self.engine.set_mode(added.id, modes::engine_mode(mode));
-        if mode == control::Mode::Applying {
+        if mode == request::Mode::Applying {
             // Whoever adds a rule so has named it.
             self.named.push(name.clone());
             self.applying.push(name.clone());

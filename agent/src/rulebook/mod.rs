@@ -13,6 +13,7 @@ mod modes;
 mod pairs;
 mod places;
 mod readings;
+mod receipt;
 mod recorder;
 mod rehearsal;
 mod replay;
@@ -28,10 +29,10 @@ pub use joined::joined;
 pub use live::NotAdded;
 pub use modes::NotSwitched;
 pub use places::Places;
+pub use receipt::NotDone;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
-pub use rules::fits;
-pub use sources::{Given, Settings, beside, given, load};
+pub use sources::{beside, given, load};
 pub use switches::Switch;
 pub use values::VALUES_MAX;
 
@@ -57,7 +58,8 @@ use crate::{
     cost::Estimate,
     discover::{Member, Variables},
     exit::Failure,
-    session::{ledger::NotDone, probes::Wanted},
+    probe::Wanted,
+    request::Settings,
     snapshot::RuleView,
 };
 
@@ -379,20 +381,6 @@ impl RuleBook {
 
     fn name_of(&self, rule: rules::RuleId) -> String {
         self.engine.rule_name(rule).to_owned()
-    }
-
-    /// What came of a decision. False when the rules no longer wait for it: what was written for it must be undone.
-    pub fn receipt(&mut self, decision: u64, outcome: Result<(), NotDone>, now_ns: u64) -> bool {
-        let outcome = match outcome {
-            Ok(()) => rules::Outcome::Applied,
-            Err(NotDone {
-                reason,
-                may_pass: true,
-            }) => rules::Outcome::Hindered(reason),
-            Err(NotDone { reason, .. }) => rules::Outcome::Failed(reason),
-        };
-        self.engine
-            .receipt(rules::DecisionId(decision), outcome, Time(now_ns))
     }
 
     /// Whether the rules wait for what comes of a decision.

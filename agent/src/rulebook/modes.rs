@@ -3,7 +3,7 @@
 use rules::{CheckedRule, Mode, Time};
 
 use super::{Act, RuleBook, sources};
-use crate::{control, exit::Failure, format::nearest};
+use crate::{exit::Failure, format::nearest, request};
 
 /// Why a rule is not switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +21,16 @@ impl RuleBook {
     pub fn switch(
         &mut self,
         name: &str,
-        mode: control::Mode,
+        mode: request::Mode,
         now_ns: u64,
     ) -> Result<(&'static str, Vec<Act>), NotSwitched> {
         let found = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
         let (id, rule, before) = found.ok_or(NotSwitched::NoSuchRule)?;
         let is_named = self.named.iter().any(|named| named == name);
-        if mode == control::Mode::Applying && sources::changes_code(rule) && !is_named {
+        if mode == request::Mode::Applying && sources::changes_code(rule) && !is_named {
             return Err(NotSwitched::NotNamed);
         }
-        if mode == control::Mode::Applying && !self.keeps && stays(rule) {
+        if mode == request::Mode::Applying && !self.keeps && stays(rule) {
             return Err(NotSwitched::Stays);
         }
         self.rehearsal.forget();
@@ -39,7 +39,7 @@ impl RuleBook {
             recorder.ruled(Time(now_ns), name, mode.name());
         }
         self.applying.retain(|applying| applying != name);
-        if mode == control::Mode::Applying {
+        if mode == request::Mode::Applying {
             self.applying.push(name.to_owned());
         }
         let acts = outputs.into_iter().map(|output| self.act(output)).collect();
@@ -100,11 +100,11 @@ fn why_not(rule: &CheckedRule) -> String {
     )
 }
 
-pub(super) fn engine_mode(mode: control::Mode) -> Mode {
+pub(super) fn engine_mode(mode: request::Mode) -> Mode {
     match mode {
-        control::Mode::Off => Mode::Off,
-        control::Mode::Advising => Mode::Advising,
-        control::Mode::Applying => Mode::Applying,
+        request::Mode::Off => Mode::Off,
+        request::Mode::Advising => Mode::Advising,
+        request::Mode::Applying => Mode::Applying,
     }
 }
 
@@ -114,11 +114,11 @@ pub(super) const ADDED: &str = "added";
 pub(super) const REMOVED: &str = "removed";
 
 /// The mode that a recording has a word for.
-pub(super) fn recorded(word: &str) -> Option<control::Mode> {
+pub(super) fn recorded(word: &str) -> Option<request::Mode> {
     let modes = [
-        control::Mode::Off,
-        control::Mode::Advising,
-        control::Mode::Applying,
+        request::Mode::Off,
+        request::Mode::Advising,
+        request::Mode::Applying,
     ];
     modes.into_iter().find(|mode| mode.name() == word)
 }
@@ -161,14 +161,14 @@ mod tests {
         let text = "its call f() has no `inverse` and cannot be put back at the end of the session; such rules act with --keep";
         let mut kept = book(stays, &[]);
         assert_eq!(kept.applying, ["a"]);
-        assert!(kept.switch("a", control::Mode::Applying, 1).is_ok());
+        assert!(kept.switch("a", request::Mode::Applying, 1).is_ok());
         let mut unnamed = book(stays, &[]);
         assert_eq!(
             unnamed.put_everything_back().unwrap(),
             [format!("a only advises: {text}")]
         );
         assert!(unnamed.applying.is_empty());
-        let switched = unnamed.switch("a", control::Mode::Applying, 1).map(|_| ());
+        let switched = unnamed.switch("a", request::Mode::Applying, 1).map(|_| ());
         assert_eq!(switched, Err(NotSwitched::Stays));
         let named = book(stays, &["a"]).put_everything_back().unwrap_err();
         assert_eq!(named.message, format!("--apply=a: {text}"));
@@ -200,7 +200,7 @@ mod tests {
                 can_be_switched,
                 "{tune}, {apply:?}"
             );
-            let switched = book.switch("a", control::Mode::Applying, 1).map(|_| ());
+            let switched = book.switch("a", request::Mode::Applying, 1).map(|_| ());
             let expected = if can_be_switched {
                 Ok(())
             } else {
@@ -208,7 +208,7 @@ mod tests {
             };
             assert_eq!(switched, expected, "{tune}, {apply:?}");
             assert!(
-                book.switch("a", control::Mode::Off, 1).is_ok(),
+                book.switch("a", request::Mode::Off, 1).is_ok(),
                 "{tune}, {apply:?}"
             );
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rules::Measure;
 
 use super::RuleBook;
-use crate::{mpi::BytesKind, session::probes::Probe};
+use crate::{mpi::BytesKind, probe::Probe};
 
 /// Places in a list of probes.
 #[derive(Debug, Default)]

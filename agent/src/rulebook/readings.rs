@@ -8,7 +8,8 @@ use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 use super::{Places, RuleBook, hearing::Counted};
 use crate::{
     evidence::{Busy, CpuShare},
-    session::{meter::Reading, probes::Probe},
+    probe::Probe,
+    profile::Reading,
 };
 
 /// What a reading comes to, for as long as the ones after it say the same.
@@ -172,10 +173,9 @@ mod tests {
             bytes,
             ..Totals::default()
         };
-        let of = |calls: u64| {
-            let mut reading = Reading::default();
-            reading.totals = Arc::new([totals(calls, 10 * calls), totals(50, 500), totals(3, 30)]);
-            reading
+        let of = |calls: u64| Reading {
+            totals: Arc::new([totals(calls, 10 * calls), totals(50, 500), totals(3, 30)]),
+            ..Reading::default()
         };
         let mut reading = of(4);
         let summed = Summed::of(&reading, &places);

@@ -20,10 +20,8 @@ use crate::{
     clock::monotonic_ns,
     cost::Estimate,
     exit::Failure,
-    session::{
-        meter::Reading,
-        probes::{Probe, number_of},
-    },
+    probe::{Probe, number_of},
+    profile::Reading,
 };
 
 /// The file becomes no larger: what would come after is counted.

@@ -10,11 +10,10 @@ use rules::{
 
 use super::{Act, RuleBook, Switch, asking::Ask, hearing::Counted, modes, recorder, texts::Texts};
 use crate::{
-    control, mpi,
-    session::{
-        ledger::UNDONE,
-        probes::{Probe, ProbeCapture, Sought},
-    },
+    mpi,
+    probe::{Probe, ProbeCapture, Sought},
+    request,
+    snapshot::outcome::UNDONE,
 };
 
 /// Something that happened in a replay.
@@ -269,7 +268,7 @@ impl RuleBook {
             // It ran beside the others then.
             if let Ok(added) = self.add(rule.clone(), first, time.0) {
                 functions.grow(first, added.wanted.iter().map(|wanted| &wanted.sought));
-                self.begin(&added, control::Mode::Advising, time.0);
+                self.begin(&added, request::Mode::Advising, time.0);
             }
             return Vec::new();
         }
@@ -289,10 +288,10 @@ impl RuleBook {
             return Vec::new();
         };
         let mode = match mode {
-            control::Mode::Applying if !may_apply => control::Mode::Advising,
+            request::Mode::Applying if !may_apply => request::Mode::Advising,
             mode => mode,
         };
-        if mode == control::Mode::Applying {
+        if mode == request::Mode::Applying {
             self.named.push(name.to_owned());
         }
         self.switch(name, mode, time.0)

@@ -10,19 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::{
+    diagnostics,
+    exit::Failure,
+    format::nearest,
+    request::{Given, RuleText, Settings},
+};
 use rules::{Bindings, CheckedRule, RuleFile};
-use serde::{Deserialize, Serialize};
-
-use crate::{diagnostics, exit::Failure, format::nearest};
-
-/// What the command line sets in rules: values of parameters, and names of the program.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings<'a> {
-    /// `--param NAME=VALUE`
-    pub parameters: &'a [(String, String)],
-    /// `--bind NAME=PROGRAM_NAME`
-    pub bindings: &'a [(String, String)],
-}
 
 /// Reads and checks the rules that `paths` name beside the built-in ones. A session without probes has
 /// rules of its own in place of those that need them, unless they are named.
@@ -86,28 +80,6 @@ pub(super) fn changes_code(rule: &CheckedRule) -> bool {
     rule.plan().actions.iter().any(|action| action.changes_code)
 }
 
-/// The text of a rule and where it is from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Source {
-    name: String,
-    text: String,
-    replaces: bool,
-    /// What tells it apart from the same rule loaded again.
-    instance: Option<String>,
-    /// What a bindings file says.
-    names: BTreeMap<String, String>,
-    /// The texts of the rules that it uses, where they are known already.
-    uses: Option<BTreeMap<String, String>>,
-}
-
-/// A rule as one process gives it to another: all texts that it is made of, and its settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
-    source: Source,
-    parameters: Vec<(String, String)>,
-    bindings: Vec<(String, String)>,
-}
-
 impl Given {
     /// The rule, checked. Nothing else is read.
     pub fn check(&self) -> Result<CheckedRule, Failure> {
@@ -162,7 +134,7 @@ fn not_added(failure: Failure) -> Failure {
 /// What a mistake in a rule means for a session that is about to begin.
 const NOT_ATTACHED: &str = "nothing was attached";
 
-impl Source {
+impl RuleText {
     /// Checks the rule with those settings that it knows, and notes which these are.
     fn check<'a>(
         &self,
@@ -244,8 +216,8 @@ pub fn beside(place: &str, name: &str) -> Option<String> {
 }
 
 /// The rules to load: the built-in ones unless `none` is said, then what `paths` name.
-fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
-    let mut sources: Vec<Source> = Vec::new();
+fn sources(paths: &[String]) -> Result<Vec<RuleText>, Failure> {
+    let mut sources: Vec<RuleText> = Vec::new();
     if !paths.iter().any(|path| path == "none") {
         sources.extend(rules::library().iter().map(|(name, text)| built_in(name, text)));
     }
@@ -253,7 +225,7 @@ fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
     for path in paths.iter().filter(|path| *path != "none") {
         let (path, instance) = instance_of(path);
         if let Some(shipped) = shipped(path) {
-            let new = Source { instance, ..shipped };
+            let new = RuleText { instance, ..shipped };
             if !sources
                 .iter()
                 .any(|known| known.name == new.name && known.instance == new.instance)
@@ -270,7 +242,7 @@ fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
                 bindings.push((name, text));
                 continue;
             }
-            sources.push(Source {
+            sources.push(RuleText {
                 instance: instance.clone(),
                 ..from_file(name, text)
             });
@@ -282,23 +254,23 @@ fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-fn built_in(name: &str, text: &str) -> Source {
-    Source {
+fn built_in(name: &str, text: &str) -> RuleText {
+    RuleText {
         replaces: false,
         ..from_file(name.into(), text.into())
     }
 }
 
-fn from_file(name: String, text: String) -> Source {
-    Source {
+fn from_file(name: String, text: String) -> RuleText {
+    RuleText {
         name,
         text,
         replaces: true,
-        ..Source::default()
+        ..RuleText::default()
     }
 }
 
-fn shipped(name: &str) -> Option<Source> {
+fn shipped(name: &str) -> Option<RuleText> {
     let mut shipped = rules::library().iter().chain(rules::models());
     let found = shipped.find(|(known, _)| *known == name);
     found.map(|(name, text)| built_in(name, text))
@@ -313,14 +285,14 @@ fn instance_of(path: &str) -> (&str, Option<String>) {
 }
 
 /// Gives the names of a bindings file to the rule it is for, which is loaded if it is not yet.
-fn bind(sources: &mut Vec<Source>, name: &str, text: &str) -> Result<(), Failure> {
+fn bind(sources: &mut Vec<RuleText>, name: &str, text: &str) -> Result<(), Failure> {
     let refuse = |wrong: Vec<rules::Diagnostic>| {
         let text = diagnostics::render(name, text, &wrong);
         Failure::not_there(format!("{NOT_ATTACHED}\n{text}"))
     };
     let bindings = Bindings::parse(text).map_err(refuse)?;
     let is_for =
-        |source: &Source| RuleFile::parse(&source.text).is_ok_and(|file| file.name() == bindings.rule);
+        |source: &RuleText| RuleFile::parse(&source.text).is_ok_and(|file| file.name() == bindings.rule);
     if !sources.iter().any(is_for) {
         let Some(shipped) = shipped(&bindings.rule) else {
             let message = format!("{name} is for the rule {}, which is not loaded", bindings.rule);

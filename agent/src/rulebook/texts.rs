@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use abi::{Hit, Text};
 
-use crate::{console::printable_bytes, session::probes::Probe};
+use crate::{console::printable_bytes, probe::Probe};
 
 /// Texts that may wait for their hits: of spans under way, and of calls that never return.
 const MOST_WAITING: usize = 65_536;

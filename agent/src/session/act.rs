@@ -8,14 +8,13 @@ use tuner::{actuator::ChangeNumber, process::Pid, sync::SyncPlace};
 use super::{
     Session,
     hands::Order,
-    ledger::{KEPT, NotDone},
     orders::{Ordered, Part},
 };
 use crate::{
     clock::monotonic_ns,
     format::duration,
-    rulebook::{Act, Decision},
-    snapshot::{ChangeView, GuardView, Reaction},
+    rulebook::{Act, Decision, NotDone},
+    snapshot::{ChangeView, GuardView, Reaction, outcome::KEPT},
 };
 
 /// So many decisions are carried out in one session: each is remembered to the end, for it may have to be taken back.

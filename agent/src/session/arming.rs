@@ -2,13 +2,11 @@
 
 use std::ops::Range;
 
-use super::{
-    Options, Started, kernel_failure,
-    probes::{ArmError, Probes, Wanted},
-};
+use super::{Options, Started, kernel_failure};
 use crate::{
     discover::{Job, Member},
     exit::Failure,
+    probe::{ArmError, Probes, Wanted},
     rulebook::RuleBook,
 };
 

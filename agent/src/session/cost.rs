@@ -281,11 +281,11 @@ impl Metered {
             .and_then(|oldest| self.spent_since(oldest))
     }
 
-    fn spent_since(&self, first: &super::meter::Reading) -> Option<Spent> {
+    fn spent_since(&self, first: &crate::profile::Reading) -> Option<Spent> {
         let last = self.last()?;
-        let cpu_ns = |reading: &super::meter::Reading| Some(reading.counters?.cpu_ns);
+        let cpu_ns = |reading: &crate::profile::Reading| Some(reading.counters?.cpu_ns);
         let cpu_ns = cpu_ns(last)?.saturating_sub(cpu_ns(first)?);
-        let hits = |reading: &super::meter::Reading, probe: usize| {
+        let hits = |reading: &crate::profile::Reading, probe: usize| {
             let totals = reading.counted.get(probe);
             totals.map_or(0, |totals| totals.calls + totals.nested)
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::probes::Probes;
+use crate::probe::Probes;
 use crate::snapshot::{Histogram, ProcessView};
 
 /// The histograms of a session, as they were read last.

@@ -6,12 +6,13 @@ use std::{collections::BTreeSet, io, os::fd::AsFd, time::Duration};
 use abi::{Coming, ComingKind};
 use tuner::process::{Pid, Process};
 
-use super::{Options, SCAN_PERIOD, Session, asked_in, meter::Metered, probes::Probes};
+use super::{Options, SCAN_PERIOD, Session, asked_in, meter::Metered};
 use crate::{
     clock::monotonic_ns,
     discover::{Job, Member},
     format::duration,
     kernel::{FamilyRoot, Kernel, KernelError, Ring, read_coming},
+    probe::Probes,
     readable::Readable,
 };
 

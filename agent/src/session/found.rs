@@ -54,8 +54,8 @@ impl Session {
         let attach = self.applying(rule, must_name);
         // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
         let (command, unjudged) = match self.probes.kernel() {
-            Some(_) => (crate::commands::as_root(&format!("{attach} --keep")), None),
-            None => (crate::commands::as_we_are(&attach), Some(UNJUDGED.to_owned())),
+            Some(_) => (crate::hint::as_root(&format!("{attach} --keep")), None),
+            None => (crate::hint::as_we_are(&attach), Some(UNJUDGED.to_owned())),
         };
         let unnamed = self.options.applies.then(|| UNNAMED.to_owned());
         let lines = std::iter::once(command).chain(effects);
@@ -80,7 +80,7 @@ impl Session {
         let must_be_named = self.rules.never_applying();
         for rule in self.ledger.repairs_ended() {
             let attach = self.applying(&rule, must_be_named.contains(&rule));
-            let command = crate::commands::as_root(&format!("{attach} --keep"));
+            let command = crate::hint::as_root(&format!("{attach} --keep"));
             self.ledger.stays_with(&rule, command);
         }
     }

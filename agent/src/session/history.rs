@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    Session,
-    act::time_of_day,
-    ledger::{NOT_JUDGED, ON_TRIAL},
+use super::{Session, act::time_of_day};
+use crate::snapshot::{
+    GuardView,
+    outcome::{NOT_JUDGED, ON_TRIAL},
 };
-use crate::snapshot::GuardView;
 
 impl Session {
     /// Of each decision that is being judged how far that is; at the end, that it came to nothing.

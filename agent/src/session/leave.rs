@@ -10,16 +10,18 @@ use tuner::{
 
 use super::{
     Session, kernel_failure,
-    ledger::{LEFT_ALONE, NOT_UNDONE, REVERTED, UNDONE},
     meter::Metered,
-    probes::Probes,
     standing::{Left, Standing, last_words},
 };
 use crate::{
     clock::monotonic_ns,
     exit::{Code, Failure, Outcome},
     format::duration,
-    snapshot::{Snapshot, TraceView},
+    probe::Probes,
+    snapshot::{
+        Snapshot, TraceView,
+        outcome::{LEFT_ALONE, NOT_UNDONE, REVERTED, UNDONE},
+    },
     trace::Ending,
     view,
     watchdog::Step,
@@ -218,7 +220,7 @@ impl Session {
     /// What takes back what is left in place.
     fn undo_command(&self) -> String {
         let targets = self.options.typed.split(' ');
-        let commands = targets.map(|target| crate::commands::as_we_are(&format!("undo {target}")));
+        let commands = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
         commands.collect::<Vec<_>>().join("; ")
     }
 }

@@ -3,9 +3,9 @@
 use super::Session;
 use crate::{
     clock::monotonic_ns,
-    control::{Answer, Mode, RefusalKind},
     format::plural,
-    rulebook::{Given, NotAdded},
+    request::{Answer, Given, Mode, RefusalKind},
+    rulebook::NotAdded,
 };
 
 impl Session {

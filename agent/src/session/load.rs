@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use super::meter::Reading;
-use crate::snapshot::LoadView;
+use crate::{profile::Reading, snapshot::LoadView};
 
 /// Parts that are kept at most.
 const PARTS: usize = 64;

@@ -10,8 +10,10 @@ use tuner::{
     space::AddressSpace,
 };
 
-use super::probes::sought::{Seen, Sought};
-use crate::rulebook::fits;
+use crate::{
+    glob::matches,
+    probe::sought::{Seen, Sought},
+};
 
 /// Functions that a message lists.
 const LISTED_MAX: usize = 6;
@@ -83,7 +85,12 @@ fn is_pattern(text: &str) -> bool {
 fn the_one(wanted: &FunctionName, space: &AddressSpace) -> Result<FunctionName, NotOne> {
     let (pid, pattern) = (space.process.pid, || wanted.to_string());
     let sought = Sought::Pattern(wanted.name.clone());
-    let is_meant = |file: &str| wanted.module.as_deref().is_none_or(|module| fits(module, file));
+    let is_meant = |file: &str| {
+        wanted
+            .module
+            .as_deref()
+            .is_none_or(|module| matches(module, file))
+    };
     let mut found = BTreeSet::new();
     let modules = space.modules.iter();
     for module in modules.filter(|module| is_meant(module.file_name())) {

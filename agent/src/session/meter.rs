@@ -12,52 +12,22 @@ use abi::{Frame, Thread, Totals};
 
 use super::{
     load::Load,
-    probes::{Probe, Probes},
     regions::{Watched, has_bodies},
     sampling::Sampled,
 };
 use crate::{
     calls::{Iterations, Sequence},
-    cost::{Moment, Unwatched},
-    evidence::{Counters, Sampler},
+    cost::Unwatched,
+    evidence::Sampler,
     kernel::KernelError,
+    probe::{Probe, Probes},
+    profile::Reading,
     snapshot::{FunctionTotals, LoadView, ProcessView, Rates},
     trace::Whose,
 };
 
 /// Rates speak of about this much time.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
-
-/// What one process had counted at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Reading {
-    /// When, in nanoseconds of CLOCK_MONOTONIC.
-    pub at_ns: u64,
-    /// By probe, as they are told: what was counted, and what is told of gaps in which a function was not watched.
-    pub totals: Arc<[Totals]>,
-    /// Of them, what was counted. Where that was nothing it is that of the reading before.
-    pub counted: Arc<[Totals]>,
-    /// Time of calls that are still open, by probe.
-    pub open: Vec<(u32, u64)>,
-    /// Calls that were open in threads that have ended, by probe.
-    left_open: Vec<u32>,
-    /// Time inside MPI, open calls included.
-    pub mpi_ns: u64,
-    /// Of it, time ready to run but waiting for a CPU, open calls included; none where the kernel does not tell.
-    pub mpi_waited_ns: Option<u64>,
-    /// Both as far as they were seen.
-    pub(super) seen_ns: (u64, u64),
-    /// Threads that have called MPI.
-    pub(super) callers: u64,
-    /// `None` when /proc no longer shows the process.
-    pub counters: Option<Counters>,
-    /// CPUs that the process may use.
-    pub cpus: Option<f64>,
-    /// Share of the time outside MPI of late.
-    pub useful: Option<f64>,
-    /// The mean time of an iteration of late, in nanoseconds.
-    pub iteration_ns: Option<f64>,
-}
 
 /// One process, read again and again.
 #[derive(Debug)]
@@ -449,38 +419,18 @@ impl Metered {
     }
 }
 
-impl Reading {
-    /// When it was taken; where /proc does not tell CPU time, the time stands for it.
-    pub(super) fn moment(&self) -> Moment {
-        Moment {
-            at_ns: self.at_ns,
-            cpu_ns: self.counters.map_or(self.at_ns, |counters| counters.cpu_ns),
-        }
-    }
+/// Outermost calls of MPI functions.
+fn mpi_calls(reading: &Reading, probes: &[Probe]) -> u64 {
+    of_mpi(probes, &reading.totals)
+        .map(|(_, totals)| totals.calls)
+        .sum()
+}
 
-    /// Time in a function, open calls included.
-    pub fn time_ns(&self, probe: u32) -> u64 {
-        let closed = self.totals.get(probe as usize).map_or(0, |totals| totals.time_ns);
-        closed
-            + self
-                .open
-                .iter()
-                .filter(|(open, _)| *open == probe)
-                .map(|(_, time)| time)
-                .sum::<u64>()
-    }
-
-    /// Outermost calls of MPI functions.
-    pub fn mpi_calls(&self, probes: &[Probe]) -> u64 {
-        of_mpi(probes, &self.totals).map(|(_, totals)| totals.calls).sum()
-    }
-
-    /// Bytes handed to MPI for sending.
-    pub fn mpi_bytes_sent(&self, probes: &[Probe]) -> u64 {
-        let sent = of_mpi(probes, &self.totals)
-            .filter(|(probe, _)| probe.bytes_kind() == Some(crate::mpi::BytesKind::Sent));
-        sent.map(|(_, totals)| totals.bytes).sum()
-    }
+/// Bytes handed to MPI for sending.
+fn mpi_bytes_sent(reading: &Reading, probes: &[Probe]) -> u64 {
+    let sent = of_mpi(probes, &reading.totals)
+        .filter(|(probe, _)| probe.bytes_kind() == Some(crate::mpi::BytesKind::Sent));
+    sent.map(|(_, totals)| totals.bytes).sum()
 }
 
 fn of_mpi<'a>(probes: &'a [Probe], totals: &'a [Totals]) -> impl Iterator<Item = (&'a Probe, &'a Totals)> {
@@ -586,8 +536,8 @@ fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
             .map(|(waited, before)| share(waited, before).min(share(last.mpi_ns, first.mpi_ns))),
         cpu: share(now.cpu_ns, before.cpu_ns),
         runqueue: share(now.runqueue_ns, before.runqueue_ns),
-        calls_per_s: share(last.mpi_calls(probes), first.mpi_calls(probes)) * 1e9,
-        sent_per_s: share(last.mpi_bytes_sent(probes), first.mpi_bytes_sent(probes)) * 1e9,
+        calls_per_s: share(mpi_calls(last, probes), mpi_calls(first, probes)) * 1e9,
+        sent_per_s: share(mpi_bytes_sent(last, probes), mpi_bytes_sent(first, probes)) * 1e9,
         switches_per_s: share(now.switches_involuntary, before.switches_involuntary) * 1e9,
     })
 }

@@ -6,7 +6,6 @@ pub mod hands;
 pub mod ledger;
 pub mod meter;
 pub mod outputs;
-pub mod probes;
 pub mod signals;
 mod state;
 
@@ -72,7 +71,6 @@ use self::{
     orders::Ordered,
     outputs::Outputs,
     pace::Pace,
-    probes::{Probes, Wanted},
     regions::Regions,
     sampling::Sampling,
     written::Written,
@@ -80,8 +78,7 @@ use self::{
 pub use self::{family::Started, options::Options};
 use crate::{
     actuator::Actuator,
-    calls::Collectives,
-    calls::place::Namer,
+    calls::{Collectives, place::Namer},
     clock::monotonic_ns,
     control::Control,
     discover::{Job, Scout, host, job_id},
@@ -91,9 +88,10 @@ use crate::{
     http::Shared,
     kernel::{Closer, KernelError, Ring},
     priority::Hurry,
+    probe::{Probes, Wanted},
     rulebook::RuleBook,
     snapshot::GuardView,
-    view::Painter,
+    view::{Painter, give_back_terminal},
     watchdog,
 };
 
@@ -285,7 +283,8 @@ impl Session {
         self.probes.close_by(closer);
         self.pace.hurry = hurry;
         let stream = actuator.as_ref().map(Actuator::stream);
-        watchdog::start(&self.pace.progress, stream.transpose().map_err(Failure::no)?);
+        let stream = stream.transpose().map_err(Failure::no)?;
+        watchdog::start(&self.pace.progress, stream, give_back_terminal);
         self.costs.actuator = actuator.as_ref().map(Actuator::pid);
         self.hands = actuator.map(Hands::new);
         self.look_up_ahead(&self.job.members);

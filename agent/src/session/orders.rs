@@ -15,14 +15,13 @@ use super::{
     Session,
     act::Path,
     hands::{Order, Task},
-    ledger::NOBODY_LEFT,
     meant,
 };
 use crate::{
     clock::monotonic_ns,
     evidence::{self, Cores},
     rulebook::{self, Change, Decision, Deed, Inverse, Passed, Write},
-    snapshot::ChangeView,
+    snapshot::{ChangeView, outcome::NOBODY_LEFT},
 };
 
 /// So long a function that a rule calls is waited for; one that takes longer goes on, and its result is in the journal later.

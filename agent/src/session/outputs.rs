@@ -8,7 +8,6 @@ use std::{
 };
 
 use crate::{
-    cli::ExportArgs,
     console,
     exit::Failure,
     report,
@@ -19,6 +18,21 @@ use crate::{
 
 /// The file of snapshots becomes no larger: what would come after is counted.
 const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;
+
+/// What is written for other programs, beside the report: names of files.
+#[derive(Clone, Debug, Default)]
+pub struct Exports {
+    /// The report as a table.
+    pub csv: Option<String>,
+    /// MPI calls and iterations, one by one.
+    pub trace: Option<String>,
+    /// The most bytes of that file.
+    pub trace_max: u64,
+    /// The report, again and again.
+    pub snapshots: Option<String>,
+    /// How often that is.
+    pub every: Duration,
+}
 
 /// The place of something that is written once, at the end.
 #[derive(Debug)]
@@ -54,7 +68,7 @@ impl Outputs {
     /// Opens what was asked for. `%h` in a file's name is the host's name.
     pub fn open(
         json: Option<&str>,
-        exports: &ExportArgs,
+        exports: &Exports,
         metrics: Option<SocketAddr>,
         host: &str,
     ) -> Result<Outputs, Failure> {

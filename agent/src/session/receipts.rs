@@ -14,7 +14,7 @@ use super::{
     Session,
     act::time_of_day,
     hands::{Done, Receipt},
-    ledger::{Carried, IN_FORCE, LEFT_ALONE, REVERTED, THERE, WRITTEN},
+    ledger::Carried,
     orders::Part,
     standing::Standing,
     switching::switched,
@@ -24,7 +24,10 @@ use crate::{
     clock::monotonic_ns,
     format::plural,
     rulebook::Deed,
-    snapshot::ChangeView,
+    snapshot::{
+        ChangeView,
+        outcome::{IN_FORCE, LEFT_ALONE, REVERTED, THERE, WRITTEN},
+    },
 };
 
 impl Session {

@@ -5,17 +5,15 @@ use std::{collections::BTreeSet, ops::Range};
 
 use abi::Thread;
 
-use super::{
-    Session,
-    meter::Reading,
-    probes::{Probe, Probes, Sought, Wanted},
-};
+use super::Session;
 use crate::{
     calls::{Part, Teams},
     clock::monotonic_ns,
     discover::{Job, Member},
     format::{count, percent},
     kernel::KernelError,
+    probe::{Probe, Probes, Sought, Wanted},
+    profile::Reading,
     snapshot::{RegionsView, TeamsView},
 };
 

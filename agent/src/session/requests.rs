@@ -5,8 +5,8 @@ use tokio::sync::oneshot;
 use super::{Session, leave};
 use crate::{
     clock::monotonic_ns,
-    control::{Answer, Mode, RefusalKind, Request, SessionView},
     report,
+    request::{Answer, Mode, RefusalKind, Request, SessionView},
     rulebook::NotSwitched,
 };
 

@@ -9,7 +9,7 @@ use abi::Frame;
 use tokio::time::Instant;
 
 use self::spent::Spent;
-use super::{Options, Session, meter::Metered, probes::Probe};
+use super::{Options, Session, meter::Metered};
 use crate::{
     clock::{CpuClock, monotonic_ns},
     cost::{Budget, Load, Moment, Turn, Window, Windows, WindowsView},
@@ -17,6 +17,7 @@ use crate::{
     format::{percent, plural},
     kernel::KernelError,
     mpi,
+    probe::Probe,
 };
 
 /// Costs are looked at this often at most while all functions are watched all the time, in nanoseconds: every second reading.

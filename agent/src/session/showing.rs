@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{
     clock::monotonic_ns,
-    control::Answer,
     discover::Job,
     kernel::{self, Kernel, KernelError, LinkKind},
+    request::Answer,
     snapshot::{JobView, ProcessView, Snapshot},
     view::{self, Input, Keys, Wish},
 };

@@ -5,8 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tuner::process::Pid;
 
-use super::ledger::{NOT_UNDONE, UNDOING};
-use crate::{format::plural, snapshot::GuardView};
+use crate::{
+    format::plural,
+    snapshot::{
+        GuardView,
+        outcome::{NOT_UNDONE, UNDOING},
+    },
+};
 
 /// How the verdicts of rules end that take a change back.
 const ENDING: &str = "; undone";
@@ -187,7 +192,7 @@ pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::ledger::UNDONE;
+    use crate::snapshot::outcome::UNDONE;
 
     fn made(number: i32, change: u64) -> (Pid, u64) {
         let start_time = 1;

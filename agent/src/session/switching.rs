@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Session, act::time_of_day, ledger::NotDone, orders::Ordered};
+use super::{Session, act::time_of_day, orders::Ordered};
 use crate::{
     clock::monotonic_ns,
     format::plural,
-    rulebook::{Decision, Switch},
+    rulebook::{Decision, NotDone, Switch},
 };
 
 impl Session {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Session, meter::Metered, probes::Probe};
+use super::{Session, meter::Metered};
 use crate::{
     calls::{
         Pace, Part, SiteTotals,
@@ -14,6 +14,7 @@ use crate::{
     clock::monotonic_ns,
     kernel::KernelError,
     mpi,
+    probe::Probe,
     snapshot::{CallSiteView, EfficienciesView, IterationView, PaceView, SequenceView, Steps},
 };
 

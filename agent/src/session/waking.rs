@@ -24,10 +24,11 @@ use super::{
 };
 use crate::{
     clock::monotonic_ns,
-    control::{self, Answer, Asked, Control, Request},
+    control::{self, Asked, Control},
     exit::{Failure, Outcome},
     heap, http,
     readable::Readable,
+    request::{Answer, Request},
     view::Input,
     watchdog::Step,
 };

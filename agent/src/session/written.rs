@@ -8,8 +8,8 @@ use tuner::{
     variable::{Location, VariableName},
 };
 
-use super::probes::number_of;
 use crate::discover::Member;
+use crate::probe::number_of;
 
 /// Where they are in each process, by its slot; looked up at its first reading.
 #[derive(Debug, Default)]

@@ -118,7 +118,7 @@ pub(super) fn run(args: &DoctorArgs) -> Outcome {
 
 /// The command that was typed, as root; none where root has typed it.
 fn as_root() -> Option<String> {
-    (!rustix::process::geteuid().is_root()).then(super::attach::as_root_again)
+    (!rustix::process::geteuid().is_root()).then(crate::hint::as_root_again)
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn refuse_sudo() -> Result<(), Failure> {
     let Some(user) = user.filter(|_| geteuid().is_root()) else {
         return Ok(());
     };
-    let line = super::attach::as_typed("tuneagent");
+    let line = crate::hint::as_typed("tuneagent");
     Err(Failure::of_command(
         Code::NOT_STARTED,
         format!(

@@ -2,7 +2,6 @@
 //!
 //! Which of several of one name a rule would mean is not told here; `get` and a rule's check say it.
 
-mod glob;
 mod sites;
 mod table;
 
@@ -21,16 +20,13 @@ use tuner::{
     spelling::Spelling,
 };
 
-use self::{
-    glob::Glob,
-    sites::{SiteRow, Tally},
-};
+use self::sites::{SiteRow, Tally};
 use super::target;
 use crate::{
     cli::SymbolsArgs,
     exit::{Code, Failure, Outcome},
     format::{count, plural},
-    kernel,
+    glob, kernel,
 };
 
 /// Rows that are shown; a pattern makes them fewer.
@@ -80,7 +76,7 @@ struct Found {
 
 /// Which are wanted.
 struct Wanted<'a> {
-    glob: Option<Glob<'a>>,
+    glob: Option<&'a str>,
     /// A name without wildcards, as users write it.
     spelling: Option<(&'a str, Spelling)>,
     functions: bool,
@@ -92,7 +88,7 @@ struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     fn new(args: &'a SymbolsArgs) -> Wanted<'a> {
         let pattern = args.pattern.as_deref();
-        let glob = pattern.map(Glob::new).filter(Glob::has_wildcards);
+        let glob = pattern.filter(|pattern| glob::has_wildcards(pattern));
         Wanted {
             spelling: pattern
                 .filter(|_| glob.is_none())
@@ -106,7 +102,10 @@ impl<'a> Wanted<'a> {
 
     fn takes_name(&self, name: &str) -> bool {
         match (&self.glob, &self.spelling) {
-            (Some(glob), _) => glob.matches(name) || glob.matches(name.split('(').next().unwrap_or(name)),
+            (Some(pattern), _) => {
+                let without_parameters = name.split('(').next().unwrap_or(name);
+                glob::matches(pattern, name) || glob::matches(pattern, without_parameters)
+            }
             (None, Some((text, spelling))) => *text == name || spelling.fit(name.as_bytes()).is_some(),
             (None, None) => true,
         }

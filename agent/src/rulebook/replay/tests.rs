@@ -4,7 +4,7 @@ use rules::{
 };
 
 use super::{Act, Replayed, replay};
-use crate::rulebook::{RuleBook, Settings};
+use crate::{request::Settings, rulebook::RuleBook};
 
 /// The master begins and ends an iteration, workers of another host compute for it.
 const RULE: &str = "\

@@ -1,7 +1,7 @@
 //! What is known of calls that were counted in windows only.
 
-use super::{Metered, Reading};
-use crate::cost::Estimate;
+use super::Metered;
+use crate::{cost::Estimate, profile::Reading};
 
 impl Metered {
     /// What is known of the calls of a function by a reading; none where all were counted.

@@ -16,8 +16,8 @@ use super::{
     state::{State, Tab},
 };
 use crate::{
-    control::Mode,
     format::{self, duration, percent, plural},
+    request::Mode,
     snapshot::Snapshot,
     view::{history, screen},
 };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::{
-    control::Mode,
+    request::Mode,
     snapshot::{Rates, Snapshot},
 };
 

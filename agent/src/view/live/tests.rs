@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     calls::{efficiency::Efficiencies, place::Place},
-    control::Mode,
     evidence::Counters,
+    request::Mode,
     snapshot::{
         CallSiteView, ChangeView, EfficienciesView, FindingView, FunctionTotals, GuardView, IterationView,
         JobView, MatrixView, Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView,

@@ -14,7 +14,7 @@ use tuner::{
 use crate::{
     discover::{Job, Member},
     format,
-    rulebook::fits,
+    glob::matches,
 };
 
 /// More functions than this are not probed for one pattern: it was not meant so.
@@ -44,8 +44,8 @@ impl Sought {
     pub fn means(&self, name: &str, is_mpi: bool) -> bool {
         match self {
             Sought::Function(wanted) => wanted == name,
-            Sought::Pattern(pattern) => fits(pattern, name),
-            Sought::Mpi(pattern) => is_mpi && fits(pattern, name),
+            Sought::Pattern(pattern) => matches(pattern, name),
+            Sought::Mpi(pattern) => is_mpi && matches(pattern, name),
             Sought::OpenmpRegion => starts_team(name),
             Sought::OpenmpBody => is_body(name),
             Sought::BlasCall => works_with_threads(name),
@@ -83,7 +83,7 @@ pub(super) fn starts_team(name: &str) -> bool {
 }
 
 /// The functions that GCC and Clang make of what stands in a parallel region, by the linker's name: each thread of the team calls it.
-pub(in crate::session) fn is_body(symbol: &str) -> bool {
+pub(crate) fn is_body(symbol: &str) -> bool {
     (symbol.contains("._omp_fn.") || symbol.contains("omp_outlined")) && !symbol.contains("_debug__")
 }
 
@@ -127,11 +127,11 @@ pub fn team_size_argument(name: &str) -> Option<u8> {
 
 /// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
 #[derive(Clone, Debug, Default)]
-pub(in crate::session) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
+pub(crate) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
 
 /// A function that is meant.
 #[derive(Clone, Debug)]
-pub(in crate::session) struct Meant {
+pub(crate) struct Meant {
     /// The name by which it is shown.
     pub name: String,
     /// What the linker calls it.
@@ -144,7 +144,7 @@ pub(in crate::session) struct Meant {
 
 impl Seen {
     /// The functions of a module that are meant, each once.
-    pub(in crate::session) fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
+    pub(crate) fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
         let key = (format!("{:?}", module.device), module.inode, sought.clone());
         self.0.entry(key).or_insert_with(|| functions(module, sought))
     }

@@ -3,6 +3,7 @@
 
 mod attach;
 mod captures;
+mod definition;
 mod family;
 mod gone;
 mod late_mpi;
@@ -12,8 +13,7 @@ mod number;
 mod overwritten;
 mod places;
 mod priced;
-mod probe;
-pub(super) mod sought;
+pub(crate) mod sought;
 mod switch;
 mod tallies;
 mod ways;
@@ -29,10 +29,10 @@ use std::{
 use tuner::intact::Text;
 
 pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
+pub use self::definition::{Probe, Wanted};
 use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
-pub use self::probe::{Probe, Wanted};
 pub use self::sought::{PATTERN_MAX, Sought, has_regions, team_size_argument};
 pub use self::tallies::{WantedTally, rule as tally_rule};
 use crate::{

@@ -1,0 +1,62 @@
+//! Commands of ours that a user is told to run: with the full path, quoted as a shell wants it.
+
+use rustix::process::geteuid;
+
+use crate::rights;
+
+/// The command that would have the rights.
+pub fn as_root(arguments: &str) -> String {
+    rights::as_root(&with_path(arguments))
+}
+
+/// The command for the user that runs this one: journals and sockets are each user's own.
+pub fn as_we_are(arguments: &str) -> String {
+    match geteuid().is_root() {
+        true => as_root(arguments),
+        false => with_path(arguments),
+    }
+}
+
+/// The command that was typed, with the rights.
+pub fn as_root_again() -> String {
+    as_root(&typed_arguments())
+}
+
+/// With the full path: sudo does not search where cargo installs.
+fn with_path(arguments: &str) -> String {
+    let program =
+        std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
+    format!("{program} {arguments}")
+}
+
+/// The command that was typed, for this program.
+pub fn as_typed(program: &str) -> String {
+    format!("{program} {}", typed_arguments())
+}
+
+fn typed_arguments() -> String {
+    let arguments = std::env::args().skip(1).map(|argument| quote(&argument));
+    arguments.collect::<Vec<_>>().join(" ")
+}
+
+/// As a shell wants it.
+fn quote(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        return argument.to_owned();
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn arguments_come_back_as_they_were_typed() {
+        assert_eq!(quote("--apply=a,b"), "--apply=a,b");
+        assert_eq!(quote("two words"), "'two words'");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote(""), "''");
+    }
+}
