@@ -39,6 +39,12 @@ impl From<&str> for Problem {
     }
 }
 
+impl From<Problem> for String {
+    fn from(problem: Problem) -> String {
+        problem.0
+    }
+}
+
 impl From<std::io::Error> for Problem {
     fn from(error: std::io::Error) -> Problem {
         Problem(error.to_string())

@@ -10,6 +10,7 @@ use tuneagent_e2e::job::Job;
 use tuneagent_e2e::{Outcome, programs};
 
 use super::attach::{TICKS_PER_S, cpu_ticks};
+use super::options::Options;
 use crate::Result;
 use crate::experiment::{
     stats::{Spread, figure},
@@ -36,18 +37,11 @@ struct Cost {
     cpu: Vec<f64>,
 }
 
-pub(super) fn main(words: &[&str]) -> Result<()> {
-    crate::only_flags("bench aggregate", words, &["--quick"])?;
-    super::as_root("counting hits")?;
-    super::release()?;
-    let pace = if words.contains(&"--quick") { QUICK } else { LONG };
-    let problem = |problem: tuneagent_e2e::Problem| problem.to_string();
+pub(super) fn run(options: &Options) -> Result<super::Measured> {
     let mut figures = Vec::new();
-    let table = rates(pace, &mut figures).map_err(problem)?;
+    let table = rates(if options.quick { QUICK } else { LONG }, &mut figures)?;
     println!("\n{table}");
-    let file = super::keep("aggregate", &Value::Array(figures))?;
-    println!("all figures: {}", file.display());
-    Ok(())
+    Ok(super::Measured::of(figures))
 }
 
 fn rates((watched, rounds): (Duration, usize), figures: &mut Vec<Value>) -> Outcome<Table> {

@@ -14,12 +14,14 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::sight::{Ranks, Sight};
 use tuneagent_e2e::{Outcome, programs};
 
+use super::Measured;
+use super::options::Options;
 use crate::Result;
 use crate::experiment::{
     stats::{Spread, figure},
     table::Table,
 };
-use crate::process::run;
+use crate::process;
 
 const SOON: Duration = Duration::from_secs(120);
 
@@ -56,24 +58,14 @@ struct Cost {
     rss_kib: u64,
 }
 
-pub(super) fn main(words: &[&str]) -> Result<()> {
-    crate::only_flags("bench attach", words, &["--quick"])?;
-    let quick = words.contains(&"--quick");
-    super::as_root("attaching")?;
-    super::release()?;
-    let problem = |problem: tuneagent_e2e::Problem| problem.to_string();
+pub(super) fn run(options: &Options) -> Result<Measured> {
     let mut figures = Vec::new();
-    let repeats = if quick { 1 } else { 5 };
-    let sight = of_sight(repeats, &mut figures).map_err(problem)?;
-    println!("\n{sight}");
-    let probes = of_probes(repeats, &mut figures).map_err(problem)?;
-    println!("\n{probes}");
-    let ranks = if quick { &RANKS[..3] } else { &RANKS[..] };
-    let ranks = of_ranks(ranks, &mut figures).map_err(problem)?;
-    println!("\n{ranks}");
-    let file = super::keep("attach", &Value::Array(figures))?;
-    println!("all figures: {}", file.display());
-    Ok(())
+    let repeats = if options.quick { 1 } else { 5 };
+    println!("\n{}", of_sight(repeats, &mut figures)?);
+    println!("\n{}", of_probes(repeats, &mut figures)?);
+    let ranks = if options.quick { &RANKS[..3] } else { &RANKS[..] };
+    println!("\n{}", of_ranks(ranks, &mut figures)?);
+    Ok(Measured::of(figures))
 }
 
 fn of_probes(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
@@ -154,7 +146,7 @@ pub(super) fn many_functions(folder: &Path, count: usize) -> Outcome<PathBuf> {
         folder.join(format!("many{count}")),
     );
     std::fs::write(&file, source)?;
-    run(Command::new("cc").arg("-O1").arg("-o").arg(&program).arg(&file))?;
+    process::run(Command::new("cc").arg("-O1").arg("-o").arg(&program).arg(&file))?;
     Ok(program)
 }
 

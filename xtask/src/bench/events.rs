@@ -13,9 +13,10 @@ use tuneagent_e2e::job::Job;
 use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, Problem, programs};
 
+use super::Measured;
 use super::options::Options;
 use super::stops::Stops;
-use super::verdict::{Verdict, judge};
+use super::verdict::Verdict;
 use crate::Result;
 use crate::experiment::stats::{Spread, figure};
 use crate::experiment::table::Table;
@@ -59,22 +60,22 @@ const AGENT: &str = "agent";
 const BARE: &str = "bare reader";
 const STOPPED: &str = "agent, stopped";
 
-pub(super) fn main(words: &[&str]) -> Result<()> {
-    let options = Options::parse("events", words, &["--runs", "--seconds", "--producers"])?;
+pub(super) const OPTIONS: [&str; 3] = ["--runs", "--seconds", "--producers"];
+
+pub(super) fn run(options: &Options) -> Result<Measured> {
     let runs = options.number("--runs", (1.0, 5.0)) as usize;
     let seconds = options.number("--seconds", (2.0, 60.0));
     let producers = options.number("--producers", (PRODUCERS, PRODUCERS)) as u32;
-    super::as_root("bench events")?;
-    super::release()?;
-    let (stops, runs) = measured(runs, seconds, producers).map_err(|problem| problem.to_string())?;
+    let (stops, runs) = measured(runs, seconds, producers)?;
     println!("\n{}\n{}", told(&runs), stops_told(&stops));
-    let figures = json!({
-        "runs": runs.iter().map(as_json).collect::<Value>(),
-        "machine_stops_s_most": stops.iter().map(|stops| stops.longest.as_secs_f64()).collect::<Value>(),
-    });
-    let file = super::keep("events", &figures)?;
-    println!("all figures: {}\n", file.display());
-    judge(&verdicts(&runs, producers))
+    let longest = stops.iter().map(|stops| stops.longest.as_secs_f64());
+    Ok(Measured {
+        figures: json!({
+            "runs": runs.iter().map(as_json).collect::<Value>(),
+            "machine_stops_s_most": longest.collect::<Vec<f64>>(),
+        }),
+        verdicts: verdicts(&runs, producers),
+    })
 }
 
 fn measured(repeats: usize, seconds: f64, producers_most: u32) -> Outcome<(Vec<Stops>, Vec<Run>)> {

@@ -13,9 +13,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use serde_json::{Value, json};
 use tuneagent_e2e::programs;
 
+use super::options::Options;
 use super::summary;
 use super::tools::{Program, Telling, Tool};
-use super::verdict::{Verdict, judge};
+use super::verdict::Verdict;
 use crate::Result;
 use crate::experiment::stats::{Spread, figure};
 use crate::experiment::table::Table;
@@ -63,12 +64,9 @@ const WITH_RETURN: [&str; 7] = [
 /// What ways add to a call, in nanoseconds, a value for each round: by function, and by name.
 type Added = BTreeMap<(String, String), Vec<f64>>;
 
-pub(super) fn main(flags: &[&str]) -> Result<()> {
-    crate::only_flags("bench hits", flags, &["--quick"])?;
-    super::as_root("bench hits")?;
-    let (rounds, calls) = if flags.contains(&"--quick") { QUICK } else { LONG };
-    let program = programs::c("sites").map_err(|problem| problem.to_string())?;
-    let (names, added) = measured(&program, rounds, calls)?;
+pub(super) fn run(options: &Options) -> Result<super::Measured> {
+    let (rounds, calls) = if options.quick { QUICK } else { LONG };
+    let (names, added) = measured(&programs::c("sites")?, rounds, calls)?;
     println!(
         "What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest), and how many times the empty one's\n"
     );
@@ -82,12 +80,11 @@ pub(super) fn main(flags: &[&str]) -> Result<()> {
             ),
         }
     }
-    let figures = added
-        .iter()
-        .map(|((function, way), ns)| json!({"function": function, "way": way, "added_ns": ns}));
-    let file = super::keep("hits", &figures.collect())?;
-    println!("all figures: {}", file.display());
-    judge(&verdicts(&added))
+    let figure = |((function, way), ns): (&(String, String), &Vec<f64>)| json!({"function": function, "way": way, "added_ns": ns});
+    Ok(super::Measured {
+        figures: added.iter().map(figure).collect(),
+        verdicts: verdicts(&added),
+    })
 }
 
 /// All rounds; the names of our ways in their order.

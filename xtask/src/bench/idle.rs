@@ -11,13 +11,14 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, programs};
 
+use super::Measured;
 use super::attach;
 use super::options::Options;
 use super::tools::Tool;
-use super::verdict::{Verdict, judge};
+use super::verdict::Verdict;
 use crate::Result;
-use crate::experiment::stats::{Spread, figure};
-use crate::experiment::table::Table;
+use crate::experiment::stats::Spread;
+use crate::experiment::table::{Cell, Table, cells};
 
 const SOON: Duration = Duration::from_secs(300);
 
@@ -93,16 +94,13 @@ impl Rest {
     }
 
     /// CPU time in percent of a core, wakings and reads a second, memory in MiB.
-    pub(super) fn cells(&self) -> [String; 4] {
-        let spread = |values: &[f64], factor: f64| {
-            let values: Vec<f64> = values.iter().map(|value| value * factor).collect();
-            Spread::of(&values).map_or_else(String::new, |spread| spread.to_string())
-        };
-        [
-            spread(&self.cpu, 100.0),
-            spread(&self.waits_per_s, 1.0),
-            spread(&self.reads_per_s, 1.0),
-            figure(self.resident_kib as f64 / 1024.0),
+    pub(super) fn cells(&self) -> [Cell; 4] {
+        let percent: Vec<f64> = self.cpu.iter().map(|cpu| 100.0 * cpu).collect();
+        cells![
+            Spread::of(&percent),
+            Spread::of(&self.waits_per_s),
+            Spread::of(&self.reads_per_s),
+            self.resident_kib as f64 / 1024.0,
         ]
     }
 
@@ -129,22 +127,14 @@ pub(super) fn of_ranks(ranks: usize, windows: Windows) -> Outcome<Rest> {
     Ok(rest)
 }
 
-pub(super) fn main(words: &[&str]) -> Result<()> {
-    let options = Options::parse("idle", words, &Windows::OPTIONS)?;
-    super::as_root("bench idle")?;
-    super::release()?;
+pub(super) fn run(options: &Options) -> Result<Measured> {
     let ranks = if options.quick { &RANKS[..3] } else { &RANKS[..] };
-    let rows = measured(ranks, Windows::of(&options)).map_err(|problem| problem.to_string())?;
+    let rows = measured(ranks, Windows::of(options))?;
     let mut table = Table::new(["who watches what", "% of a core", "wakings/s", "reads/s", "MiB"]);
     for (what, rest) in &rows {
-        table.row(std::iter::once(what.clone()).chain(rest.cells()));
+        table.row(std::iter::once(Cell::from(&**what)).chain(rest.cells()));
     }
     println!("\n{table}");
-    let figures = rows
-        .iter()
-        .map(|(what, rest)| json!({"what": what, "rest": rest.as_json()}));
-    let file = super::keep("idle", &figures.collect())?;
-    println!("all figures: {}\n", file.display());
     let of_agent = rows.iter().filter(|(what, _)| what.starts_with("agent"));
     let verdicts = of_agent.flat_map(|(what, rest)| {
         let cpu = (100.0 * rest.median_cpu(), 100.0 * TARGET, 100.0 * BOUND);
@@ -152,7 +142,13 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
         [("% of a core", cpu), ("MB", memory)]
             .map(|(unit, (is, target, bound))| Verdict::at_most(format!("{what}, {unit}"), is, target, bound))
     });
-    judge(&verdicts.collect::<Vec<Verdict>>())
+    Ok(Measured {
+        verdicts: verdicts.collect(),
+        figures: rows
+            .iter()
+            .map(|(what, rest)| json!({"what": what, "rest": rest.as_json()}))
+            .collect(),
+    })
 }
 
 fn measured(ranks: &[usize], windows: Windows) -> Outcome<Vec<(String, Rest)>> {

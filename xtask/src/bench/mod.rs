@@ -18,8 +18,47 @@ mod verdict;
 use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::Value;
+
+use self::idle::Windows;
+use self::options::Options;
+use self::verdict::{Verdict, judge};
 use crate::Result;
 use crate::process::run;
+
+/// What a benchmark has measured: figures to be kept, and what they are held against. It has shown its tables itself.
+struct Measured {
+    figures: Value,
+    verdicts: Vec<Verdict>,
+}
+
+impl Measured {
+    /// Held against nothing.
+    fn of(figures: Vec<Value>) -> Measured {
+        Measured {
+            figures: Value::Array(figures),
+            verdicts: Vec::new(),
+        }
+    }
+}
+
+/// A benchmark: its name, the options that it takes besides `--quick`, and how it is done.
+type Bench = (
+    &'static str,
+    &'static [&'static str],
+    fn(&Options) -> Result<Measured>,
+);
+
+const BENCHES: [Bench; 8] = [
+    ("hits", &[], hits::run),
+    ("sites", &[], sites::run),
+    ("aggregate", &[], aggregate::run),
+    ("events", &events::OPTIONS, events::run),
+    ("idle", &Windows::OPTIONS, idle::run),
+    ("attach", &[], attach::run),
+    ("scale", &Windows::OPTIONS, scale::run),
+    ("overhead", &overhead::OPTIONS, overhead::run),
+];
 
 pub(crate) fn main(words: &[&str]) -> Result<()> {
     match words {
@@ -35,16 +74,11 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         [name @ ("actions" | "engine" | "rules"), flag, ..] => {
             Err(format!("cargo xtask bench {name} takes nothing, and was given {flag}"))
         }
-        ["overhead", rest @ ..] => overhead::main(rest),
-        ["attach", rest @ ..] => attach::main(rest),
-        ["aggregate", rest @ ..] => aggregate::main(rest),
-        ["sites", rest @ ..] => sites::main(rest),
-        ["hits", rest @ ..] => hits::main(rest),
-        ["events", rest @ ..] => events::main(rest),
-        ["idle", rest @ ..] => idle::main(rest),
-        ["scale", rest @ ..] => scale::main(rest),
         ["all", rest @ ..] => all(rest),
         ["table", rest @ ..] => summary::main(rest),
+        [name, rest @ ..] if let Some(bench) = BENCHES.iter().find(|(known, ..)| known == name) => {
+            measure(bench, rest)
+        }
         _ => Err(
             "cargo xtask bench knows: actions, aggregate, engine, rules, overhead, attach, sites, hits, events, idle, scale, all, table"
                 .to_owned(),
@@ -59,26 +93,29 @@ fn of_crate(package: &str, name: &str) -> Result<()> {
     run(cargo.current_dir(crate::root()))
 }
 
-/// One after the other. Which are far off is told at the end, so that one does not hide the others.
+/// One of them: measured, kept, and held against its targets.
+fn measure((name, known, bench): &Bench, words: &[&str]) -> Result<()> {
+    let options = Options::parse(name, words, known)?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(format!(
+            "bench {name} attaches probes and so needs root: sudo -E cargo xtask bench ..."
+        ));
+    }
+    release()?;
+    let measured = bench(&options)?;
+    println!("all figures: {}\n", keep(name, &measured.figures)?.display());
+    judge(&measured.verdicts)
+}
+
+/// One after the other. Which are far off is shown at the end, so that one does not hide the others.
 fn all(flags: &[&str]) -> Result<()> {
     crate::only_flags("bench all", flags, &["--quick"])?;
-    type Bench = fn(&[&str]) -> Result<()>;
-    let benches: [(&str, Bench); 8] = [
-        ("hits", hits::main),
-        ("sites", sites::main),
-        ("aggregate", aggregate::main),
-        ("events", events::main),
-        ("idle", idle::main),
-        ("attach", attach::main),
-        ("scale", scale::main),
-        ("overhead", overhead::main),
-    ];
     let mut failed = Vec::new();
-    for (name, bench) in benches {
-        println!("\n## {name}\n");
-        if let Err(error) = bench(flags) {
-            println!("{name}: {error}");
-            failed.push(format!("{name}: {error}"));
+    for bench in &BENCHES {
+        println!("\n## {}\n", bench.0);
+        if let Err(error) = measure(bench, flags) {
+            println!("{}: {error}", bench.0);
+            failed.push(format!("{}: {error}", bench.0));
         }
     }
     match failed.is_empty() {
@@ -101,24 +138,7 @@ fn instrument(name: &str) -> Command {
 
 /// Builds the program as it is shipped, and has the harness use it; with TUNEAGENT_BIN another one is measured.
 fn release() -> Result<()> {
-    if std::env::var_os("TUNEAGENT_BIN").is_some() {
-        return Ok(());
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let build = ["build", "--quiet", "--release", "--package", "tuneagent"];
-    run(Command::new(&cargo).args(build).current_dir(crate::root()))?;
-    tuneagent_e2e::agent::take(crate::target_folder(&crate::root()).join("release/tuneagent"));
-    Ok(())
-}
-
-/// Probes need root, which a measurement had better say before it begins.
-fn as_root(what: &str) -> Result<()> {
-    match rustix::process::geteuid().is_root() {
-        true => Ok(()),
-        false => Err(format!(
-            "{what} attaches probes and so needs root: sudo -E cargo xtask bench ..."
-        )),
-    }
+    crate::experiment::build_agent(&crate::root())
 }
 
 /// Where figures are kept.
@@ -127,7 +147,7 @@ fn folder() -> PathBuf {
 }
 
 /// Writes the figures for whoever compares them with those of another day.
-fn keep(name: &str, figures: &serde_json::Value) -> Result<PathBuf> {
+fn keep(name: &str, figures: &Value) -> Result<PathBuf> {
     let folder = folder();
     let file = folder.join(format!("{name}.json"));
     let text = format!("{figures:#}\n");

@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 use super::options::Options;
 use super::summary;
-use super::verdict::{Verdict, judge};
+use super::verdict::Verdict;
 use crate::Result;
 use crate::experiment::{stats, table::Table};
 
@@ -105,6 +105,8 @@ struct Settings {
     ranks: usize,
 }
 
+pub(super) const OPTIONS: [&str; 3] = ["--pairs", "--seconds", "--ranks"];
+
 /// What came out of it.
 #[derive(Clone, Debug, Default)]
 struct Measured {
@@ -119,10 +121,13 @@ struct Measured {
     told: Vec<f64>,
 }
 
-pub(super) fn main(words: &[&str]) -> Result<()> {
-    let settings = understood(words)?;
-    super::as_root("the overhead")?;
-    super::release()?;
+pub(super) fn run(options: &Options) -> Result<super::Measured> {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2) as f64;
+    let settings = Settings {
+        pairs: options.number("--pairs", (4.0, 48.0)) as usize,
+        seconds: options.number("--seconds", (1.0, 2.0)),
+        ranks: options.number("--ranks", (cores, cores)) as usize,
+    };
     let mut table = Table::new([
         "program",
         "alone, steps/s",
@@ -134,7 +139,7 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
     ]);
     let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
     for subject in &SUBJECTS {
-        if needs::lacks(subject.name, subject.needs).map_err(|problem| problem.to_string())? {
+        if needs::lacks(subject.name, subject.needs)? {
             continue;
         }
         let measured =
@@ -147,25 +152,16 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
          told is what the agent says that its probes cost, as share of the program's CPU time while it is watched\n\n{table}",
         settings.pairs, settings.seconds, settings.ranks
     );
-    let file = super::keep("overhead", &Value::Array(figures))?;
-    println!("all figures: {}", file.display());
-    judge(&verdicts)
+    Ok(super::Measured {
+        figures: Value::Array(figures),
+        verdicts,
+    })
 }
 
 fn verdict(name: &str, measured: &Measured) -> Verdict {
     let ratio = stats::quantile(&measured.attached, 0.5).unwrap_or(f64::NAN);
     let (target, bound) = SLOWDOWN;
     Verdict::at_most(format!("P6, {name}: attached / alone"), ratio, target, bound)
-}
-
-fn understood(words: &[&str]) -> Result<Settings> {
-    let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2) as f64;
-    let options = Options::parse("overhead", words, &["--pairs", "--seconds", "--ranks"])?;
-    Ok(Settings {
-        pairs: options.number("--pairs", (4.0, 48.0)) as usize,
-        seconds: options.number("--seconds", (1.0, 2.0)),
-        ranks: options.number("--ranks", (cores, cores)) as usize,
-    })
 }
 
 fn measured(subject: &Subject, settings: &Settings) -> Outcome<Measured> {

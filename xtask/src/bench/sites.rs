@@ -10,6 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tuneagent_e2e::programs;
 
+use super::options::Options;
 use super::summary;
 use super::tools::{Program, Telling, Tool};
 use crate::Result;
@@ -49,11 +50,9 @@ struct Place {
 /// What the ways of probing add to a call, in nanoseconds, a value for each round.
 type Added = BTreeMap<(Place, String), Vec<f64>>;
 
-pub(super) fn main(flags: &[&str]) -> Result<()> {
-    crate::only_flags("bench sites", flags, &["--quick"])?;
-    super::as_root("bench sites")?;
-    let (rounds, calls) = if flags.contains(&"--quick") { QUICK } else { LONG };
-    let program = programs::c("sites").map_err(|problem| problem.to_string())?;
+pub(super) fn run(options: &Options) -> Result<super::Measured> {
+    let (rounds, calls) = if options.quick { QUICK } else { LONG };
+    let program = programs::c("sites")?;
     let added = added(&lines(&program, rounds, calls)?)?;
     println!("What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest)\n");
     println!("{}", table(&added));
@@ -61,9 +60,7 @@ pub(super) fn main(flags: &[&str]) -> Result<()> {
     for tool in Tool::ALL {
         println!("{}", beside(tool, &program, &added, rounds, calls));
     }
-    let file = super::keep("sites", &as_json(&added))?;
-    println!("all figures: {}", file.display());
-    Ok(())
+    Ok(super::Measured::of(as_json(&added)))
 }
 
 /// What the instrument printed.
@@ -215,7 +212,7 @@ fn counted(tool: Tool, program: &Path, functions: &[&str], rounds: u32, calls: u
     added.iter().map(spread).collect()
 }
 
-fn as_json(added: &Added) -> Value {
+fn as_json(added: &Added) -> Vec<Value> {
     let figures = added.iter().map(|((place, way), values)| {
         json!({
             "function": place.function,

@@ -59,6 +59,9 @@ impl Verdict {
 
 /// Tells all of them; an error names those that are beyond their bounds.
 pub(super) fn judge(verdicts: &[Verdict]) -> Result<()> {
+    if verdicts.is_empty() {
+        return Ok(());
+    }
     let mut table = Table::new(["what", "measured", "target", "met"]);
     let mut broken = Vec::new();
     for verdict in verdicts {

@@ -24,14 +24,14 @@ text { fill: #e6edf3 } .dim { fill: #9198a1 } .paper { fill: #0d1117 } .grid { s
 ";
 
 /// Everything that is drawn.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Picture {
     pub(crate) title: String,
     pub(crate) panels: Vec<Panel>,
 }
 
 /// Values over something that was varied; both axes begin at zero.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) across: String,
@@ -45,6 +45,44 @@ pub(crate) struct Panel {
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, Spread)>,
+}
+
+impl Panel {
+    /// Of a title, what is varied and the unit of the values.
+    pub(crate) fn new(
+        (title, across, up): (&str, &str, &str),
+        lines: impl IntoIterator<Item = Line>,
+    ) -> Panel {
+        Panel {
+            title: title.to_owned(),
+            across: across.to_owned(),
+            up: up.to_owned(),
+            lines: lines.into_iter().collect(),
+            levels: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_levels<'a>(mut self, levels: impl IntoIterator<Item = (&'a str, f64)>) -> Panel {
+        let levels = levels.into_iter();
+        self.levels = levels.map(|(name, level)| (name.to_owned(), level)).collect();
+        self
+    }
+}
+
+impl Line {
+    /// Values that have no spread.
+    pub(crate) fn exactly(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Line {
+        let points = points.into_iter();
+        Line {
+            name: name.to_owned(),
+            points: points.map(|(x, y)| (x, Spread::exactly(y))).collect(),
+        }
+    }
+
+    /// A value of each iteration.
+    pub(crate) fn each(name: &str, values: Vec<f64>) -> Line {
+        Line::exactly(name, (0..values.len()).map(|place| place as f64).zip(values))
+    }
 }
 
 /// From a value to a place along an axis that begins at zero.
@@ -216,12 +254,7 @@ mod tests {
                 (25.0, Spread::exactly(15.0)),
             ],
         };
-        let panel = Panel {
-            title: "here".to_owned(),
-            lines: vec![line],
-            levels: vec![("oracle".to_owned(), 6.5)],
-            ..Panel::default()
-        };
+        let panel = Panel::new(("here", "", ""), [line]).with_levels([("oracle", 6.5)]);
         let picture = Picture {
             title: "workers".to_owned(),
             panels: vec![panel.clone(), panel],

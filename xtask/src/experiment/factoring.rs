@@ -5,11 +5,11 @@
 
 use tuneagent_e2e::programs;
 
-use super::chart::{Line, Panel, Picture};
-use super::rounds::{self, Rounds};
-use super::scenario::{self, Run, Scenario, With};
-use super::stats::{Spread, less};
-use super::table::Table;
+use super::chart::Picture;
+use super::rounds::{Rounds, interleaved, same_results};
+use super::scenario::{Run, Scenario, With, argument};
+use super::stats::{Spread, change, less};
+use super::table::{Table, cells};
 use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
 
@@ -30,10 +30,8 @@ const NAMES: [(&str, &str); 13] = [
     ("NroTasks", "mw_chunk_tasks"),
 ];
 
-type Theirs = (usize, f64, f64, Option<f64>);
-
 /// Workers, and seconds of Table 5.6: dedicated, loaded, loaded and tuned; its min,sec read as such.
-const THESIS: [Theirs; 6] = [
+const THESIS: [(usize, f64, f64, Option<f64>); 6] = [
     (1, 614.0, 817.0, None),
     (2, 346.0, 462.0, Some(361.0)),
     (4, 218.0, 246.0, Some(221.0)),
@@ -50,70 +48,89 @@ const ORACLE: &str = "loaded, oracle";
 /// Shares of the tasks left that a batch takes, tried as fixed values.
 const SHARES: [&str; 3] = ["0.3", "0.5", "0.7"];
 
-pub(super) fn run(settings: &Settings) -> Result<Outcome> {
-    scenario::build_agent(&crate::root())?;
-    let program = programs::master_worker("nbody", settings.mpi).map_err(|problem| problem.to_string())?;
-    let workers: &[usize] = if settings.quick { &[4] } else { &[2, 4, 8, 16, 25] };
-    let fixed = SHARES.map(|share| format!("loaded, share {share}"));
-    let ways: Vec<&str> = [DEDICATED, LOADED, WATCHED, TUNED, ORACLE]
-        .into_iter()
-        .chain(fixed.iter().map(String::as_str))
-        .collect();
-    let names: Vec<String> = workers
-        .iter()
-        .flat_map(|count| ways.iter().map(move |way| format!("{count} {way}")))
-        .collect();
-    let (phase, iterations) = if settings.quick { (10, 30) } else { (20, 80) };
-    let rounds = rounds::interleaved(&names, settings.repeats, |name| {
-        let (count, way) = name.split_once(' ').ok_or("a scenario without a name")?;
-        let count: usize = count.parse().map_err(|_| format!("no scenario {name}"))?;
-        let mut arguments = vec![
-            format!("iterations={iterations}"),
-            format!("workers={count}"),
-            "work_us=80000".to_owned(),
-            "latency_us=100".to_owned(),
-        ];
-        if way != DEDICATED {
-            arguments.extend([
-                format!("phase={phase}"),
-                "swing=1".into(),
-                "slow_each=3".into(),
-                "slow=3".into(),
-            ]);
-        }
-        if way == ORACLE {
-            arguments.push("knows=1".to_owned());
-        }
-        arguments.extend(
-            way.rsplit_once("share ")
-                .map(|(_, share)| format!("factor={share}")),
-        );
+fn named(workers: usize, way: &str) -> String {
+    format!("{workers} {way}")
+}
+
+fn fixed(share: &str) -> String {
+    format!("{LOADED}, share {share}")
+}
+
+/// Each way with so many workers.
+fn scenarios(settings: &Settings, workers: usize) -> Result<Vec<(String, Scenario)>> {
+    let program = programs::master_worker("nbody", settings.mpi)?;
+    let (phase, iterations) = settings.either((10, 30), (20, 80));
+    let base = [
+        argument("iterations", iterations),
+        argument("workers", workers),
+        argument("work_us", 80_000),
+        argument("latency_us", 100),
+    ];
+    let load = [
+        argument("phase", phase),
+        argument("swing", 1),
+        argument("slow_each", 3),
+        argument("slow", 3),
+    ];
+    let scenario = |way: &str, arguments: &[&[String]], with: With| {
         let scenario = Scenario {
             program: program.clone(),
             mpi: settings.mpi,
-            ranks: count + 1,
-            arguments,
+            ranks: workers + 1,
+            arguments: [&[&base[..]], arguments].concat().concat(),
             is_apart: false,
-            with: match way {
-                WATCHED => With::rule("factoring", &NAMES, &[]),
-                TUNED => With::rule("factoring", &NAMES, &["--apply"]),
-                _ => With::Nobody,
-            },
+            with,
         };
-        scenario.run()
-    })?;
-    let sums: Vec<&str> = names
-        .iter()
-        .flat_map(|name| rounds.of(name))
-        .map(|run| run.checksum.as_str())
-        .collect();
-    if sums.iter().any(|sum| *sum != sums[0]) {
-        return Err(format!("the program computed different results: {sums:?}"));
+        (named(workers, way), scenario)
+    };
+    let rule = |flags: &[&str]| With::rule("factoring", &NAMES, flags);
+    let mut all = vec![
+        scenario(DEDICATED, &[], With::Nobody),
+        scenario(LOADED, &[&load], With::Nobody),
+        scenario(WATCHED, &[&load], rule(&[])),
+        scenario(TUNED, &[&load], rule(&["--apply"])),
+        scenario(ORACLE, &[&load, &[argument("knows", 1)]], With::Nobody),
+    ];
+    let of_share = |share| {
+        scenario(
+            &fixed(share),
+            &[&load, &[argument("factor", share)]],
+            With::Nobody,
+        )
+    };
+    all.extend(SHARES.map(of_share));
+    Ok(all)
+}
+
+pub(super) fn run(settings: &Settings) -> Result<Outcome> {
+    let workers: &[usize] = settings.either(&[4], &[2, 4, 8, 16, 25]);
+    let mut all = Vec::new();
+    for count in workers {
+        all.extend(scenarios(settings, *count)?);
     }
+    let rounds = interleaved(&all, settings.repeats, Scenario::run)?;
+    same_results(rounds.all())?;
     let measured = Measured { workers, rounds };
+    let table = measured.table()?;
+    let picture = Picture {
+        title: "Load balancing by factoring".to_owned(),
+        panels: vec![
+            table.panel("here", "s", &["dedicated, s", LOADED, "tuned", "oracle"]),
+            table.panel(
+                "MATE thesis, Table 5.6",
+                "s",
+                &["thesis: dedicated, s", "thesis: loaded", "thesis: tuned"],
+            ),
+        ],
+    };
+    let notes = [
+        "Loaded: every third worker takes three times as long, others in each phase. The thesis tells neither its load nor how \
+         often it measured.",
+        "Oracle: the master knows who is slow, and gives each worker one chunk in proportion to its speed.",
+    ];
     Ok(Outcome {
-        sections: vec![measured.section()?],
-        picture: measured.picture()?,
+        sections: vec![Section::new("Dedicated, loaded, loaded and tuned", table, notes)],
+        picture,
         claims: measured.claims()?,
     })
 }
@@ -125,154 +142,83 @@ struct Measured<'a> {
 
 impl Measured<'_> {
     fn spread(&self, workers: usize, way: &str) -> Result<Spread> {
-        self.rounds.spread(&format!("{workers} {way}"), Run::seconds)
+        self.rounds.seconds(&named(workers, way))
     }
 
-    /// The best of the fixed shares.
-    fn best_fixed(&self, workers: usize) -> Result<(&'static str, Spread)> {
-        let mut best: Option<(&'static str, Spread)> = None;
-        for share in SHARES {
-            let spread = self.spread(workers, &format!("loaded, share {share}"))?;
-            if best.is_none_or(|(_, best)| spread.median < best.median) {
-                best = Some((share, spread));
-            }
-        }
-        best.ok_or_else(|| "no fixed share was tried".to_owned())
-    }
-
-    /// How much of what the load costs the tuning wins back, in percent.
-    fn won_back(&self, workers: usize) -> Result<f64> {
-        let of = |way| self.spread(workers, way).map(|spread| spread.median);
-        let (dedicated, loaded, tuned) = (of(DEDICATED)?, of(LOADED)?, of(TUNED)?);
-        Ok(100.0 * (loaded - tuned) / (loaded - dedicated))
-    }
-
-    fn section(&self) -> Result<Section> {
+    fn table(&self) -> Result<Table> {
         let mut table = Table::new([
             "workers",
             "dedicated, s",
-            "loaded",
+            LOADED,
             "watched",
             "tuned",
             "best fixed share",
+            "of it",
             "oracle",
             "tuned to loaded",
-            "thesis: dedicated / loaded / tuned, s",
+            "thesis: dedicated, s",
+            "thesis: loaded",
+            "thesis: tuned",
             "thesis: tuned to loaded",
         ]);
         for count in self.workers {
-            let of = |way| self.spread(*count, way).map(|spread| spread.to_string());
-            let (share, best) = self.best_fixed(*count)?;
-            let gain = less(
-                self.spread(*count, TUNED)?.median,
-                self.spread(*count, LOADED)?.median,
-            );
+            let of = |way: &str| self.spread(*count, way);
+            let shares = SHARES.map(|share| Ok((share, of(&fixed(share))?)));
+            let shares: Vec<(&str, Spread)> = shares.into_iter().collect::<Result<_>>()?;
+            let best = shares
+                .into_iter()
+                .min_by(|a, b| a.1.median.total_cmp(&b.1.median));
+            let (loaded, tuned) = (of(LOADED)?, of(TUNED)?);
             let thesis = THESIS.iter().find(|(workers, ..)| workers == count);
-            let (theirs, their_gain) = match thesis {
-                Some((_, dedicated, loaded, Some(tuned))) => (
-                    format!("{dedicated:.0} / {loaded:.0} / {tuned:.0}"),
-                    format!("{:+.1} %", -less(*tuned, *loaded)),
-                ),
-                _ => (String::new(), String::new()),
-            };
-            table.row([
-                count.to_string(),
+            let their_tuned = thesis.and_then(|of| of.3);
+            let theirs = thesis.zip(their_tuned);
+            table.row(cells![
+                *count,
                 of(DEDICATED)?,
-                of(LOADED)?,
+                loaded,
                 of(WATCHED)?,
-                of(TUNED)?,
-                format!("{best} ({share})"),
+                tuned,
+                best.map(|(share, _)| share),
+                best.map(|(_, spread)| spread),
                 of(ORACLE)?,
-                format!("{:+.1} %", -gain),
-                theirs,
-                their_gain,
+                change(tuned.median, loaded.median),
+                thesis.map(|of| of.1),
+                thesis.map(|of| of.2),
+                their_tuned,
+                theirs.map(|(of, tuned)| change(tuned, of.2)),
             ]);
         }
-        Ok(Section {
-            title: "Dedicated, loaded, loaded and tuned".to_owned(),
-            table,
-            notes: vec![
-                "Loaded: every third worker takes three times as long, others in each phase. The thesis tells neither its load nor how \
-                 often it measured."
-                    .to_owned(),
-                "Oracle: the master knows who is slow, and gives each worker one chunk in proportion to its speed.".to_owned(),
-            ],
-        })
+        Ok(table)
     }
 
     fn claims(&self) -> Result<Vec<Claim>> {
         let claim = |count: &usize| {
-            let gain = less(
-                self.spread(*count, TUNED)?.median,
-                self.spread(*count, LOADED)?.median,
-            );
+            let of = |way: &str| Ok::<_, String>(self.spread(*count, way)?.median);
+            let (dedicated, loaded, tuned) = (of(DEDICATED)?, of(LOADED)?, of(TUNED)?);
+            let gain = less(tuned, loaded);
+            // How much of what the load costs the tuning wins back.
+            let won_back = 100.0 * (loaded - tuned) / (loaded - dedicated);
             let theirs = THESIS.iter().find(|(workers, ..)| workers == count);
             let theirs = theirs.and_then(|(_, _, loaded, tuned)| Some(less((*tuned)?, *loaded)));
             let theirs = theirs.unwrap_or_default();
-            Ok(Claim::of_times(
-                format!(
-                    "{count} workers: tuned is {gain:.1} % faster than loaded and wins {:.0} % of the loss back; the thesis has {theirs:.1} %",
-                    self.won_back(*count)?
-                ),
-                gain >= theirs,
-            ))
+            let text = format!(
+                "{count} workers: tuned is {gain:.1} % faster than loaded and wins {won_back:.0} % of the loss back; the thesis has \
+                 {theirs:.1} %"
+            );
+            Ok(Claim::of_times(text, gain >= theirs))
         };
-        let claims: Result<Vec<Claim>> = self.workers.iter().map(claim).collect();
-        let batches = |way: &str, holds: fn(f64) -> bool| {
+        let mut claims: Vec<Claim> = self.workers.iter().map(claim).collect::<Result<_>>()?;
+        let last_batches = |way: &str, holds: fn(f64) -> bool| {
             let runs = self
                 .workers
                 .iter()
-                .flat_map(|count| self.rounds.of(&format!("{count} {way}")));
-            let mut last = runs.map(|run| run.each("batches").last().copied().unwrap_or_default());
-            last.all(holds)
+                .flat_map(|count| self.rounds.of(&named(*count, way)));
+            runs.map(|run| run.last("batches")).all(holds)
         };
-        let mut claims = claims?;
         claims.push(Claim::of_logic(
             "at the end of every tuned run the tasks go out in several batches, in every other in one",
-            batches(TUNED, |batches| batches > 1.0) && batches(WATCHED, |batches| batches == 1.0),
+            last_batches(TUNED, |batches| batches > 1.0) && last_batches(WATCHED, |batches| batches == 1.0),
         ));
         Ok(claims)
-    }
-
-    fn picture(&self) -> Result<Picture> {
-        let mut lines = Vec::new();
-        for way in [DEDICATED, LOADED, TUNED, ORACLE] {
-            let mut points = Vec::new();
-            for count in self.workers {
-                points.push((*count as f64, self.spread(*count, way)?));
-            }
-            lines.push(Line {
-                name: way.to_owned(),
-                points,
-            });
-        }
-        let thesis = |name: &str, of: fn(&Theirs) -> Option<f64>| Line {
-            name: name.to_owned(),
-            points: THESIS
-                .iter()
-                .filter_map(|row| Some((row.0 as f64, Spread::exactly(of(row)?))))
-                .collect(),
-        };
-        let panel = |title: &str, lines| Panel {
-            title: title.to_owned(),
-            across: "workers".to_owned(),
-            up: "s".to_owned(),
-            lines,
-            levels: Vec::new(),
-        };
-        Ok(Picture {
-            title: "Load balancing by factoring".to_owned(),
-            panels: vec![
-                panel("here", lines),
-                panel(
-                    "MATE thesis, Table 5.6",
-                    vec![
-                        thesis(DEDICATED, |row| Some(row.1)),
-                        thesis(LOADED, |row| Some(row.2)),
-                        thesis(TUNED, |row| row.3),
-                    ],
-                ),
-            ],
-        })
     }
 }

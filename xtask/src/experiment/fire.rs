@@ -17,13 +17,13 @@ pub(super) struct Fire<'a> {
     settings: &'a Settings,
     program: PathBuf,
     /// One rank more: the master.
-    pub(super) workers: usize,
+    workers: usize,
     load: Vec<String>,
 }
 
 impl<'a> Fire<'a> {
     pub(super) fn new(settings: &'a Settings, workers: usize, load: &[String]) -> Result<Fire<'a>> {
-        let program = programs::mpi("wildfire", settings.mpi).map_err(|problem| problem.to_string())?;
+        let program = programs::mpi("wildfire", settings.mpi)?;
         Ok(Fire {
             settings,
             program,
@@ -32,16 +32,15 @@ impl<'a> Fire<'a> {
         })
     }
 
-    pub(super) fn run(&self, more: &[String], with: With) -> Result<Run> {
-        let scenario = Scenario {
+    pub(super) fn scenario(&self, more: &[String], with: With) -> Scenario {
+        Scenario {
             program: self.program.clone(),
             mpi: self.settings.mpi,
             ranks: self.workers + 1,
             arguments: [self.load.as_slice(), more].concat(),
             is_apart: false,
             with,
-        };
-        scenario.run()
+        }
     }
 
     /// Writes a schedule, a line for each iteration, and says how the program is given it.
@@ -49,17 +48,6 @@ impl<'a> Fire<'a> {
         super::write(&self.settings.out, name, &(lines.join("\n") + "\n"))?;
         let folder = std::path::absolute(&self.settings.out).map_err(|error| error.to_string())?;
         Ok(format!("schedule={}", folder.join(name).display()))
-    }
-}
-
-/// However the work was shared, the front is the same.
-pub(super) fn same_front<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Result<()> {
-    let mut sums: Vec<&str> = runs.into_iter().map(|run| run.checksum.as_str()).collect();
-    sums.sort_unstable();
-    sums.dedup();
-    match sums.as_slice() {
-        [sum] if !sum.is_empty() => Ok(()),
-        _ => Err(format!("the fronts of the runs differ: {sums:?}")),
     }
 }
 

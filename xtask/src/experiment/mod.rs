@@ -2,9 +2,10 @@
 //! beside ours; and, of our own, what the run-time rules do for programs that nobody prepared, and what
 //! they cost those that need none.
 //!
-//! `scenario` runs one program once, alone or with the agent; `rounds` repeats scenarios in turns, so that what disturbs the
-//! machine disturbs all of them; `stats`, `table` and `chart` are what is made of the times; every experiment is a module, and how
-//! it is told a file of its own where that is long. The programs sleep their compute time, so that 26 ranks fit on two cores:
+//! `scenario` runs one program once, alone or with the agent; `sweep` looks once at each of some fixed settings; `rounds` repeats
+//! scenarios in turns, so that what disturbs the machine disturbs all of them; `stats`, `table` and `chart` are what is made of the
+//! times. An experiment is a module: a list of scenarios, tables of their figures, pictures of the tables' columns, and claims. The
+//! programs sleep their compute time, so that 26 ranks fit on two cores:
 //! what is measured is the tuning, not the machine.
 
 pub(crate) mod chart;
@@ -17,6 +18,7 @@ mod rounds;
 mod runtime;
 mod scenario;
 pub(crate) mod stats;
+mod sweep;
 pub(crate) mod table;
 mod untouched;
 mod wildfire;
@@ -27,53 +29,23 @@ use std::time::Instant;
 
 use tuneagent_e2e::job::Mpi;
 
+pub(crate) use self::scenario::build_agent;
 use self::{chart::Picture, table::Table};
 use crate::{Result, process};
 
 /// An experiment: its name, what it asks, and how it is done.
 type Experiment = (&'static str, &'static str, fn(&Settings) -> Result<Outcome>);
 
+#[rustfmt::skip]
 const EXPERIMENTS: &[Experiment] = &[
-    (
-        "workers",
-        "MATE 5.1.6: the number of workers, fixed against tuned",
-        workers::run,
-    ),
-    (
-        "reaction",
-        "MATE 3.1.3: from the end of an iteration to the write that follows",
-        reaction::run,
-    ),
-    (
-        "network",
-        "MATE 5.1.1: latency and cost of a byte, measured",
-        network::run,
-    ),
-    (
-        "factoring",
-        "MATE 5.2.6: load balancing by factoring",
-        factoring::run,
-    ),
-    (
-        "wildfire",
-        "MATE for MPI 5.5: factors of batches, the original, fixed and tuned",
-        wildfire::run,
-    ),
-    (
-        "index",
-        "MATE for MPI 4.3: the number of workers by the performance index",
-        index::run,
-    ),
-    (
-        "runtime",
-        "programs that nobody prepared: repaired while they run, against started right",
-        runtime::run,
-    ),
-    (
-        "untouched",
-        "programs that need nothing: what it costs that every rule looks",
-        untouched::run,
-    ),
+    ("workers", "MATE 5.1.6: the number of workers, fixed against tuned", workers::run),
+    ("reaction", "MATE 3.1.3: from the end of an iteration to the write that follows", reaction::run),
+    ("network", "MATE 5.1.1: latency and cost of a byte, measured", network::run),
+    ("factoring", "MATE 5.2.6: load balancing by factoring", factoring::run),
+    ("wildfire", "MATE for MPI 5.5: factors of batches, the original, fixed and tuned", wildfire::run),
+    ("index", "MATE for MPI 4.3: the number of workers by the performance index", index::run),
+    ("runtime", "programs that nobody prepared: repaired while they run, against started right", runtime::run),
+    ("untouched", "programs that need nothing: what it costs that every rule looks", untouched::run),
 ];
 
 /// How experiments are to be done.
@@ -88,10 +60,16 @@ pub(crate) struct Settings {
     mpi: Mpi,
 }
 
+impl Settings {
+    /// The first in the quick form, else the second.
+    fn either<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
 /// What came out.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// With what stands between them.
     sections: Vec<Section>,
     picture: Picture,
     /// What the figures must show, and whether they do.
@@ -103,6 +81,16 @@ pub(crate) struct Section {
     title: String,
     table: Table,
     notes: Vec<String>,
+}
+
+impl Section {
+    fn new<T: Into<String>>(title: &str, table: Table, notes: impl IntoIterator<Item = T>) -> Section {
+        Section {
+            title: title.to_owned(),
+            table,
+            notes: notes.into_iter().map(Into::into).collect(),
+        }
+    }
 }
 
 /// Something that the figures must show.
@@ -142,6 +130,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         );
     }
     std::fs::create_dir_all(&settings.out).map_err(|error| format!("{}: {error}", settings.out.display()))?;
+    build_agent(&crate::root())?;
     let mut broken = Vec::new();
     for (name, about, run) in EXPERIMENTS.iter().filter(|(name, ..)| names.contains(name)) {
         println!("==> {name}: {about}");

@@ -10,11 +10,11 @@ use std::path::Path;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::programs;
 
-use super::chart::{Line, Panel, Picture};
-use super::rounds::{self, Rounds};
-use super::scenario::{self, Scenario, With};
+use super::chart::Picture;
+use super::rounds::{Rounds, interleaved};
+use super::scenario::{Scenario, With, argument};
 use super::stats::Spread;
-use super::table::Table;
+use super::table::{Table, cells};
 use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
 
@@ -64,53 +64,68 @@ impl Network {
         // Chunks halve from half of the tasks, so that messages are of many sizes.
         let payload = (LARGEST_US * self.mbs / (TASKS / 2.0)).ceil();
         vec![
-            format!("iterations={iterations}"),
-            format!("payload={payload}"),
-            format!("network_us={}", self.latency_us),
-            format!("network_mbs={}", self.mbs),
-            "workers=1".to_owned(),
-            "factor=0.5".to_owned(),
-            "work_us=5000".to_owned(),
-            "latency_us=0".to_owned(),
-            "look_us=0".to_owned(),
+            argument("iterations", iterations),
+            argument("payload", payload),
+            argument("network_us", self.latency_us),
+            argument("network_mbs", self.mbs),
+            argument("workers", 1),
+            argument("factor", 0.5),
+            argument("work_us", 5000),
+            argument("latency_us", 0),
+            argument("look_us", 0),
         ]
     }
 }
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
-    scenario::build_agent(&crate::root())?;
-    let program =
-        programs::master_worker("quadrature", settings.mpi).map_err(|problem| problem.to_string())?;
-    let networks: Vec<Network> = if settings.quick {
-        vec![Network {
-            latency_us: 500.0,
-            mbs: 30.0,
-        }]
-    } else {
-        let of = |latency_us| BANDWIDTHS_MBS.map(|mbs| Network { latency_us, mbs });
-        LATENCIES_US.into_iter().flat_map(of).collect()
-    };
+    let program = programs::master_worker("quadrature", settings.mpi)?;
+    let all = LATENCIES_US
+        .iter()
+        .flat_map(|latency_us| BANDWIDTHS_MBS.map(|mbs| (*latency_us, mbs)));
+    let mut networks: Vec<Network> = all.map(|(latency_us, mbs)| Network { latency_us, mbs }).collect();
+    if settings.quick {
+        networks.retain(|network| (network.latency_us, network.mbs) == (500.0, 30.0));
+    }
     let recording = settings.out.join("network.rec");
-    let recorded = recording.to_string_lossy().into_owned();
-    let names: Vec<String> = networks.iter().map(Network::name).collect();
-    let rounds = rounds::interleaved(&names, settings.repeats, |name| {
-        let network = networks.iter().find(|network| network.name() == name);
-        let network = network.ok_or_else(|| format!("no scenario {name}"))?;
-        let scenario = Scenario {
-            program: program.clone(),
-            mpi: settings.mpi,
-            ranks: 2,
-            arguments: network.arguments(if settings.quick { 25 } else { 40 }),
-            is_apart: false,
-            with: With::rule("network", &NAMES, &["--record", &recorded]),
-        };
+    let scenario = |network: &Network| Scenario {
+        program: program.clone(),
+        mpi: settings.mpi,
+        ranks: 2,
+        arguments: network.arguments(settings.either(25, 40)),
+        is_apart: false,
+        with: With::rule("network", &NAMES, &["--record", &recording.to_string_lossy()]),
+    };
+    let scenarios: Vec<_> = networks
+        .iter()
+        .map(|network| (network.name(), scenario(network)))
+        .collect();
+    let rounds = interleaved(&scenarios, settings.repeats, |scenario| {
         scenario.run()?;
         found(&recording)
     })?;
     let measured = Measured { networks, rounds };
+    let table = measured.table()?;
     Ok(Outcome {
-        sections: vec![measured.section()?],
-        picture: measured.picture()?,
+        picture: Picture {
+            title: "Measured over injected".to_owned(),
+            panels: vec![
+                table
+                    .panel(
+                        "networks in the order of the table",
+                        "measured / injected",
+                        &["latency / injected", "cost / injected"],
+                    )
+                    .with_levels([("right", 1.0)]),
+            ],
+        },
+        sections: vec![Section::new(
+            "Latency and cost of a byte, injected and measured",
+            table,
+            [
+                "The works have no figures: the thesis takes a latency of 1000 ms, MATE for MPI constants that it does not print.",
+                "What is measured has in it what the machine's own messages and the probes cost, some microseconds.",
+            ],
+        )],
         claims: measured.claims()?,
     })
 }
@@ -123,7 +138,7 @@ fn found(recording: &Path) -> Result<Found> {
         words.extend(["--bind".to_owned(), format!("{name}={of_program}")]);
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (code, text) = Agent::run(&words).map_err(|problem| problem.to_string())?;
+    let (code, text) = Agent::run(&words)?;
     if code != 0 {
         return Err(format!("replay ended with {code}:\n{text}"));
     }
@@ -156,37 +171,29 @@ impl Measured {
         Ok((latency, self.rounds.spread(&name, |found| found.ns_per_byte)?))
     }
 
-    fn section(&self) -> Result<Section> {
+    fn table(&self) -> Result<Table> {
         let mut table = Table::new([
+            "network",
             "latency, us",
-            "measured, median (least to greatest)",
-            "off",
+            "measured",
+            "latency / injected",
             "ns a byte",
-            "measured, median (least to greatest)",
-            "off",
+            "measured",
+            "cost / injected",
         ]);
         for network in &self.networks {
             let (latency, per_byte) = self.spreads(network)?;
-            table.row([
-                format!("{}", network.latency_us),
-                latency.to_string(),
-                format!("{:+.1} %", 100.0 * (latency.median / network.latency_us - 1.0)),
-                format!("{:.1}", network.ns_per_byte()),
-                per_byte.to_string(),
-                format!(
-                    "{:+.1} %",
-                    100.0 * (per_byte.median / network.ns_per_byte() - 1.0)
-                ),
+            table.row(cells![
+                network.name(),
+                network.latency_us,
+                latency,
+                latency.over(network.latency_us),
+                network.ns_per_byte(),
+                per_byte,
+                per_byte.over(network.ns_per_byte()),
             ]);
         }
-        Ok(Section {
-            title: "Latency and cost of a byte, injected and measured".to_owned(),
-            table,
-            notes: vec![
-                "The works have no figures: the thesis takes a latency of 1000 ms, MATE for MPI constants that it does not print.".to_owned(),
-                "What is measured has in it what the machine's own messages and the probes cost, some microseconds.".to_owned(),
-            ],
-        })
+        Ok(table)
     }
 
     fn claims(&self) -> Result<Vec<Claim>> {
@@ -213,44 +220,6 @@ impl Measured {
             all.all(|found| found.latency_us > 0.0 && found.ns_per_byte > 0.0),
         ));
         Ok(claims)
-    }
-
-    /// Measured over injected: 1 is right.
-    fn picture(&self) -> Result<Picture> {
-        let mut lines = Vec::new();
-        for (name, is_latency) in [("latency", true), ("cost of a byte", false)] {
-            let mut points = Vec::new();
-            for (number, network) in (1..).zip(&self.networks) {
-                let (latency, per_byte) = self.spreads(network)?;
-                let (measured, real) = match is_latency {
-                    true => (latency, network.latency_us),
-                    false => (per_byte, network.ns_per_byte()),
-                };
-                points.push((
-                    f64::from(number),
-                    Spread {
-                        least: measured.least / real,
-                        median: measured.median / real,
-                        greatest: measured.greatest / real,
-                        ..measured
-                    },
-                ));
-            }
-            lines.push(Line {
-                name: name.to_owned(),
-                points,
-            });
-        }
-        Ok(Picture {
-            title: "Measured over injected".to_owned(),
-            panels: vec![Panel {
-                title: "networks in the order of the table".to_owned(),
-                across: "network".to_owned(),
-                up: "measured / injected".to_owned(),
-                lines,
-                levels: vec![("right".to_owned(), 1.0)],
-            }],
-        })
     }
 }
 

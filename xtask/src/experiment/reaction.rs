@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tuneagent_e2e::programs;
 
-use super::chart::{Line, Panel, Picture};
-use super::rounds::{self, Rounds};
-use super::scenario::{self, Run, Scenario, With};
-use super::stats::{Spread, figure, quantile};
-use super::table::Table;
+use super::chart::Picture;
+use super::rounds::{Rounds, interleaved};
+use super::scenario::{self, Run, Scenario, With, argument};
+use super::stats::{figure, quantile};
+use super::table::{Cell, Table, cells};
 use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
 
@@ -32,6 +32,9 @@ const PARTS: [(&str, &str, &str); 6] = [
     ("lag_ns", "all but T_Iter", "24.40 / 4.26"),
 ];
 
+const THEIRS: &str = "us. MATE: a central analyser / one with collectors, 25 workers, means; its iteration took 672.5 ms. Its write is the \
+                     mean of SetVariableValue.";
+
 const ALONE: &str = "alone";
 const WATCHED: &str = "watched";
 const WRITING: &str = "writing";
@@ -46,69 +49,71 @@ const GOING_ON: &str = "seconds";
 const APART_WORKERS_MAX: usize = 8;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
-    scenario::build_agent(&crate::root())?;
-    let program = programs::master_worker("nbody", settings.mpi).map_err(|problem| problem.to_string())?;
-    let rule = settings.out.join("reaction.yaml");
-    std::fs::write(&rule, RULE).map_err(|error| format!("{}: {error}", rule.display()))?;
-    let rule = rule.to_string_lossy().into_owned();
-    let workers: &[usize] = if settings.quick {
-        &[1, 4]
-    } else {
-        &[1, 2, 4, 8, 16, 25]
-    };
-    let iterations = if settings.quick { 30 } else { 100 };
-    let last = scenario::last_cpu().map_err(|error| error.to_string())?;
-    let awake = ["--apply", "--keep-awake"];
-    let apart = [
-        "--apply",
-        "--keep-awake",
-        "--busy-poll",
-        "--agent-cpus",
-        &last.to_string(),
-    ]
-    .map(str::to_owned);
-    let apart: Vec<&str> = apart.iter().map(String::as_str).collect();
-    let names: Vec<String> = workers
-        .iter()
-        .flat_map(|count| [ALONE, WATCHED, WRITING, AWAKE, APART].map(|how| (*count, how)))
-        .filter(|(count, how)| *how != APART || *count <= APART_WORKERS_MAX)
-        .map(|(count, how)| name(count, how))
-        .collect();
-    let rounds = rounds::interleaved(&names, settings.repeats, |name| {
-        let (count, how) = name.split_once(' ').ok_or("a scenario without a name")?;
-        let count: usize = count.parse().map_err(|_| format!("no scenario {name}"))?;
-        let scenario = Scenario {
-            program: program.clone(),
-            mpi: settings.mpi,
-            ranks: count + 1,
-            arguments: vec![
-                format!("iterations={iterations}"),
-                format!("work_us={}", WORK_US * count),
-                format!("workers={count}"),
-            ],
-            is_apart: how == APART,
-            with: match how {
-                ALONE => With::Nobody,
-                WATCHED => With::rule(&rule, &[], &[]),
-                AWAKE => With::rule(&rule, &[], &awake),
-                APART => With::rule(&rule, &[], &apart),
-                _ => With::rule(&rule, &[], &["--apply"]),
-            },
-        };
-        scenario.run()
-    })?;
+    let program = programs::master_worker("nbody", settings.mpi)?;
+    super::write(&settings.out, "reaction.yaml", RULE)?;
+    let rule = settings.out.join("reaction.yaml").to_string_lossy().into_owned();
+    let workers: &[usize] = settings.either(&[1, 4], &[1, 2, 4, 8, 16, 25]);
+    let last = scenario::last_cpu()
+        .map_err(|error| error.to_string())?
+        .to_string();
+    let ways: [(&str, Option<&[&str]>); 5] = [
+        (ALONE, None),
+        (WATCHED, Some(&[])),
+        (WRITING, Some(&["--apply"])),
+        (AWAKE, Some(&["--apply", "--keep-awake"])),
+        (
+            APART,
+            Some(&["--apply", "--keep-awake", "--busy-poll", "--agent-cpus", &last]),
+        ),
+    ];
+    let mut scenarios = Vec::new();
+    for count in workers {
+        for (how, flags) in ways {
+            if how == APART && *count > APART_WORKERS_MAX {
+                continue;
+            }
+            let scenario = Scenario {
+                program: program.clone(),
+                mpi: settings.mpi,
+                ranks: count + 1,
+                arguments: vec![
+                    argument("iterations", settings.either(30, 100)),
+                    argument("work_us", WORK_US * count),
+                    argument("workers", count),
+                ],
+                is_apart: how == APART,
+                with: flags.map_or(With::Nobody, |flags| With::rule(&rule, &[], flags)),
+            };
+            scenarios.push((name(*count, how), scenario));
+        }
+    }
+    let rounds = interleaved(&scenarios, settings.repeats, Scenario::run)?;
     let measured = Measured { workers, rounds };
+    let costs = measured.by_workers()?;
+    let panel = |title: &str, half: &str| {
+        let columns = PARTS[1..].iter().map(|part| format!("{}, {half}", part.0));
+        let columns: Vec<String> = columns.collect();
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        measured.parts(WRITING).panel(title, "us", &columns)
+    };
+    let section = |how, title| Section::new(title, measured.parts(how), [THEIRS]);
     Ok(Outcome {
+        picture: Picture {
+            title: "Reaction: MATE took 4260 us with collectors and 24400 us without".to_owned(),
+            panels: vec![
+                panel("half of the changes", "p50"),
+                panel("99 of 100 changes", "p99"),
+            ],
+        },
         sections: vec![
-            measured.parts(WRITING, "From the end of an iteration to the write"),
-            measured.parts(AWAKE, "The same while CPUs are kept awake (--keep-awake)"),
-            measured.parts(
+            section(WRITING, "From the end of an iteration to the write"),
+            section(AWAKE, "The same while CPUs are kept awake (--keep-awake)"),
+            section(
                 APART,
                 "The same with a CPU that the agent has to itself too (--agent-cpus, --busy-poll)",
             ),
-            measured.by_workers()?,
+            costs,
         ],
-        picture: measured.picture(),
         claims: measured.claims(),
     })
 }
@@ -146,34 +151,21 @@ impl Measured<'_> {
         self.reactions(workers, how).iter().filter_map(of).collect()
     }
 
-    fn parts(&self, how: &str, title: &str) -> Section {
-        let mut table = Table::new(
-            std::iter::once("us, p50 / p99".to_owned())
-                .chain(self.workers(how).map(|count| format!("{count} workers")))
-                .chain(std::iter::once("thesis, ms".to_owned())),
-        );
-        for (part, of_thesis, theirs) in PARTS {
-            let cells = self.workers(how).map(|count| {
+    /// A row for each number of workers, and one for the thesis.
+    fn parts(&self, how: &str) -> Table {
+        let heads = PARTS.map(|(part, ..)| [format!("{part}, p50"), format!("{part}, p99")]);
+        let mut table = Table::new(std::iter::once("workers".to_owned()).chain(heads.into_iter().flatten()));
+        for count in self.workers(how) {
+            let at = |part| {
                 let values = self.part((count, how), part);
-                let at = |share| quantile(&values, share).map_or("none".to_owned(), figure);
-                format!("{} / {}", at(0.5), at(0.99))
-            });
-            let title = format!("{} ({of_thesis})", part.trim_end_matches("_ns"));
-            table.row(
-                std::iter::once(title)
-                    .chain(cells)
-                    .chain(std::iter::once(theirs.to_owned())),
-            );
+                [0.5, 0.99].map(|share| Cell::from(quantile(&values, share)))
+            };
+            let cells = PARTS.iter().flat_map(|(part, ..)| at(part));
+            table.row(std::iter::once(Cell::from(count)).chain(cells));
         }
-        Section {
-            title: title.to_owned(),
-            table,
-            notes: vec![
-                "MATE: a central analyser / one with collectors, 25 workers, means; its iteration took 672.5 ms. Its write is the mean \
-                 of SetVariableValue."
-                    .to_owned(),
-            ],
-        }
+        let theirs = PARTS.iter().flat_map(|(_, name, ms)| [*name, *ms]);
+        table.row(std::iter::once("thesis, ms").chain(theirs));
+        table
     }
 
     fn by_workers(&self) -> Result<Section> {
@@ -197,28 +189,27 @@ impl Measured<'_> {
             let at = |errors: &[f64], share| {
                 quantile(errors, share).map_or("none".to_owned(), |of| format!("{of:.4} %"))
             };
-            table.row([
-                count.to_string(),
-                ms(ALONE)?.to_string(),
-                ms(WATCHED)?.to_string(),
-                ms(WRITING)?.to_string(),
-                ms(AWAKE)?.to_string(),
+            table.row(cells![
+                *count,
+                ms(ALONE)?,
+                ms(WATCHED)?,
+                ms(WRITING)?,
+                ms(AWAKE)?,
                 format!("{:.0} %", 100.0 * self.in_time(*count)),
                 at(&at_its_end, 0.5),
                 at(&at_its_end, 0.99),
                 at(&going_on, 0.5),
             ]);
         }
-        Ok(Section {
-            title: "What it costs, and what it sees".to_owned(),
+        Ok(Section::new(
+            "What it costs, and what it sees",
             table,
-            notes: vec![
-                "In time: the number of an iteration was written before the next one began, which is some microseconds later.".to_owned(),
+            [
+                "In time: the number of an iteration was written before the next one began, which is some microseconds later.",
                 "Seen: by the agent, of an iteration that it wrote after. Real: until the program read its clock at the end of it. Until it \
-                 goes on: until it read its clock again behind the last probe, when the agent may have had a turn on the same CPU."
-                    .to_owned(),
+                 goes on: until it read its clock again behind the last probe, when the agent may have had a turn on the same CPU.",
             ],
-        })
+        ))
     }
 
     /// How far the length of an iteration as the agent saw it is from what the program measured up to there, in percent.
@@ -293,40 +284,6 @@ impl Measured<'_> {
             claims.push(Claim::of_times(text, error < 0.1));
         }
         claims
-    }
-
-    fn picture(&self) -> Picture {
-        let line = |title: &str, part: &'static str, share: f64| Line {
-            name: title.to_owned(),
-            points: self
-                .workers
-                .iter()
-                .filter_map(|count| {
-                    let value = quantile(&self.part((*count, WRITING), part), share)?;
-                    Some((*count as f64, Spread::exactly(value)))
-                })
-                .collect(),
-        };
-        let panel = |title: &str, share: f64| Panel {
-            title: title.to_owned(),
-            across: "workers".to_owned(),
-            up: "us".to_owned(),
-            lines: vec![
-                line("from the end of an iteration to the write", "lag_ns", share),
-                line("gathering (T_Upd)", "update_ns", share),
-                line("evaluating (T_Eval)", "evaluate_ns", share),
-                line("ordering (T_Tun)", "order_ns", share),
-                line("writing", "write_ns", share),
-            ],
-            levels: Vec::new(),
-        };
-        Picture {
-            title: "Reaction: MATE took 4260 us with collectors and 24400 us without".to_owned(),
-            panels: vec![
-                panel("half of the changes", 0.5),
-                panel("99 of 100 changes", 0.99),
-            ],
-        }
     }
 }
 

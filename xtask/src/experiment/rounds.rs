@@ -3,6 +3,7 @@
 
 use std::io::IsTerminal;
 
+use super::scenario::Run;
 use super::stats::Spread;
 use crate::Result;
 
@@ -11,13 +12,14 @@ pub(crate) struct Rounds<R> {
     results: Vec<(String, Vec<R>)>,
 }
 
-/// Runs each of the named scenarios `repeats` times. `run` is told the name of one.
-pub(crate) fn interleaved<R>(
-    names: &[String],
+/// Runs each of the scenarios, which have names, `repeats` times.
+pub(crate) fn interleaved<S, R>(
+    scenarios: &[(String, S)],
     repeats: usize,
-    mut run: impl FnMut(&str) -> Result<R>,
+    mut run: impl FnMut(&S) -> Result<R>,
 ) -> Result<Rounds<R>> {
-    let mut results: Vec<(String, Vec<R>)> = names.iter().map(|name| (name.clone(), Vec::new())).collect();
+    let empty = scenarios.iter().map(|(name, _)| (name.clone(), Vec::new()));
+    let mut results: Vec<(String, Vec<R>)> = empty.collect();
     for round in 0..repeats {
         let mut turn: Vec<usize> = (0..results.len()).collect();
         if round % 2 == 1 {
@@ -26,7 +28,7 @@ pub(crate) fn interleaved<R>(
         for place in turn {
             let (name, of) = &mut results[place];
             progress(&format!("round {} of {repeats}: {name}", round + 1));
-            of.push(run(name).map_err(|error| format!("{name}: {error}"))?);
+            of.push(run(&scenarios[place].1).map_err(|error| format!("{name}: {error}"))?);
         }
     }
     progress("");
@@ -54,15 +56,37 @@ impl<R> Rounds<R> {
     }
 }
 
+impl Rounds<Run> {
+    /// Median and spread of the seconds of a scenario.
+    pub(crate) fn seconds(&self, name: &str) -> Result<Spread> {
+        self.spread(name, Run::seconds)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Run> {
+        self.results.iter().flat_map(|(_, runs)| runs)
+    }
+}
+
+/// However a program ran, it computed the same.
+pub(crate) fn same_results<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Result<()> {
+    let mut sums: Vec<&str> = runs.into_iter().map(|run| run.checksum.as_str()).collect();
+    sums.sort_unstable();
+    sums.dedup();
+    match sums.as_slice() {
+        [sum] if !sum.is_empty() => Ok(()),
+        _ => Err(format!("the program computed different results: {sums:?}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_second_round_runs_backwards_and_each_scenario_runs_once_a_round() {
-        let names = ["a", "b", "c"].map(String::from);
+        let scenarios = ["a", "b", "c"].map(|name| (name.to_owned(), name));
         let mut order = String::new();
-        let rounds = interleaved(&names, 3, |name| {
+        let rounds = interleaved(&scenarios, 3, |name| {
             order += name;
             Ok(order.len() as f64)
         });
@@ -75,7 +99,9 @@ mod tests {
 
     #[test]
     fn a_failed_run_is_named() {
-        let failed = interleaved(&["a".to_owned()], 2, |_| Err::<f64, _>("no MPI".to_owned()));
+        let failed = interleaved(&[("a".to_owned(), ())], 2, |()| {
+            Err::<f64, _>("no MPI".to_owned())
+        });
         assert_eq!(failed.err().unwrap(), "a: no MPI");
     }
 }

@@ -7,11 +7,10 @@ use tuneagent_e2e::needs::lacks;
 use tuneagent_e2e::repairs::{CASES, Case, Tried};
 use tuneagent_e2e::wheels;
 
-use super::chart::{Line, Panel, Picture};
-use super::rounds::{self, Rounds};
-use super::scenario;
+use super::chart::Picture;
+use super::rounds::{Rounds, interleaved};
 use super::stats::{Spread, figure};
-use super::table::Table;
+use super::table::{Table, cells};
 use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
 
@@ -24,8 +23,7 @@ const OF_RIGHT: f64 = 80.0;
 const TEAMS: usize = 10;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
-    scenario::build_agent(&crate::root())?;
-    let over = if settings.quick { OVER_QUICK } else { OVER };
+    let over = settings.either(OVER_QUICK, OVER);
     let repeats = settings.repeats.div_ceil(3);
     if !settings.quick && wheels::python().is_none() {
         crate::wheels::bring_numpy()?;
@@ -33,23 +31,39 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     // One is enough to see that it works; what a machine lacks is said only of what is to run.
     let fits = |case: &&Case| !settings.quick || case.rule == "memory-given-back";
     let cases = here(CASES.iter().filter(fits), |case| (case.name, case.needs))?;
-    let names: Vec<String> = cases.iter().map(|case| case.name.to_owned()).collect();
-    let tried = rounds::interleaved(&names, repeats, |name| {
-        let case = cases.iter().find(|case| case.name == name);
-        let case = case.ok_or_else(|| format!("no case {name}"))?;
+    let tried = interleaved(&cases, repeats, |case| {
         let tries = match case.rule {
             "openmp-team-size" => TEAMS.div_ceil(repeats),
             _ => 1,
         };
         let tried = (0..tries).map(|_| case.tried(over));
-        tried
-            .collect::<tuneagent_e2e::Outcome<Vec<Tried>>>()
-            .map_err(|problem| problem.to_string())
+        Ok(tried.collect::<tuneagent_e2e::Outcome<Vec<Tried>>>()?)
     })?;
     let measured = Measured { cases, tried };
+    let table = measured.table()?;
+    let python = match wheels::python() {
+        Some(python) => format!("NumPy is that of {python}."),
+        None => "NumPy is Debian's, whose OpenBLAS waits politely.".to_owned(),
+    };
+    let panel = table.panel(
+        "share of the pace when started right",
+        "%",
+        &["% of right, before", "% of right"],
+    );
     Ok(Outcome {
-        sections: vec![measured.gains()?],
-        picture: measured.picture()?,
+        picture: Picture {
+            title: "Programs that nobody prepared".to_owned(),
+            panels: vec![panel.with_levels([("started right", 100.0)])],
+        },
+        sections: vec![Section::new(
+            "Started wrong, repaired while they run, started right",
+            table,
+            [
+                "`after` is without the agent: it has left, and what its guard kept stays. MPICH has no setting that would be right: \
+                 a library is preloaded that does what the rule does.",
+                &python,
+            ],
+        )],
         claims: measured.claims()?,
     })
 }
@@ -58,19 +72,19 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
 pub(super) fn here<'a, T>(
     all: impl Iterator<Item = &'a T>,
     of: impl Fn(&'a T) -> (&'a str, &'a [tuneagent_e2e::needs::Need]),
-) -> Result<Vec<&'a T>> {
+) -> Result<Vec<(String, &'a T)>> {
     let mut found = Vec::new();
     for one in all {
         let (name, needs) = of(one);
-        if !lacks(name, needs).map_err(|problem| problem.to_string())? {
-            found.push(one);
+        if !lacks(name, needs)? {
+            found.push((name.to_owned(), one));
         }
     }
     Ok(found)
 }
 
 struct Measured<'a> {
-    cases: Vec<&'a Case>,
+    cases: Vec<(String, &'a Case)>,
     tried: Rounds<Vec<Tried>>,
 }
 
@@ -93,7 +107,7 @@ impl Measured<'_> {
         self.spread(case, |tried| 100.0 * tried.paces.after / tried.paces.right)
     }
 
-    fn gains(&self) -> Result<Section> {
+    fn table(&self) -> Result<Table> {
         let mut table = Table::new([
             "programs",
             "rule",
@@ -102,35 +116,25 @@ impl Measured<'_> {
             "after",
             "started right",
             "times",
+            "% of right, before",
             "% of right",
             "results",
         ]);
-        for case in &self.cases {
-            table.row([
-                case.name.to_owned(),
-                case.rule.to_owned(),
-                case.unit.to_owned(),
-                self.spread(case, |tried| tried.paces.before)?.to_string(),
-                self.spread(case, |tried| tried.paces.after)?.to_string(),
-                self.spread(case, |tried| tried.paces.right)?.to_string(),
-                self.gain(case)?.to_string(),
-                self.of_right(case)?.to_string(),
+        for (_, case) in &self.cases {
+            table.row(cells![
+                case.name,
+                case.rule,
+                case.unit,
+                self.spread(case, |tried| tried.paces.before)?,
+                self.spread(case, |tried| tried.paces.after)?,
+                self.spread(case, |tried| tried.paces.right)?,
+                self.gain(case)?,
+                self.spread(case, |tried| 100.0 * tried.paces.before / tried.paces.right)?,
+                self.of_right(case)?,
                 self.results(case),
             ]);
         }
-        Ok(Section {
-            title: "Started wrong, repaired while they run, started right".to_owned(),
-            table,
-            notes: vec![
-                "`after` is without the agent: it has left, and what its guard kept stays. MPICH has no setting that would be right: \
-                 a library is preloaded that does what the rule does."
-                    .to_owned(),
-                match wheels::python() {
-                    Some(python) => format!("NumPy is that of {python}."),
-                    None => "NumPy is Debian's, whose OpenBLAS waits politely.".to_owned(),
-                },
-            ],
-        })
+        Ok(table)
     }
 
     /// How many results were compared, and whether they are the same.
@@ -145,40 +149,9 @@ impl Measured<'_> {
         }
     }
 
-    fn picture(&self) -> Result<Picture> {
-        let shares = |of: fn(&Tried) -> f64| -> Result<Vec<(f64, Spread)>> {
-            let point = |(number, case): (usize, &&Case)| Ok((number as f64 + 1.0, self.spread(case, of)?));
-            self.cases.iter().enumerate().map(point).collect()
-        };
-        let line = |name: &str, points| Line {
-            name: name.to_owned(),
-            points,
-        };
-        let panel = Panel {
-            title: "share of the pace when started right".to_owned(),
-            across: "programs, in the order of the table".to_owned(),
-            up: "%".to_owned(),
-            lines: vec![
-                line(
-                    "before",
-                    shares(|tried| 100.0 * tried.paces.before / tried.paces.right)?,
-                ),
-                line(
-                    "after",
-                    shares(|tried| 100.0 * tried.paces.after / tried.paces.right)?,
-                ),
-            ],
-            levels: vec![("started right".to_owned(), 100.0)],
-        };
-        Ok(Picture {
-            title: "Programs that nobody prepared".to_owned(),
-            panels: vec![panel],
-        })
-    }
-
     fn claims(&self) -> Result<Vec<Claim>> {
         let mut claims = Vec::new();
-        for case in &self.cases {
+        for (_, case) in &self.cases {
             let Case { name, rule, .. } = case;
             let done = |tried: &Tried| case.done.iter().all(|part| tried.text.contains(part));
             claims.push(Claim::of_logic(

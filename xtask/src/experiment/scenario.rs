@@ -84,6 +84,11 @@ impl Run {
         self.each("seconds").iter().sum()
     }
 
+    /// A number of the last iteration.
+    pub(crate) fn last(&self, name: &str) -> f64 {
+        self.each(name).last().copied().unwrap_or_default()
+    }
+
     /// A number of each iteration; one that is not there counts as nothing.
     pub(crate) fn each(&self, name: &str) -> Vec<f64> {
         let number = |of: &Value| of[name].as_f64().unwrap_or_default();
@@ -91,10 +96,15 @@ impl Run {
     }
 }
 
+/// NAME=VALUE
+pub(crate) fn argument(name: &str, value: impl std::fmt::Display) -> String {
+    format!("{name}={value}")
+}
+
 impl Scenario {
     /// Runs it to its end.
     pub(crate) fn run(&self) -> Result<Run> {
-        self.tried().map_err(|problem| problem.to_string())
+        Ok(self.tried()?)
     }
 
     fn tried(&self) -> tuneagent_e2e::Outcome<Run> {

@@ -22,6 +22,16 @@ impl Spread {
         })
     }
 
+    /// As so many times a value.
+    pub(crate) fn over(self, value: f64) -> Spread {
+        Spread {
+            least: self.least / value,
+            median: self.median / value,
+            greatest: self.greatest / value,
+            ..self
+        }
+    }
+
     /// A value that was not measured here and has no spread.
     pub(crate) fn exactly(value: f64) -> Spread {
         Spread {
@@ -105,6 +115,11 @@ pub(crate) fn figure(value: f64) -> String {
 /// How much less than `before` it is, in percent.
 pub(crate) fn less(now: f64, before: f64) -> f64 {
     100.0 * (1.0 - now / before)
+}
+
+/// How much more or less than `before` it is, as text.
+pub(crate) fn change(now: f64, before: f64) -> String {
+    format!("{:+.1} %", 0.0 - less(now, before))
 }
 
 #[cfg(test)]

@@ -1,11 +1,81 @@
-//! A table as Markdown with its columns aligned, for files and terminals alike.
+//! A table as Markdown with its columns aligned, for files and terminals alike, and the pictures of its columns.
 
 use std::fmt;
+
+use super::chart::{Line, Panel};
+use super::stats::Spread;
+
+/// What stands in a table: a text, or figures that can be drawn.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell {
+    Text(String),
+    Figures(Spread),
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(count: usize) -> Cell {
+        Cell::Text(count.to_string())
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(count: u64) -> Cell {
+        Cell::Text(count.to_string())
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Cell {
+        Cell::Figures(Spread::exactly(value))
+    }
+}
+
+impl From<Spread> for Cell {
+    fn from(spread: Spread) -> Cell {
+        Cell::Figures(spread)
+    }
+}
+
+/// Nothing where there is none.
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(cell: Option<T>) -> Cell {
+        cell.map_or(Cell::Text(String::new()), T::into)
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cell::Text(text) => f.write_str(text),
+            Cell::Figures(spread) => spread.fmt(f),
+        }
+    }
+}
+
+/// Cells of a row, each of whatever type.
+macro_rules! cells {
+    ($($cell:expr),+ $(,)?) => {
+        [$($crate::experiment::table::Cell::from($cell)),+]
+    };
+}
+pub(crate) use cells;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     head: Vec<String>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
@@ -16,22 +86,46 @@ impl Table {
         }
     }
 
-    pub(crate) fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    pub(crate) fn row<T: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// The picture of some columns, by their heads, over the numbers in the first one; where that has none, over those of the rows.
+    pub(crate) fn panel(&self, title: &str, unit: &str, columns: &[&str]) -> Panel {
+        let number = |row: &Vec<Cell>| row.first().and_then(|cell| cell.to_string().parse::<f64>().ok());
+        let is_numbered = self.rows.iter().any(|row| number(row).is_some());
+        let line = |name: &&str| {
+            let column = self.head.iter().position(|head| head == name);
+            let point = |(place, row): (usize, &Vec<Cell>)| match row.get(column?)? {
+                Cell::Figures(spread) if is_numbered => Some((number(row)?, *spread)),
+                Cell::Figures(spread) => Some((place as f64 + 1.0, *spread)),
+                Cell::Text(_) => None,
+            };
+            Line {
+                name: (*name).to_owned(),
+                points: self.rows.iter().enumerate().filter_map(point).collect(),
+            }
+        };
+        let across = self.head.first().map_or("", String::as_str);
+        Panel::new((title, across, unit), columns.iter().map(line))
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = || std::iter::once(&self.head).chain(&self.rows);
-        let columns = rows().map(Vec::len).max().unwrap_or_default();
+        let rows = self
+            .rows
+            .iter()
+            .map(|row| row.iter().map(Cell::to_string).collect());
+        let rows: Vec<Vec<String>> = std::iter::once(self.head.clone()).chain(rows).collect();
+        let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
         let mut widths = vec![3; columns];
-        for row in rows() {
+        for row in &rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = cell.chars().count().max(*width);
             }
         }
-        for (number, row) in rows().enumerate() {
+        for (number, row) in rows.iter().enumerate() {
             f.write_str("|")?;
             for (column, width) in widths.iter().enumerate() {
                 write!(f, " {:<width$} |", row.get(column).map_or("", String::as_str))?;
@@ -62,5 +156,23 @@ mod tests {
 | tuned   |          |
 ";
         assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn a_picture_has_the_figures_of_its_columns_and_leaves_out_what_is_none() {
+        let mut table = Table::new(["workers", "s", "thesis, s"]);
+        table.row(cells![2_usize, 4.5, Some(462.0)]);
+        table.row(cells![25_usize, 1.5, None::<f64>]);
+        table.row(cells!["tuned", 3.0]);
+        let panel = table.panel("here", "s", &["s", "thesis, s"]);
+        let at = |line: &Line| {
+            line.points
+                .iter()
+                .map(|(x, y)| (*x, y.median))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(panel.across, "workers");
+        assert_eq!(at(&panel.lines[0]), [(2.0, 4.5), (25.0, 1.5)]);
+        assert_eq!(at(&panel.lines[1]), [(2.0, 462.0)]);
     }
 }

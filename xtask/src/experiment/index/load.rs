@@ -1,14 +1,15 @@
 //! The loads of the simulator, how it is run under one, and what the model says of it.
 
 use super::{
-    ALONE, BALANCE_FIRST, BALANCED, BEST, LATENCY_S, MOST, Measured, ORACLE, POINT_BYTES, POINTS, TUNED,
-    WATCHED, WORKERS_FIRST, mean_index, oracle,
+    ALONE, BALANCE_FIRST, BALANCED, BEST, LATENCY_S, MOST, Measured, POINT_BYTES, POINTS, TUNED, WATCHED,
+    WORKERS_FIRST, indices, mean_index,
 };
 use crate::Result;
 use crate::experiment::Settings;
-use crate::experiment::fire::{Fire, same_front};
-use crate::experiment::rounds;
-use crate::experiment::scenario::{Run, With};
+use crate::experiment::fire::Fire;
+use crate::experiment::rounds::{interleaved, same_results};
+use crate::experiment::scenario::{Scenario, With, argument};
+use crate::experiment::sweep::Sweep;
 
 const INDEX: &str = "workers-by-index";
 const FACTORING: &str = "adjusting-factoring";
@@ -51,18 +52,19 @@ impl Load {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let mut words = vec![
-            format!("iterations={}", self.iterations),
-            format!("heavy_from={}", self.heavy_from),
-            format!("threshold={}", self.threshold),
-            format!("byte_ns={}", self.byte_ns),
-            format!("points={POINTS}"),
-            format!("point_bytes={POINT_BYTES}"),
-            format!("latency_us={}", LATENCY_S * 1e6),
-            format!("original={}", u8::from(self.sections)),
-        ];
-        words.extend(["point_us=100", "heavy=2", "speed=0.002"].map(str::to_owned));
-        words
+        vec![
+            argument("iterations", self.iterations),
+            argument("heavy_from", self.heavy_from),
+            argument("threshold", self.threshold),
+            argument("byte_ns", self.byte_ns),
+            argument("points", POINTS),
+            argument("point_bytes", POINT_BYTES),
+            argument("latency_us", LATENCY_S * 1e6),
+            argument("original", u8::from(self.sections)),
+            argument("point_us", 100),
+            argument("heavy", 2),
+            argument("speed", 0.002),
+        ]
     }
 
     /// Eq. 4.7 with all that is sent and as much that is received.
@@ -85,63 +87,43 @@ impl Load {
     }
 }
 
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).to_vec()
+/// The factors of batches: 0.5 as the classical factoring cuts them; 1 is all at once, so that factoring changes nothing until it is tuned.
+fn factors(first: f64) -> Vec<String> {
+    let rest = ["f1", "f2"].map(|name| argument(name, 0.5));
+    [&[argument("f0", first)][..], &rest].concat()
 }
 
-/// Batches as the classical factoring cuts them.
-const HALVES: [&str; 3] = ["f0=0.5", "f1=0.5", "f2=0.5"];
-/// All at once, so that factoring changes nothing until it is tuned.
-const AT_ONCE: [&str; 3] = ["f0=1", "f1=0.5", "f2=0.5"];
-
 impl Load {
-    fn run_one(&self, fire: &Fire<'_>, name: &str, best: usize, oracle: &str) -> Result<Run> {
-        let at_once = words(AT_ONCE);
-        let fixed = if self.sections {
-            at_once.clone()
-        } else {
-            words(HALVES)
-        };
-        let of = |rules: &[&str], apply| With::Agent(self.flags(rules, apply));
-        let later = |first: &str, rule| With::Later {
-            flags: self.flags(&[FACTORING, INDEX], Some(first)),
-            rule,
-            after: SECOND,
-        };
-        let gated = [at_once.as_slice(), &[format!("gate={SECOND}")]].concat();
-        match name {
-            ALONE => fire.run(&at_once, With::Nobody),
-            WATCHED => fire.run(&at_once, of(&[FACTORING, INDEX], None)),
-            TUNED => fire.run(&at_once, of(&[INDEX], Some(INDEX))),
-            BALANCED => fire.run(&at_once, of(&[FACTORING], Some(FACTORING))),
-            BALANCE_FIRST => fire.run(&gated, later(FACTORING, INDEX)),
-            WORKERS_FIRST => fire.run(&gated, later(INDEX, FACTORING)),
-            BEST => fire.run(&[fixed, vec![format!("workers={best}")]].concat(), With::Nobody),
-            ORACLE => fire.run(&[fixed, vec![oracle.to_owned()]].concat(), With::Nobody),
-            _ => Err(format!("no scenario {name}")),
-        }
+    /// What fixed numbers of workers are tried with.
+    fn first_factor(&self) -> f64 {
+        if self.sections { 1.0 } else { 0.5 }
     }
 
-    /// The number of workers with the least mean index, from a run of each.
-    fn sweep(&self, fire: &Fire<'_>, numbers: &[usize]) -> Result<(Vec<(usize, Run)>, usize)> {
-        let share = if self.sections {
-            words(AT_ONCE)
-        } else {
-            words(HALVES)
+    fn fixed(&self, fire: &Fire<'_>, more: String) -> Scenario {
+        fire.scenario(&[factors(self.first_factor()), vec![more]].concat(), With::Nobody)
+    }
+
+    fn scenario(&self, fire: &Fire<'_>, name: &str, best: f64, oracle: &str) -> Scenario {
+        let at_once = factors(1.0);
+        let of = |rules: &[&str], apply| fire.scenario(&at_once, With::Agent(self.flags(rules, apply)));
+        let later = |first: &str, rule| {
+            let with = With::Later {
+                flags: self.flags(&[FACTORING, INDEX], Some(first)),
+                rule,
+                after: SECOND,
+            };
+            fire.scenario(&[&at_once[..], &[argument("gate", SECOND)]].concat(), with)
         };
-        let mut sweep = Vec::new();
-        for workers in numbers {
-            rounds::progress(&format!("{workers} workers, a first look"));
-            let run = fire.run(
-                &[share.clone(), vec![format!("workers={workers}")]].concat(),
-                With::Nobody,
-            )?;
-            sweep.push((*workers, run));
+        match name {
+            ALONE => fire.scenario(&at_once, With::Nobody),
+            WATCHED => of(&[FACTORING, INDEX], None),
+            TUNED => of(&[INDEX], Some(INDEX)),
+            BALANCED => of(&[FACTORING], Some(FACTORING)),
+            BALANCE_FIRST => later(FACTORING, INDEX),
+            WORKERS_FIRST => later(INDEX, FACTORING),
+            BEST => self.fixed(fire, argument("workers", best)),
+            _ => self.fixed(fire, oracle.to_owned()),
         }
-        let whole = |(_, run): &&(usize, Run)| mean_index(run, 0..self.iterations);
-        let best = sweep.iter().min_by(|a, b| whole(a).total_cmp(&whole(b)));
-        let best = best.ok_or("no number of workers was tried")?.0;
-        Ok((sweep, best))
     }
 
     pub(super) fn measure(
@@ -151,24 +133,29 @@ impl Load {
         repeats: usize,
     ) -> Result<Measured> {
         let fire = Fire::new(settings, MOST, &self.arguments())?;
-        let numbers: &[usize] = if settings.quick { &[4] } else { &[2, 3, 4, 5, 6, 7] };
-        let (sweep, best) = self.sweep(&fire, numbers)?;
-        let oracle = fire.schedule("index.schedule", &oracle(&sweep, self.sections))?;
-        let listed: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let rounds = rounds::interleaved(&listed, repeats, |name| self.run_one(&fire, name, best, &oracle))?;
-        same_front(
-            sweep
-                .iter()
-                .map(|(_, run)| run)
-                .chain(names.iter().flat_map(|name| rounds.of(name))),
-        )?;
-        Ok(Measured {
+        let numbers: &[f64] = settings.either(&[4.0], &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+        let sweep = Sweep::of(numbers, |workers| self.fixed(&fire, argument("workers", workers)))?;
+        let best = sweep.best(|run| mean_index(run, 0..self.iterations))?;
+        let first = self.first_factor();
+        let least = sweep.best_each(indices);
+        let lines: Vec<String> = least
+            .iter()
+            .map(|workers| format!("{first} 0.5 0.5 {workers}"))
+            .collect();
+        let oracle = fire.schedule("index.schedule", &lines)?;
+        let scenario = |name: &&str| ((*name).to_owned(), self.scenario(&fire, name, best, &oracle));
+        let scenarios: Vec<_> = names.iter().map(scenario).collect();
+        let rounds = interleaved(&scenarios, repeats, Scenario::run)?;
+        same_results(sweep.runs().chain(rounds.all()))?;
+        let measured = Measured {
             load: self,
             sweep,
             best,
             names: names.to_vec(),
             rounds,
-        })
+        };
+        measured.check_watched()?;
+        Ok(measured)
     }
 }
 
@@ -176,6 +163,17 @@ impl Load {
 mod tests {
     use super::super::index;
     use super::*;
+    use crate::experiment::sweep::tests::made_of;
+
+    #[test]
+    fn the_oracle_takes_the_number_of_the_least_index_of_each_iteration() {
+        let run = |workers: usize, seconds: [f64; 2]| {
+            seconds.map(|of| serde_json::json!({"workers": workers, "seconds": of, "computed": 1.0}))
+        };
+        // 1·4² against 4·1.5² = 9, and 1·2² against 4·1.5².
+        let sweep = made_of(&[(1.0, &run(1, [4.0, 2.0])), (4.0, &run(4, [1.5, 1.5]))]);
+        assert_eq!(sweep.best_each(indices), [4.0, 1.0]);
+    }
 
     #[test]
     fn the_model_is_that_of_the_thesis_and_has_its_least_index_where_the_closed_form_says() {

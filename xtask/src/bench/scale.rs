@@ -4,23 +4,24 @@
 //! What comes up from the kernel is told as bytes through the ring, for each iteration of the program: who adds up where hits are made
 //! sends as much for an iteration whatever happens in it.
 
-mod told;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, programs};
 
+use super::Measured;
 use super::attach;
 use super::idle::{self, Rest, Windows};
 use super::options::Options;
-use super::verdict::{Verdict, judge};
+use super::verdict::Verdict;
 use crate::Result;
+use crate::experiment::chart::{Line, Panel, Picture};
 use crate::experiment::stats::Spread;
+use crate::experiment::table::{Cell, Table, cells};
 use crate::process::capture;
 
 const SOON: Duration = Duration::from_secs(120);
@@ -66,30 +67,112 @@ const EACH_SENT: &str = "each hit sent";
 
 const WAYS: [&str; 3] = [PROFILE, WITH_RULE, EACH_SENT];
 
-pub(super) fn main(words: &[&str]) -> Result<()> {
-    let options = Options::parse("scale", words, &Windows::OPTIONS)?;
-    super::as_root("bench scale")?;
-    super::release()?;
-    let windows = Windows::of(&options);
+pub(super) fn run(options: &Options) -> Result<Measured> {
+    let windows = Windows::of(options);
     let first = |all: usize| if options.quick { 3 } else { all };
-    let problem = |problem: tuneagent_e2e::Problem| problem.to_string();
-    let rated = of_rates(&CALLS[..first(CALLS.len())], windows).map_err(problem)?;
-    println!("\n{}", told::of_rates(&rated));
-    let probes = of_probes(&PROBES[..first(PROBES.len())], windows).map_err(problem)?;
-    println!("{}", told::of_counts("probes", &probes));
+    let rated = of_rates(&CALLS[..first(CALLS.len())], windows)?;
+    let probes = of_probes(&PROBES[..first(PROBES.len())], windows)?;
     let processes = PROCESSES[..first(PROCESSES.len())].iter();
     let processes: Outcome<Vec<_>> = processes
         .map(|count| Ok((*count, idle::of_ranks(*count, windows)?)))
         .collect();
-    let processes = processes.map_err(problem)?;
-    println!("{}", told::of_counts("processes that sleep", &processes));
-    let file = super::keep("scale", &told::figures(&rated, &probes, &processes))?;
-    println!("all figures: {}", file.display());
-    let drawn = file.with_extension("svg");
-    std::fs::write(&drawn, told::picture(&rated, &probes, &processes).svg())
+    let processes = processes?;
+    let tables = [
+        rates_table(&rated),
+        counts_table("probes", &probes),
+        counts_table("processes that sleep", &processes),
+    ];
+    for table in &tables {
+        println!("\n{table}");
+    }
+    let drawn = super::folder().join("scale.svg");
+    std::fs::create_dir_all(super::folder())
+        .and_then(|()| std::fs::write(&drawn, picture(&rated, &tables[1], &tables[2]).svg()))
         .map_err(|error| format!("{}: {error}", drawn.display()))?;
     println!("drawn: {}\n", drawn.display());
-    judge(&verdicts(&rated, &probes, &processes))
+    Ok(Measured {
+        figures: figures(&rated, &probes, &processes),
+        verdicts: verdicts(&rated, &probes, &processes),
+    })
+}
+
+/// Shares of a core in percent.
+fn percent(cpu: &[f64]) -> Option<Spread> {
+    let values: Vec<f64> = cpu.iter().map(|cpu| 100.0 * cpu).collect();
+    Spread::of(&values)
+}
+
+fn rates_table(rated: &[Rated]) -> Table {
+    let mut table = Table::new([
+        "calls/s asked",
+        "with",
+        "hits/s",
+        "agent, % of a core",
+        "bytes an iteration",
+        "lost",
+    ]);
+    for row in rated {
+        table.row(cells![
+            row.asked,
+            row.how,
+            2.0 * row.calls_per_s,
+            percent(&row.cpu),
+            row.bytes_per_iteration,
+            row.lost,
+        ]);
+    }
+    table
+}
+
+fn counts_table(what: &str, rows: &[(usize, Rest)]) -> Table {
+    let mut table = Table::new([what, "agent, % of a core", "wakings/s", "reads/s", "MiB"]);
+    for (count, rest) in rows {
+        table.row(std::iter::once(Cell::from(*count)).chain(rest.cells()));
+    }
+    table
+}
+
+fn figures(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(usize, Rest)]) -> Value {
+    let rate = |row: &Rated| {
+        json!({
+            "with": row.how,
+            "calls_per_s_asked": row.asked,
+            "hits_per_s": 2.0 * row.calls_per_s,
+            "agent_cpu": row.cpu,
+            "bytes_per_iteration": row.bytes_per_iteration,
+            "lost": row.lost,
+        })
+    };
+    let counted = |rows: &[(usize, Rest)]| -> Value {
+        let rows = rows.iter();
+        rows.map(|(count, rest)| json!({"count": count, "rest": rest.as_json()}))
+            .collect()
+    };
+    json!({
+        "rates": rated.iter().map(rate).collect::<Value>(),
+        "probes": counted(probes),
+        "processes": counted(processes),
+    })
+}
+
+fn picture(rated: &[Rated], probes: &Table, processes: &Table) -> Picture {
+    let unit = "agent, % of a core";
+    let line = |how: &str| {
+        let rows = rated.iter().filter(|row| row.how == how);
+        let points = rows.filter_map(|row| Some((2.0 * row.calls_per_s / 1e3, percent(&row.cpu)?)));
+        Line {
+            name: how.to_owned(),
+            points: points.collect(),
+        }
+    };
+    Picture {
+        title: "What the agent takes".to_owned(),
+        panels: vec![
+            Panel::new(("hits", "1000 hits/s", unit), WAYS.map(line)),
+            probes.panel("probes at rest", unit, &[unit]),
+            processes.panel("ranks at rest", unit, &[unit]),
+        ],
+    }
 }
 
 fn of_rates(rates: &[u64], windows: Windows) -> Outcome<Vec<Rated>> {
@@ -203,7 +286,7 @@ fn verdicts(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(usize, Rest
             .collect::<Vec<&Rated>>()
     };
     for how in WAYS {
-        let cpu = |row: &&Rated| Spread::of(&row.cpu).map_or(f64::NAN, |spread| spread.median);
+        let cpu = |row: &&Rated| percent(&row.cpu).map_or(f64::NAN, |spread| spread.median / 100.0);
         let points: Vec<(f64, f64)> = of(how).iter().map(|row| (row.calls_per_s, cpu(row))).collect();
         linear(format!("{how}: growth of CPU time over that of hits"), &points);
     }

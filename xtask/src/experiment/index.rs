@@ -1,0 +1,289 @@
+//! The number of workers by the performance index Pi: MATE for MPI (2010), sections 4.3 and 5.4.2, on `wildfire`.
+//!
+//! The thesis specified this and never ran it, for want of a way to create and end workers; here the ranks are all there and those
+//! not in use are parked. First with sections, as the model assumes them, and work that grows; then with unbalanced work, beside
+//! adjusting factoring: balance first, as the thesis wants it, and the other order.
+
+mod load;
+
+use std::ops::Range;
+
+use self::load::Load;
+use super::chart::{Line, Panel, Picture};
+use super::fire::seen;
+use super::rounds::Rounds;
+use super::scenario::Run;
+use super::stats::{Spread, change, quantile};
+use super::sweep::Sweep;
+use super::table::{Table, cells};
+use super::{Claim, Outcome, Section, Settings};
+use crate::Result;
+
+const MOST: usize = 7;
+const POINTS: f64 = 2100.0;
+const POINT_BYTES: f64 = 1000.0;
+const LATENCY_S: f64 = 50e-6;
+
+const ALONE: &str = "7 workers";
+const WATCHED: &str = "7 workers, watched";
+const BEST: &str = "best fixed number";
+const ORACLE: &str = "oracle";
+const TUNED: &str = "tuned";
+const BALANCED: &str = "factoring tuned, 7 workers";
+const BALANCE_FIRST: &str = "both, balance first";
+const WORKERS_FIRST: &str = "both, workers first";
+const BOTH: [&str; 3] = [TUNED, BALANCE_FIRST, WORKERS_FIRST];
+
+/// The index of an iteration: its time by its efficiency, in seconds (Eq. 4.6).
+fn index(workers: f64, seconds: f64, computed: f64) -> f64 {
+    workers * seconds * seconds / computed
+}
+
+fn indices(run: &Run) -> Vec<f64> {
+    let (workers, seconds) = (run.each("workers"), run.each("seconds"));
+    let times = workers.iter().zip(&seconds).zip(run.each("computed"));
+    times
+        .map(|((workers, seconds), computed)| index(*workers, *seconds, computed))
+        .collect()
+}
+
+/// The mean index of some iterations.
+fn mean_index(run: &Run, part: Range<usize>) -> f64 {
+    let all = indices(run);
+    let part = all.get(part).unwrap_or_default();
+    part.iter().sum::<f64>() / part.len() as f64
+}
+
+/// What was measured under one load.
+struct Measured {
+    load: Load,
+    /// A run of each number of workers, in the way in which the load shares its work; none of one worker, which takes long.
+    sweep: Sweep,
+    best: f64,
+    names: Vec<&'static str>,
+    rounds: Rounds<Run>,
+}
+
+pub(super) fn run(settings: &Settings) -> Result<Outcome> {
+    let alone: &[_] = settings.either(&[ALONE, WATCHED, TUNED], &[ALONE, WATCHED, TUNED, BEST, ORACLE]);
+    let full: &[_] = &[
+        ALONE,
+        WATCHED,
+        TUNED,
+        BALANCED,
+        BALANCE_FIRST,
+        WORKERS_FIRST,
+        BEST,
+        ORACLE,
+    ];
+    let both: &[_] = settings.either(&[ALONE, BALANCE_FIRST, WORKERS_FIRST], full);
+    let growing = Load::growing().measure(settings, alone, settings.repeats)?;
+    let uneven = Load::uneven().measure(settings, both, settings.repeats.div_ceil(2))?;
+    let mut claims = growing.alone_claims();
+    claims.extend(uneven.order_claims());
+    claims.extend([growing.parked(&[TUNED]), uneven.parked(&BOTH)]);
+    let panels = vec![
+        growing.by_workers("sections, all points alike"),
+        growing.course("sections, work grows: workers", "workers", &[TUNED, ORACLE]),
+        uneven.by_workers("30 % of the points three times as long, factor 0.5"),
+        uneven.course("the same: workers", "workers", &BOTH),
+        uneven.course("the same: seconds", "seconds", &BOTH),
+    ];
+    Ok(Outcome {
+        picture: Picture {
+            title: "The number of workers by the performance index".to_owned(),
+            panels,
+        },
+        claims,
+        sections: vec![
+            growing.section("Sections; from the middle on all points take three times as long"),
+            uneven.section("30 % of the points take three times as long"),
+        ],
+    })
+}
+
+impl Measured {
+    /// A rule that may not write did not.
+    fn check_watched(&self) -> Result<()> {
+        let mut watched = self.rounds.of(WATCHED).iter().flat_map(|run| run.each("workers"));
+        match watched.all(|of| of == MOST as f64) {
+            true => Ok(()),
+            false => Err("a rule that may not write did".to_owned()),
+        }
+    }
+
+    /// NaN of a scenario that the quick form leaves out.
+    fn spread(&self, name: &str, figure: impl Fn(&Run) -> f64) -> Spread {
+        let spread = self.rounds.spread(name, figure);
+        spread.unwrap_or(Spread::exactly(f64::NAN))
+    }
+
+    /// The mean index of whole runs.
+    fn whole(&self, name: &str) -> Spread {
+        self.spread(name, |run| mean_index(run, 0..self.load.iterations))
+    }
+
+    /// That of the last iterations.
+    fn settled(&self, name: &str) -> Spread {
+        self.spread(name, |run| mean_index(run, self.late()))
+    }
+
+    fn late(&self) -> Range<usize> {
+        self.load.iterations - 5..self.load.iterations
+    }
+
+    /// The number of workers in the last iterations of all runs.
+    fn workers_late(&self, name: &str) -> Spread {
+        let late = |run: &Run| run.each("workers").into_iter().skip(self.late().start);
+        let all: Vec<f64> = self.rounds.of(name).iter().flat_map(late).collect();
+        Spread::of(&all).unwrap_or(Spread::exactly(f64::NAN))
+    }
+
+    /// An agent that gets no CPU before a run is over does nothing.
+    fn parked(&self, names: &[&str]) -> Claim {
+        let runs = || names.iter().flat_map(|name| self.rounds.of(name));
+        let has_parked = |run: &&Run| run.each("workers").iter().any(|of| *of < MOST as f64);
+        let (all, parked) = (runs().count(), runs().filter(has_parked).count());
+        let text = format!("the rule parked workers in {parked} of {all} tuned runs");
+        Claim::of_times(text, parked == all)
+    }
+
+    fn section(&self, title: &str) -> Section {
+        let mut table = Table::new([
+            "",
+            "s, median (least to greatest)",
+            "mean index, s",
+            "to 7 workers",
+            "index of the last 5 iterations",
+            "workers in them",
+        ]);
+        let alone = self.whole(ALONE).median;
+        for name in &self.names {
+            let shown = match *name {
+                BEST => format!("{BEST}, {}", self.best),
+                name => name.to_owned(),
+            };
+            table.row(cells![
+                shown,
+                self.spread(name, Run::seconds),
+                self.whole(name),
+                change(self.whole(name).median, alone),
+                self.settled(name),
+                self.workers_late(name),
+            ]);
+        }
+        let Load {
+            iterations, byte_ns, ..
+        } = self.load;
+        let mut notes = vec![format!(
+            "{iterations} iterations of {POINTS} points of 100 µs, of {POINT_BYTES} bytes at {byte_ns} ns each; {} runs of each. The thesis \
+             has no figures: it specified the index and never ran it.",
+            self.rounds.of(ALONE).len()
+        )];
+        let mut names = self.names.iter().rev();
+        let last = names.find_map(|name| self.rounds.of(name).last().and_then(seen));
+        notes.extend(last.map(|seen| format!("In the last run of the last scenario with the agent {seen}.")));
+        Section::new(title, table, notes)
+    }
+
+    /// Medians over some iterations: of the index, of the compute time and of the time, in seconds.
+    fn at(run: &Run, part: &Range<usize>) -> [f64; 3] {
+        let figures = [indices(run), run.each("computed"), run.each("seconds")];
+        figures.map(|of| quantile(of.get(part.clone()).unwrap_or_default(), 0.5).unwrap_or(f64::NAN))
+    }
+
+    /// The iterations before and after points become heavy.
+    fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        let (middle, end) = (self.load.heavy_from, self.load.iterations);
+        [0..middle, middle..end]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+    }
+
+    fn alone_claims(&self) -> Vec<Claim> {
+        let mut worst: f64 = 0.0;
+        for (workers, run) in &self.sweep.tried {
+            for part in self.parts() {
+                let [_, computed, seconds] = Measured::at(run, &part);
+                worst = worst.max((seconds / self.load.time(*workers, computed) - 1.0).abs());
+            }
+        }
+        let mut claims = vec![Claim::of_times(
+            format!(
+                "the model's time of sections is within {:.1} % of what they take; 5 % are allowed",
+                100.0 * worst
+            ),
+            worst <= 0.05,
+        )];
+        for part in self.parts() {
+            // The last iterations of each part, for a change takes the guard's windows.
+            let late = part.end - 3..part.end;
+            let tuned = self.spread(TUNED, |run| mean_index(run, late.clone())).median;
+            let fixed = self.sweep.runs().map(|run| mean_index(run, late.clone()));
+            let above = 100.0 * (tuned / fixed.fold(f64::MAX, f64::min) - 1.0);
+            let text = format!(
+                "in iterations {} to {} the tuned index is {above:+.1} % of the least of all fixed numbers; 5 % are allowed",
+                late.start,
+                late.end - 1
+            );
+            claims.push(Claim::of_times(text, above <= 5.0));
+        }
+        claims
+    }
+
+    fn order_claims(&self) -> Vec<Claim> {
+        let (first, second) = (self.workers_late(BALANCE_FIRST), self.workers_late(WORKERS_FIRST));
+        let (balance, workers) = (self.whole(BALANCE_FIRST).median, self.whole(WORKERS_FIRST).median);
+        let [both, other, tuned, balanced] =
+            [BALANCE_FIRST, WORKERS_FIRST, TUNED, BALANCED].map(|name| self.settled(name));
+        let apart = 100.0 * (other.median / both.median - 1.0).abs();
+        vec![
+            Claim::of_times(
+                format!(
+                    "both orders end with as many workers, {first} and {second}, and an index {apart:.1} % apart; 5 % are allowed"
+                ),
+                first.median == second.median && apart <= 5.0,
+            ),
+            Claim::of_times(
+                format!(
+                    "balance first has the lower index over the whole run: {balance:.3} s against {workers:.3} s"
+                ),
+                balance < workers,
+            ),
+            Claim::of_times(
+                format!(
+                    "with both the index ends below that of either alone: {both} against {tuned} and {balanced}"
+                ),
+                both.median < tuned.median.min(balanced.median),
+            ),
+        ]
+    }
+
+    /// What was measured with fixed numbers, and what the model says of the same work.
+    fn by_workers(&self, title: &str) -> Panel {
+        let lines = self.parts().flat_map(|part| {
+            let name = format!("iterations {} to {}", part.start, part.end - 1);
+            let tried = || self.sweep.tried.iter();
+            let measured = tried().map(|(workers, run)| (*workers, Measured::at(run, &part)[0]));
+            let model = tried().map(|(workers, run)| {
+                let computed = Measured::at(run, &part)[1];
+                let time = self.load.time(*workers, computed);
+                (*workers, index(*workers, time, computed))
+            });
+            [
+                Line::exactly(&name, measured),
+                Line::exactly(&format!("{name}, the model"), model),
+            ]
+        });
+        Panel::new((title, "workers", "index, s"), lines)
+    }
+
+    /// A figure of each iteration of the last runs.
+    fn course(&self, title: &str, figure: &str, names: &[&str]) -> Panel {
+        let values = |name: &str| self.rounds.of(name).last().map(|run| run.each(figure));
+        let lines = names
+            .iter()
+            .map(|name| Line::each(name, values(name).unwrap_or_default()));
+        Panel::new((title, "iteration", figure), lines)
+    }
+}
