@@ -32,6 +32,8 @@ pub use places::Places;
 pub use receipt::NotDone;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
+/// Nanoseconds of the clock of hits and readings.
+pub use rules::Time;
 pub use sources::{beside, given, load};
 pub use switches::Switch;
 pub use values::VALUES_MAX;
@@ -42,7 +44,7 @@ use std::{
     time::Duration,
 };
 
-use rules::{CheckedRule, Engine, Mode, Observation, ProcessFacts, ProcessId, Standing, Time};
+use rules::{CheckedRule, Engine, Mode, Observation, ProcessFacts, ProcessId, Standing};
 
 use self::{
     act::found,

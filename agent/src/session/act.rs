@@ -1,33 +1,25 @@
-//! Acting: what the rules decide goes to the actuator. What it answers is taken in `receipts`; switches of probes, which need nobody else, are
-//! done in `switching`.
+//! Acting: what the rules decide and what the actuator answers goes into `changes`, and what follows from it is carried out: orders, lines, results
+//! for the rules. Decides nothing. Switches of probes, which need nobody else, are done in `switching`.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use tuner::{actuator::ChangeNumber, process::Pid, sync::SyncPlace};
+use crate::rulebook::Time;
+use tuner::{actuator::ChangeNumber, process::Pid};
 
 use super::{
     Session,
-    hands::Order,
-    orders::{Ordered, Part},
+    changes::{Change, Effect, Effects, Event, Machine, NotDone, Order, Process, Trial},
+    hands,
 };
 use crate::{
     clock::monotonic_ns,
     format::duration,
-    rulebook::{Act, Decision, NotDone},
-    snapshot::{ChangeView, GuardView, Reaction, outcome::KEPT},
+    rulebook::{Act, Decision},
+    snapshot::{GuardView, Reaction, outcome::KEPT},
 };
-
-/// So many decisions are carried out in one session: each is remembered to the end, for it may have to be taken back.
-const DECISIONS_MAX: usize = 100_000;
 
 /// So long the receipt of a value is waited for where nobody else wants the CPU: no longer than hits are looked for at a time.
 const RECEIPT: Duration = Duration::from_millis(2);
-
-/// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past the thread.
-fn undo(changes: Vec<(Pid, u64)>) -> Option<Order> {
-    let number = |(pid, change)| ChangeNumber { pid, change };
-    (!changes.is_empty()).then(|| Order::Undo(changes.into_iter().map(number).collect()))
-}
 
 /// When a decision passed where, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +52,8 @@ impl Session {
             match act {
                 Act::Decided(decision) => {
                     let id = decision.id;
-                    self.carry_out(decision);
-                    if let Some(ordered) = self.decisions.get_mut(&id) {
+                    self.decided(decision);
+                    if let Some(ordered) = self.ordered.get_mut(&id) {
                         ordered.path = Some(Path {
                             begun_ns,
                             evaluated_ns,
@@ -82,10 +74,11 @@ impl Session {
 
     /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be done any more.
     pub(super) fn give_up(&mut self) {
-        let Some(hands) = &self.hands else { return };
-        for decision in self.ledger.give_up(|decision| self.rules.awaits(decision)) {
-            // Else it is undone when it is done.
-            let _ = hands.order(Order::GiveUp(decision));
+        let given_up: Vec<u64> = (self.changes.waiting())
+            .filter(|decision| !self.rules.awaits(*decision))
+            .collect();
+        for decision in given_up {
+            self.change(Event::GaveUp(decision));
         }
     }
 
@@ -104,178 +97,157 @@ impl Session {
                 next_start,
                 is_new,
             } => self.found(rule, text, next_start, is_new),
-            Act::Gone { rule } => self.ledger.close_finding(&rule),
+            Act::Gone { rule } => self.changes.findings.close(&rule),
             Act::Judged {
                 decision,
                 rule,
                 guard,
                 slots,
-            } => self.judged(decision, &rule, guard, slots.as_ref()),
+            } => self.judged(decision, rule, guard, slots),
             Act::Decided(_) => {}
         }
     }
 
-    fn carry_out(&mut self, decision: Decision) {
-        let Some(hands) = &self.hands else {
-            self.rules.receipt(
-                decision.id,
-                Err(NotDone::for_good("this session does not write")),
-                monotonic_ns(),
-            );
+    fn decided(&mut self, decision: Decision) {
+        if self.hands.is_none() {
+            let refused = Err(NotDone::for_good("this session does not write"));
+            self.rules.receipt(decision.id, refused, monotonic_ns());
             return;
-        };
-        if self.decisions.len() >= DECISIONS_MAX {
-            let reason =
-                format!("this session has decided {DECISIONS_MAX} times, its bound; a new one goes on");
-            return self.refuse(&decision, reason);
         }
-        let at = decision.at.as_deref().map(str::parse::<SyncPlace>).transpose();
-        let at = match (decision.refused.clone(), at) {
-            (None, Ok(at)) => at,
-            (refused, at) => {
-                let reason = refused
-                    .or_else(|| at.err().map(|error| error.to_string()))
-                    .unwrap_or_default();
-                return self.refuse(&decision, reason);
+        let (id, rule) = (decision.id, decision.rule.clone());
+        match self.resolve(decision) {
+            Ok((decided, ordered)) => {
+                self.ordered.insert(id, ordered);
+                self.change(Event::Decided(decided));
+                self.forget_answered(id);
             }
-        };
-        if !decision.switches.is_empty() {
-            return self.carry_out_switches(decision);
-        }
-        if let Some(meeting) = decision.together.clone() {
-            return self.carry_out_together(decision, meeting);
-        }
-        let parts = match self.parts(&decision) {
-            Ok(parts) => parts,
-            Err(reason) => return self.refuse(&decision, reason),
-        };
-        self.ledger.await_receipts(decision.id, parts.len());
-        let mut refused = Vec::new();
-        for (place, part) in parts.iter().enumerate() {
-            // The same code cannot be changed twice: what this rule did there before goes first.
-            let before = self.before(&decision, part);
-            let order = part.order(decision.id, place, at.clone());
-            let undone = undo(before).map_or(Ok(()), |order| hands.order(order));
-            if undone.and_then(|()| hands.order(order)).is_err() {
-                refused.push(part.clone());
-            }
-        }
-        let id = decision.id;
-        self.decisions.insert(id, Ordered::new(decision, parts));
-        for part in refused {
-            let outcome = "too many orders wait".into();
-            let view = ChangeView { outcome, ..part.view };
-            let carried = self.ledger.refused(id, view, part.pid, true);
-            self.carried(id, carried);
+            Err(reason) => self.change(Event::NotOrdered {
+                decision: id,
+                rule,
+                reason,
+            }),
         }
     }
 
-    /// What the same tune did to the same code of a process before, and is in force.
-    fn before(&self, decision: &Decision, part: &Part) -> Vec<(Pid, u64)> {
-        if !matches!(part.view.action, "set_arg" | "insert_call") {
-            return Vec::new();
+    /// What was ordered is needed until it is answered.
+    pub(super) fn forget_answered(&mut self, decision: u64) {
+        if !self.changes.is_waiting(decision) {
+            self.ordered.remove(&decision);
         }
-        let is_same = |known: &Part| known.pid == part.pid && known.label == part.label;
-        let earlier = self
-            .decisions
-            .iter()
-            .filter(|(_, known)| known.decision.rule == decision.rule && known.parts.iter().any(is_same));
-        let made = earlier.flat_map(|(id, _)| self.ledger.of_decision(*id));
-        made.filter(|(pid, _)| *pid == part.pid).collect()
-    }
-
-    pub(super) fn refuse(&mut self, decision: &Decision, reason: String) {
-        let (time, rule) = (time_of_day(), &decision.rule);
-        self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
-        let refused = Err(NotDone::for_good(reason));
-        self.rules.receipt(decision.id, refused, monotonic_ns());
     }
 
     /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
     fn step_around(&self, decision: u64) -> Option<String> {
-        let at = self.ledger.carried_out(decision)?;
+        let at = self.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns));
         let (before, after) = self.iteration()?.around(at, now.saturating_sub(at))?;
         Some(format!("one step {} -> {}", duration(before), duration(after)))
     }
 
-    fn judged(&mut self, decision: u64, rule: &str, mut guard: GuardView, slots: Option<&BTreeSet<u32>>) {
+    fn judged(&mut self, decision: u64, rule: String, mut guard: GuardView, slots: Option<BTreeSet<u32>>) {
         if let Some(step) = self.step_around(decision) {
             guard.text = format!("{step}; {}", guard.text);
         }
-        let mut changes = self.ledger.of_decision(decision);
-        if let Some(slots) = slots {
-            let pids: Vec<Pid> = slots.iter().filter_map(|slot| self.pid_of(*slot)).collect();
-            changes.retain(|(pid, _)| pids.contains(pid));
-        }
-        let kind = if guard.verdict == KEPT { "kept" } else { "undone" };
-        self.rules.record_mark(kind, rule, &guard.text, monotonic_ns());
-        if guard.verdict == KEPT {
-            self.ledger.judge(decision, rule, &guard);
-            self.say_of_guard(&guard.text);
-            self.order_confirm(changes);
-        } else {
-            // That it is undone is said when it is.
-            if let Some(text) = self.ledger.undo(decision, rule, guard, &changes) {
-                self.say_of_guard(&text);
+        let keeps = guard.verdict == KEPT;
+        let kind = if keeps { "kept" } else { "undone" };
+        self.rules.record_mark(kind, &rule, &guard.text, monotonic_ns());
+        self.change(Event::Judged {
+            decision,
+            rule,
+            guard,
+            keeps,
+            slots,
+        });
+    }
+
+    /// Takes an event of the changes in, and does what follows from it.
+    pub(super) fn change(&mut self, event: Event) {
+        let effects = self.changes.on(event, Time(monotonic_ns()));
+        self.carry_out(effects);
+    }
+
+    fn carry_out(&mut self, effects: Effects) {
+        for effect in effects {
+            match effect {
+                Effect::Order(machine, order) => self.order(machine, order),
+                Effect::Say(notice) => {
+                    self.painter.say(&format!("{}  {notice}", time_of_day()));
+                    if let Some((kind, name, text)) = notice.mark() {
+                        self.mark(kind, name, text);
+                    }
+                }
+                Effect::Result(decision, result) => {
+                    self.rules.receipt(decision, result, monotonic_ns());
+                }
+                Effect::Switch(decision, switches) => {
+                    let result = self.switch_probes(&switches);
+                    self.change(Event::Switched(decision, result));
+                }
+                Effect::SwitchBack(switches) => self.switch_back(&switches),
+                // What is neither confirmed nor undone now is put back at the end.
+                Effect::NoRoom(_, order) => tracing::warn!(?order, "too many orders wait"),
+                // `leave` waits for the actuator.
+                Effect::Finish => {}
             }
-            self.order_undo(changes);
-            self.switch_back(decision, slots);
         }
     }
 
-    pub(super) fn say_of_guard(&mut self, text: &str) {
-        self.painter.say(&format!("{}  guard    {text}", time_of_day()));
-        self.mark("verdict", "guard", text);
+    fn order(&mut self, machine: Machine, order: Order) {
+        let has_room = match (&self.hands, self.actuator_orders(&order)) {
+            (Some(hands), Ok(orders)) => orders.into_iter().all(|order| hands.order(order).is_ok()),
+            (None, _) => true,
+            (_, Err(())) => false,
+        };
+        if !has_room {
+            self.change(Event::NoRoom(machine, order));
+        }
     }
 
-    /// Marks this moment in the trace, if one is written.
+    /// Marks this moment in the trace and in the recording, if they are written.
     pub(super) fn mark(&mut self, kind: &str, name: &str, text: &str) {
         let now_ns = monotonic_ns();
         if let Some(trace) = &mut self.outputs.trace {
             trace.mark(kind, name, text, now_ns);
         }
-        // A verdict is recorded with its rule.
+        // A verdict is recorded with its rule, where it is judged.
         if kind != "verdict" {
             self.rules.record_mark(kind, name, text, now_ns);
         }
     }
 
-    fn order_confirm(&self, changes: Vec<(Pid, u64)>) {
-        for (pid, change) in changes {
-            self.order_if_room(Order::Confirm(pid, change));
-        }
+    /// How far the changes are judged that are on trial.
+    pub(super) fn trials(&self) -> Vec<Trial> {
+        let trials = self.rules.on_trial().into_iter();
+        trials
+            .map(|(decision, seen, over)| Trial { decision, seen, over })
+            .collect()
     }
 
-    pub(super) fn order_undo(&mut self, changes: Vec<(Pid, u64)>) {
-        let Some(order) = undo(changes.clone()) else {
-            return;
-        };
-        if !self.order_if_room(order) {
-            for change in changes {
-                self.could_not_undo(change, "too many orders wait");
-            }
+    /// A process that has ended or runs another program needs nothing any more of what was decided for it, and holds nothing.
+    pub(super) fn look_whether_ended(&mut self, process: Process) {
+        let member = self.job.members.get(process.slot as usize);
+        if member.is_some_and(|member| !member.process.pid.is_alive() || member.space.is_gone()) {
+            self.change(Event::Ended(process));
         }
     }
+}
 
-    /// Tells, where a guard had it taken back.
-    pub(super) fn could_not_undo(&mut self, change: (Pid, u64), reason: &str) {
-        if let Some(text) = self.ledger.heard_of_undo(change, Some(reason)) {
-            self.say_of_guard(&text);
-        }
+/// As the changes name a change of this machine.
+pub(super) fn here(pid: Pid, number: u64) -> Change {
+    Change {
+        machine: Machine::HERE,
+        pid,
+        number,
     }
+}
 
-    fn order_if_room(&self, order: Order) -> bool {
-        let Some(hands) = &self.hands else { return true };
-        match hands.order(order) {
-            Ok(()) => true,
-            Err(order) => {
-                // What is neither confirmed nor undone now is put back at the end.
-                tracing::warn!(?order, "too many orders wait");
-                false
-            }
-        }
-    }
+/// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past the thread.
+pub(super) fn undo(changes: &[Change]) -> Option<hands::Order> {
+    let number = |change: &Change| ChangeNumber {
+        pid: change.pid,
+        change: change.number,
+    };
+    (!changes.is_empty()).then(|| hands::Order::Undo(changes.iter().map(number).collect()))
 }
 
 /// What is to be taken back goes before all else, and what was done last before what it may rest on: a function of a library before

@@ -237,7 +237,7 @@ impl Session {
         Some(CostView {
             arming_ns: self.costs.arming_ns,
             job_ns: whole.job_ns(),
-            held: self.ledger.held(),
+            held: self.changes.held(),
             agent: self.costs.agent(),
             slowdown,
             of_late,

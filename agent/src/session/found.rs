@@ -28,7 +28,7 @@ impl Session {
 
     pub(super) fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
         // Several tunes of a rule have one finding.
-        if is_new && !self.ledger.has_open_finding(&rule) {
+        if is_new && !self.changes.findings.is_open(&rule) {
             let indented = text.trim_end().replace('\n', "\n    ");
             self.painter.say(&format!("finding  {rule}   {indented}"));
             self.mark("finding", &rule, &text);
@@ -39,7 +39,7 @@ impl Session {
         // One that has to be named does not act in a session that applies the others either.
         let advises = !self.options.applies || must_name;
         let now = (advises && !effects.is_empty()).then(|| self.how_it_would_act(&rule, must_name, effects));
-        self.ledger.open_finding(FindingView {
+        self.changes.findings.open(FindingView {
             rule,
             at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
             text,
@@ -78,10 +78,10 @@ impl Session {
     /// Of repairs that were put back at the end, with what command they stay.
     pub(super) fn say_how_repairs_stay(&mut self) {
         let must_be_named = self.rules.never_applying();
-        for rule in self.ledger.repairs_ended() {
+        for rule in self.changes.repairs_ended() {
             let attach = self.applying(&rule, must_be_named.contains(&rule));
             let command = crate::hint::as_root(&format!("{attach} --keep"));
-            self.ledger.stays_with(&rule, command);
+            self.changes.findings.stays_with(&rule, command);
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use tuner::{
-    actuator::{ChangeNumber, ClientError, Farewell, RefusalKind},
-    journal::RevertOutcome,
-    process::Pid,
-};
+use tuner::actuator::{ChangeNumber, ClientError, Farewell, Refusal, RefusalKind};
 
 use super::{
-    Session, kernel_failure,
+    Session,
+    act::here,
+    changes::{self, Ending, Event, Machine, Undo},
+    kernel_failure,
     meter::Metered,
-    standing::{Left, Standing, last_words},
+    orders::process_here,
+    receipts::reverted,
 };
 use crate::{
     clock::monotonic_ns,
@@ -20,10 +20,9 @@ use crate::{
     probe::Probes,
     snapshot::{
         Snapshot, TraceView,
-        outcome::{LEFT_ALONE, NOT_UNDONE, REVERTED, UNDONE},
+        outcome::{NOT_UNDONE, UNDONE},
     },
-    trace::Ending,
-    view,
+    trace, view,
     watchdog::Step,
 };
 
@@ -36,9 +35,7 @@ pub(super) const STOPPED: &str = "stopped by tuneagent session stop";
 impl Session {
     /// With --keep a session ends by itself when everything that was changed is confirmed.
     pub(super) fn is_settled(&self) -> bool {
-        let (in_force, confirmed) = self.ledger.in_force();
-        let is_quiet = !self.ledger.is_waiting() && self.ledger.again.is_empty();
-        self.options.keep && in_force > 0 && in_force == confirmed && is_quiet
+        self.options.keep && self.changes.is_settled()
     }
 
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {
@@ -53,12 +50,11 @@ impl Session {
         self.evaluate_last();
         self.summarise_recording();
         let recorded = self.rules.finish_recording();
-        self.end_trials();
+        self.end_changes();
         let farewell = self.put_back().await;
         let mut code = Code::Done;
-        let mut strangers = Vec::new();
         if let Some(Ok(farewell)) = &farewell {
-            (code, strangers) = self.take_note(farewell);
+            code = self.take_note(farewell);
             self.say_how_repairs_stay();
         }
         self.read_matrix(true).map_err(kernel_failure)?;
@@ -76,13 +72,13 @@ impl Session {
         if let Some(Err(_)) = &farewell {
             code = Code::No;
         }
-        let changes = self.words_on_changes(farewell.as_ref(), strangers, &snapshot.job.program);
+        let changes = self.words_on_changes(farewell.as_ref(), &snapshot.job.program);
         self.pace.progress.begin(Step::WriteReport);
         let Session {
             mut probes,
             mut painter,
             outputs,
-            ledger,
+            changes: all_changes,
             control,
             ..
         } = self;
@@ -93,7 +89,7 @@ impl Session {
         if has_undone(&snapshot) {
             code = Code::No;
         }
-        drop((ledger, control));
+        drop((all_changes, control));
         let printed = printed.write();
         written_all(code, [recorded, traced, written, printed])
     }
@@ -113,7 +109,7 @@ impl Session {
     fn end_trace(&mut self) -> (Option<TraceView>, Result<(), String>) {
         let polled = |process: &Metered| process.polling_calls(self.probes.list());
         let (program, host) = (self.job.program(), self.host.clone());
-        let ending = Ending {
+        let ending = trace::Ending {
             program: &program,
             host: &host,
             not_seen: self
@@ -126,66 +122,55 @@ impl Session {
         self.outputs.end_trace(&ending)
     }
 
-    /// Enters into the ledger what the actuator put back; what it was of changes that are not there, as of processes that were forked.
-    fn take_note(&mut self, farewell: &Farewell) -> (Code, Vec<Left>) {
-        let (mut code, mut strangers) = (Code::Done, Vec::new());
-        let mut stranger = |standing| {
-            strangers.push(Left {
-                standing,
-                is_gone: false,
-                text: String::new(),
-            });
+    /// Nothing is decided any more, and what has not been judged never will be.
+    fn end_changes(&mut self) {
+        let has_ended = self.processes.iter().all(|process| process.ended);
+        let ending = match has_ended {
+            true => Ending::Program,
+            false => Ending::Session,
         };
-        for (pid, undone) in &farewell.undone {
-            let (outcome, standing) = match &undone.outcome {
-                RevertOutcome::Reverted => {
-                    // One that could not be taken back before, if a guard wanted it: its verdict holds now.
-                    self.ledger.heard_of_undo((*pid, undone.change), None);
-                    (REVERTED.to_owned(), Standing::Back)
-                }
-                RevertOutcome::ChangedSince(_) => (LEFT_ALONE.to_owned(), Standing::LeftAlone),
-                RevertOutcome::Failed(reason) => {
-                    code = Code::No;
-                    (format!("not put back: {reason}"), Standing::NotBack)
-                }
-            };
-            if !self.ledger.set_outcome(*pid, undone.change, &outcome, standing) {
-                stranger(standing);
-            }
-        }
-        for (number, refusal) in &farewell.failed {
-            let has_ended = refusal.kind == RefusalKind::Ended;
-            // A process that has ended holds nothing any more.
-            if !has_ended {
+        let on_trial = self.trials();
+        self.change(Event::Stop { ending, on_trial });
+    }
+
+    /// Takes note of what the actuator put back.
+    fn take_note(&mut self, farewell: &Farewell) -> Code {
+        let mut code = Code::Done;
+        let of = |number: &ChangeNumber| here(number.pid, number.change);
+        let undone = farewell.undone.iter();
+        let undone = undone.map(|(pid, undone)| {
+            let undo = reverted(undone.outcome.clone());
+            if matches!(undo, Undo::Failed { .. }) {
                 code = Code::No;
             }
-            let outcome = format!("not put back: {refusal}");
-            let ChangeNumber { pid, change } = *number;
-            let is_known = self.ledger.set_outcome(pid, change, &outcome, Standing::NotBack);
-            if !is_known && !has_ended {
-                stranger(Standing::NotBack);
-            }
+            (here(*pid, undone.change), undo)
+        });
+        let undone = undone.collect();
+        let has_ended = |refusal: &Refusal| refusal.kind == RefusalKind::Ended;
+        let failed = farewell.failed.iter();
+        let failed = failed.map(|(number, refusal)| (of(number), refusal.to_string(), has_ended(refusal)));
+        // A process that has ended holds nothing any more.
+        let mut refusals = (farewell.failed.iter().map(|(_, refusal)| refusal))
+            .chain(farewell.refused.iter().map(|(_, refusal)| refusal));
+        if refusals.any(|refusal| !has_ended(refusal)) {
+            code = Code::No;
         }
+        let farewell_here = changes::Farewell {
+            undone,
+            failed: failed.collect(),
+            kept: farewell.kept.iter().map(of).collect(),
+        };
+        self.change(Event::Farewell(Machine::HERE, farewell_here));
         for (pid, refusal) in &farewell.refused {
-            if refusal.kind != RefusalKind::Ended {
-                code = Code::No;
-            }
             self.painter.say(&format!("process {pid}: {refusal}"));
         }
-        let failed = |number: &ChangeNumber| farewell.failed.iter().any(|(failed, _)| *failed == *number);
-        for number in farewell.kept.iter().filter(|number| !failed(number)) {
-            if !self.ledger.set_kept(number.pid, number.change) {
-                stranger(Standing::Kept);
-            }
-        }
-        (code, strangers)
+        code
     }
 
     /// What became of all changes, for the last line.
     fn words_on_changes(
-        &self,
+        &mut self,
         farewell: Option<&Result<Farewell, ClientError>>,
-        strangers: Vec<Left>,
         program: &str,
     ) -> String {
         match farewell {
@@ -194,27 +179,11 @@ impl Session {
                 format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
             }
             Some(Ok(farewell)) => {
-                let mut left = self.left();
-                left.extend(strangers);
-                last_words(&left, farewell.omitted, &self.undo_command(), program)
+                (0..self.probes.slots()).for_each(|slot| self.look_whether_ended(process_here(slot)));
+                let undo = self.undo_command();
+                self.changes.last_words(farewell.omitted, &undo, program)
             }
         }
-    }
-
-    /// How every change of the session stands.
-    fn left(&self) -> Vec<Left> {
-        let standings = self.ledger.standings();
-        let left = standings.map(|(pid, standing, text)| Left {
-            standing,
-            is_gone: !pid.is_alive() || self.runs_another_program(pid),
-            text: text.to_owned(),
-        });
-        left.collect()
-    }
-
-    fn runs_another_program(&self, pid: Pid) -> bool {
-        let mut of = self.job.members.iter().filter(|member| member.process.pid == pid);
-        of.any(|member| member.space.is_gone())
     }
 
     /// What takes back what is left in place.

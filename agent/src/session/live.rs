@@ -1,6 +1,6 @@
 //! Rules that are added to a running session and removed from it: their probes, their windows, their changes.
 
-use super::Session;
+use super::{Session, changes::Event};
 use crate::{
     clock::monotonic_ns,
     format::plural,
@@ -81,15 +81,13 @@ impl Session {
         };
         acts.into_iter().for_each(|act| self.take_note_of(act));
         self.give_up();
-        let in_force = self.ledger.in_force_of(name);
+        let in_force = self.changes.in_force_of(name).count();
         let (put_back, kept) = match keep {
-            true => (0, in_force.len()),
-            false => (in_force.len(), 0),
+            true => (0, in_force),
+            false => (in_force, 0),
         };
-        if !keep {
-            self.order_undo(in_force);
-            self.ledger.forget_findings(name);
-        }
+        let rule = name.to_owned();
+        self.change(Event::Removed { rule, keeps: keep });
         if let Err(error) = self.probes.shrink(&gone) {
             return failed(error);
         }

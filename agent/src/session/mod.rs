@@ -3,7 +3,6 @@
 
 pub mod ends;
 pub mod hands;
-pub mod ledger;
 pub mod meter;
 pub mod outputs;
 pub mod signals;
@@ -11,16 +10,15 @@ mod state;
 
 mod act;
 mod added;
-mod again;
 mod ahead;
 mod anticipate;
 mod arming;
+pub mod changes;
 mod cost;
 mod cpus;
 mod durations;
 mod family;
 mod found;
-mod history;
 mod intake;
 mod leave;
 mod live;
@@ -38,7 +36,6 @@ pub mod regions;
 mod requests;
 mod sampling;
 mod showing;
-mod standing;
 mod switching;
 mod together;
 mod told;
@@ -60,12 +57,12 @@ use self::{
     added::Added,
     anticipate::Anticipation,
     arming::{armed, asked_in, not_watched},
+    changes::Changes,
     cost::Costs,
     cpus::Cpus,
     durations::Durations,
     family::Family,
     hands::Hands,
-    ledger::Ledger,
     matrix::Matrix,
     meter::Metered,
     orders::Ordered,
@@ -90,7 +87,6 @@ use crate::{
     priority::Hurry,
     probe::{Probes, Wanted},
     rulebook::RuleBook,
-    snapshot::GuardView,
     view::{Painter, give_back_terminal},
     watchdog,
 };
@@ -124,12 +120,12 @@ pub struct Session {
     regions: Regions,
     /// Where all ranks meet.
     collectives: Collectives,
-    ledger: Ledger,
+    /// What was decided, and what became of it.
+    changes: Changes,
     hands: Option<Hands>,
     control: Option<Control>,
-    decisions: BTreeMap<u64, Ordered>,
-    /// What is said of changes that no guard has judged, once the session is over.
-    unjudged: BTreeMap<u64, GuardView>,
+    /// What the actuator is to do for decisions that are not answered.
+    ordered: BTreeMap<u64, Ordered>,
     painter: Painter,
     shared: Option<Shared>,
     host: String,
@@ -214,11 +210,10 @@ impl Session {
             written: Written::default(),
             regions,
             collectives: Collectives::default(),
-            ledger: Ledger::default(),
+            changes: Changes::default(),
             hands: None,
             control: None,
-            decisions: BTreeMap::new(),
-            unjudged: BTreeMap::new(),
+            ordered: BTreeMap::new(),
             host: host(),
             job_id: job_id(&job),
             hits_left: false,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tuner::process::Process;
 
-use super::{SCAN_PERIOD, Session, ends::Ends, kernel_failure, meter::Metered};
+use super::{SCAN_PERIOD, Session, ends::Ends, kernel_failure, meter::Metered, orders::process_here};
 use crate::{clock::monotonic_ns, discover::Member, exit::Failure, kernel::KernelError};
 
 /// Of single processes it is listed what is missing up to this many lines.
@@ -26,6 +26,7 @@ impl Session {
         for (slot, rank, now) in replaced.collect::<Vec<_>>() {
             let text = self.replacement(rank, &now);
             self.begin_anew(slot, text)?;
+            self.look_whether_ended(process_here(slot));
         }
         Ok(())
     }

@@ -3,25 +3,29 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use tuner::{
-    action::{Action, CallRequest, InsertPlace, InverseRequest, Invocation, PatchRequest},
-    actuator::{ActCommand, SetCommand},
+    action::{
+        Action, Argument, CallRequest, InsertPlace, InverseRequest, Invocation, PatchRequest, Reason,
+        ReturnType,
+    },
+    actuator::{ActCommand, SetCommand, TogetherCommand},
     expression::Expression,
-    journal::{Argument, Reason, ReturnType},
     process::Pid,
     sync::SyncPlace,
 };
 
 use super::{
     Session,
-    act::Path,
-    hands::{Order, Task},
+    act::{Path, undo},
+    changes::{Decided, How, Machine, Order, Part, Process},
+    hands::{self, Task},
     meant,
+    switching::switched,
 };
 use crate::{
     clock::monotonic_ns,
     evidence::{self, Cores},
     rulebook::{self, Change, Decision, Deed, Inverse, Passed, Write},
-    snapshot::{ChangeView, outcome::NOBODY_LEFT},
+    snapshot::{ChangeView, Reaction, outcome::NOBODY_LEFT},
 };
 
 /// So long a function that a rule calls is waited for; one that takes longer goes on, and its result is in the journal later.
@@ -29,74 +33,140 @@ const CALL_WAIT_MS: u64 = 2_000;
 /// So long the dynamic linker is waited for.
 const LOAD_WAIT_MS: u64 = 8_000;
 
-/// A decision that was ordered, with what was ordered for it.
+/// What a decision takes, until it is answered.
 #[derive(Debug)]
 pub(super) struct Ordered {
-    pub(super) decision: Decision,
-    /// By the place of each order.
-    pub(super) parts: Vec<Part>,
+    /// By the numbers of its parts.
+    work: Vec<Work>,
+    /// Where in the program.
+    at: Option<SyncPlace>,
+    together: Option<Box<TogetherCommand>>,
+    /// When the window began and ended that it was decided on.
+    window_ns: Option<(u64, u64)>,
     /// Its way so far; not known before all is ordered.
     pub(super) path: Option<Path>,
 }
 
 impl Ordered {
-    pub(super) fn new(decision: Decision, parts: Vec<Part>) -> Ordered {
-        Ordered {
-            decision,
-            parts,
-            path: None,
-        }
+    pub(super) fn at(&self) -> Option<&SyncPlace> {
+        let meeting = self.together.as_ref().map(|command| &command.at);
+        self.at.as_ref().or(meeting)
+    }
+
+    pub(super) fn reaction(&self, done_ns: u64) -> Option<Reaction> {
+        let (path, window_ns) = self.path.zip(self.window_ns)?;
+        Some(path.reaction(window_ns, done_ns))
+    }
+
+    /// A call of which the rule says that it leaves nothing to be taken back.
+    pub(super) fn leaves_nothing(&self, part: usize) -> bool {
+        self.work.get(part).is_some_and(|work| work.leaves_nothing)
     }
 }
 
-/// One order, as it is shown as long as nothing is known of it.
-#[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) pid: Pid,
-    pub(super) slot: u32,
-    /// What it acts on: `set_arg send(2)`.
-    pub(super) label: String,
-    pub(super) view: ChangeView,
+/// What one process is to do.
+#[derive(Debug)]
+pub(super) struct Work {
     pub(super) task: Task,
-    /// It is a call of which the rule says that it leaves nothing to be taken back.
-    pub(super) leaves_nothing: bool,
-}
-
-impl Part {
-    /// As it is ordered: the part of a decision with this number.
-    pub(super) fn order(&self, decision: u64, number: usize, at: Option<SyncPlace>) -> Order {
-        Order::Do {
-            decision,
-            part: number,
-            task: self.task.clone(),
-            at,
-        }
-    }
+    leaves_nothing: bool,
 }
 
 impl Session {
+    /// What a decision comes to; the error is why it cannot be ordered.
+    pub(super) fn resolve(&self, decision: Decision) -> Result<(Decided, Ordered), String> {
+        if let Some(reason) = decision.refused.clone() {
+            return Err(reason);
+        }
+        let at = decision.at.as_deref().map(str::parse::<SyncPlace>).transpose();
+        let at = at.map_err(|error| error.to_string())?;
+        let (mut how, mut together) = (How::Each, None);
+        let (parts, work): (Vec<Part>, Vec<Work>) = match decision.switches.is_empty() {
+            true => self.parts(&decision)?.into_iter().unzip(),
+            false => {
+                how = How::Switch(decision.switches.clone());
+                Default::default()
+            }
+        };
+        if let (How::Each, Some(meeting)) = (&how, &decision.together) {
+            match self.together(meeting, &parts, &work) {
+                Ok(command) => (how, together) = (How::Together, Some(Box::new(command))),
+                Err(reason) => how = How::Barred(reason),
+            }
+        }
+        let is_value = |change: &Change| matches!(change.deed, Deed::Write(_));
+        let is_counted = decision.changes.first().is_none_or(is_value) && decision.switches.is_empty();
+        let decided = Decided {
+            id: decision.id,
+            rule: decision.rule,
+            promise: decision.expect,
+            summary: (!is_counted).then(|| switched(&decision.asked)),
+            how,
+            parts,
+        };
+        let ordered = Ordered {
+            work,
+            at,
+            together,
+            window_ns: decision.window_ns,
+            path: None,
+        };
+        Ok((decided, ordered))
+    }
+
+    /// What is sent to the actuator of this machine for an order.
+    pub(super) fn actuator_orders(&self, order: &Order) -> Result<Vec<hands::Order>, ()> {
+        let single = match order {
+            Order::Do {
+                decision,
+                part,
+                replaces,
+            } => {
+                let ordered = self.ordered.get(decision).ok_or(())?;
+                let task = hands::Order::Do {
+                    decision: *decision,
+                    part: *part,
+                    task: ordered.work.get(*part).ok_or(())?.task.clone(),
+                    at: ordered.at.clone(),
+                };
+                return Ok(undo(replaces).into_iter().chain([task]).collect());
+            }
+            Order::Together { decision } => {
+                let ordered = self.ordered.get(decision).ok_or(())?;
+                hands::Order::Together {
+                    decision: *decision,
+                    parts: ordered.work.len(),
+                    command: ordered.together.clone().ok_or(())?,
+                }
+            }
+            Order::GiveUp(decision) => hands::Order::GiveUp(*decision),
+            Order::Confirm(change) => hands::Order::Confirm(change.pid, change.number),
+            Order::Undo(changes) => return Ok(undo(changes).into_iter().collect()),
+        };
+        Ok(vec![single])
+    }
+
     /// What a decision comes to, process by process; the error is why it cannot be ordered.
-    pub(super) fn parts(&self, decision: &Decision) -> Result<Vec<Part>, String> {
+    pub(super) fn parts(&self, decision: &Decision) -> Result<Vec<(Part, Work)>, String> {
         let mut parts = Vec::new();
         for change in &decision.changes {
             let Some(pid) = self.pid_of(change.slot) else {
                 continue;
             };
+            let leaves_nothing = matches!(
+                change.deed,
+                Deed::Call {
+                    inverse: Inverse::NotNeeded,
+                    ..
+                }
+            );
             for (text, task) in self.tasks(decision, change, pid)? {
-                parts.push(Part {
+                let part = Part {
+                    process: process_here(change.slot),
                     pid,
-                    slot: change.slot,
                     label: change.label.clone(),
                     view: self.change_view(decision, change, pid, text),
-                    task,
-                    leaves_nothing: matches!(
-                        change.deed,
-                        Deed::Call {
-                            inverse: Inverse::NotNeeded,
-                            ..
-                        }
-                    ),
-                });
+                };
+                parts.push((part, Work { task, leaves_nothing }));
             }
         }
         match parts.is_empty() {
@@ -204,6 +274,13 @@ impl Session {
             new,
             ..ChangeView::default()
         }
+    }
+}
+
+pub(super) fn process_here(slot: u32) -> Process {
+    Process {
+        machine: Machine::HERE,
+        slot,
     }
 }
 

@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use tuner::actuator::Practice;
 
-use super::{
-    Session,
-    hands::{Order, Task},
-};
+use super::{Session, hands::Task};
 use crate::{
     clock::monotonic_ns,
     rulebook::{Change, Decision, Deed},
@@ -31,19 +28,15 @@ impl Session {
         }
     }
 
-    /// The first order of a decision as [`Session::carry_out`] would give it; none where that is no plain value to be written at once.
+    /// The first order of a decision as [`Session::resolve`] would give it; none where that is no plain value to be written at once.
     fn practice(&self, decision: &Decision) -> Option<Practice> {
         if !is_quick(decision) {
             return None;
         }
         let parts = self.parts(decision).ok()?;
-        let order = parts.first()?.order(decision.id, 0, None);
-        match order {
-            Order::Do {
-                task: Task::Set(command),
-                ..
-            } => Some(Practice::of(*command)),
-            _ => None,
+        match parts.into_iter().next()?.1.task {
+            Task::Set(command) => Some(Practice::of(*command)),
+            Task::Act(_) => None,
         }
     }
 }

@@ -1,34 +1,20 @@
-//! What the actuator answers: into the ledger, to the rules, and onto the screen. Orders only that what a refused decision has written is put
-//! back.
+//! What the actuator answers, in the words of the changes. Decides nothing.
 
 use tuner::{
     action::{ActionOutcome, ActionReceipt},
     actuator::{ClientError, RefusalKind},
-    journal::{Outcome, RevertOutcome},
-    process::Pid,
+    journal::{self, RevertOutcome},
     sync::SyncPlace,
     value::Value,
 };
 
 use super::{
     Session,
-    act::time_of_day,
+    act::here,
+    changes::{Answer, Event, Outcome, Shown, Undo},
     hands::{Done, Receipt},
-    ledger::Carried,
-    orders::Part,
-    standing::Standing,
-    switching::switched,
 };
-use crate::{
-    actuator::{hold_text, passage_text},
-    clock::monotonic_ns,
-    format::plural,
-    rulebook::Deed,
-    snapshot::{
-        ChangeView,
-        outcome::{IN_FORCE, LEFT_ALONE, REVERTED, THERE, WRITTEN},
-    },
-};
+use crate::actuator::{hold_text, passage_text};
 
 impl Session {
     /// An answer of the actuator.
@@ -43,127 +29,46 @@ impl Session {
                 tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be put back at the end");
             }
             Receipt::Confirmed(_, _, Ok(())) => {}
-            Receipt::Undone(pid, change, result) => {
-                let made = (pid, change);
-                let (failed, outcome, standing) = match result.map(|undone| undone.outcome) {
-                    Ok(RevertOutcome::Reverted) => (None, self.is_back(made, REVERTED), Standing::Back),
-                    Ok(RevertOutcome::ChangedSince(_)) => (
-                        Some("the program changed it since".to_owned()),
-                        self.is_back(made, LEFT_ALONE),
-                        Standing::LeftAlone,
-                    ),
-                    Ok(RevertOutcome::Failed(reason)) => self.not_undone(made, reason, true),
-                    Err(error) => {
-                        let may_pass = may_pass(&error);
-                        self.not_undone(made, error.to_string(), may_pass)
-                    }
-                };
-                self.ledger.set_outcome(pid, change, &outcome, standing);
-                if let Some(text) = self.ledger.heard_of_undo(made, failed.as_deref()) {
-                    self.say_of_guard(&text);
+            Receipt::Undone(pid, number, result) => {
+                let (change, undo) = (here(pid, number), undo(result));
+                if let (Undo::Failed { .. }, Some(process)) = (&undo, self.changes.process_of(change)) {
+                    self.look_whether_ended(process);
                 }
+                self.change(Event::Undone(change, undo));
             }
         }
-    }
-
-    /// It stays in force; what will not pass is not tried again.
-    fn not_undone(
-        &mut self,
-        made: (Pid, u64),
-        reason: String,
-        may_pass: bool,
-    ) -> (Option<String>, String, Standing) {
-        let outcome = self.is_not_back(made, &reason, may_pass);
-        (Some(reason), outcome, Standing::NotBack)
     }
 
     fn receive_done(&mut self, decision: u64, part: usize, result: Result<Done, ClientError>) {
-        let Some(known) = self.decisions.get(&decision) else {
+        let Some(ordered) = self.ordered.get(&decision) else {
             return;
         };
-        let Some(part) = known.parts.get(part).cloned() else {
-            return;
-        };
-        let Part {
-            pid, mut view, slot, ..
-        } = part.clone();
-        let meeting = known.decision.together.as_ref();
-        let is_together = meeting.is_some();
-        let at = known.decision.at.as_deref();
-        let at = at.or(meeting.map(|meeting| meeting.place.as_str()));
-        let at = at.and_then(|place| place.parse().ok());
-        let leaves_nothing = part.leaves_nothing;
-        let may_pass = result.as_ref().is_err_and(may_pass);
-        let done = match result {
+        let at = ordered.at();
+        let answer = match result {
             Ok(Done::Set(receipt)) => {
-                let path = known.path.zip(known.decision.window_ns);
-                view.reaction = path.map(|(path, window_ns)| path.reaction(window_ns, receipt.done_ns));
-                show_set(&mut view, at.as_ref(), &receipt)
-            }
-            Ok(Done::Acted(receipt)) => Some(show_act(&mut view, at.as_ref(), &receipt, leaves_nothing)),
-            Err(error) => {
-                view.outcome = error.to_string();
-                None
-            }
-        };
-        let carried = match done {
-            Some(standing) => self.ledger.written(decision, pid, view, standing),
-            // Together it is all of them or none.
-            None if !is_together && self.has_gone(pid, slot) => self.ledger.gone(decision, view, pid),
-            None => self.ledger.refused(decision, view, pid, may_pass),
-        };
-        self.carried(decision, carried);
-    }
-
-    /// The process has ended or runs another program: it needs nothing any more of what was decided for it.
-    fn has_gone(&self, pid: Pid, slot: u32) -> bool {
-        let member = self.job.members.get(slot as usize);
-        !pid.is_alive() || member.is_some_and(|member| member.space.is_gone())
-    }
-
-    /// Every process has answered: tell the rules, and put back what a refused decision has written.
-    pub(super) fn carried(&mut self, decision: u64, carried: Option<Carried>) {
-        let Some(carried) = carried else { return };
-        let written = self.ledger.of_decision(decision);
-        let known = self.decisions.get(&decision);
-        let (rule, promise) = known
-            .map(|known| (known.decision.rule.clone(), known.decision.expect.clone()))
-            .unwrap_or_default();
-        match carried {
-            Carried::Out => {
-                let promise = promise.map_or_else(String::new, |expect| format!(", promised {expect}"));
-                let text = format!("{}{promise}", self.done_text(decision, written.len()));
-                self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
-                self.mark("change", &rule, &text);
-                if !self.rules.receipt(decision, Ok(()), monotonic_ns()) {
-                    self.painter.say(&format!(
-                        "{}  {rule}   too late for its window: undone",
-                        time_of_day()
-                    ));
-                    self.order_undo(written);
+                let mut answer = answer_of_set(at, &receipt);
+                if let Some(shown) = &mut answer.shown {
+                    shown.reaction = ordered.reaction(receipt.done_ns);
                 }
+                answer
             }
-            Carried::Refused(why) => {
-                let text = format!("{}  {rule}   not done: {}", time_of_day(), why.reason);
-                // What was given up nobody waits for.
-                if self.rules.receipt(decision, Err(why), monotonic_ns()) {
-                    self.painter.say(&text);
-                }
-                self.order_undo(written);
-            }
+            Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.leaves_nothing(part)),
+            Err(error) => Answer::not_done(error.to_string(), may_pass(&error)),
+        };
+        let process = self.changes.part(decision, part).map(|part| part.process);
+        if let Some(process) = process.filter(|_| !answer.outcome.is_done()) {
+            self.look_whether_ended(process);
         }
-    }
-
-    /// What was done, in one line for all processes.
-    fn done_text(&self, decision: u64, written: usize) -> String {
-        let known = self.decisions.get(&decision);
-        let first = known.and_then(|known| known.decision.changes.first());
-        match (known, first.map(|change| &change.deed)) {
-            (None, _) | (_, None | Some(Deed::Write(_))) => {
-                format!("{} written and read back", plural(written, "change"))
-            }
-            (Some(known), Some(_)) => switched(&known.decision.asked),
+        // What was written for a decision that nobody waits for is taken back.
+        if !self.rules.awaits(decision) {
+            self.change(Event::GaveUp(decision));
         }
+        self.change(Event::Receipt {
+            decision,
+            part,
+            answer,
+        });
+        self.forget_answered(decision);
     }
 }
 
@@ -172,73 +77,87 @@ fn may_pass(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, RefusalKind::Busy | RefusalKind::Failed))
 }
 
-/// What a set did; none when the value is not there.
-fn show_set(
-    view: &mut ChangeView,
-    at: Option<&SyncPlace>,
-    receipt: &tuner::writer::Receipt,
-) -> Option<Standing> {
+fn undo(result: Result<tuner::undo::Undone, ClientError>) -> Undo {
+    match result {
+        Ok(undone) => reverted(undone.outcome),
+        Err(error) => Undo::Failed {
+            reason: error.to_string(),
+            may_pass: may_pass(&error),
+        },
+    }
+}
+
+pub(super) fn reverted(outcome: RevertOutcome) -> Undo {
+    match outcome {
+        RevertOutcome::Reverted => Undo::Reverted,
+        RevertOutcome::ChangedSince(_) => Undo::ChangedSince,
+        RevertOutcome::Failed(reason) => Undo::Failed {
+            reason,
+            may_pass: true,
+        },
+    }
+}
+
+/// What a set did.
+fn answer_of_set(at: Option<&SyncPlace>, receipt: &tuner::writer::Receipt) -> Answer {
     let show =
         |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
-    view.number = receipt.change.unwrap_or(0);
-    view.old = show(receipt.old);
-    view.new = show(receipt.new);
-    view.mechanism = match (at, &receipt.passage) {
-        (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage),
-        _ => "plain write".into(),
+    let shown = Shown {
+        number: receipt.change.unwrap_or(0),
+        old: Some(show(receipt.old)),
+        new: Some(show(receipt.new)),
+        mechanism: match (at, &receipt.passage) {
+            (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage),
+            _ => "plain write".into(),
+        },
+        hold_ns: receipt.hold_ns,
+        ..Shown::default()
     };
-    view.hold_ns = receipt.hold_ns;
-    view.outcome = match (&receipt.outcome, receipt.change) {
-        (Outcome::Applied, Some(_)) => WRITTEN.into(),
-        (Outcome::Applied, None) => THERE.into(),
-        (Outcome::NotWritten(reason), _) => format!("not written: {reason}"),
-        (Outcome::Overwritten(_), _) => "the program wrote it at the same time".into(),
+    let outcome = match (&receipt.outcome, receipt.change) {
+        (journal::Outcome::Applied, Some(_)) => Outcome::Written,
+        (journal::Outcome::Applied, None) => Outcome::AlreadyThere,
+        (journal::Outcome::NotWritten(reason), _) => Outcome::Refused(format!("not written: {reason}")),
+        (journal::Outcome::Overwritten(_), _) => {
+            Outcome::Refused("the program wrote it at the same time".into())
+        }
     };
-    match (&receipt.outcome, receipt.change) {
-        (Outcome::Applied, Some(_)) => Some(Standing::InForce),
-        (Outcome::Applied, None) => Some(Standing::NotMade),
-        _ => None,
+    Answer {
+        outcome,
+        may_pass: false,
+        shown: Some(Box::new(shown)),
     }
 }
 
 /// What an action did. Of a call without an inverse the rule may say that nothing is left to be taken back.
-fn show_act(
-    view: &mut ChangeView,
-    at: Option<&SyncPlace>,
-    receipt: &ActionReceipt,
-    leaves_nothing: bool,
-) -> Standing {
-    view.number = receipt.change;
-    view.variable.clone_from(&receipt.text);
-    view.mechanism = match (at, &receipt.passage) {
-        (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage),
-        _ => hold_text(receipt.mechanism, receipt.hold_ns),
+fn answer_of_act(at: Option<&SyncPlace>, receipt: &ActionReceipt, leaves_nothing: bool) -> Answer {
+    let mut shown = Shown {
+        number: receipt.change,
+        variable: Some(receipt.text.clone()),
+        mechanism: match (at, &receipt.passage) {
+            (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage),
+            _ => hold_text(receipt.mechanism, receipt.hold_ns),
+        },
+        hold_ns: receipt.hold_ns,
+        ..Shown::default()
     };
-    view.hold_ns = receipt.hold_ns;
-    let (outcome, standing) = match &receipt.outcome {
-        ActionOutcome::InForce => (IN_FORCE.into(), Standing::InForce),
+    let outcome = match &receipt.outcome {
+        ActionOutcome::InForce => Outcome::InForce,
         ActionOutcome::Returned {
             result, was, back, ..
         } => {
-            view.new.clone_from(result);
-            view.old = was.clone().unwrap_or_default();
+            shown.new = Some(result.clone());
+            shown.old = Some(was.clone().unwrap_or_default());
             match (back, leaves_nothing) {
-                (Some(_), _) => (IN_FORCE.into(), Standing::InForce),
-                (None, true) => (
-                    format!("returned {result}; nothing is left to be taken back"),
-                    Standing::Over,
-                ),
-                (None, false) => (
-                    format!("returned {result}; it has no inverse and stays"),
-                    Standing::Stays,
-                ),
+                (Some(_), _) => Outcome::InForce,
+                (None, true) => Outcome::Over(result.clone()),
+                (None, false) => Outcome::Stays(result.clone()),
             }
         }
-        ActionOutcome::Running => (
-            "has not returned yet, and goes on; the journal tells later".into(),
-            Standing::Running,
-        ),
+        ActionOutcome::Running => Outcome::Running,
     };
-    view.outcome = outcome;
-    standing
+    Answer {
+        outcome,
+        may_pass: false,
+        shown: Some(Box::new(shown)),
+    }
 }

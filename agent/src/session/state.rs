@@ -13,7 +13,7 @@ impl Session {
     /// The state now.
     pub(super) fn snapshot(&self) -> Snapshot {
         let kernel = self.probes.kernel();
-        let not_shown = match self.ledger.not_shown() {
+        let not_shown = match self.changes.not_shown() {
             0 => None,
             old => Some(format!(
                 "the {} before these (tuneagent journal)",
@@ -39,8 +39,8 @@ impl Session {
             cpus: self.cpus.view(),
             rules: self.rules.views(),
             rule_values: self.rules.values(),
-            findings: self.ledger.findings(),
-            changes: self.ledger.changes(&self.trials()),
+            findings: self.changes.findings.views(),
+            changes: self.changes.views(&self.trials()),
             sequence: self.sequence(),
             frequency: self.frequency.and_then(|(_, frequency)| frequency),
             cost: self.cost(),

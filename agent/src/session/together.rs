@@ -7,50 +7,33 @@ use tuner::{
 
 use super::{
     Session,
-    hands::{Order, SYNC_WAIT, Task},
-    orders::{Ordered, Part},
+    changes::Part,
+    hands::{SYNC_WAIT, Task},
+    orders::Work,
 };
-use crate::{
-    rulebook::{Decision, Key, Meeting},
-    snapshot::ChangeView,
-};
+use crate::rulebook::{Key, Meeting};
 
 impl Session {
-    pub(super) fn carry_out_together(&mut self, decision: Decision, meeting: Meeting) {
-        let parts = match self.parts(&decision) {
-            Ok(parts) => parts,
-            Err(reason) => return self.refuse(&decision, reason),
-        };
-        self.ledger.await_receipts(decision.id, parts.len());
-        let refusal = self.order_together(&decision, meeting, &parts).err();
-        let id = decision.id;
-        let refused: Vec<Part> = refusal.iter().flat_map(|_| parts.clone()).collect();
-        self.decisions.insert(id, Ordered::new(decision, parts));
-        for part in refused {
-            let outcome = refusal.clone().unwrap_or_default();
-            let view = ChangeView { outcome, ..part.view };
-            let carried = self.ledger.refused(id, view, part.pid, false);
-            self.carried(id, carried);
-        }
-    }
-
-    fn order_together(&self, decision: &Decision, meeting: Meeting, parts: &[Part]) -> Result<(), String> {
+    /// One command for all parts; the error is why they cannot change together.
+    pub(super) fn together(
+        &self,
+        meeting: &Meeting,
+        parts: &[Part],
+        work: &[Work],
+    ) -> Result<TogetherCommand, String> {
         is_whole(self.job.size_here(), self.job.size())?;
-        let order = Order::Together {
-            decision: decision.id,
-            parts: parts.len(),
-            command: Box::new(TogetherCommand {
-                sets: parts.iter().map(set).collect::<Result<_, _>>()?,
-                at: meeting
-                    .place
-                    .parse()
-                    .map_err(|error: SyncPlaceError| error.to_string())?,
-                key: key(meeting.key),
-                within_ms: SYNC_WAIT.as_millis() as u64,
-            }),
-        };
-        let hands = self.hands.as_ref().ok_or("this session does not write")?;
-        hands.order(order).map_err(|_| "too many orders wait".to_owned())
+        let sets = parts.iter().zip(work);
+        Ok(TogetherCommand {
+            sets: sets
+                .map(|(part, work)| set(part, &work.task))
+                .collect::<Result<_, _>>()?,
+            at: meeting
+                .place
+                .parse()
+                .map_err(|error: SyncPlaceError| error.to_string())?,
+            key: key(meeting.key.clone()),
+            within_ms: SYNC_WAIT.as_millis() as u64,
+        })
     }
 }
 
@@ -68,8 +51,8 @@ fn is_whole(here: usize, size: Option<usize>) -> Result<(), String> {
     }
 }
 
-fn set(part: &Part) -> Result<SetCommand, String> {
-    match &part.task {
+fn set(part: &Part, task: &Task) -> Result<SetCommand, String> {
+    match task {
         Task::Set(command) => Ok((**command).clone()),
         Task::Act(_) => Err(format!(
             "only values change in all processes together, not `{}`",

@@ -12,12 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     HITS_PER_WAKE, Session,
     anticipate::Due,
+    changes::Event,
     cost,
     ends::Ends,
     family,
     hands::Receipt,
     kernel_failure,
     meter::Metered,
+    orders::process_here,
     showing,
     signals::Signals,
     waits::{self, Ticks, next_receipt, next_tick, readable, turn_if, until},
@@ -201,6 +203,7 @@ impl Session {
             Wake::Ended(slot) => {
                 self.replaced.remove(&slot);
                 self.end_process(slot)?;
+                self.look_whether_ended(process_here(slot));
                 if self.replaced.is_empty() && self.processes.iter().all(|process| process.ended) {
                     return Ok(Some("the program has ended"));
                 }
@@ -214,7 +217,7 @@ impl Session {
                 self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate(monotonic_ns());
                 self.tell_of_recording();
-                self.try_again();
+                self.change(Event::Tick);
                 if self.family.is_none() {
                     self.look_for_replaced()?;
                     self.look_for_newcomers(ends)?;

@@ -1,43 +1,9 @@
-//! How each change stands, and the words about it: what a guard says once it is known whether its undo came about, and the last line of a
-//! session. Pure: asks nobody and changes nothing.
+//! The last line of a session: how each change stands, in words.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use tuner::process::Pid;
-
-use crate::{
-    format::plural,
-    snapshot::{
-        GuardView,
-        outcome::{NOT_UNDONE, UNDOING},
-    },
-};
-
-/// How the verdicts of rules end that take a change back.
-const ENDING: &str = "; undone";
-
-/// How a change stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
-    /// It was not made, or nothing had to be changed.
-    NotMade,
-    /// In force, and can be taken back.
-    InForce,
-    /// In force, and left so on purpose when the session ended.
-    Kept,
-    /// A call that was made and has no inverse.
-    Stays,
-    /// A call that was made and leaves nothing to be taken back.
-    Over,
-    /// A call that has not returned yet.
-    Running,
-    /// Taken back.
-    Back,
-    /// Not taken back: the program has changed it since.
-    LeftAlone,
-    /// Could not be taken back.
-    NotBack,
-}
+use super::outcome::Standing;
+use crate::format::plural;
 
 /// A change as it stands when a session ends.
 #[derive(Clone, Debug)]
@@ -50,78 +16,14 @@ pub(super) struct Left {
     pub(super) text: String,
 }
 
-/// Verdicts of guards whose changes are being taken back, by decision.
-#[derive(Debug, Default)]
-pub(super) struct Undoing(BTreeMap<u64, Verdict>);
-
-#[derive(Debug)]
-struct Verdict {
-    guard: GuardView,
-    waiting: BTreeSet<(Pid, u64)>,
-    failed: BTreeMap<(Pid, u64), String>,
-}
-
-impl Verdict {
-    /// None while it is not known of every change.
-    fn known(&self) -> Option<GuardView> {
-        if !self.waiting.is_empty() {
-            return None;
+impl Left {
+    /// Of a process that is not known here.
+    pub(super) fn stranger(standing: Standing) -> Left {
+        Left {
+            standing,
+            is_gone: false,
+            text: String::new(),
         }
-        let Some(reason) = self.failed.values().next() else {
-            return Some(self.guard.clone());
-        };
-        Some(GuardView {
-            verdict: NOT_UNDONE,
-            text: ended(&self.guard.text, &format!("; not undone: {reason}")),
-            ..self.guard.clone()
-        })
-    }
-}
-
-/// What a verdict says, with another end.
-fn ended(text: &str, end: &str) -> String {
-    format!("{}{end}", text.strip_suffix(ENDING).unwrap_or(text))
-}
-
-impl Undoing {
-    /// What a guard says of a decision whose changes are now taken back: at once where there are none.
-    pub(super) fn begin(&mut self, decision: u64, guard: GuardView, changes: &[(Pid, u64)]) -> GuardView {
-        if changes.is_empty() {
-            return guard;
-        }
-        let shown = GuardView {
-            verdict: UNDOING,
-            text: ended(&guard.text, "; being undone"),
-            ..guard.clone()
-        };
-        let verdict = self.0.entry(decision).or_insert_with(|| Verdict {
-            guard,
-            waiting: BTreeSet::new(),
-            failed: BTreeMap::new(),
-        });
-        verdict.waiting.extend(changes.iter().copied());
-        shown
-    }
-
-    /// A change was taken back, or could not be, for this reason: what its guard says now, if that is known and was not said before.
-    pub(super) fn heard(&mut self, change: (Pid, u64), failed: Option<&str>) -> Option<(u64, GuardView)> {
-        let mut verdicts = self.0.iter_mut();
-        let (decision, verdict) = verdicts
-            .find(|(_, verdict)| verdict.waiting.contains(&change) || verdict.failed.contains_key(&change))?;
-        let decision = *decision;
-        let is_new = verdict.waiting.remove(&change);
-        let had_failed = verdict.failed.remove(&change).is_some();
-        if let Some(reason) = failed {
-            verdict.failed.insert(change, reason.to_owned());
-            if had_failed && !is_new {
-                return None;
-            }
-        }
-        let guard = verdict.known()?;
-        if verdict.failed.is_empty() {
-            self.0.remove(&decision);
-        }
-        Some((decision, guard))
     }
 }
 
@@ -192,51 +94,6 @@ pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::outcome::UNDONE;
-
-    fn made(number: i32, change: u64) -> (Pid, u64) {
-        let start_time = 1;
-        (Pid { number, start_time }, change)
-    }
-
-    fn guard() -> GuardView {
-        GuardView {
-            verdict: UNDONE,
-            text: "pace: 2 -> 1: -50 %; undone".to_owned(),
-            ..GuardView::default()
-        }
-    }
-
-    #[test]
-    fn a_guard_says_undone_once_every_change_was_taken_back_and_not_before() {
-        let mut undoing = Undoing::default();
-        let shown = undoing.begin(7, guard(), &[made(1, 4), made(2, 9)]);
-        assert_eq!(
-            (shown.verdict, shown.text.as_str()),
-            (UNDOING, "pace: 2 -> 1: -50 %; being undone")
-        );
-        assert_eq!(undoing.heard(made(1, 4), None), None);
-        assert_eq!(undoing.heard(made(3, 1), None), None, "it is of nobody's");
-        assert_eq!(undoing.heard(made(2, 9), None), Some((7, guard())));
-        assert_eq!(undoing.heard(made(2, 9), None), None, "once");
-        assert_eq!(undoing.begin(8, guard(), &[]), guard(), "nothing is in force");
-    }
-
-    #[test]
-    fn a_guard_whose_undo_fails_says_so_once_and_undone_when_it_succeeds_later() {
-        let mut undoing = Undoing::default();
-        undoing.begin(7, guard(), &[made(1, 4)]);
-        let (_, said) = undoing
-            .heard(made(1, 4), Some("the program did not come there"))
-            .unwrap();
-        assert_eq!(said.verdict, NOT_UNDONE);
-        assert_eq!(
-            said.text,
-            "pace: 2 -> 1: -50 %; not undone: the program did not come there"
-        );
-        assert_eq!(undoing.heard(made(1, 4), Some("nor now")), None);
-        assert_eq!(undoing.heard(made(1, 4), None), Some((7, guard())));
-    }
 
     #[test]
     fn the_last_line_says_of_each_standing_what_is_so() {

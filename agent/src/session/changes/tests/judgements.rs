@@ -1,0 +1,354 @@
+//! Verdicts of guards, undo and its repetition, removal of rules.
+
+use super::vocabulary::*;
+
+// The guard keeps.
+
+#[test]
+fn a_guard_that_keeps_confirms_each_change() {
+    let mut it = with_two_changes();
+    found(&mut it, "6 ranks");
+    assert_eq!(
+        it.on(kept(1), ms(2)),
+        [say_guard("kept"), confirm(R0, 1), confirm(R1, 1)]
+    );
+    assert_eq!(verdicts(&it), ["kept", "kept"]);
+    assert!(it.findings.views()[0].repaired);
+}
+
+#[test]
+fn what_was_repaired_stays_listed_as_it_was_found() {
+    let mut it = with_one_change();
+    found(&mut it, "6 ranks");
+    it.on(kept(1), ms(2));
+    found(&mut it, "other numbers");
+    it.findings.close("r");
+    assert_eq!(it.findings.views()[0].text, "6 ranks");
+    assert!(!it.findings.is_open("r"));
+}
+
+#[test]
+fn a_guard_that_keeps_what_was_there_already_repairs_nothing() {
+    let mut it = new();
+    found(&mut it, "6 ranks");
+    it.on(decided(1, [R0]), ms(0));
+    it.on(came(1, 0, Outcome::AlreadyThere, 0), ms(1));
+    assert_eq!(it.on(kept(1), ms(2)), [say_guard("kept")]);
+    assert!(it.findings.is_open("r"));
+}
+
+#[test]
+fn an_ended_rank_is_not_confirmed() {
+    let mut it = with_two_changes();
+    it.on(Event::Ended(R0), ms(2));
+    assert_eq!(it.on(kept(1), ms(3)), [say_guard("kept"), confirm(R1, 1)]);
+}
+
+#[test]
+fn a_session_is_settled_when_all_that_is_in_force_is_confirmed() {
+    let mut it = new();
+    assert!(!it.is_settled(), "nothing was changed");
+    it.on(decided(1, [R0]), ms(0));
+    it.on(written(1, 0, 1), ms(1));
+    assert!(!it.is_settled(), "it is not judged");
+    it.on(kept(1), ms(2));
+    assert!(it.is_settled());
+    it.on(decided(2, [R0]), ms(3));
+    assert!(!it.is_settled(), "an order is under way");
+}
+
+// The guard takes back.
+
+#[test]
+fn a_guard_says_undone_once_every_change_was_taken_back_and_not_before() {
+    let mut it = with_two_changes();
+    assert_eq!(
+        it.on(taken_back(1), ms(2)),
+        [undo([change(R0, 1), change(R1, 1)])]
+    );
+    assert_eq!(verdicts(&it), ["being undone", "being undone"]);
+    assert_eq!(it.on(reverted(R0, 1), ms(3)), []);
+    assert_eq!(it.on(reverted(R1, 1), ms(4)), [say_guard("undone")]);
+    assert_eq!(verdicts(&it), ["undone", "undone"]);
+    assert_eq!(outcomes(&it), ["reverted", "reverted"]);
+}
+
+#[test]
+fn a_verdict_on_some_ranks_takes_back_what_these_have() {
+    let mut it = with_two_changes();
+    assert_eq!(it.on(taken_back_in(1, &[R1]), ms(2)), [undo([change(R1, 1)])]);
+    assert_eq!(it.on(taken_back_in(1, &[R0]), ms(2)), [undo([change(R0, 1)])]);
+    assert_eq!(it.on(reverted(R1, 1), ms(3)), []);
+    assert_eq!(it.on(reverted(R0, 1), ms(3)), [say_guard("undone")]);
+}
+
+#[test]
+fn what_is_gone_with_its_process_needs_no_undo() {
+    let mut it = with_two_changes();
+    it.on(Event::Ended(R0), ms(2));
+    assert_eq!(it.on(taken_back(1), ms(3)), [undo([change(R1, 1)])]);
+    assert_eq!(it.on(reverted(R1, 1), ms(4)), [say_guard("undone")]);
+}
+
+#[test]
+fn where_all_ranks_have_ended_the_guard_says_undone_at_once() {
+    let mut it = with_one_change();
+    it.on(Event::Ended(R0), ms(2));
+    assert_eq!(it.on(taken_back(1), ms(3)), [say_guard("undone")]);
+}
+
+#[test]
+fn what_the_program_changed_since_is_left_alone_and_said() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), ms(2));
+    let said = say_guard("not undone: the program changed it since");
+    assert_eq!(it.on(changed_since(R0, 1), ms(3)), [said]);
+    assert_eq!(outcomes(&it), ["left alone: the program changed it since"]);
+    assert_eq!(it.on(Event::Tick, s(200)), [], "it is not tried again");
+}
+
+#[test]
+fn an_undo_that_never_will_succeed_is_said_and_not_tried_again() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), ms(2));
+    assert_eq!(it.on(lost(R0, 1), ms(3)), [say_guard("not undone: unmapped")]);
+    assert_eq!(outcomes(&it), ["not put back: unmapped"]);
+    assert_eq!(it.on(Event::Tick, s(200)), []);
+}
+
+#[test]
+fn an_answer_about_a_change_of_nobody_says_nothing() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), ms(2));
+    assert_eq!(it.on(reverted(R1, 9), ms(3)), []);
+    assert_eq!(verdicts(&it), ["being undone"]);
+}
+
+#[test]
+fn the_guard_names_the_first_reason_of_several() {
+    let mut it = with_two_changes();
+    it.on(taken_back(1), ms(2));
+    it.on(lost(R1, 1), ms(3));
+    assert_eq!(it.on(reverted(R0, 1), ms(4)), [say_guard("not undone: unmapped")]);
+    assert_eq!(verdicts(&it), ["not undone", "not undone"]);
+}
+
+// What fails is tried again.
+
+#[test]
+fn an_undo_that_fails_is_tried_after_twice_as_long_and_once_a_minute_in_the_end() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), s(0));
+    let mut now = 0;
+    for pause in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
+        it.on(stuck(R0, 1), s(now));
+        assert_eq!(it.on(Event::Tick, Time(s(now + pause).0 - 1)), [], "{pause} s");
+        now += pause;
+        assert_eq!(it.on(Event::Tick, s(now)), [undo([change(R0, 1)])], "{pause} s");
+        assert_eq!(it.on(Event::Tick, s(now)), [], "it is under way");
+    }
+}
+
+#[test]
+fn a_failed_undo_is_said_once_and_its_success_too() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), s(0));
+    let said = [say_retried(R0, 1, "busy"), say_guard("not undone: busy")];
+    assert_eq!(it.on(stuck(R0, 1), s(0)), said);
+    assert_eq!(verdicts(&it), ["not undone"]);
+    it.on(Event::Tick, s(1));
+    assert_eq!(it.on(stuck(R0, 1), s(1)), [], "it was said");
+    it.on(Event::Tick, s(3));
+    let said = [say_settled(R0, 1, Outcome::Reverted), say_guard("undone")];
+    assert_eq!(it.on(reverted(R0, 1), s(3)), said);
+    assert_eq!(verdicts(&it), ["undone"]);
+    assert_eq!(it.on(Event::Tick, s(300)), []);
+}
+
+#[test]
+fn what_the_program_changes_while_it_is_retried_is_settled() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), s(0));
+    it.on(stuck(R0, 1), s(0));
+    it.on(Event::Tick, s(1));
+    let effects = it.on(changed_since(R0, 1), s(1));
+    assert_eq!(effects, [say_settled(R0, 1, Outcome::LeftAlone)]);
+    assert_eq!(it.on(Event::Tick, s(300)), []);
+}
+
+#[test]
+fn of_several_only_what_failed_is_tried_again() {
+    let mut it = with_two_changes();
+    it.on(taken_back(1), s(0));
+    it.on(stuck(R1, 1), s(0));
+    it.on(reverted(R0, 1), s(0));
+    assert_eq!(it.on(Event::Tick, s(1)), [undo([change(R1, 1)])]);
+}
+
+#[test]
+fn a_rank_that_ends_while_its_undo_is_retried_gets_no_order() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), s(0));
+    it.on(stuck(R0, 1), s(0));
+    it.on(Event::Ended(R0), s(0));
+    assert_eq!(it.on(Event::Tick, s(1)), []);
+    assert_eq!(it.on(stuck(R0, 1), s(1)), [], "an answer from before");
+    assert_eq!(it.on(Event::Tick, s(300)), []);
+}
+
+#[test]
+fn an_undo_without_room_is_tried_again() {
+    let mut it = with_one_change();
+    let effect = it.on(taken_back(1), s(0)).remove(0);
+    let reason = "too many orders wait";
+    let said = [
+        say_retried(R0, 1, reason),
+        say_guard(&format!("not undone: {reason}")),
+    ];
+    assert_eq!(it.on(no_room(effect), s(0)), said);
+    assert_eq!(it.on(Event::Tick, s(1)), [undo([change(R0, 1)])]);
+    assert_eq!(it.on(reverted(R0, 1), s(1)).last(), Some(&say_guard("undone")));
+}
+
+#[test]
+fn a_retry_without_room_is_tried_again() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), s(0));
+    it.on(stuck(R0, 1), s(0));
+    let effect = it.on(Event::Tick, s(1)).remove(0);
+    assert_eq!(it.on(no_room(effect), s(1)), []);
+    assert_eq!(it.on(Event::Tick, s(3)), [undo([change(R0, 1)])]);
+}
+
+#[test]
+fn a_session_with_an_undo_that_is_retried_is_not_settled() {
+    let mut it = with_two_changes();
+    it.on(kept(1), s(0));
+    it.on(decided(2, [R0]), s(0));
+    it.on(written(2, 0, 2), s(0));
+    it.on(taken_back(2), s(0));
+    it.on(stuck(R0, 2), s(0));
+    assert!(!it.is_settled());
+    it.on(reverted(R0, 2), s(1));
+    assert!(it.is_settled());
+}
+
+// Calls.
+
+#[test]
+fn a_call_with_an_inverse_is_taken_back_by_it() {
+    let mut it = new();
+    it.on(acts("call", 1, [R0]), ms(0));
+    it.on(came(1, 0, Outcome::InForce, 1), ms(1));
+    assert_eq!(it.on(taken_back(1), ms(2)), [undo([change(R0, 1)])]);
+}
+
+#[test]
+fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
+    for (outcome, last) in [
+        (
+            Outcome::Stays("3".to_owned()),
+            "1 change cannot be taken back and stays (knob)",
+        ),
+        (Outcome::Over("3".to_owned()), "nothing is left to be put back"),
+        (
+            Outcome::Running,
+            "1 change not known yet: a call has not returned (tuneagent undo finds out)",
+        ),
+    ] {
+        let mut it = new();
+        it.on(acts("call", 1, [R0]), ms(0));
+        let effects = it.on(came(1, 0, outcome, 1), ms(1));
+        assert_eq!(effects, [say_did("call: done"), applied(1)]);
+        assert_eq!(it.on(taken_back(1), ms(2)), [say_guard("undone")]);
+        it.on(stop(), s(1));
+        it.on(farewell(&[], &[]), s(1));
+        assert_eq!(at_last(&it), last);
+    }
+}
+
+// Two rules and one variable; and others who write it.
+
+#[test]
+fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
+    let mut it = with_one_change();
+    it.on(decided_by("other", 2, [R0]), ms(2));
+    it.on(written(2, 0, 2), ms(3));
+    assert_eq!(it.on(taken_back(1), ms(4)), [undo([change(R0, 1)])]);
+    // The actuator sees the value of the other.
+    it.on(changed_since(R0, 1), ms(5));
+    assert_eq!(
+        outcomes(&it),
+        ["left alone: the program changed it since", "written"]
+    );
+    assert_eq!(it.on(removed("other", false), ms(6)), [undo([change(R0, 2)])]);
+}
+
+#[test]
+fn what_was_changed_by_hand_meanwhile_is_left_alone_at_the_end() {
+    let mut it = with_one_change();
+    it.on(stop(), s(1));
+    let undone = vec![(change(R0, 1), Undo::ChangedSince)];
+    let parting = Farewell {
+        undone,
+        ..Farewell::default()
+    };
+    it.on(Event::Farewell(Machine::HERE, parting), s(1));
+    assert_eq!(at_last(&it), "1 change left alone, for app changed it since");
+}
+
+#[test]
+fn a_change_by_hand_that_the_session_does_not_know_counts_where_the_actuator_names_it() {
+    let mut it = with_one_change();
+    it.on(stop(), s(1));
+    it.on(farewell(&[change(R0, 1), change(R1, 9)], &[]), s(1));
+    assert_eq!(at_last(&it), "2 changes put back");
+}
+
+// A rule is removed.
+
+#[test]
+fn a_removed_rule_takes_its_changes_and_findings_with_it() {
+    let mut it = with_two_changes();
+    found(&mut it, "6 ranks");
+    assert_eq!(it.in_force_of("r").count(), 2);
+    let effects = it.on(removed("r", false), ms(2));
+    assert_eq!(effects, [undo([change(R0, 1), change(R1, 1)])]);
+    assert!(it.findings.views().is_empty());
+    it.on(reverted(R0, 1), ms(3));
+    assert_eq!(it.in_force_of("r").count(), 1);
+}
+
+#[test]
+fn a_removed_rule_may_leave_its_changes() {
+    let mut it = with_one_change();
+    found(&mut it, "6 ranks");
+    assert_eq!(it.on(removed("r", true), ms(2)), []);
+    assert_eq!(it.findings.views().len(), 1);
+    assert_eq!(outcomes(&it), ["written"]);
+}
+
+#[test]
+fn a_removed_rule_does_not_take_back_what_is_being_taken_back_or_ended() {
+    let mut it = with_two_changes();
+    it.on(taken_back_in(1, &[R0]), ms(2));
+    assert_eq!(it.on(removed("r", false), ms(3)), []);
+    let mut it = with_two_changes();
+    it.on(Event::Ended(R0), ms(2));
+    assert_eq!(it.on(removed("r", false), ms(3)), [undo([change(R1, 1)])]);
+    let mut it = with_one_change();
+    assert_eq!(it.on(removed("other", false), ms(3)), []);
+}
+
+#[test]
+fn repairs_that_were_taken_back_are_known() {
+    let mut it = with_one_change();
+    found(&mut it, "6 ranks");
+    it.on(kept(1), ms(2));
+    assert!(it.repairs_ended().is_empty(), "it is in force");
+    it.on(stop(), s(1));
+    it.on(farewell(&[change(R0, 1)], &[]), s(1));
+    assert_eq!(it.repairs_ended(), ["r"]);
+    it.findings.stays_with("r", "attach x --keep".to_owned());
+    assert_eq!(it.findings.views()[0].now.as_deref(), Some("attach x --keep"));
+}
