@@ -14,6 +14,123 @@ use crate::tidy::{assert_none, paths_below, root, sources};
 /// A top module and the top modules that it uses.
 type Row = (&'static str, &'static [&'static str]);
 
+/// From the ground: units, values, terms; what a rule is; its evaluation; the engine and what explains it.
+const RULES: &[Row] = &[
+    ("codes", &[]),
+    ("diag", &[]),
+    ("function", &[]),
+    ("ids", &[]),
+    ("period", &[]),
+    ("read", &[]),
+    ("unit", &[]),
+    ("lang", &["diag", "unit"]),
+    ("measure", &["unit"]),
+    ("requirements", &["measure"]),
+    ("types", &["unit"]),
+    ("value", &["types", "unit"]),
+    ("aggregate", &["value"]),
+    ("facts", &["value"]),
+    ("recording", &["facts", "measure", "value"]),
+    ("tally", &["value"]),
+    ("target", &["facts"]),
+    ("action", &["ids", "read", "target", "value"]),
+    ("file", &["action", "diag", "lang", "target"]),
+    ("plan", &["measure", "read", "tally", "target"]),
+    ("term", &["diag", "function", "lang", "measure", "types", "value"]),
+    ("folds", &["function", "term"]),
+    ("guard", &["term"]),
+    ("change", &["action", "guard", "read", "target", "term"]),
+    ("hit", &["term", "value"]),
+    ("window", &["term"]),
+    (
+        "rule",
+        &[
+            "action",
+            "change",
+            "diag",
+            "folds",
+            "function",
+            "guard",
+            "plan",
+            "read",
+            "requirements",
+            "target",
+            "term",
+            "value",
+            "window",
+        ],
+    ),
+    (
+        "eval",
+        &[
+            "action",
+            "aggregate",
+            "change",
+            "facts",
+            "folds",
+            "function",
+            "hit",
+            "ids",
+            "lang",
+            "measure",
+            "rule",
+            "tally",
+            "term",
+            "types",
+            "value",
+        ],
+    ),
+    (
+        "check",
+        &[
+            "action",
+            "change",
+            "diag",
+            "eval",
+            "facts",
+            "file",
+            "folds",
+            "function",
+            "guard",
+            "lang",
+            "measure",
+            "plan",
+            "read",
+            "requirements",
+            "rule",
+            "target",
+            "term",
+            "types",
+            "unit",
+            "value",
+            "window",
+        ],
+    ),
+    ("explain", &["eval", "lang", "rule", "term", "types", "value"]),
+    (
+        "engine",
+        &[
+            "action", "change", "eval", "explain", "facts", "folds", "function", "guard", "hit", "ids",
+            "lang", "measure", "plan", "read", "rule", "tally", "target", "term", "unit", "value", "window",
+        ],
+    ),
+    (
+        "fit",
+        &[
+            "action", "diag", "facts", "file", "plan", "read", "rule", "target",
+        ],
+    ),
+    (
+        "graph",
+        &[
+            "check", "engine", "eval", "function", "guard", "plan", "read", "rule", "target", "term",
+            "types", "value", "window",
+        ],
+    ),
+    ("library", &["diag", "file", "rule"]),
+    ("page", &["file", "lang", "rule", "target", "types"]),
+];
+
 const XTASK: &[Row] = &[
     ("process", &[]),
     ("ebpf", &["process"]),
@@ -28,6 +145,11 @@ const XTASK: &[Row] = &[
     ("attack", &["ci", "process"]),
     ("bench", &["ci", "experiment", "process"]),
 ];
+
+#[test]
+fn the_modules_of_rules_use_what_is_below_them() -> Outcome {
+    arrows_point_down("rules/src", RULES)
+}
 
 #[test]
 fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
@@ -87,8 +209,8 @@ fn used(folder: &str) -> Outcome<BTreeMap<String, BTreeMap<String, String>>> {
             continue;
         };
         let depth = path.iter().filter(|part| **part != "mod").count();
-        let mut paths = paths_below("crate::", &source.text);
-        paths.extend(paths_below(&"super::".repeat(depth), &source.text));
+        let mut paths = paths_below("crate::", &source.product);
+        paths.extend(paths_below(&"super::".repeat(depth), &source.product));
         let modules = paths.iter().filter_map(|path| top.module(path));
         let others = modules.filter(|to| *to != path[0]);
         arrows.extend(others.map(|to| (to.to_owned(), source.name.clone())));

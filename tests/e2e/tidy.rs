@@ -20,8 +20,10 @@ const LONGEST_FUNCTION: usize = 70;
 pub(crate) struct Source {
     /// Relative to the checkout.
     pub(crate) name: String,
-    /// Up to the first `#[cfg(test)]` of a module.
-    pub(crate) text: String,
+    /// Up to the first `#[cfg(test)]` of a module, and so without what follows the declaration of one.
+    text: String,
+    /// Up to the first module of tests that stands in the file itself.
+    pub(crate) product: String,
 }
 
 pub(crate) fn root() -> &'static Path {
@@ -46,13 +48,14 @@ pub(crate) fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
             .to_string_lossy()
             .into_owned();
         let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
+        let product = product(&text).to_owned();
         let text = text
             .split("\n#[cfg(test)]\nmod ")
             .next()
             .unwrap_or_default()
             .to_owned();
         if !is_test {
-            sources.push(Source { name, text });
+            sources.push(Source { name, text, product });
         }
     }
     Ok(sources)
@@ -77,6 +80,16 @@ fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Outcome {
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// A text up to its first module of tests; `mod tests;` is a declaration, and code follows it.
+fn product(text: &str) -> &str {
+    let attributes = text.match_indices("\n#[cfg(test)]\nmod ");
+    let mut inline = attributes.filter(|(at, found)| {
+        let line = text[at + found.len()..].lines().next();
+        line.is_some_and(|line| line.ends_with('{'))
+    });
+    inline.next().map_or(text, |(at, _)| &text[..at])
 }
 
 pub(crate) fn assert_none(found: &[String], rule: &str) {
