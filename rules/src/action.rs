@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use crate::engine::ProbeId;
-use crate::file::{Keyword, Site};
+use crate::ids::ProbeId;
 use crate::read::{Layout, PlannedCapture, Source};
-use crate::target::Target;
+use crate::target::{Site, Target};
 use crate::value::Scalar;
 
 /// How formulas of an inverse name what was read just before the call.
@@ -182,6 +181,41 @@ pub struct Boundary {
     pub function: String,
     /// Where the program says which instance begins: a number that counts up alike in all processes.
     pub key: PlannedCapture,
+}
+
+/// What a tune does, by its keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keyword {
+    Set,
+    Call,
+    Load,
+    Replace,
+    InsertCall,
+    RemoveCall,
+    SetArgument,
+    Affinity,
+    Enable,
+    Disable,
+}
+
+impl Keyword {
+    pub(crate) const ALL: &'static [(&'static str, Keyword)] = &[
+        ("set", Keyword::Set),
+        ("call", Keyword::Call),
+        ("load", Keyword::Load),
+        ("replace", Keyword::Replace),
+        ("insert_call", Keyword::InsertCall),
+        ("remove_call", Keyword::RemoveCall),
+        ("set_arg", Keyword::SetArgument),
+        ("affinity", Keyword::Affinity),
+        ("enable", Keyword::Enable),
+        ("disable", Keyword::Disable),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        let found = Keyword::ALL.iter().find(|(_, keyword)| *keyword == self);
+        found.map_or("", |(name, _)| name)
+    }
 }
 
 impl Affinity {

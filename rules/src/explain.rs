@@ -3,7 +3,8 @@
 use crate::eval::Context;
 use crate::lang::ast::Comparison;
 use crate::rule::CheckedRule;
-use crate::term::{Term, Type, Typed};
+use crate::term::{Term, Typed};
+use crate::types::Type;
 use crate::value::Scalar;
 
 /// A comparison as written, and with its values: `wanted > 2` and `1.9 > 2`.

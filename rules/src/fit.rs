@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::action::Keyword;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::facts::ProcessFacts;
-use crate::file::{Keyword, RuleFile};
+use crate::file::RuleFile;
 use crate::plan::{PlannedProbe, PlannedVariable, VariableKind};
 use crate::read::{Base, Layout, PlannedCapture};
 use crate::rule::CheckedRule;

@@ -73,11 +73,9 @@
 
 mod action;
 pub mod aggregate;
-mod asked;
-mod calls;
+mod change;
 mod check;
 mod codes;
-mod deed;
 mod diag;
 mod engine;
 mod eval;
@@ -85,25 +83,26 @@ mod explain;
 mod facts;
 mod file;
 mod fit;
-mod fold;
+mod folds;
 mod function;
 mod graph;
 mod guard;
 mod hit;
+mod ids;
 mod lang;
 mod library;
 mod measure;
 mod page;
-mod partial;
 pub mod period;
 mod plan;
 mod read;
 pub mod recording;
+mod requirements;
 mod rule;
-mod run;
 mod tally;
 mod target;
 mod term;
+mod types;
 mod unit;
 mod value;
 mod window;
@@ -112,15 +111,16 @@ pub use action::{Action, Affinity, Argument, Boundary, Computed, Inverse, Invoca
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
-    Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, LeftOut,
-    Mode, Node, Observation, Outcome, Output, Partial, PlacedFold, Placement, ProbeId, Reading, Report,
-    RuleId, Schedule, Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Conflict, Decision, Dropped, Engine, Finding, FindingState, LeftOut, Mode, Node,
+    Observation, Outcome, Output, Partial, PlacedFold, Placement, Report, Schedule, Standing, TuneStatus,
+    Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
-pub use file::{Bindings, RuleFile, Site, schema};
+pub use file::{Bindings, RuleFile, schema};
 pub use fit::{AllNames, Fit, NoVariable, Refusal, SeenMark, SeenProcess, SeenVariable, Sought, fit};
 pub use function::{FUNCTIONS, Function};
 pub use graph::{Graph, GraphNode, Named, SharedProbe, graph};
+pub use ids::{DecisionId, ProbeId, RuleId};
 pub use library::{is_loaded, library, models};
 pub use measure::{Kind, Measure, Scope};
 pub use page::page;
@@ -129,6 +129,6 @@ pub use read::{Base, Known, Layout, PlannedCapture, Source, Step};
 pub use rule::CheckedRule;
 
 pub use tally::{Group, Grouping, PlannedTally, Sums, Tally, TallyValue};
-pub use target::{Set, Target};
+pub use target::{Set, Site, Target};
 pub use unit::{Dimension, human};
-pub use value::{Machine, ProcessId, Reads, Scalar, Subject, Time};
+pub use value::{Machine, ProcessId, Reading, Reads, Scalar, Subject, Time};

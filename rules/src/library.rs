@@ -1,5 +1,11 @@
 //! The rules we ship, as text: reading files is not done here, and the program needs none to be useful.
 
+use std::collections::BTreeMap;
+
+use crate::diag::Diagnostic;
+use crate::file::RuleFile;
+use crate::rule::CheckedRule;
+
 /// A rule of a folder of the library, by its name.
 macro_rules! of {
     ($folder:literal, $name:literal) => {
@@ -66,6 +72,24 @@ const MODELS: &[(&str, &str)] = &[
 /// Name and text of every shipped model: for programs that have what it names, never for any program.
 pub fn models() -> &'static [(&'static str, &'static str)] {
     MODELS
+}
+
+impl CheckedRule {
+    /// Reads and checks the text of a rule file with the values its parameters have in it; of other rules it may use the
+    /// shipped ones.
+    ///
+    /// # Errors
+    /// As [`RuleFile::parse`] and [`RuleFile::check`].
+    pub fn from_source(source: &str) -> Result<CheckedRule, Vec<Diagnostic>> {
+        let shipped = |name: &str| {
+            let mut shipped = library().iter().chain(models());
+            let found = shipped.find(|(known, _)| *known == name);
+            found.map(|(_, text)| (*text).to_string())
+        };
+        RuleFile::parse(source)?
+            .with_library(&shipped)?
+            .check(&BTreeMap::new())
+    }
 }
 
 #[cfg(test)]

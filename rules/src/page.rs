@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::file::template::{Part, Template};
-use crate::file::{GuardEntry, KeyEntry, ProbeEntry, RuleFile, Site, TuneEntry, WindowEntry};
+use crate::file::{GuardEntry, KeyEntry, ProbeEntry, RuleFile, TuneEntry, WindowEntry};
 use crate::rule::CheckedRule;
-use crate::term::KeyKind;
+use crate::target::Site;
+use crate::types::KeyKind;
 
 /// Writing into memory does not fail.
 macro_rules! line {

@@ -1,25 +1,22 @@
 //! A rule that passed every check, as data, and what can be asked of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::action::{Boundary, SyncPoint, Together};
-use crate::asked::Asked;
-use crate::calls::Memory;
-use crate::deed::Change;
+use crate::change::Change;
 use crate::diag::{Diagnostic, Span};
-use crate::eval::{Context, WindowData};
-use crate::facts::ProcessFacts;
-use crate::file::{RuleFile, Site};
+use crate::folds::WindowFolds;
 use crate::function::Reduction;
-pub(crate) use crate::guard::Guard;
-use crate::partial::WindowFolds;
-use crate::plan::{Parts, Plan};
+use crate::guard::Guard;
+use crate::plan::Plan;
 use crate::read::PlannedCapture;
+use crate::requirements::Requirements;
+use crate::target::Site;
 use crate::target::Target;
 use crate::term::{Field, Term, Typed};
-use crate::value::{ProcessId, Scalar, Value};
-pub(crate) use crate::window::{Begin, Borders, Straddle, Window, WindowKind};
+use crate::value::{ProcessId, Scalar};
+use crate::window::{Borders, Window};
 
 /// A rule that can run: every name means something and every unit is right.
 #[derive(Clone, Debug)]
@@ -43,7 +40,7 @@ pub struct CheckedRule {
     /// For each window its folds.
     pub(crate) folds: Vec<Arc<WindowFolds>>,
     pub(crate) plan: Plan,
-    pub(crate) asked: Asked,
+    pub(crate) requirements: Requirements,
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
@@ -56,18 +53,6 @@ pub(crate) struct Role {
     pub(crate) least: u32,
     /// How many may have it.
     pub(crate) most: Option<u32>,
-}
-
-impl Role {
-    /// Whether a process has the role; a fact that is not known gives none.
-    pub(crate) fn has(&self, facts: &ProcessFacts) -> bool {
-        let context = Context {
-            facts: Some(facts),
-            ..Context::default()
-        };
-        let holds = |condition| context.eval(condition).single() == Ok(Scalar::Boolean(true));
-        self.conditions.iter().any(holds)
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -214,34 +199,8 @@ pub(crate) enum FilledPart {
 }
 
 impl CheckedRule {
-    /// Reads and checks the text of a rule file with the values its parameters have in it; of other rules it may use the
-    /// shipped ones.
-    ///
-    /// # Errors
-    /// As [`RuleFile::parse`] and [`RuleFile::check`].
-    pub fn from_source(source: &str) -> Result<CheckedRule, Vec<Diagnostic>> {
-        let shipped = |name: &str| {
-            let mut shipped = crate::library().iter().chain(crate::models());
-            let found = shipped.find(|(known, _)| *known == name);
-            found.map(|(_, text)| (*text).to_string())
-        };
-        RuleFile::parse(source)?
-            .with_library(&shipped)?
-            .check(&BTreeMap::new())
-    }
-
     /// What is left of a rule that was removed: its name.
     pub(crate) fn emptied(&self) -> CheckedRule {
-        let parts = Parts {
-            rule: &self.name,
-            roles: &[],
-            probes: &[],
-            joins: &[],
-            windows: &[],
-            metrics: &[],
-            runs: &[],
-            tunes: &[],
-        };
         CheckedRule {
             name: self.name.clone(),
             about: self.about.clone(),
@@ -256,8 +215,8 @@ impl CheckedRule {
             runs: Vec::new(),
             tunes: Vec::new(),
             folds: Vec::new(),
-            plan: crate::plan::plan(&parts),
-            asked: Asked::default(),
+            plan: Plan::empty(&self.name),
+            requirements: Requirements::default(),
             warnings: Vec::new(),
         }
     }
@@ -413,62 +372,9 @@ impl CheckedRule {
         out.extend(tunes.flat_map(Tune::formulas));
         out
     }
-
-    /// The names of the rule's roles that a process with these facts has.
-    pub fn roles_of(&self, facts: &ProcessFacts) -> Vec<&str> {
-        self.roles
-            .iter()
-            .filter(|role| role.has(facts))
-            .map(|role| role.name.as_str())
-            .collect()
-    }
-}
-
-impl Filled {
-    /// The text with the values of `context` filled in.
-    pub(crate) fn fill(&self, context: Context<'_>) -> String {
-        let part = |part: &FilledPart| match part {
-            FilledPart::Literal(text) => text.clone(),
-            FilledPart::Value(typed) => context.eval(typed).show(typed.of),
-        };
-        self.0.iter().map(part).collect()
-    }
 }
 
 impl CheckedRule {
-    /// The metrics of a closed window, each with its name, in the order of evaluation; those of other windows are
-    /// none.
-    pub(crate) fn evaluate(
-        &self,
-        place: usize,
-        window: &WindowData,
-        memory: Memory<'_>,
-    ) -> Vec<(String, Value)> {
-        let context = Context {
-            window: Some(window),
-            memory,
-            ..Context::default()
-        };
-        self.evaluate_in(place, context)
-    }
-
-    /// The same in a context.
-    pub(crate) fn evaluate_in(&self, place: usize, context: Context<'_>) -> Vec<(String, Value)> {
-        let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
-        for metric in &self.metrics {
-            let value = if metric.is_called {
-                Value::none("it has no value by itself")
-            } else if metric.window != place {
-                Value::none("it lives in another window")
-            } else {
-                let metrics = &values;
-                Context { metrics, ..context }.eval(&metric.value)
-            };
-            values.push((metric.name.clone(), value));
-        }
-        values
-    }
-
     /// The metrics that `terms` are computed from, their metrics included.
     pub(crate) fn metrics_behind(&self, terms: &[&Typed]) -> Vec<usize> {
         let mut found = BTreeSet::new();

@@ -33,6 +33,17 @@ pub enum Set {
 /// How sets are written, for messages.
 pub(crate) const SETS: &[&str] = &["mpi.*", "mpi.MPI_Send", "openmp.region", "blas.call"];
 
+/// Where a probe sits in its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// At its entry.
+    Entry,
+    /// At its return.
+    Return,
+    /// From entry to return: gives durations.
+    Span,
+}
+
 impl Target {
     /// What `text` names; nothing if it speaks of a set that there is not.
     pub(crate) fn named(text: &str) -> Option<Target> {

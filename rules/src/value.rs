@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::engine::Reading;
-use crate::term::{KeyKind, Kind, Type};
-use crate::unit::human;
+use crate::types::{KeyKind, Kind, Type};
+use crate::unit::{Dimension, human};
 
 /// A process, by the number the agent gave it. Not a pid: this crate knows no kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -247,6 +246,21 @@ impl Value {
             Value::Table(rows) => show_rows(rows, of),
         }
     }
+}
+
+/// A value of a metric as numbers, for plots: of a table its rows from the least to the greatest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// The least row; in seconds and bytes.
+    pub low: f64,
+    /// The mean of the rows.
+    pub mean: f64,
+    /// The greatest row.
+    pub high: f64,
+    /// None for a truth value, which is 0 or 1.
+    pub dimension: Option<Dimension>,
+    /// People read it in percent.
+    pub is_share: bool,
 }
 
 pub(crate) const NOT_FINITE: &str = "the result is not a finite number";

@@ -169,6 +169,127 @@ fn the_modules_of_agent_use_what_is_below_them() -> Outcome {
     arrows_point_down("agent/src", AGENT)
 }
 
+const RULES: &[Row] = &[
+    ("codes", &[]),
+    ("diag", &[]),
+    ("function", &[]),
+    ("ids", &[]),
+    ("period", &[]),
+    ("read", &[]),
+    ("unit", &[]),
+    ("lang", &["diag", "unit"]),
+    ("measure", &["unit"]),
+    ("requirements", &["measure"]),
+    ("types", &["unit"]),
+    ("value", &["types", "unit"]),
+    ("aggregate", &["value"]),
+    ("facts", &["value"]),
+    ("recording", &["facts", "measure", "value"]),
+    ("tally", &["value"]),
+    ("target", &["facts"]),
+    ("action", &["ids", "read", "target", "value"]),
+    ("file", &["action", "diag", "lang", "target"]),
+    ("plan", &["measure", "read", "tally", "target"]),
+    ("term", &["diag", "function", "lang", "measure", "types", "value"]),
+    ("folds", &["function", "term"]),
+    ("guard", &["term"]),
+    ("change", &["action", "guard", "read", "target", "term"]),
+    ("hit", &["term", "value"]),
+    ("window", &["term"]),
+    (
+        "rule",
+        &[
+            "action",
+            "change",
+            "diag",
+            "folds",
+            "function",
+            "guard",
+            "plan",
+            "read",
+            "requirements",
+            "target",
+            "term",
+            "value",
+            "window",
+        ],
+    ),
+    (
+        "eval",
+        &[
+            "action",
+            "aggregate",
+            "change",
+            "facts",
+            "folds",
+            "function",
+            "hit",
+            "ids",
+            "lang",
+            "measure",
+            "rule",
+            "tally",
+            "term",
+            "types",
+            "value",
+        ],
+    ),
+    (
+        "check",
+        &[
+            "action",
+            "change",
+            "diag",
+            "eval",
+            "facts",
+            "file",
+            "folds",
+            "function",
+            "guard",
+            "lang",
+            "measure",
+            "plan",
+            "read",
+            "requirements",
+            "rule",
+            "target",
+            "term",
+            "types",
+            "unit",
+            "value",
+            "window",
+        ],
+    ),
+    ("explain", &["eval", "lang", "rule", "term", "types", "value"]),
+    (
+        "engine",
+        &[
+            "action", "change", "eval", "explain", "facts", "folds", "function", "guard", "hit", "ids",
+            "lang", "measure", "plan", "read", "rule", "tally", "target", "term", "unit", "value", "window",
+        ],
+    ),
+    (
+        "fit",
+        &[
+            "action", "diag", "facts", "file", "plan", "read", "rule", "target",
+        ],
+    ),
+    (
+        "graph",
+        &[
+            "check", "engine", "eval", "function", "guard", "plan", "read", "rule", "target", "term",
+            "types", "value", "window",
+        ],
+    ),
+    ("library", &["diag", "file", "rule"]),
+    ("page", &["file", "lang", "rule", "target", "types"]),
+];
+
+#[test]
+fn the_modules_of_rules_use_what_is_below_them() -> Outcome {
+    arrows_point_down("rules/src", RULES)
+}
+
 const TUNER: &[Row] = &[
     ("address", &[]),
     ("value", &[]),

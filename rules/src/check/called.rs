@@ -3,9 +3,10 @@
 
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};
-use crate::fold::MOST_NUMBERS;
+use crate::eval::rows::MOST_NUMBERS;
 use crate::lang::ast::{Expr, Node};
-use crate::term::{KeyKind, Kind, Term, Type, Typed};
+use crate::term::{Term, Typed};
+use crate::types::{KeyKind, Kind, Type};
 use crate::value::Scalar;
 
 /// How much a formula may have to compute, in parts.

@@ -4,11 +4,12 @@
 use super::implied::MPI;
 use super::infer::Infer;
 use crate::diag::{Diagnostic, Span};
+use crate::folds::NOWHERE;
 use crate::function::Reduction;
 use crate::lang::ast::Expr;
 use crate::measure::Measure;
-use crate::partial::NOWHERE;
-use crate::term::{Field, Fold, KeyKind, Reach, Rowed, Term, Type, Typed};
+use crate::term::{Field, Fold, Reach, Rowed, Term, Typed};
+use crate::types::{KeyKind, Type};
 
 /// What `call` stands for in the condition that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use super::infer::{Infer, Place, ProbeNames};
 use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
 use super::{Checker, infer::Reads};
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::file::Site;
 use crate::lang::ast::Expr;
 use crate::read::{Base, Known, Layout, PlannedCapture, Source};
 use crate::rule::Probe;
+use crate::target::Site;
 use crate::target::{Set, Target};
-use crate::term::{Term, Type, Typed};
+use crate::term::{Term, Typed};
+use crate::types::Type;
 use crate::unit::Dimension;
 
 /// How many values a probe reads at a hit.

@@ -2,15 +2,18 @@
 
 use super::Checker;
 use super::source::{is_path, source};
+use crate::action::Keyword;
 use crate::action::{Affinity, WAS};
-use crate::deed::{Change, Deed, Given, Inverse, Invocation};
+use crate::change::{Change, Deed, Given, Inverse, Invocation};
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::file::{ActionEntry, InverseEntry, Keyword, Site, TuneEntry};
+use crate::file::{ActionEntry, InverseEntry, TuneEntry};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
 use crate::read::{Base, Layout, Source};
-use crate::term::{Kind, Term, Type, Typed};
+use crate::target::Site;
+use crate::term::{Term, Typed};
+use crate::types::{Kind, Type};
 use crate::unit::Dimension;
 
 /// A keyword with the keys of its own: those it must have, and those it may have.

@@ -4,11 +4,12 @@ use super::homes::is_reduction;
 use super::infer::{Infer, ProbeNames};
 use super::reduce::Call;
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::file::Site;
+use crate::folds::NOWHERE;
 use crate::function::Reduction;
 use crate::lang::ast::{Expr, Node};
-use crate::partial::NOWHERE;
-use crate::term::{Field, Fold, KeyKind, Kind, Reach, Rowed, Statistic, Term, Type, Typed};
+use crate::target::Site;
+use crate::term::{Field, Fold, Reach, Rowed, Statistic, Term, Typed};
+use crate::types::{KeyKind, Kind, Type};
 
 /// What every hit has, durations apart.
 const PARTS: &[(&str, Field, Type)] = &[

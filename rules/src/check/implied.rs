@@ -1,9 +1,10 @@
 //! Probes that a rule needs and does not write: the entry of a span that is a border, and the MPI calls behind
 //! `where call == …` in windows from probe to probe.
 
-use crate::file::{CaptureEntry, ProbeEntry, RuleFile, Site};
+use crate::file::{CaptureEntry, ProbeEntry, RuleFile};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::text::Text;
+use crate::target::Site;
 
 /// The name of the implied probe of MPI calls. No name that is written can be the same.
 pub(super) const MPI: &str = "mpi.*";

@@ -7,12 +7,13 @@ use super::homes::Home;
 pub(crate) use super::names::{MetricNames, Names, ProbeNames, WindowNames};
 use super::operators::different;
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::file::Site;
 use crate::function::{FUNCTIONS, Function, Meaning, ScalarFunction, function_named};
 use crate::lang::ast::{Expr, Node, Operator};
 use crate::read::PlannedCapture;
 use crate::rule::Run;
-use crate::term::{KeyKind, Kind, Term, Type, Typed};
+use crate::target::Site;
+use crate::term::{Term, Typed};
+use crate::types::{KeyKind, Kind, Type};
 use crate::unit::unit_named;
 use crate::value::Scalar;
 

@@ -4,10 +4,12 @@
 use super::infer::ProbeNames;
 use super::{Checker, infer::Names};
 use crate::diag::{Diagnostic, did_you_mean};
-use crate::file::{JoinEntry, Site};
+use crate::file::JoinEntry;
 use crate::lang::text::Text;
 use crate::rule::Join;
-use crate::term::{Field, KeyKind, Type};
+use crate::target::Site;
+use crate::term::Field;
+use crate::types::{KeyKind, Type};
 
 impl Checker<'_> {
     pub(super) fn joins(&mut self) -> Vec<Join> {

@@ -4,7 +4,8 @@ use super::infer::{Infer, Place};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope as MeasureScope};
-use crate::term::{Fact, KeyKind, Term, Type, Typed};
+use crate::term::{Fact, Term, Typed};
+use crate::types::{KeyKind, Type};
 
 impl Infer<'_> {
     pub(super) fn name(&mut self, name: &str, span: Span) -> Option<Typed> {

@@ -6,6 +6,7 @@ mod called;
 mod calls;
 mod capture;
 mod deed;
+mod folds;
 mod hits;
 mod homes;
 mod implied;
@@ -16,7 +17,9 @@ mod names;
 mod operators;
 mod order;
 mod past;
+mod plan;
 mod reduce;
+mod requirements;
 mod roles;
 mod seen;
 mod source;
@@ -31,7 +34,6 @@ use std::sync::Arc;
 pub(crate) use capture::MOST_READS;
 use infer::{Infer, MetricNames, Names, Place, ProbeNames};
 
-use crate::asked::Asked;
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
 use crate::file::template::{Part, Template};
@@ -42,11 +44,14 @@ use crate::lang::ast::{Expr, Node};
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
 use crate::measure::Measure;
-use crate::plan::{self, Plan};
-use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Run, Tune, Window};
-use crate::term::{Kind, Term, Type, Typed};
+use crate::plan::{Delivery, Plan};
+use crate::requirements::Requirements;
+use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Run, Tune};
+use crate::term::{Term, Typed};
+use crate::types::{Kind, Type};
 use crate::unit::Dimension;
 use crate::value::{Scalar, show_cell};
+use crate::window::Window;
 
 impl RuleFile {
     /// Checks the rule, with values of its parameters replaced by those of `overrides` (name to formula).
@@ -79,7 +84,7 @@ impl RuleFile {
                 rule.warnings = wrong;
                 rule.gather_folds();
                 rule.plan_tallies();
-                rule.asked = Asked::of(&rule);
+                rule.requirements = Requirements::of(&rule);
                 Ok(rule)
             }
             _ => Err(wrong),
@@ -167,7 +172,7 @@ impl Checker<'_> {
             tunes,
             folds: Vec::new(),
             plan,
-            asked: Asked::default(),
+            requirements: Requirements::default(),
             warnings: Vec::new(),
         })
     }
@@ -458,7 +463,7 @@ impl Checker<'_> {
 
     fn unused_probes(&mut self, plan: &Plan) {
         for (entry, planned) in self.file.probes.iter().zip(&plan.probes) {
-            if !entry.implied && planned.delivers == plan::Delivery::Nothing {
+            if !entry.implied && planned.delivers == Delivery::Nothing {
                 let message = format!("the probe `{}` is used by no metric and no tune", entry.name.raw);
                 self.wrong
                     .push(Diagnostic::warning("E0152", message).at(entry.name.span, ""));

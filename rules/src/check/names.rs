@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::homes::Home;
-use crate::file::Site;
-use crate::term::{Reach, Type, Typed};
+use crate::target::Site;
+use crate::term::{Reach, Typed};
+use crate::types::Type;
 use crate::value::Scalar;
 
 /// The names of a rule.

@@ -5,7 +5,8 @@ use super::infer::Infer;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::facts::MPI_LIBRARIES;
 use crate::lang::ast::{Comparison, Expr, Node, Operator};
-use crate::term::{Fact, Kind, Term, Type, Typed};
+use crate::term::{Fact, Term, Typed};
+use crate::types::{Kind, Type};
 use crate::unit::Dimension;
 use crate::value::Scalar;
 

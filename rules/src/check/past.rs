@@ -6,7 +6,8 @@ use crate::diag::{Diagnostic, Span};
 use crate::function::Reduction;
 use crate::lang::ast::{Expr, Node};
 use crate::rule::{Run, RunFold};
-use crate::term::{KeyKind, Kind, Reach, Term, Type, Typed};
+use crate::term::{Reach, Term, Typed};
+use crate::types::{KeyKind, Kind, Type};
 use crate::value::Scalar;
 
 /// How many hits a fold of the newest may take.

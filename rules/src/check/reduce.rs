@@ -6,7 +6,8 @@ use super::infer::{Infer, Place};
 use crate::diag::{Diagnostic, Span};
 use crate::function::{Meaning, Reduction, function_named};
 use crate::lang::ast::{Expr, Node};
-use crate::term::{KeyKind, Kind, Term, Type, Typed};
+use crate::term::{Term, Typed};
+use crate::types::{KeyKind, Kind, Type};
 use crate::unit::Dimension;
 
 /// A reduction as called.

@@ -7,7 +7,8 @@ use crate::file::{ProbeEntry, RoleEntry};
 use crate::lang::text::Text;
 use crate::rule::{Probe, Role};
 use crate::target::{SETS, Target};
-use crate::term::{Term, Type, Typed};
+use crate::term::{Term, Typed};
+use crate::types::Type;
 use crate::value::Scalar;
 
 /// The role of a rule that has none: every process of the job.

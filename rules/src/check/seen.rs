@@ -5,7 +5,8 @@ use super::infer::{Infer, MetricNames, Names};
 use crate::diag::{Diagnostic, Span};
 use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope};
-use crate::term::{KeyKind, Reach, Term, Type, Typed};
+use crate::term::{Reach, Term, Typed};
+use crate::types::{KeyKind, Type};
 
 impl Infer<'_> {
     /// A metric that lives in another window.

@@ -3,16 +3,16 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::calls::Memory;
 use crate::diag::render;
+use crate::eval::called::Memory;
+use crate::eval::partial::Content;
 use crate::eval::{HitsInWindow, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::RuleFile;
 use crate::function::FUNCTIONS;
 use crate::hit::Hit;
 use crate::measure::Measure;
-use crate::partial::Content;
-use crate::term::Kind;
+use crate::types::Kind;
 use crate::value::{Key, ProcessId, Scalar, Time, Value};
 use crate::{CheckedRule, Delivery};
 

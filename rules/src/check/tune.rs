@@ -1,13 +1,16 @@
 //! Tunes: when each is looked at, and that its settings are sane. What it does is in [`super::deed`].
 
 use super::Checker;
+use crate::action::Keyword;
 use crate::action::SyncPoint;
 use crate::diag::{Diagnostic, did_you_mean};
-use crate::file::{GuardEntry, Keyword, SyncEntry, TuneEntry};
+use crate::file::{GuardEntry, SyncEntry, TuneEntry};
+use crate::guard::Guard;
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
-use crate::rule::{Guard, Trigger, Tune};
-use crate::term::{KeyKind, Kind, Term, Typed};
+use crate::rule::{Trigger, Tune};
+use crate::term::{Term, Typed};
+use crate::types::{KeyKind, Kind};
 use crate::unit::Dimension;
 use crate::value::Scalar;
 

@@ -3,12 +3,14 @@
 use super::Checker;
 use super::infer::WindowNames;
 use crate::diag::{Diagnostic, did_you_mean};
-use crate::file::{KeyEntry, Site, WindowEntry};
+use crate::file::{KeyEntry, WindowEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
-use crate::rule::{Begin, Borders, Straddle, Window, WindowKind};
-use crate::term::{Kind, Reach, Term, Typed};
+use crate::target::Site;
+use crate::term::{Reach, Term, Typed};
+use crate::types::Kind;
 use crate::unit::Dimension;
+use crate::window::{Begin, Borders, Straddle, Window, WindowKind};
 
 /// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
 const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);

@@ -9,15 +9,17 @@ use super::desk::Instances;
 use super::instance::{Instance, Surroundings};
 use super::ledger::Ledger;
 use super::nest::{Nest, Nesting};
-use super::output::{Dropped, RuleId};
+use super::output::Dropped;
 use super::stream::Arrived;
 use super::track::{Closed, Track};
 use super::{Engine, Open, Running};
-use crate::calls::Past;
+use crate::eval::called::Past;
+use crate::eval::partial::Content;
 use crate::hit::Hit;
-use crate::partial::Content;
-use crate::rule::{Trigger, Window};
+use crate::ids::RuleId;
+use crate::rule::Trigger;
 use crate::value::{ProcessId, Time};
+use crate::window::Window;
 
 /// Instances of an inner window kept for the one around them; with more its formulas have no value.
 const MOST_INSIDE: usize = 4096;

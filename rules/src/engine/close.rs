@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use super::advance::Due;
 use super::instance::{Instance, Surroundings};
-use super::output::RuleId;
 use super::track::Closed;
 use super::tune::{Outbox, TuneState, Turn};
 use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
-use crate::calls::{Memory, Past};
+use crate::eval::called::{Memory, Past};
+use crate::eval::partial::Content;
+use crate::eval::run::RunState;
 use crate::eval::{Context, WindowData, boolean};
-use crate::partial::Content;
-use crate::rule::{CheckedRule, Metric, Tune, Window, WindowKind};
-use crate::run::RunState;
+use crate::ids::RuleId;
+use crate::rule::{CheckedRule, Metric, Tune};
 use crate::value::{ProcessId, Time, Value};
+use crate::window::{Window, WindowKind};
 
 impl Engine {
     /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
@@ -360,7 +361,7 @@ impl Running {
 
     /// The processes whose hits the rule waits for.
     pub(super) fn concerned(&self, joined: &BTreeMap<ProcessId, Time>) -> BTreeMap<ProcessId, Time> {
-        let roles = self.rule.asked.heard();
+        let roles = self.rule.requirements.roles_with_hits();
         let members = roles.filter_map(|role| self.roles.get(role)).flatten();
         members
             .filter_map(|process| Some((*process, *joined.get(process)?)))

@@ -4,16 +4,19 @@ use std::collections::BTreeSet;
 
 use super::Engine;
 use super::holds::Condition;
-use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, ProbeId, RuleId, Standing};
+use super::output::{Change, Decision, FindingState, Mode, Output, Standing};
 use super::phase::{Phase, Trial};
 use super::tune::{Outbox, TuneState, Turn};
 use super::variables::Variables;
 use crate::action::Action;
-use crate::deed::Change as Wanted;
+use crate::change::Change as Wanted;
 use crate::explain::why_false;
-use crate::rule::{Guard, Trigger, Tune, Window};
+use crate::guard::Guard;
+use crate::ids::{DecisionId, ProbeId, RuleId};
+use crate::rule::{Trigger, Tune};
 use crate::unit::{Dimension, human};
 use crate::value::{Cell, ProcessId};
+use crate::window::Window;
 
 impl Engine {
     /// Whether a decision of the rule may follow a hit of this probe at once: it applies, and a tune of it is looked at there, or

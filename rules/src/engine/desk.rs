@@ -10,9 +10,10 @@ use super::ledger::{Belongs, Ledger};
 use super::output::Dropped;
 use super::stream::{Arrived, MOST_PENDING, in_order};
 use crate::hit::Hit;
-use crate::rule::{Borders, CheckedRule, Straddle, Trigger};
+use crate::rule::{CheckedRule, Trigger};
 use crate::term::{Reach, Term, Typed};
 use crate::value::{Key, ProcessId, Time};
+use crate::window::{Borders, Straddle};
 
 /// Hits that may wait for their instance to begin.
 const MOST_WAITING: usize = 65_536;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::advance::Awaiting;
 use super::join::Joiner;
-use super::output::{Observation, ProbeId, RuleId};
+use super::output::Observation;
 use super::stream::Arrived;
 use super::{Engine, Open, Running};
 use crate::hit::Hit;
+use crate::ids::{ProbeId, RuleId};
 use crate::value::{ProcessId, Time};
 
 impl Engine {

@@ -1,12 +1,13 @@
 //! What a tune writes at the start, until its first window has shown something better. No guard judges it: there is
 //! nothing before it to compare with. And what a process is given that joins later: what the others of its role have.
 
-use super::output::{Change, Decision, DecisionId, Mode, Output, RuleId, Verdict};
+use super::output::{Change, Decision, Mode, Output, Verdict};
 use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::action::Action;
-use crate::deed::Deed;
+use crate::change::Deed;
 use crate::eval::{Context, WindowData};
+use crate::ids::{DecisionId, RuleId};
 use crate::rule::Tune;
 use crate::value::ProcessId;
 

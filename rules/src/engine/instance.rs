@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::content;
 use super::stream::Arrived;
+use crate::eval::partial::Content;
 use crate::eval::{Around, Context, WindowData, boolean};
-use crate::partial::Content;
-use crate::rule::{Borders, CheckedRule};
+use crate::rule::CheckedRule;
 use crate::value::{Key, ProcessId, Time};
+use crate::window::Borders;
 
 /// What an instance may ask of its surroundings.
 pub(super) struct Surroundings<'a> {

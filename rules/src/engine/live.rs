@@ -10,14 +10,15 @@ use super::capture::Captures;
 use super::desk::{ByKey, Desk};
 use super::join::Joiner;
 use super::nest::Nesting;
-use super::output::{Mode, Output, RuleId};
+use super::output::{Mode, Output};
 use super::stream::Stream;
 use super::tallies::Tallies;
 use super::tune::TuneState;
 use super::{Engine, Running, open};
-use crate::partial::Past as Contents;
+use crate::eval::partial::Past as Contents;
+use crate::eval::run::RunState;
+use crate::ids::RuleId;
 use crate::rule::CheckedRule;
-use crate::run::RunState;
 use crate::value::Time;
 
 /// Rules that an engine can be given one after the other: the numbers of those that were removed are not used again.

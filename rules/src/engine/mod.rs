@@ -54,8 +54,8 @@ pub use live::Conflict;
 use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
-    Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, LeftOut, Mode, Observation,
-    Outcome, Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Decision, Dropped, Finding, FindingState, LeftOut, Mode, Observation, Outcome,
+    Output, Standing, TuneStatus, Verdict,
 };
 pub use placement::{PlacedFold, Placement};
 use remote::Remote;
@@ -66,12 +66,15 @@ use track::Track;
 use tune::TuneState;
 use variables::Variables;
 
-use crate::calls::Past;
+use crate::eval::called::Past;
+use crate::eval::partial::{Content, Past as Contents};
+use crate::eval::run::RunState;
 use crate::facts::ProcessFacts;
-use crate::partial::{Content, Past as Contents, WindowFolds};
-use crate::rule::{CheckedRule, Window, WindowKind};
-use crate::run::RunState;
+use crate::folds::WindowFolds;
+use crate::ids::{DecisionId, RuleId};
+use crate::rule::CheckedRule;
 use crate::value::{Machine, ProcessId, Time};
+use crate::window::{Window, WindowKind};
 
 /// Evaluates rules on what is observed of a job.
 #[derive(Clone, Debug)]

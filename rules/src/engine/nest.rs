@@ -5,8 +5,9 @@ use super::instance::{Frame, Instance, Surroundings};
 use super::stream::Arrived;
 use super::track::Track;
 use crate::eval::Around;
-use crate::rule::{Borders, CheckedRule, Window};
+use crate::rule::CheckedRule;
 use crate::term::{Reach, Term};
+use crate::window::{Borders, Window};
 
 /// How the windows of a rule lie in each other.
 #[derive(Clone, Debug)]

@@ -15,13 +15,15 @@ use std::sync::Arc;
 use super::capture::Captures;
 use super::desk::{ByKey, Desk, Instances};
 use super::ledger::{Entry, Ledger};
-use super::output::{Dropped, Observation, ProbeId, RuleId};
+use super::output::{Dropped, Observation};
 use super::stream::Arrived;
+use crate::eval::partial::Content;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
-use crate::partial::Content;
-use crate::rule::{CheckedRule, Window, WindowKind};
+use crate::ids::{ProbeId, RuleId};
+use crate::rule::CheckedRule;
 use crate::value::{Machine, ProcessId, Reads, Time};
+use crate::window::{Window, WindowKind};
 
 /// Evaluates what can be evaluated of rules where the processes are.
 #[derive(Clone, Debug)]
@@ -62,7 +64,7 @@ struct Local {
 /// What was made of hits since the last report, by window and instance.
 #[derive(Clone, Debug, Default)]
 struct Kept {
-    folds: Vec<Arc<crate::partial::WindowFolds>>,
+    folds: Vec<Arc<crate::folds::WindowFolds>>,
     contents: BTreeMap<(usize, u64), Content>,
     spoiled: Vec<(usize, u64, String)>,
 }

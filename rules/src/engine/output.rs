@@ -3,22 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::action::{Action, SyncPoint, Together};
+use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::tally::Tally;
 use crate::unit::Dimension;
-use crate::value::{ProcessId, Reads, Scalar, Subject, Time};
-
-/// A rule of the engine, by its place in the list given to [`crate::Engine::new`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RuleId(pub usize);
-
-/// A probe of a rule, by its place in [`crate::Plan::probes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProbeId(pub usize);
-
-/// A decision, numbered from 1 in the order they were made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DecisionId(pub u64);
+use crate::value::{ProcessId, Reading, Reads, Scalar, Subject, Time};
 
 /// Something that was measured. Times must not run backwards within one series; what does is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,21 +118,6 @@ pub enum Observation {
         /// The latest.
         to: Time,
     },
-}
-
-/// A value of a metric as numbers, for plots: of a table its rows from the least to the greatest.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reading {
-    /// The least row; in seconds and bytes.
-    pub low: f64,
-    /// The mean of the rows.
-    pub mean: f64,
-    /// The greatest row.
-    pub high: f64,
-    /// None for a truth value, which is 0 or 1.
-    pub dimension: Option<Dimension>,
-    /// People read it in percent.
-    pub is_share: bool,
 }
 
 /// A window that closed and was evaluated.

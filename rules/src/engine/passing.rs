@@ -5,8 +5,8 @@
 use super::instance::{Instance, Surroundings};
 use super::nest::Nest;
 use super::stream::Arrived;
-use crate::rule::Borders;
 use crate::value::Key;
+use crate::window::Borders;
 
 /// A key tells instances apart within the enclosing one.
 pub(super) type Name = (Option<u64>, Key);

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::output::{Change, DecisionId, RuleId, Verdict};
+use super::output::{Change, Verdict};
 use super::trial::judge;
-use crate::rule::Guard;
+use crate::guard::Guard;
+use crate::ids::{DecisionId, RuleId};
 use crate::unit::Dimension;
 use crate::value::{Cell, ProcessId, Scalar};
 

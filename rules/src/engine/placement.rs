@@ -5,9 +5,10 @@ use std::fmt;
 
 use super::desk::ByKey;
 use crate::function::{FUNCTIONS, Meaning, Reduction};
-use crate::rule::{CheckedRule, Window};
+use crate::rule::CheckedRule;
 use crate::tally::Grouping;
 use crate::term::{Field, Fold, Rowed, Statistic, Term, Typed};
+use crate::window::Window;
 
 /// Where a fold is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +76,7 @@ impl CheckedRule {
     }
 
     fn placement(&self, fold: &Fold, window: &Window, by_key: &ByKey) -> (Placement, &'static str) {
-        if crate::partial::waits(fold) {
+        if crate::folds::waits(fold) {
             return (
                 Placement::Coordinator,
                 "it needs what is known only when the window closes",

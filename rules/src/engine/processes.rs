@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::output::RuleId;
 use super::{Engine, Open, Process, Running};
 use crate::facts::ProcessFacts;
+use crate::ids::RuleId;
 use crate::value::{ProcessId, Time};
 
 impl Engine {

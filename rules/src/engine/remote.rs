@@ -6,8 +6,9 @@ use super::advance::Due;
 use super::instance::Instance;
 use super::join::Joiner;
 use super::node::{Partial, Report, Schedule, Scheduled};
-use super::output::{Observation, RuleId};
+use super::output::Observation;
 use super::{Engine, Open, Running};
+use crate::ids::RuleId;
 use crate::value::{Machine, ProcessId, Time};
 
 /// Reports that wait for one before them; when there are more it is taken for lost.

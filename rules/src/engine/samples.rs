@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::output::{ProbeId, RuleId};
 use super::series::{Calls, Names, Series, scale};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
+use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Kind, Measure};
 use crate::value::{ProcessId, Subject, Time};
 

@@ -2,14 +2,15 @@
 //! placed in [`super::tallies`].
 
 use super::desk::{ByKey, is_looked_at};
-use crate::file::Site;
 use crate::function::Reduction;
 use crate::plan::Delivery;
 use crate::read::{Base, Layout};
-use crate::rule::{Borders, CheckedRule, Straddle, Trigger, Window};
+use crate::rule::{CheckedRule, Trigger};
 use crate::tally::{Grouping, MOST_VALUES, PlannedTally, TallyValue};
+use crate::target::Site;
 use crate::term::{Field, Fold, Rowed, Statistic, Term, Typed};
 use crate::value::Scalar;
+use crate::window::{Borders, Straddle, Window};
 
 impl CheckedRule {
     /// Has the hits of those probes added up of which no formula asks for one, and says which of the others are waited for.
@@ -259,7 +260,7 @@ fn is_plain(borders: &Borders, probes: usize) -> bool {
 pub(super) fn folds_in<'r>(rule: &'r CheckedRule, probe: usize) -> impl Iterator<Item = usize> + 'r {
     let windows = rule.windows.iter().zip(&rule.folds).enumerate();
     let uses =
-        move |(_, (window, folds)): &(usize, (&Window, &std::sync::Arc<crate::partial::WindowFolds>))| {
+        move |(_, (window, folds)): &(usize, (&Window, &std::sync::Arc<crate::folds::WindowFolds>))| {
             window.borders().is_some() && folds.uses(probe)
         };
     windows.filter(uses).map(|(place, _)| place)

@@ -1,3 +1,4 @@
+use crate::ids::ProbeId;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;

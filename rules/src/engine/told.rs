@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::close::Evaluated;
-use super::output::{ClosedWindow, DecisionId, Dropped, Finding, Mode, RuleId, Standing, TuneStatus};
+use super::output::{ClosedWindow, Dropped, Finding, Mode, Standing, TuneStatus};
 use super::tune::TuneState;
 use super::{Engine, Running};
+use crate::ids::{DecisionId, RuleId};
 use crate::rule::CheckedRule;
 
 impl Engine {

@@ -11,12 +11,13 @@ use super::nest::Nest;
 use super::output::Dropped;
 use super::passing::{Name, Passing, is_shared, key_of, may_end};
 use super::stream::Arrived;
-use crate::calls::Memory;
+use crate::eval::called::Memory;
+use crate::eval::partial::Content;
 use crate::eval::{Context, boolean};
+use crate::folds::WindowFolds;
 use crate::hit::Hit;
-use crate::partial::{Content, WindowFolds};
-use crate::rule::{Begin, Borders, Straddle};
 use crate::value::{Key, ProcessId, Time};
+use crate::window::{Begin, Borders, Straddle};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
 const MOST_OPEN: usize = 64;

@@ -7,7 +7,7 @@
 //! loss behind its own noise. What a change does to few windows only is seen by the plain means: they may be worse by ten
 //! margins. How often this errs is measured in `rates` and told in docs/guard.md.
 
-use crate::rule::Guard;
+use crate::guard::Guard;
 use crate::unit::human;
 
 /// What came of comparing.

@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::holds::{Condition, Held};
-use super::output::{
-    Change, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
-};
+use super::output::{Change, Finding, FindingState, Mode, Outcome, Output, Standing, Verdict};
 use super::phase::{Phase, Trial};
 pub(super) use super::turn::{Outbox, Turn};
 use crate::action::Action;
-use crate::rule::{Filled, Guard, Trigger, Tune};
+use crate::guard::Guard;
+use crate::ids::{DecisionId, RuleId};
+use crate::rule::{Filled, Trigger, Tune};
 use crate::value::{Cell, ProcessId, Scalar, Time};
 
 /// Decisions in force that are to be undone together; with more a tune decides no further.

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::output::{Mode, Output, RuleId};
+use super::output::{Mode, Output};
 use super::variables::Variables;
-use crate::calls::Memory;
-use crate::deed::Change;
+use crate::change::Change;
+use crate::eval::called::Memory;
 use crate::eval::{Context, WindowData};
 use crate::explain::comparisons;
-use crate::rule::{CheckedRule, Guard, Tune};
+use crate::guard::Guard;
+use crate::ids::RuleId;
+use crate::rule::{CheckedRule, Tune};
 use crate::value::{Cell, Time, Value};
 
 /// What one tune is told of a closed window.
@@ -92,7 +94,7 @@ impl<'a> Turn<'a> {
             let (name, value) = self.metrics.get(*index)?;
             Some((name.clone(), value.show(metric.value.of)))
         };
-        let behind = self.rule.asked.behind(self.place).iter();
+        let behind = self.rule.requirements.behind(self.place).iter();
         let mut out: Vec<(String, String)> = behind.filter_map(metric).collect();
         let compared = tune.when.iter();
         let compared = compared.flat_map(|when| comparisons(self.rule, when, self.context()));

@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::output::{ProbeId, RuleId};
 use super::{Engine, Process, Running};
+use crate::eval::partial::Content;
 use crate::eval::{Calls, HitsByProcess, WindowData};
+use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Kind, Measure, Scope};
-use crate::partial::Content;
 use crate::plan::Delivery;
-use crate::rule::{Borders, Probe, Window};
+use crate::rule::Probe;
 use crate::unit::Dimension;
 use crate::value::{Key, Machine, ProcessId, Subject, Time, Value, finite};
+use crate::window::{Borders, Window};
 
 /// When a window began and ended: for all, and for processes that hit its borders by themselves.
 #[derive(Clone, Copy)]
@@ -99,7 +100,7 @@ impl Engine {
         borders_at: (Time, Time),
         data: &WindowData,
     ) -> BTreeMap<(Measure, usize), Value> {
-        let asked = running.rule.asked.at_borders(place);
+        let asked = running.rule.requirements.at_borders(place);
         if asked.is_empty() {
             return BTreeMap::new();
         }

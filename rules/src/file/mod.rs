@@ -14,9 +14,11 @@ mod yaml;
 
 use std::collections::BTreeMap;
 
+use crate::action::Keyword;
 use crate::diag::{Diagnostic, Span, did_you_mean, has_errors};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
+use crate::target::Site;
 pub use schema::schema;
 use template::Template;
 
@@ -78,17 +80,6 @@ pub(crate) struct MetricEntry {
     /// The `n` of `T(n)`.
     pub(crate) parameter: Option<Text>,
     pub(crate) window: Option<Text>,
-}
-
-/// Where a probe sits in its function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
-    /// At its entry.
-    Entry,
-    /// At its return.
-    Return,
-    /// From entry to return: gives durations.
-    Span,
 }
 
 #[derive(Clone, Debug)]
@@ -181,41 +172,6 @@ pub(crate) struct TuneEntry {
     pub(crate) cooldown: Option<Expr>,
     pub(crate) finding: Option<Template>,
     pub(crate) next_start: Option<Template>,
-}
-
-/// What a tune does, by its keyword.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keyword {
-    Set,
-    Call,
-    Load,
-    Replace,
-    InsertCall,
-    RemoveCall,
-    SetArgument,
-    Affinity,
-    Enable,
-    Disable,
-}
-
-impl Keyword {
-    pub(crate) const ALL: &'static [(&'static str, Keyword)] = &[
-        ("set", Keyword::Set),
-        ("call", Keyword::Call),
-        ("load", Keyword::Load),
-        ("replace", Keyword::Replace),
-        ("insert_call", Keyword::InsertCall),
-        ("remove_call", Keyword::RemoveCall),
-        ("set_arg", Keyword::SetArgument),
-        ("affinity", Keyword::Affinity),
-        ("enable", Keyword::Enable),
-        ("disable", Keyword::Disable),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        let found = Keyword::ALL.iter().find(|(_, keyword)| *keyword == self);
-        found.map_or("", |(name, _)| name)
-    }
 }
 
 impl TuneEntry {

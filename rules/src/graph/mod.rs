@@ -14,7 +14,8 @@ pub use probes::SharedProbe;
 
 use crate::engine::{PlacedFold, Placement};
 use crate::eval::Context;
-use crate::rule::{CheckedRule, FilledPart, Guard};
+use crate::guard::Guard;
+use crate::rule::{CheckedRule, FilledPart};
 use crate::term::{Term, Typed};
 use crate::value::show_cell;
 use place::{is_constant, placement};

@@ -2,8 +2,10 @@
 
 use crate::engine::Placement;
 use crate::function::Reduction;
-use crate::rule::{CheckedRule, WindowKind};
-use crate::term::{KeyKind, Statistic, Term, Typed};
+use crate::rule::CheckedRule;
+use crate::term::{Statistic, Term, Typed};
+use crate::types::KeyKind;
+use crate::window::WindowKind;
 
 /// Whether a part is known before anything is measured.
 pub(super) fn is_constant(of: &Typed) -> bool {

@@ -2,10 +2,10 @@
 
 use super::Graph;
 use crate::check::MOST_READS;
-use crate::file::Site;
 use crate::plan::{Delivery, PlannedProbe};
 use crate::read::{Base, PlannedCapture};
 use crate::rule::CheckedRule;
+use crate::target::Site;
 
 /// A function, or a set of them, that is probed for one rule or several.
 #[derive(Clone, Debug, PartialEq, Eq)]

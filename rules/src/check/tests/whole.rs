@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::errors;
 use crate::diag::render;
-use crate::rule::{Begin, RunFold, Straddle, Trigger};
+use crate::rule::{RunFold, Trigger};
 use crate::term::{Fold, Reach, Term, Typed};
+use crate::window::{Begin, Straddle};
 use crate::{CheckedRule, RuleFile, Target};
 
 /// The rules of the design, each with what it does to a program.

@@ -218,7 +218,7 @@ fn every_fold_of_every_formula_has_its_place() {
         .map(|(_, text)| (*text).to_string());
     for text in shipped.chain([FRAME.to_string()]) {
         let rule = CheckedRule::from_source(&text).unwrap();
-        let nowhere = format!("slot: {}", crate::partial::NOWHERE);
+        let nowhere = format!("slot: {}", crate::folds::NOWHERE);
         let formulas = format!(
             "{:?} {:?} {:?} {:?}",
             rule.metrics, rule.tunes, rule.windows, rule.runs

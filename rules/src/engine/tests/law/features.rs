@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::job::Told;
 use super::*;
-use crate::rule::{Begin, Straddle, Trigger};
+use crate::rule::Trigger;
+use crate::window::{Begin, Straddle};
 
 /// How many rules have something, and in how many it had a value, closed a window, or decided.
 pub(super) type Counts = BTreeMap<String, (usize, usize)>;

@@ -220,7 +220,7 @@ fn sent(at: &At<'_>, (place, probe): (usize, &Probe), deed: &Deed) -> Sent {
         probe: place,
         process: at.process,
         end: deed.end,
-        duration: if probe.site == crate::file::Site::Span {
+        duration: if probe.site == crate::target::Site::Span {
             deed.duration
         } else {
             0

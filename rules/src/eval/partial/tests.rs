@@ -77,7 +77,7 @@ fn values(rule: &CheckedRule, content: Content) -> Vec<(String, Value)> {
     rule.evaluate(
         0,
         &window.with(Arc::new(content)),
-        crate::calls::Memory::default(),
+        crate::eval::called::Memory::default(),
     )
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use super::gather::{Intake, WindowFolds};
-use super::source::{Source, cell, holds, key, number_in};
+use super::source::{cell, holds, key, number_in};
 use super::state::{Place, State};
+use crate::folds::Source;
+use crate::folds::{Intake, WindowFolds};
 use crate::hit::Hit;
 use crate::tally::Tally;
 use crate::term::{Field, Term};

@@ -4,6 +4,7 @@ use crate::aggregate::{
     Divisor, Finite, Integers, Merge, Numbers, Product, Quantiles, Regression, Truths, WhyNone,
 };
 use crate::eval::{boolean, number};
+use crate::folds::{Intake, Source};
 use crate::function::Reduction;
 use crate::hit::Hit;
 use crate::tally::Sums;
@@ -87,6 +88,12 @@ fn order(a: &Scalar, b: &Scalar) -> std::cmp::Ordering {
         (Scalar::Boolean(a), Scalar::Boolean(b)) => a.cmp(b),
         (Scalar::Text(a), Scalar::Text(b)) => a.cmp(b),
         (a, b) => class(a).cmp(&class(b)),
+    }
+}
+
+impl Intake {
+    pub(super) fn empty(&self) -> State {
+        State::new(self.reduction, matches!(self.of, Source::Duration))
     }
 }
 

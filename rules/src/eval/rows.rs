@@ -1,11 +1,11 @@
 //! Reductions of tables, and ranges. Total: what cannot be computed is none with a reason. Folds of hits are in
-//! [`crate::partial`].
+//! [`crate::eval::partial`].
 
 use std::sync::Arc;
 
+use crate::eval::partial::of_values;
 use crate::eval::{Context, calculated, number};
 use crate::function::Reduction;
-use crate::partial::of_values;
 use crate::term::{Term, Typed};
 use crate::value::{Cell, Key, Scalar, Value, finite};
 

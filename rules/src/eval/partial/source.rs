@@ -2,7 +2,7 @@
 
 use crate::eval::{Context, arithmetic, boolean, compare, number};
 use crate::hit::Hit;
-use crate::term::{Field, Fold, Rowed, Term, Typed};
+use crate::term::{Field, Term, Typed};
 use crate::value::{Cell, Key, Scalar, finite};
 
 /// The value of `of` for a hit. As [`Context::eval`], on the parts that hits are mostly asked for.
@@ -58,58 +58,4 @@ pub(crate) fn holds(condition: &Typed, hit: &Hit) -> Result<bool, String> {
 /// The key of a hit's row.
 pub(crate) fn key(of: &Typed, hit: &Hit) -> Result<Key, String> {
     cell(of, hit).map(|value| Key::of(&value))
-}
-
-/// What is folded of each hit.
-#[derive(Clone, Debug)]
-pub(crate) enum Source {
-    /// The hits are counted.
-    Hits,
-    /// Nanoseconds.
-    Duration,
-    Value(Typed),
-}
-
-impl Source {
-    pub(crate) fn of(fold: &Fold) -> Source {
-        match &fold.of {
-            None => Source::Hits,
-            Some(of) if matches!(of.term, Term::Field(Field::Duration)) => Source::Duration,
-            Some(of) => Source::Value(of.clone()),
-        }
-    }
-}
-
-/// Whether a fold needs what is known only at the close of the window, and cannot be made when a hit comes.
-pub(crate) fn waits(fold: &Fold) -> bool {
-    let by = match &fold.by {
-        Some(Rowed::By(by)) => Some(by),
-        Some(Rowed::ByProcess) | None => None,
-    };
-    let mut parts = [&fold.of, &fold.second, &fold.filter]
-        .into_iter()
-        .filter_map(Option::as_ref)
-        .chain(by);
-    !parts.all(|part| of_hit_alone(part, false))
-}
-
-/// `called` inside a metric with a parameter, whose variables are its own.
-fn of_hit_alone(of: &Typed, called: bool) -> bool {
-    let known = match &of.term {
-        Term::Call { body, .. } => of_hit_alone(body, true),
-        Term::Variable(_) | Term::Each { .. } => called,
-        Term::Constant(_)
-        | Term::Field(_)
-        | Term::Known(_)
-        | Term::Negate(_)
-        | Term::Not(_)
-        | Term::Arithmetic(..)
-        | Term::Both(..)
-        | Term::Either(..)
-        | Term::Compare { .. }
-        | Term::Reduce(..)
-        | Term::Apply(..) => true,
-        _ => false,
-    };
-    known && of.children().into_iter().all(|part| of_hit_alone(part, called))
 }

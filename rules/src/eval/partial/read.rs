@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::content::{Content, Groups, MOST_ROWS, least};
-use super::gather::Intake;
 use super::state::{Place, State};
+use crate::eval::rows::fix;
 use crate::eval::{Context, WindowData, boolean};
-use crate::fold::fix;
+use crate::folds::Intake;
 use crate::hit::Hit;
 use crate::term::{Field, Fold, Reach, Rowed, Term, Typed};
 use crate::value::{Cell, Key, ProcessId, Scalar, Value};

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::eval::partial::{Place, State};
 use crate::eval::{Context, number};
-use crate::partial::{Place, State};
 use crate::rule::{Run, RunFold};
 use crate::value::{Cell, Key, Value, finite};
 

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Content, WindowFolds};
+use super::Content;
+use crate::folds::WindowFolds;
 
 /// Instances that are kept at most: a fold that looks back further has what they have.
 const MOST_EARLIER: usize = 1024;

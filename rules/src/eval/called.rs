@@ -1,10 +1,11 @@
 //! Values of metrics that are called, of ranges, of rows, and of earlier windows.
 
+use crate::eval::rows::for_each;
+use crate::eval::run::RunState;
 use crate::eval::{Calls, Context, boolean};
-use crate::fold::for_each;
 use crate::measure::Measure;
-use crate::run::RunState;
-use crate::term::{KeyKind, Term, Typed};
+use crate::term::{Term, Typed};
+use crate::types::KeyKind;
 use crate::value::{Cell, Key, Rows, Scalar, Value, finite};
 
 /// An instance that closed, with its metrics and their names.

@@ -1,17 +1,24 @@
 //! The value of a checked formula. Total: whatever cannot be computed is none with a reason.
 
+mod action;
+pub(crate) mod called;
+pub(crate) mod partial;
+pub(crate) mod rows;
+mod rule;
+pub(crate) mod run;
+
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::calls::{Memory, Past};
+use crate::eval::called::{Memory, Past};
+use crate::eval::partial::Content;
+use crate::eval::rows::fold_rows;
 use crate::facts::ProcessFacts;
-use crate::fold::fold_rows;
 use crate::function::{Reduction, ScalarFunction, factoring};
 use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
-use crate::partial::{self, Content};
 use crate::term::{Fact, Statistic, Term, Typed};
 use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, finite};
 

@@ -2,89 +2,11 @@
 
 use std::sync::Arc;
 
-use super::source::{Source, waits};
-use super::state::State;
 use crate::diag::Span;
-use crate::function::Reduction;
-use crate::rule::{CheckedRule, FilledPart, Tune, Window, WindowKind};
+use crate::folds::{Intake, NOWHERE, WindowFolds};
+use crate::rule::{CheckedRule, FilledPart, Tune};
 use crate::term::{Fold, Reach, Rowed, Term, Typed};
-
-/// A fold that no window has got.
-pub(crate) const NOWHERE: usize = usize::MAX;
-
-/// A fold as hits are taken into it.
-#[derive(Clone, Debug)]
-pub(crate) struct Intake {
-    pub(super) reduction: Reduction,
-    pub(super) of: Source,
-    pub(super) second: Option<Typed>,
-    pub(super) filter: Option<Typed>,
-    /// What tells its rows apart, those of processes apart.
-    pub(super) by: Option<Typed>,
-    /// It waits for the close: its hits are kept.
-    pub(super) waits: bool,
-}
-
-/// The folds of one window.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WindowFolds {
-    pub(super) folds: Vec<Intake>,
-    /// The same as they were checked, and how many formulas have each.
-    gathered: Vec<(Fold, usize)>,
-    /// For each probe, joins behind them, its name.
-    pub(super) names: Vec<String>,
-    /// For each probe the folds of its hits that are made as they come.
-    pub(super) of_probe: Vec<Vec<usize>>,
-    /// For each probe whether its hits are kept.
-    pub(super) keeps: Vec<bool>,
-    /// The folds that look back: place, probe, and for how many hits.
-    pub(super) newest: Vec<(usize, usize, u32)>,
-    /// There is a fold over every instance.
-    pub(super) runs: bool,
-}
-
-impl WindowFolds {
-    /// Its folds, and how many formulas have each.
-    pub(crate) fn gathered(&self) -> impl Iterator<Item = (&Fold, usize)> {
-        self.gathered.iter().map(|(fold, uses)| (fold, *uses))
-    }
-
-    /// Whether a fold of the window goes over hits of the probe.
-    pub(crate) fn uses(&self, probe: usize) -> bool {
-        self.keeps(probe) || self.of_probe.get(probe).is_some_and(|of| !of.is_empty())
-    }
-
-    /// The place of a fold among those of its probe that are made as hits come.
-    pub(super) fn at(&self, probe: usize, slot: usize) -> Option<usize> {
-        self.of_probe.get(probe)?.iter().position(|place| *place == slot)
-    }
-
-    /// Whether the probe's hits are kept until the close.
-    pub(crate) fn keeps(&self, probe: usize) -> bool {
-        self.keeps.get(probe) == Some(&true)
-    }
-}
-
-impl Intake {
-    fn of(fold: &Fold) -> Intake {
-        let by = match &fold.by {
-            Some(Rowed::By(by)) => Some(by.clone()),
-            Some(Rowed::ByProcess) | None => None,
-        };
-        Intake {
-            reduction: fold.reduction,
-            of: Source::of(fold),
-            second: fold.second.clone(),
-            filter: fold.filter.clone(),
-            by,
-            waits: waits(fold),
-        }
-    }
-
-    pub(super) fn empty(&self) -> State {
-        State::new(self.reduction, matches!(self.of, Source::Duration))
-    }
-}
+use crate::window::{Window, WindowKind};
 
 /// The folds of one window while they are gathered, with what tells them apart.
 #[derive(Default)]
@@ -234,7 +156,7 @@ fn key(fold: &Fold) -> String {
             reach: Reach::Instance,
             ..fold.clone()
         })),
-        of: crate::term::Type::PLAIN,
+        of: crate::types::Type::PLAIN,
         span: Span::default(),
     };
     forget_places(&mut typed);

@@ -1,0 +1,317 @@
+//! What a checked rule needs from its surroundings, found in its formulas and tunes.
+
+use crate::action::WAS;
+use crate::change::{Change, Deed, Given, Inverse, Invocation};
+use crate::read::{Base, Source};
+use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune};
+use crate::target::Site;
+use crate::term::{Statistic, Term, Typed};
+use crate::types::Kind;
+use crate::window::{Window, WindowKind};
+
+use crate::plan::{
+    Delivery, Plan, PlannedAction, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind,
+};
+
+/// What a plan is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) rule: &'a str,
+    pub(crate) roles: &'a [Role],
+    pub(crate) probes: &'a [Probe],
+    pub(crate) joins: &'a [Join],
+    pub(crate) windows: &'a [Window],
+    pub(crate) metrics: &'a [Metric],
+    pub(crate) runs: &'a [Run],
+    pub(crate) tunes: &'a [Tune],
+}
+
+pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
+    let role_name = |role: usize| {
+        parts
+            .roles
+            .get(role)
+            .map_or(String::new(), |role| role.name.clone())
+    };
+    let mut plan = Plan {
+        windows: parts
+            .windows
+            .iter()
+            .map(|window| planned_window(window, parts.windows))
+            .collect(),
+        probes: parts
+            .probes
+            .iter()
+            .map(|probe| planned_probe(probe, role_name(probe.role)))
+            .collect(),
+        ..Plan::empty(parts.rule)
+    };
+    for join in parts.joins {
+        plan.need_hits(join.of.0);
+        plan.need_hits(join.of.1);
+    }
+    let formulas = parts.roles.iter().flat_map(|role| &role.conditions);
+    let formulas = formulas.chain(parts.metrics.iter().map(|metric| &metric.value));
+    let formulas = formulas.chain(
+        parts
+            .runs
+            .iter()
+            .flat_map(|run| std::iter::once(&run.of).chain(&run.by)),
+    );
+    formulas
+        .chain(parts.tunes.iter().flat_map(Tune::formulas))
+        .for_each(|formula| plan.need(formula));
+    for borders in parts.windows.iter().filter_map(Window::borders) {
+        borders
+            .begins_at()
+            .into_iter()
+            .for_each(|probe| plan.need_hits(probe));
+        borders.to.into_iter().for_each(|probe| plan.need_hits(probe));
+        let conditions = borders.complete.iter().map(|(_, condition)| condition);
+        conditions
+            .chain(&borders.until)
+            .chain(&borders.discard)
+            .for_each(|condition| plan.need(condition));
+    }
+    for tune in parts.tunes {
+        if let Trigger::Hit { probe, .. } = tune.trigger {
+            plan.need_hits(probe);
+        }
+        if let Some(change) = &tune.action {
+            plan.act(change, role_name(change.role));
+        }
+    }
+    plan.effects = plan.describe();
+    plan.effects.extend(parts.tunes.iter().filter_map(|tune| {
+        let change = tune.action.as_ref()?;
+        Some(effect(change, &role_name(change.role)))
+    }));
+    plan
+}
+
+fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
+    let function = match &probe.to {
+        Some(to) => format!("{} to {to}", probe.target),
+        None => probe.target.to_string(),
+    };
+    PlannedProbe {
+        name: probe.name.clone(),
+        role,
+        site: probe.site,
+        target: probe.target.clone(),
+        to: probe.to.clone(),
+        function,
+        off_at_first: false,
+        is_switched: false,
+        delivers: Delivery::Nothing,
+        captures: probe.reads.clone(),
+        tally: None,
+        parts_tallies: false,
+        decides: false,
+    }
+}
+
+fn planned_window(window: &Window, all: &[Window]) -> PlannedWindow {
+    let within = window.borders().and_then(|borders| all.get(borders.within?));
+    PlannedWindow {
+        name: window.name.clone(),
+        every: match window.kind {
+            WindowKind::Timed(every) => Some(every),
+            WindowKind::Probed(_) => None,
+        },
+        within: within.map(|window| window.name.clone()),
+    }
+}
+
+impl Plan {
+    fn need_hits(&mut self, probe: usize) {
+        if let Some(probe) = self.probes.get_mut(probe) {
+            probe.delivers = Delivery::EachHit;
+        }
+    }
+
+    fn need(&mut self, formula: &Typed) {
+        formula.visit(&mut |term| match term {
+            Term::Measure(measure) | Term::At { measure, .. } | Term::OfCalls { measure, .. } => {
+                self.measures.insert(*measure);
+                if matches!(term, Term::OfCalls { .. }) {
+                    self.calls.insert(*measure);
+                }
+            }
+            Term::Has(symbol) => {
+                self.symbols.insert(symbol.clone());
+            }
+            Term::Loads(glob) => {
+                self.libraries.insert(glob.clone());
+            }
+            Term::Hits { probe, statistic, .. } => {
+                let needed = match statistic {
+                    Statistic::Count => Delivery::Count,
+                    Statistic::Sum | Statistic::Mean => Delivery::Durations,
+                    Statistic::Min | Statistic::Max => Delivery::EachHit,
+                };
+                if let Some(probe) = self.probes.get_mut(*probe) {
+                    probe.delivers = probe.delivers.max(needed);
+                }
+            }
+            Term::Fold(fold) => self.need_hits(fold.probe),
+            _ => {}
+        });
+    }
+
+    fn act(&mut self, change: &Change, role: String) {
+        let (target, keyword) = (change.deed.target(), change.deed.keyword().name());
+        match &change.deed {
+            Deed::Set {
+                variable,
+                layout,
+                everywhere,
+                value,
+            } => self.variables.push(PlannedVariable {
+                name: target,
+                source: variable.clone(),
+                layout: *layout,
+                everywhere: *everywhere,
+                role,
+                kind: match value.of.kind {
+                    Kind::Boolean => VariableKind::Boolean,
+                    Kind::Number(_) | Kind::Text => VariableKind::Number,
+                },
+                range: change.range.as_ref().map(|(_, text)| text.clone()),
+            }),
+            Deed::Enable { probe, .. } | Deed::Disable { probe, .. } => {
+                if let Some(probe) = self.probes.get_mut(*probe) {
+                    probe.is_switched = true;
+                    probe.off_at_first |= matches!(change.deed, Deed::Enable { .. });
+                }
+            }
+            _ => self.actions.push(PlannedAction {
+                keyword,
+                target,
+                role,
+                changes_code: change.deed.changes_code(),
+                stays: change.deed.stays(),
+            }),
+        }
+    }
+
+    fn describe(&self) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        if !self.measures.is_empty() {
+            let names: Vec<&str> = self.measures.iter().map(|measure| measure.name()).collect();
+            out.push(format!("reads {}", names.join(", ")));
+        }
+        let armed = self
+            .probes
+            .iter()
+            .filter(|probe| probe.delivers != Delivery::Nothing);
+        out.extend(armed.map(probed));
+        out
+    }
+}
+
+fn probed(probe: &PlannedProbe) -> String {
+    let site = match probe.site {
+        Site::Entry if probe.target.is_mark() => "mark",
+        Site::Entry => "entry of",
+        Site::Return => "return of",
+        Site::Span if probe.to.is_some() => "what runs from",
+        Site::Span => "entry and return of",
+    };
+    let captures = probe.captures.iter().map(|capture| &capture.source);
+    // What is known of a hit anyway is not read in the program.
+    let captures = captures.filter(|source| !matches!(source.base, Base::Known(_)));
+    let captures: Vec<String> = captures.map(Source::to_string).collect();
+    let reads = match captures.is_empty() {
+        true => String::new(),
+        false => format!(", reads {}", captures.join(", ")),
+    };
+    let off = if probe.off_at_first { ", off at first" } else { "" };
+    format!(
+        "probes {site} {} in every {}{reads}{off}",
+        probe.function, probe.role
+    )
+}
+
+fn given(arguments: &[Given]) -> String {
+    let given = |argument: &Given| match argument {
+        Given::Value(value) => value.of.what(),
+        Given::Variable(source) => source.to_string(),
+        Given::Was => WAS.to_string(),
+    };
+    arguments.iter().map(given).collect::<Vec<_>>().join(", ")
+}
+
+fn called(call: &Invocation) -> String {
+    format!("{}({})", call.function, given(&call.arguments))
+}
+
+/// How a call is taken back, in words.
+fn taken_back(inverse: &Inverse) -> String {
+    match inverse {
+        Inverse::Unstated => "it stays".to_string(),
+        Inverse::NotNeeded(why) => format!("nothing to take back: {why}"),
+        Inverse::Call { reader: None, call } => format!("taken back by {}", called(call)),
+        Inverse::Call {
+            reader: Some(reader),
+            call,
+        } => format!("taken back by {}, was = {}", called(call), called(reader)),
+    }
+}
+
+/// What a change does to a program, in a sentence.
+fn effect(change: &Change, role: &str) -> String {
+    let range = change
+        .range
+        .as_ref()
+        .map_or(String::new(), |(_, range)| format!(", only where {range}"));
+    let what = |value: &Typed| match value.of.kind {
+        Kind::Boolean => "a boolean",
+        Kind::Number(_) | Kind::Text => "a number",
+    };
+    let does = match &change.deed {
+        Deed::Set {
+            variable,
+            everywhere,
+            value,
+            ..
+        } => {
+            let copies = if *everywhere { ", every copy of it" } else { "" };
+            format!("writes {variable} ({}{range}{copies})", what(value))
+        }
+        Deed::Call { call, inverse } => format!("calls {} ({})", called(call), taken_back(inverse)),
+        Deed::Load { library } => format!("loads {library}"),
+        Deed::Replace { function, with } => format!("patches {function} so that {with} runs instead"),
+        Deed::InsertCall {
+            function,
+            arguments,
+            inside,
+            place,
+        } => {
+            let place = if *place == Site::Return { "return" } else { "entry" };
+            format!(
+                "patches {inside} so that {function}({}) is called at every {place}",
+                given(arguments)
+            )
+        }
+        Deed::RemoveCall { function, inside } => match inside {
+            Some(inside) => format!("patches {inside} so that {function} is not called in it"),
+            None => format!("patches {function} so that no call of it does anything"),
+        },
+        Deed::SetArgument {
+            function,
+            argument,
+            value,
+        } => format!(
+            "patches {function} so that argument {argument} becomes {}{range}",
+            what(value)
+        ),
+        Deed::Affinity(_) => "binds the threads to cores".to_string(),
+        Deed::Enable { name, .. } => format!("switches the probe {name} on"),
+        Deed::Disable { name, .. } => format!("switches the probe {name} off"),
+    };
+    let judged = match (&change.guard, &change.deed) {
+        (None, Deed::Enable { .. } | Deed::Disable { .. }) | (Some(_), _) => "",
+        (None, _) => "; not guarded",
+    };
+    format!("{does} in every {role}{judged}")
+}

@@ -1,0 +1,131 @@
+//! The folds of a window: what is kept of its hits while it is open, as data.
+
+use crate::function::Reduction;
+use crate::term::{Field, Fold, Rowed, Term, Typed};
+
+/// A fold that no window has got.
+pub(crate) const NOWHERE: usize = usize::MAX;
+
+/// A fold as hits are taken into it.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    pub(crate) reduction: Reduction,
+    pub(crate) of: Source,
+    pub(crate) second: Option<Typed>,
+    pub(crate) filter: Option<Typed>,
+    /// What tells its rows apart, those of processes apart.
+    pub(crate) by: Option<Typed>,
+    /// It waits for the close: its hits are kept.
+    pub(crate) waits: bool,
+}
+
+/// The folds of one window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WindowFolds {
+    pub(crate) folds: Vec<Intake>,
+    /// The same as they were checked, and how many formulas have each.
+    pub(crate) gathered: Vec<(Fold, usize)>,
+    /// For each probe, joins behind them, its name.
+    pub(crate) names: Vec<String>,
+    /// For each probe the folds of its hits that are made as they come.
+    pub(crate) of_probe: Vec<Vec<usize>>,
+    /// For each probe whether its hits are kept.
+    pub(crate) keeps: Vec<bool>,
+    /// The folds that look back: place, probe, and for how many hits.
+    pub(crate) newest: Vec<(usize, usize, u32)>,
+    /// There is a fold over every instance.
+    pub(crate) runs: bool,
+}
+
+impl WindowFolds {
+    /// Its folds, and how many formulas have each.
+    pub(crate) fn gathered(&self) -> impl Iterator<Item = (&Fold, usize)> {
+        self.gathered.iter().map(|(fold, uses)| (fold, *uses))
+    }
+
+    /// Whether a fold of the window goes over hits of the probe.
+    pub(crate) fn uses(&self, probe: usize) -> bool {
+        self.keeps(probe) || self.of_probe.get(probe).is_some_and(|of| !of.is_empty())
+    }
+
+    /// The place of a fold among those of its probe that are made as hits come.
+    pub(crate) fn at(&self, probe: usize, slot: usize) -> Option<usize> {
+        self.of_probe.get(probe)?.iter().position(|place| *place == slot)
+    }
+
+    /// Whether the probe's hits are kept until the close.
+    pub(crate) fn keeps(&self, probe: usize) -> bool {
+        self.keeps.get(probe) == Some(&true)
+    }
+}
+
+impl Intake {
+    pub(crate) fn of(fold: &Fold) -> Intake {
+        let by = match &fold.by {
+            Some(Rowed::By(by)) => Some(by.clone()),
+            Some(Rowed::ByProcess) | None => None,
+        };
+        Intake {
+            reduction: fold.reduction,
+            of: Source::of(fold),
+            second: fold.second.clone(),
+            filter: fold.filter.clone(),
+            by,
+            waits: waits(fold),
+        }
+    }
+}
+
+/// What is folded of each hit.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// The hits are counted.
+    Hits,
+    /// Nanoseconds.
+    Duration,
+    Value(Typed),
+}
+
+impl Source {
+    pub(crate) fn of(fold: &Fold) -> Source {
+        match &fold.of {
+            None => Source::Hits,
+            Some(of) if matches!(of.term, Term::Field(Field::Duration)) => Source::Duration,
+            Some(of) => Source::Value(of.clone()),
+        }
+    }
+}
+
+/// Whether a fold needs what is known only at the close of the window, and cannot be made when a hit comes.
+pub(crate) fn waits(fold: &Fold) -> bool {
+    let by = match &fold.by {
+        Some(Rowed::By(by)) => Some(by),
+        Some(Rowed::ByProcess) | None => None,
+    };
+    let mut parts = [&fold.of, &fold.second, &fold.filter]
+        .into_iter()
+        .filter_map(Option::as_ref)
+        .chain(by);
+    !parts.all(|part| of_hit_alone(part, false))
+}
+
+/// `called` inside a metric with a parameter, whose variables are its own.
+fn of_hit_alone(of: &Typed, called: bool) -> bool {
+    let known = match &of.term {
+        Term::Call { body, .. } => of_hit_alone(body, true),
+        Term::Variable(_) | Term::Each { .. } => called,
+        Term::Constant(_)
+        | Term::Field(_)
+        | Term::Known(_)
+        | Term::Negate(_)
+        | Term::Not(_)
+        | Term::Arithmetic(..)
+        | Term::Both(..)
+        | Term::Either(..)
+        | Term::Compare { .. }
+        | Term::Reduce(..)
+        | Term::Apply(..) => true,
+        _ => false,
+    };
+    known && of.children().into_iter().all(|part| of_hit_alone(part, called))
+}

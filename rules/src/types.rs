@@ -1,0 +1,73 @@
+//! The types of formulas: kind, unit, and whether it is a table.
+
+use crate::unit::Dimension;
+
+/// What a value is, tables apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Boolean,
+    Text,
+    Number(Dimension),
+}
+
+/// What tells the rows of a table apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyKind {
+    Process,
+    /// A value of the hits.
+    Of(Kind),
+}
+
+impl KeyKind {
+    pub(crate) fn what(self) -> String {
+        match self {
+            KeyKind::Process => "by process".to_string(),
+            KeyKind::Of(kind) => format!("by {}", Type::single(kind).what()),
+        }
+    }
+}
+
+/// The type of a formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Type {
+    pub(crate) kind: Kind,
+    /// What tells its rows apart, if it is a table.
+    pub(crate) table: Option<KeyKind>,
+    /// Written in percent; a matter of showing it only.
+    pub(crate) percent: bool,
+}
+
+impl Type {
+    pub(crate) const BOOLEAN: Type = Type::single(Kind::Boolean);
+    pub(crate) const TEXT: Type = Type::single(Kind::Text);
+    pub(crate) const PLAIN: Type = Type::number(Dimension::NONE);
+    pub(crate) const TIME: Type = Type::number(Dimension::TIME);
+
+    pub(crate) const fn single(kind: Kind) -> Type {
+        Type {
+            kind,
+            table: None,
+            percent: false,
+        }
+    }
+
+    pub(crate) const fn number(dimension: Dimension) -> Type {
+        Type::single(Kind::Number(dimension))
+    }
+
+    /// Of a number; what is none has no dimension.
+    pub(crate) fn dimension(self) -> Dimension {
+        match self.kind {
+            Kind::Number(dimension) => dimension,
+            Kind::Boolean | Kind::Text => Dimension::NONE,
+        }
+    }
+
+    pub(crate) fn what(self) -> String {
+        match self.kind {
+            Kind::Boolean => "a boolean".to_string(),
+            Kind::Text => "a text".to_string(),
+            Kind::Number(dimension) => dimension.to_string(),
+        }
+    }
+}
