@@ -146,7 +146,7 @@ impl Made {
 }
 
 impl Changes {
-    /// As shown, the newest [`SHOWN_MAX`]; those that are being judged with what is said of that.
+    /// As shown, the newest `SHOWN_MAX`; those that are being judged with what is said of that.
     pub fn views(&self, on_trial: &[Trial]) -> Vec<ChangeView> {
         let on_trial = on_trial.iter().map(|trial| {
             let reason = format!("{} of {} windows", trial.seen, trial.over);
