@@ -41,7 +41,7 @@ fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
     }
     match targets.is_empty() {
         true => Err(Failure::not_there(
-            "what is to be attached to? a process (8123), a program (lmp), slurm:4711 or container:3f9c, before --rules and --probe or \
+            "the target is missing: a process (8123), a program (lmp), slurm:4711 or container:3f9c, before --rules and --probe or \
              behind `--`; `tuneagent ps` lists the programs here that lose time",
         )),
         false => Ok(targets),

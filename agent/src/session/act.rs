@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::rulebook::Time;
 use tuner::{actuator::ChangeNumber, process::Pid};
 
 use super::{
@@ -14,8 +13,11 @@ use super::{
 use crate::{
     clock::monotonic_ns,
     format::duration,
-    rulebook::{Act, Decision},
-    snapshot::{GuardView, Reaction, outcome::KEPT},
+    rulebook::{Act, Decision, Time},
+    snapshot::{
+        GuardView, Reaction,
+        outcome::{KEPT, UNDONE},
+    },
 };
 
 /// So long the receipt of a value is waited for where nobody else wants the CPU: no longer than hits are looked for at a time.
@@ -149,7 +151,7 @@ impl Session {
             guard.text = format!("{step}; {}", guard.text);
         }
         let keeps = guard.verdict == KEPT;
-        let kind = if keeps { "kept" } else { "undone" };
+        let kind = if keeps { KEPT } else { UNDONE };
         self.rules.record_mark(kind, &rule, &guard.text, monotonic_ns());
         self.change(Event::Judged {
             decision,

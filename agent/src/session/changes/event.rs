@@ -5,9 +5,8 @@ use std::{collections::BTreeSet, fmt};
 use tuner::process::Pid;
 
 use super::outcome::Outcome;
-use crate::rulebook::NotDone;
 use crate::{
-    rulebook::Switch,
+    rulebook::{NotDone, Switch},
     snapshot::{ChangeView, GuardView, Reaction},
 };
 

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::rulebook::Time;
-
 use super::{
     Changes,
     event::{Change, Effect, Effects, Ending, Farewell, How, Machine, Notice, Order, Trial, Undo},
@@ -13,7 +11,7 @@ use super::{
     undoing::Judgement,
 };
 use crate::{
-    rulebook::Switch,
+    rulebook::{Switch, Time},
     snapshot::{GuardView, outcome as words},
 };
 

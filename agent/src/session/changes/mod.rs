@@ -18,8 +18,6 @@ use std::{
     time::Duration,
 };
 
-use crate::rulebook::Time;
-
 pub use self::{
     event::{
         Answer, Change, Decided, Effect, Effects, Ending, Event, Farewell, How, Machine, Notice, Order, Part,
@@ -32,6 +30,7 @@ pub use crate::rulebook::NotDone;
 use crate::{
     cost::Held,
     format::plural,
+    rulebook::Time,
     snapshot::{GuardView, outcome as words},
 };
 
