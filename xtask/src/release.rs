@@ -1,0 +1,60 @@
+//! `cargo xtask release`: the program as it is given away, and what debuggers and backtraces know of it in a file beside it.
+//!
+//! `cargo build --release` strips the program, as most who build it only want to run it. Here it is linked once more with all that is known,
+//! which `objcopy` then divides; the program names the file, which gdb, perf and Rust's own backtraces look for in the program's folder.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::run;
+use crate::{Result, ci, target_folder};
+
+/// Bytes.
+const MAX_PROGRAM: u64 = 15_000_000;
+
+pub(crate) fn main(flags: &[&str]) -> Result<()> {
+    crate::only_flags("release", flags, &[])?;
+    build(&crate::root())
+}
+
+/// Fails when the program is larger than it may be.
+pub(crate) fn build(root: &Path) -> Result<()> {
+    let words = "rustc --quiet --release --package tuneagent --bin tuneagent -- -C strip=none";
+    run(&mut ci::cargo(root, words))?;
+    let built = target_folder(root).join("release/tuneagent");
+    let folder = target_folder(root).join("dist");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (program, debug) = (folder.join("tuneagent"), folder.join("tuneagent.debug"));
+    let objcopy = |words: &[&str], from: &Path, to: &Path| {
+        let mut command = Command::new("objcopy");
+        run(command.args(words).args([from, to]).current_dir(&folder))
+    };
+    objcopy(
+        &["--only-keep-debug", "--compress-debug-sections=zlib"],
+        &built,
+        &debug,
+    )?;
+    objcopy(
+        &["--strip-all", "--add-gnu-debuglink=tuneagent.debug"],
+        &built,
+        &program,
+    )?;
+    let (size, beside) = (size(&program)?, size(&debug)?);
+    println!(
+        "{}: {size} bytes; {}: {beside} bytes",
+        program.display(),
+        debug.display()
+    );
+    match size <= MAX_PROGRAM {
+        true => Ok(()),
+        false => Err(format!(
+            "the program may have {MAX_PROGRAM} bytes, and has {size}"
+        )),
+    }
+}
+
+fn size(file: &Path) -> Result<u64> {
+    let facts = fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(facts.len())
+}
