@@ -20,11 +20,20 @@ const XTASK: &[Row] = &[
     ("fuzz", &["process"]),
     ("twice", &["process"]),
     ("wheels", &["process"]),
+    ("deny", &["process", "wheels"]),
+    ("minimum", &["process"]),
+    ("release", &["process"]),
+    ("slowest", &[]),
     ("experiment", &["process", "wheels"]),
     ("setup", &["ebpf", "process", "wheels"]),
     ("demo", &["process", "setup"]),
     ("vm", &["process", "setup"]),
-    ("ci", &["ebpf", "fuzz", "process", "setup", "twice", "vm"]),
+    (
+        "ci",
+        &[
+            "deny", "ebpf", "fuzz", "minimum", "process", "release", "setup", "slowest", "twice", "vm",
+        ],
+    ),
     ("attack", &["ci", "process"]),
     ("bench", &["ci", "experiment", "process"]),
 ];

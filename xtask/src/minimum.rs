@@ -8,13 +8,13 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::process::{capture, find_program, run};
-use crate::{Result, ci, target_folder};
+use crate::{Result, process, target_folder};
 
 /// Major and minor number.
 type Version = (u32, u32);
 
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let metadata = capture(&mut ci::cargo(root, "metadata --locked --format-version 1"))?;
+    let metadata = capture(&mut process::cargo(root, "metadata --locked --format-version 1"))?;
     let metadata: Value =
         serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
     let declared = declared(&metadata).ok_or("Cargo.toml declares no rust-version")?;

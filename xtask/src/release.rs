@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::process::run;
-use crate::{Result, ci, target_folder};
+use crate::{Result, process, target_folder};
 
 /// Bytes.
 const MAX_PROGRAM: u64 = 15_000_000;
@@ -21,7 +21,7 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
 /// Fails when the program is larger than it may be.
 pub(crate) fn build(root: &Path) -> Result<()> {
     let words = "rustc --quiet --release --package tuneagent --bin tuneagent -- -C strip=none";
-    run(&mut ci::cargo(root, words))?;
+    run(&mut process::cargo(root, words))?;
     let built = target_folder(root).join("release/tuneagent");
     let folder = target_folder(root).join("dist");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
