@@ -10,8 +10,8 @@ use std::process::Command;
 use crate::process::run;
 use crate::{Result, process, target_folder};
 
-/// Bytes.
-const MAX_PROGRAM: u64 = 15_000_000;
+/// Bytes; a bound for what there is. The aim is 15 MB: the code alone has 13.2 MB with thin LTO.
+const MAX_PROGRAM: u64 = 18_000_000;
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
     crate::only_flags("release", flags, &[])?;
