@@ -358,6 +358,7 @@ impl Functions {
                 wanted: sought.iter().filter(means).map(|(number, _)| *number).collect(),
                 captures: Vec::new(),
                 is_quiet: false,
+                is_only_counted: false,
                 is_sampled: false,
                 is_off: false,
             });

@@ -521,7 +521,14 @@ fn function(
     let earlier = first.totals.get(index).copied().unwrap_or_default();
     let elapsed = last.at_ns.saturating_sub(first.at_ns) as f64;
     let per = |amount: f64, of: f64| if of > 0.0 { amount / of } else { 0.0 };
-    let time_ns = last.time_ns(index as u32);
+    let is_timed = probe.is_timed() && !probe.is_only_counted;
+    let time_ns = |of: &Reading| {
+        if probe.is_only_counted {
+            0
+        } else {
+            of.time_ns(index as u32)
+        }
+    };
     // What a library calls within itself has no time of its own.
     let has_returned = totals.timed > 0 || totals.calls == 0;
     let closed = totals.timed - earlier.timed.min(totals.timed);
@@ -530,10 +537,7 @@ fn function(
         name: probe.name.clone(),
         calls: totals.calls,
         nested: totals.nested,
-        time_ns: probe
-            .is_timed()
-            .then_some(shown_ns)
-            .filter(|ns| *ns > 0 || has_returned),
+        time_ns: is_timed.then_some(shown_ns).filter(|ns| *ns > 0 || has_returned),
         bytes: probe.bytes_kind().map(|_| totals.bytes),
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,
@@ -545,11 +549,8 @@ fn function(
             (totals.calls - earlier.calls.min(totals.calls)) as f64 * 1e9,
             elapsed,
         ),
-        share: per(
-            time_ns.saturating_sub(first.time_ns(index as u32)) as f64,
-            elapsed,
-        ),
-        mean_ns: (closed > 0).then(|| closed_ns / closed as f64),
+        share: per(time_ns(last).saturating_sub(time_ns(first)) as f64, elapsed),
+        mean_ns: (closed > 0 && !probe.is_only_counted).then(|| closed_ns / closed as f64),
         durations: None,
     })
 }
@@ -610,6 +611,7 @@ mod tests {
             mark: None,
             wanted: Vec::new(),
             is_quiet: false,
+            is_only_counted: false,
             is_sampled: false,
             is_off: false,
         };

@@ -14,6 +14,7 @@ fn probes(names: &[&str]) -> Vec<Probe> {
         mark: None,
         wanted: Vec::new(),
         is_quiet: false,
+        is_only_counted: false,
         is_sampled: false,
         is_off: false,
     };

@@ -48,6 +48,9 @@ impl Probes {
         let in_them: Vec<(&Member, &Vec<bool>)> = in_them.collect();
         let mut numbers = self.numbers.clone();
         numbers.grow(job, &all, first, &in_them)?;
+        let mut on = self.on.clone();
+        on.extend(all.iter().skip(first).map(|want| want.is_on));
+        numbers.share_with_profile(&all, &on);
         if numbers.probes.len() > room {
             return Err(ArmError::TooManyFunctions {
                 wanted: "the rules together".into(),
@@ -62,8 +65,7 @@ impl Probes {
                 "on this kernel (tracefs) probes are attached at the start only; give the rule to attach";
             return Err(ArmError::NoMore(why.into()));
         }
-        self.on.extend(all.iter().skip(first).map(|want| want.is_on));
-        self.wanted = all;
+        (self.on, self.wanted) = (on, all);
         self.asked = asked;
         self.files.clear();
         let attached = self.attach_more(&before.probes, first, members);
@@ -134,7 +136,8 @@ impl Probes {
                 *on = false;
             }
         }
-        let changed = self.numbers.shrink(gone, &self.wanted);
+        let mut changed = self.numbers.shrink(gone, &self.wanted);
+        changed.extend(self.numbers.share_with_profile(&self.wanted, &self.on));
         for probe in changed {
             self.set_specs(probe as usize..probe as usize + 1)?;
         }

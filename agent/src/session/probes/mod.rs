@@ -177,7 +177,7 @@ impl Probes {
         spare: Spare,
         load: impl FnOnce(LoadOptions) -> Result<Kernel, KernelError>,
     ) -> Result<Probes, ArmError> {
-        let numbers = Numbers::of(job, &wanted, asked)?;
+        let mut numbers = Numbers::of(job, &wanted, asked)?;
         let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
         let (more, sized) = match spare.mpi {
             true => (SPARE_PROBES + 2 * mpi::FUNCTIONS.len() as u32, mpi::with_bytes()),
@@ -197,14 +197,19 @@ impl Probes {
             force_tracefs: false,
         })?;
         let gauge = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
-        for (index, probe) in numbers.probes.iter().enumerate() {
-            kernel.set_spec(index as u32, probe.spec)?;
-        }
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
         // With tracefs nothing can be attached once the right to write is given up: all of it is, and what is off is not heard.
         let all_on = kernel.link_kind() == LinkKind::Tracefs;
         // Nor taken off once it costs too much.
         let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
+        let on = wanted
+            .iter()
+            .map(|want| (want.is_on || all_on) && may_be_on(want));
+        let on: Vec<bool> = on.collect();
+        numbers.share_with_profile(&wanted, &on);
+        for (index, probe) in numbers.probes.iter().enumerate() {
+            kernel.set_spec(index as u32, probe.spec)?;
+        }
         let mut loaded = Probes {
             links: Vec::new(),
             closer: Closer::default(),
@@ -215,10 +220,7 @@ impl Probes {
             gauge,
             kernel: Some(kernel),
             numbers,
-            on: wanted
-                .iter()
-                .map(|want| (want.is_on || all_on) && may_be_on(want))
-                .collect(),
+            on,
             wanted,
             asked: Vec::new(),
             attached: BTreeMap::new(),

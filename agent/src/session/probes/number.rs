@@ -23,6 +23,9 @@ type Spot = (String, u64, u64);
 const OF_SENDING: u32 =
     SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN | SpecFlags::PARTS | SpecFlags::DECIDES;
 
+/// What the profile asks for of parallel regions.
+const OF_PROFILE: u32 = SpecFlags::SPAN | SpecFlags::SEQUENCE;
+
 /// The functions by their numbers, which stay theirs.
 #[derive(Clone, Default)]
 pub(super) struct Numbers {
@@ -113,6 +116,36 @@ impl Numbers {
                 probe.spec.captures = [Capture::default(); abi::MAX_CAPTURES];
             }
             changed.push(index);
+        }
+        changed
+    }
+
+    /// What the profile asks for beside a rule is done only while the profile watches: the end of a call, which a rule that counts does not
+    /// need, may cost ten times as much as its begin. `on` says which of the wanted are switched on. The functions that are probed in another
+    /// way from now on.
+    pub(super) fn share_with_profile(&mut self, wanted: &[Wanted], on: &[bool]) -> Vec<u32> {
+        let mut changed = Vec::new();
+        for (probe, index) in self.probes.iter_mut().zip(0..) {
+            let asked = || {
+                probe
+                    .wanted
+                    .iter()
+                    .filter_map(|want| Some((wanted.get(*want)?, on.get(*want)?)))
+            };
+            if !asked().any(|(want, _)| want.is_quiet) {
+                continue;
+            }
+            let flags = |is_meant: &dyn Fn(&Wanted, bool) -> bool| {
+                let meant = asked().filter(|(want, on)| is_meant(want, **on));
+                meant.fold(0, |flags, (want, _)| flags | want.flags) & OF_PROFILE
+            };
+            let of_rules = flags(&|want, _| !want.is_quiet);
+            let needed = of_rules | flags(&|want, on| want.is_quiet && (on || probe.is_quiet));
+            probe.is_only_counted = !probe.is_quiet && of_rules & SpecFlags::SPAN == 0;
+            if probe.spec.flags & OF_PROFILE != needed {
+                probe.spec.flags = probe.spec.flags & !OF_PROFILE | needed;
+                changed.push(index);
+            }
         }
         changed
     }
@@ -261,6 +294,7 @@ impl Numbers {
             mark: None,
             wanted: Vec::new(),
             is_quiet: false,
+            is_only_counted: false,
             is_sampled: false,
             is_off: false,
         });

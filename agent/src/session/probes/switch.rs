@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Member, Probe, Probes};
-use crate::kernel::{KernelError, LinkKind};
+use crate::kernel::{At, KernelError, LinkKind};
 
 impl Probes {
     /// Switches one of the wanted on or off, in all processes; `members` are those that live, each with its slot.
@@ -12,14 +12,35 @@ impl Probes {
             return Ok(());
         }
         self.on[want] = on;
+        let changed = self.numbers.share_with_profile(&self.wanted, &self.on);
         if !on {
+            // Before their ends go: no call is entered from then on whose end nobody sees.
+            self.tell_of_specs(&changed)?;
+            self.detach_ends(&changed);
             self.detach_unneeded();
             return Ok(());
         }
         for (slot, member) in members {
             self.place(member, *slot, &|probe| probe.wanted.contains(&want))?;
         }
-        Ok(())
+        self.tell_of_specs(&changed)
+    }
+
+    fn tell_of_specs(&mut self, probes: &[u32]) -> Result<(), KernelError> {
+        let each = probes.iter().map(|probe| *probe as usize);
+        each.into_iter()
+            .try_for_each(|probe| self.set_specs(probe..probe + 1))
+    }
+
+    /// Where calls of these end is not probed any more, unless they are timed.
+    fn detach_ends(&mut self, probes: &[u32]) {
+        let is_over = |probe: &u32| {
+            let known = self.numbers.probes.get(*probe as usize);
+            known.is_some_and(|known| !known.is_timed())
+        };
+        let over: BTreeSet<u32> = probes.iter().copied().filter(is_over).collect();
+        let over = self.take_off(|linked| linked.at != At::Entry && !linked.probes.is_disjoint(&over));
+        self.close(over);
     }
 
     /// What is attached stays as it is: there is nothing, or nothing can be attached after the start.
