@@ -17,6 +17,7 @@ mod ahead;
 mod anticipate;
 mod arming;
 mod cost;
+mod counting;
 mod cpus;
 mod durations;
 mod family;
@@ -124,6 +125,7 @@ pub struct Session {
     written: Written,
     /// When parallel regions are probed.
     regions: Regions,
+    counting: counting::Counting,
     /// Where all ranks meet.
     collectives: Collectives,
     ledger: Ledger,
@@ -215,6 +217,7 @@ impl Session {
             shares: evidence::Shares::default(),
             written: Written::default(),
             regions,
+            counting: counting::Counting::default(),
             collectives: Collectives::default(),
             ledger: Ledger::default(),
             hands: None,

@@ -13,6 +13,7 @@ fn function(probe: u32, cost: f64, is_apart: bool) -> Function {
 fn loads() -> impl Strategy<Value = Load> {
     let functions = prop::collection::vec((0.0..2.0_f64, any::<bool>()), 1..8);
     (functions, 0.1..16.0_f64, 0.0..0.5_f64, 0.0..0.5_f64).prop_map(|(functions, job, agent, asked)| Load {
+        counted: 0.0,
         job,
         agent,
         asked,
@@ -44,7 +45,7 @@ proptest! {
         (cost, share, seed) in (0.05..1.8_f64, 0.005..0.1_f64, any::<u64>()),
     ) {
         const HOUR_NS: u64 = 3_600_000_000_000;
-        let load = Load { job: 2.0, agent: 0.0, asked: 0.0, functions: vec![function(0, cost, false)] };
+        let load = Load { job: 2.0, agent: 0.0, functions: vec![function(0, cost, false)], ..Load::default() };
         let mut windows = Windows::new(Budget(Some(share)), seed);
         let (mut now, mut watched, mut changes, mut began) = (0, 0, 0_u64, None);
         while now < HOUR_NS {
