@@ -255,3 +255,28 @@ fn a_budget_is_a_percentage_or_none() {
         );
     }
 }
+
+#[test]
+fn what_rules_count_rests_until_the_budget_has_made_up_for_it() {
+    let second = 1_000_000_000;
+    let load = |counted| Load {
+        job: 2.0,
+        agent: 0.004,
+        counted,
+        ..Load::default()
+    };
+    let windows = Windows::new(Budget(Some(0.01)), 1);
+    assert_eq!(
+        windows.rest_ns(&load(0.016), second),
+        None,
+        "within what the agent leaves"
+    );
+    let rest_ns = windows.rest_ns(&load(0.16), second).unwrap() as f64;
+    assert!(
+        (rest_ns - 9e9).abs() < 1e3,
+        "0.16 CPUs for 1 s are 0.016 CPUs over 10 s: {rest_ns}"
+    );
+    let most_ns = windows.rest_ns(&load(2.0), 60 * second);
+    assert_eq!(most_ns, Some(300 * second), "no rest is longer than a gap may be");
+    assert_eq!(Windows::new(Budget(None), 1).rest_ns(&load(1.0), second), None);
+}

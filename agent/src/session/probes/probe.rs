@@ -85,7 +85,7 @@ pub struct Probe {
     pub wanted: Vec<usize>,
     /// It is probed for the profile alone, which has no row for it.
     pub is_quiet: bool,
-    /// Rules count its calls, and only the profile times them, while it watches: no time is shown for all of them.
+    /// Rules count its calls, which only the profile times, now and then: no time of all of them is known.
     pub is_only_counted: bool,
     /// It is watched in windows, unless somebody needs every call of it.
     pub is_sampled: bool,
