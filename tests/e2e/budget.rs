@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::crowd::Crowd;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, lammps, programs, require};
@@ -169,6 +170,77 @@ fn a_function_named_by_probe_is_watched_in_windows_where_its_hits_cost_too_much_
     assert!(
         number(&of["counted"]["calls_from"]) <= 1.05 * asked as f64,
         "asked {asked} times: {of}"
+    );
+    Ok(())
+}
+
+/// A rule that counts parallel regions, as openmp-team-size does for its guard.
+const COUNT_REGIONS: &str = "\
+rule: count-regions
+about: Counts parallel regions.
+probes:
+  regions: {entry: openmp.region}
+windows:
+  pulse: {every: 500ms}
+metrics:
+  pace: count(regions) / pulse.duration
+tune:
+  - finding: '{pace} regions'
+    when: pace > 0 / 1s
+";
+
+/// A program of short regions, one thread each.
+fn start_regions(size: &str) -> Outcome<Crowd> {
+    let program = programs::openmp("teams")?;
+    Crowd::start(1, &["OMP_NUM_THREADS=1"], &program, &["DIRECTORY", size])
+}
+
+#[test]
+fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("count-regions.yaml");
+    fs::write(&rule, COUNT_REGIONS)?;
+    // Regions of some 40 us: with their ends probed too a fifth of the pace is gone.
+    let [watched, alone] = [start_regions("80000")?, start_regions("80000")?];
+    let words = ["--rules", &rule.to_string_lossy(), "--budget", "none"];
+    let (mut shares, text) = watched.attached_beside(&alone, &words, (9, 1.0))?;
+    shares.sort_by(f64::total_cmp);
+    println!("{shares:.3?}");
+    watched.finish()?;
+    alone.finish()?;
+    assert!(text.contains("finding  count-regions"), "{text}");
+    assert!(shares[shares.len() / 2] >= 0.9, "{shares:.3?}\n{text}");
+    Ok(())
+}
+
+#[test]
+fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("count-regions.yaml");
+    fs::write(&rule, COUNT_REGIONS)?;
+    let crowd = start_regions("2000")?;
+    let mut agent = crowd.attach(&["--rules", &rule.to_string_lossy(), "--budget", "1%"])?;
+    agent.armed()?;
+    agent
+        .lines
+        .wait_for_line("GOMP_parallel is counted for rules", 2 * SOON)?;
+    let calls =
+        |now: &Value| Ok::<_, tuneagent_e2e::Problem>(number(&function(now, "GOMP_parallel")?["calls"]));
+    // It rests: the links may take a moment to go.
+    std::thread::sleep(Duration::from_secs(1));
+    let before = calls(&agent.snapshot()?)?;
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(calls(&agent.snapshot()?)?, before);
+    let report = agent.stop()?;
+    crowd.finish()?;
+    let missing = report["completeness"]["missing"].to_string();
+    assert!(
+        missing.contains("calls of GOMP_parallel were counted for rules now and then"),
+        "{missing}"
     );
     Ok(())
 }

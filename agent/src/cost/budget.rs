@@ -113,6 +113,8 @@ pub struct Load {
     pub agent: f64,
     /// Hits of functions of which a rule or a recording needs every one: they are never left out.
     pub asked: f64,
+    /// Those of functions that rules only count: they rest where that is too much.
+    pub counted: f64,
     /// Those of which nobody needs every call.
     pub functions: Vec<Function>,
 }
@@ -138,7 +140,13 @@ impl Load {
     /// What the other functions may take.
     fn left(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
-        (allowed - self.agent - self.asked).max(LEAST_PART * allowed)
+        (allowed - self.agent - self.asked - self.counted).max(LEAST_PART * allowed)
+    }
+
+    /// What those that rules only count may take: what all others leave of it.
+    fn left_to_counted(&self, share: f64) -> f64 {
+        let allowed = self.allowed(share);
+        (allowed - self.agent - self.asked - self.of_functions()).max(LEAST_PART * allowed)
     }
 }
 
@@ -264,6 +272,14 @@ impl Windows {
     /// What all together may take, in CPUs; none where there is no bound.
     pub fn allowed(&self, load: &Load) -> Option<f64> {
         self.budget.0.map(|share| load.allowed(share))
+    }
+
+    /// How long functions that rules only count rest, which were watched for so long and cost what the load says: until the budget has made up
+    /// for it. None where they were within it.
+    pub fn rest_ns(&self, load: &Load, watched_ns: u64) -> Option<u64> {
+        let left = load.left_to_counted(self.budget.0?);
+        let rest_ns = (load.counted / left - 1.0) * watched_ns as f64;
+        (rest_ns > 0.0).then(|| rest_ns.min(GAP_MOST_NS) as u64)
     }
 
     /// Once a second, while all are watched all the time.

@@ -29,6 +29,8 @@ pub struct Wanted {
     pub is_quiet: bool,
     /// Its functions may be watched in windows: nobody needs every call.
     pub may_pause: bool,
+    /// A rule counts its hits over windows that go by time: they may rest meanwhile, and the rule has no value then.
+    pub is_counted: bool,
 }
 
 impl Wanted {
@@ -44,6 +46,7 @@ impl Wanted {
             is_on: true,
             is_quiet: false,
             may_pause: !are_recorded,
+            is_counted: false,
         }
     }
 
@@ -58,6 +61,7 @@ impl Wanted {
             is_on: true,
             is_quiet: true,
             may_pause: false,
+            is_counted: false,
         }
     }
 }
@@ -81,7 +85,7 @@ pub struct Probe {
     pub wanted: Vec<usize>,
     /// It is probed for the profile alone, which has no row for it.
     pub is_quiet: bool,
-    /// Rules count its calls, and only the profile times them, while it watches: no time is shown for all of them.
+    /// Rules count its calls, which only the profile times, now and then: no time of all of them is known.
     pub is_only_counted: bool,
     /// It is watched in windows, unless somebody needs every call of it.
     pub is_sampled: bool,

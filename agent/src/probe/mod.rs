@@ -99,6 +99,8 @@ pub struct Probes {
     wanted: Vec<Wanted>,
     /// Which of the wanted are switched on.
     on: Vec<bool>,
+    /// Which of them rest meanwhile, for the budget.
+    resting: BTreeSet<usize>,
     /// Which of the wanted are asked for in each process, by slot.
     asked: Vec<Vec<bool>>,
     attached: BTreeMap<Target, BTreeSet<Place>>,
@@ -221,6 +223,7 @@ impl Probes {
             kernel: Some(kernel),
             numbers,
             on,
+            resting: BTreeSet::new(),
             wanted,
             asked: Vec::new(),
             attached: BTreeMap::new(),
@@ -253,6 +256,7 @@ impl Probes {
             numbers: Numbers::default(),
             wanted: Vec::new(),
             on: Vec::new(),
+            resting: BTreeSet::new(),
             asked: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
             files: KnownFiles::default(),
@@ -367,7 +371,7 @@ impl Probes {
     /// MPI is watched whatever the rules ask for; another function where somebody asks for it and has it switched on. What is watched in windows is
     /// needed in them.
     fn is_needed(&self, probe: &Probe, asked: &[bool]) -> bool {
-        let is_asked = |want: &usize| self.on[*want] && asked.get(*want) == Some(&true);
+        let is_asked = |want: &usize| self.sits(*want) && asked.get(*want) == Some(&true);
         !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_asked))
     }
 

@@ -141,7 +141,8 @@ impl Numbers {
             };
             let of_rules = flags(&|want, _| !want.is_quiet);
             let needed = of_rules | flags(&|want, on| want.is_quiet && (on || probe.is_quiet));
-            probe.is_only_counted = !probe.is_quiet && of_rules & SpecFlags::SPAN == 0;
+            let is_counted = asked().any(|(want, on)| !want.is_quiet && *on) && needed & SpecFlags::SPAN == 0;
+            probe.is_only_counted = !probe.is_quiet && (probe.is_only_counted || is_counted);
             if probe.spec.flags & OF_PROFILE != needed {
                 probe.spec.flags = probe.spec.flags & !OF_PROFILE | needed;
                 changed.push(index);
@@ -342,4 +343,34 @@ fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implement
         }
     }
     spec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_a_rule_counts_is_timed_only_while_the_profile_watches_it() {
+        let profile = Wanted::quietly(Sought::OpenmpRegion);
+        let rule = Wanted {
+            flags: 0,
+            is_quiet: false,
+            is_counted: true,
+            ..profile.clone()
+        };
+        let wanted = [profile, rule];
+        let mut numbers = Numbers::default();
+        numbers.push("GOMP_parallel", None, ProbeSpec::default());
+        numbers.probes[0].wanted = vec![0, 1];
+        let mut share = |on: [bool; 2]| {
+            let changed = numbers.share_with_profile(&wanted, &on);
+            let probe = &numbers.probes[0];
+            (changed, probe.is_timed(), probe.is_only_counted)
+        };
+        assert_eq!(share([true, false]), (vec![0], true, false));
+        assert_eq!(share([true, true]), (vec![], true, false));
+        assert_eq!(share([false, true]), (vec![0], false, true));
+        // Some of its calls have no time from now on, whoever times the others.
+        assert_eq!(share([true, true]), (vec![0], true, true));
+    }
 }

@@ -69,7 +69,11 @@ impl Probes {
 }
 
 fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
-    let flags = probe.spec.flags;
+    // What the profile takes now and then beside what is counted for a rule has a budget of its own.
+    let flags = match probe.is_only_counted {
+        true => probe.spec.flags & !SpecFlags::SEQUENCE,
+        false => probe.spec.flags,
+    };
     let has = |flag: u32| u32::from(flags & flag != 0);
     let captures = probe.spec.captures.iter();
     let values = captures
@@ -80,7 +84,10 @@ fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
         + both(SpecFlags::SEND_RETURN, SpecFlags::TALLY_RETURN);
     Some(Probed {
         entry: sites.entry?,
-        returns: sites.returns,
+        returns: match probe.is_only_counted {
+            true => Returns::Unseen,
+            false => sites.returns,
+        },
         is_in_sequence: flags & SpecFlags::SEQUENCE != 0,
         values: values as u32 + has(SpecFlags::MESSAGE) * VALUES_OF_A_MESSAGE,
         events: has(SpecFlags::SEND_ENTRY) + has(SpecFlags::SEND_RETURN) - summed,

@@ -26,6 +26,43 @@ impl Probes {
         self.tell_of_specs(&changed)
     }
 
+    /// Those of the wanted that are on and that rules only count, in functions that no profile has.
+    pub fn counted(&self) -> BTreeSet<usize> {
+        let of_mpi = self.numbers.probes.iter().filter(|probe| probe.mpi.is_some());
+        let of_mpi: BTreeSet<usize> = of_mpi.flat_map(|probe| &probe.wanted).copied().collect();
+        let wanted = self.wanted.iter().zip(&self.on).enumerate();
+        let counted = wanted.filter(|(index, (want, on))| want.is_counted && **on && !of_mpi.contains(index));
+        counted.map(|(index, _)| index).collect()
+    }
+
+    /// Whether all who have a function switched on only count its hits.
+    pub fn is_counted(&self, probe: u32) -> bool {
+        let probe = self.numbers.probes.get(probe as usize);
+        let wanted = probe.filter(|probe| probe.mpi.is_none()).into_iter();
+        let mut on = wanted
+            .flat_map(|probe| &probe.wanted)
+            .filter(|want| self.on[**want])
+            .peekable();
+        on.peek().is_some() && on.all(|want| self.wanted[*want].is_counted)
+    }
+
+    /// Takes the probes of these of the wanted off, and puts all others back that rested; `members` are those that live, each with its slot.
+    pub fn rest(&mut self, wanted: BTreeSet<usize>, members: &[(u32, &Member)]) -> Result<(), KernelError> {
+        let before = std::mem::replace(&mut self.resting, wanted);
+        self.detach_unneeded();
+        for (slot, member) in members {
+            self.place(member, *slot, &|probe| {
+                probe.wanted.iter().any(|want| before.contains(want))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether one of the wanted is on and does not rest.
+    pub(super) fn sits(&self, want: usize) -> bool {
+        self.on[want] && !self.resting.contains(&want)
+    }
+
     fn tell_of_specs(&mut self, probes: &[u32]) -> Result<(), KernelError> {
         let each = probes.iter().map(|probe| *probe as usize);
         each.into_iter()
@@ -77,7 +114,7 @@ impl Probes {
     pub(super) fn needed(&self) -> BTreeSet<u32> {
         let probes = self.numbers.probes.iter().zip(0..);
         let is_needed = |probe: &Probe| {
-            !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(|want| self.on[*want]))
+            !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(|want| self.sits(*want)))
         };
         probes
             .filter(|(probe, _)| is_needed(probe))

@@ -65,6 +65,11 @@ impl Ask {
             .is_some_and(|(planned, checked)| checked.roles_of(facts).contains(&planned.role.as_str()))
     }
 
+    /// Whether the rule only counts its hits, over windows that go by time.
+    pub(super) fn is_counted(self, planned: &PlannedProbe) -> bool {
+        (self.end, planned.site, planned.delivers) == (End::Whole, Site::Entry, Delivery::Count)
+    }
+
     /// As the session probes it.
     pub(super) fn wanted(self, planned: &PlannedProbe) -> Wanted {
         let are_sent = planned.delivers.are_hits();
@@ -96,6 +101,7 @@ impl Ask {
             is_on: !planned.off_at_first,
             is_quiet: false,
             may_pause: false,
+            is_counted: self.is_counted(planned),
         }
     }
 }

@@ -212,12 +212,13 @@ impl RuleBook {
                 End::To => None,
             };
             let is_switched = planned.is_switched && ask.end == End::Whole;
-            told.extend(read.map(|read| (*ask, is_switched, read)));
+            let rests = self.resting.contains(&index);
+            told.extend(read.map(|read| (*ask, is_switched || ask.is_counted(planned), rests, read)));
         }
-        for (ask, is_switched, read) in told {
-            let totals = match is_switched {
+        for (ask, comes_and_goes, rests, read) in told {
+            let totals = match comes_and_goes {
                 true => {
-                    let is_on = self.is_on((ask.rule, ask.probe), slot);
+                    let is_on = !rests && self.is_on((ask.rule, ask.probe), slot);
                     self.switches.totals((ask.rule, ask.probe, slot), is_on, read)
                 }
                 false => Some(read),

@@ -77,6 +77,8 @@ pub struct RuleBook {
     texts: Waiting,
     pairs: Pairs,
     switches: Switches,
+    /// Which of the wanted are not counted now, for the budget.
+    resting: BTreeSet<usize>,
     /// Rules that may act.
     applying: Vec<String>,
     /// Rules that `--apply` named: no others ever change code or load libraries.
@@ -133,6 +135,7 @@ impl RuleBook {
             texts: Waiting::default(),
             pairs: Pairs::default(),
             switches: Switches::default(),
+            resting: BTreeSet::new(),
             applying,
             named: apply.unwrap_or_default().to_vec(),
             apply: apply.map(<[String]>::to_vec),
@@ -265,6 +268,11 @@ impl RuleBook {
     /// Takes note of probes that are switched.
     pub fn switch_probes(&mut self, switches: &[Switch]) {
         switches.iter().for_each(|switch| self.switches.set(*switch));
+    }
+
+    /// These of the wanted are not counted from now on, for the budget: rules have no value of them; all others are.
+    pub fn rest(&mut self, wanted: BTreeSet<usize>) {
+        self.resting = wanted;
     }
 
     /// Those of the wanted that are switched as the session goes, and whether any process has them on.

@@ -15,6 +15,7 @@ mod anticipate;
 mod arming;
 pub mod changes;
 mod cost;
+mod counting;
 mod cpus;
 mod durations;
 mod family;
@@ -118,6 +119,7 @@ pub struct Session {
     written: Written,
     /// When parallel regions are probed.
     regions: Regions,
+    counting: counting::Counting,
     /// Where all ranks meet.
     collectives: Collectives,
     /// What was decided, and what became of it.
@@ -209,6 +211,7 @@ impl Session {
             shares: evidence::Shares::default(),
             written: Written::default(),
             regions,
+            counting: counting::Counting::default(),
             collectives: Collectives::default(),
             changes: Changes::default(),
             hands: None,

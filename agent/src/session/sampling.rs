@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use abi::Frame;
 use tokio::time::Instant;
 
-use self::spent::Spent;
+pub(super) use self::spent::Spent;
 use super::{Options, Session, meter::Metered};
 use crate::{
     clock::{CpuClock, monotonic_ns},
@@ -91,6 +91,16 @@ impl Sampling {
             unseen_begins: BTreeSet::new(),
             put_off: None,
         }
+    }
+
+    /// How long functions that rules only count rest.
+    pub(super) fn rest_ns(&self, load: &Load, watched_ns: u64) -> Option<u64> {
+        self.windows.rest_ns(load, watched_ns)
+    }
+
+    /// What watching may cost.
+    pub(super) fn budget(&self) -> Budget {
+        self.windows.budget()
     }
 
     /// Whether some function was not watched at some time.

@@ -189,6 +189,7 @@ impl Session {
             Wake::Calls => {
                 self.take_calls().map_err(kernel_failure)?;
                 self.mind_regions().map_err(kernel_failure)?;
+                self.mind_counts().map_err(kernel_failure)?;
                 self.take_turns().map_err(kernel_failure)?;
             }
             Wake::Snapshot => {
@@ -213,6 +214,7 @@ impl Session {
                 self.read().map_err(kernel_failure)?;
                 self.take_closed().map_err(kernel_failure)?;
                 self.mind_regions().map_err(kernel_failure)?;
+                self.mind_counts().map_err(kernel_failure)?;
                 self.look_at_cost().map_err(kernel_failure)?;
                 self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate(monotonic_ns());

@@ -13,6 +13,7 @@ fn function(probe: u32, cost: f64, is_apart: bool) -> Function {
 fn loads() -> impl Strategy<Value = Load> {
     let functions = prop::collection::vec((0.0..2.0_f64, any::<bool>()), 1..8);
     (functions, 0.1..16.0_f64, 0.0..0.5_f64, 0.0..0.5_f64).prop_map(|(functions, job, agent, asked)| Load {
+        counted: 0.0,
         job,
         agent,
         asked,
@@ -44,7 +45,7 @@ proptest! {
         (cost, share, seed) in (0.05..1.8_f64, 0.005..0.1_f64, any::<u64>()),
     ) {
         const HOUR_NS: u64 = 3_600_000_000_000;
-        let load = Load { job: 2.0, agent: 0.0, asked: 0.0, functions: vec![function(0, cost, false)] };
+        let load = Load { job: 2.0, agent: 0.0, functions: vec![function(0, cost, false)], ..Load::default() };
         let mut windows = Windows::new(Budget(Some(share)), seed);
         let (mut now, mut watched, mut changes, mut began) = (0, 0, 0_u64, None);
         while now < HOUR_NS {
@@ -253,4 +254,29 @@ fn a_budget_is_a_percentage_or_none() {
             Ok(text)
         );
     }
+}
+
+#[test]
+fn what_rules_count_rests_until_the_budget_has_made_up_for_it() {
+    let second = 1_000_000_000;
+    let load = |counted| Load {
+        job: 2.0,
+        agent: 0.004,
+        counted,
+        ..Load::default()
+    };
+    let windows = Windows::new(Budget(Some(0.01)), 1);
+    assert_eq!(
+        windows.rest_ns(&load(0.016), second),
+        None,
+        "within what the agent leaves"
+    );
+    let rest_ns = windows.rest_ns(&load(0.16), second).unwrap() as f64;
+    assert!(
+        (rest_ns - 9e9).abs() < 1e3,
+        "0.16 CPUs for 1 s are 0.016 CPUs over 10 s: {rest_ns}"
+    );
+    let most_ns = windows.rest_ns(&load(2.0), 60 * second);
+    assert_eq!(most_ns, Some(300 * second), "no rest is longer than a gap may be");
+    assert_eq!(Windows::new(Budget(None), 1).rest_ns(&load(1.0), second), None);
 }

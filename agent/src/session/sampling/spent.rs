@@ -9,16 +9,16 @@ use crate::cost::{Function, Load, Window};
 
 /// What was spent up to a moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spent {
-    pub(super) at_ns: u64,
+pub(in crate::session) struct Spent {
+    pub(in crate::session) at_ns: u64,
     job_ns: u64,
     agent_ns: u64,
     /// CPU time of its hits, by function.
-    pub(super) costs: BTreeMap<u32, f64>,
+    pub(in crate::session) costs: BTreeMap<u32, f64>,
 }
 
 impl Spent {
-    pub(super) fn of(&self, probe: u32) -> f64 {
+    pub(in crate::session) fn of(&self, probe: u32) -> f64 {
         self.costs.get(&probe).copied().unwrap_or_default()
     }
 
@@ -97,7 +97,7 @@ impl Session {
     }
 
     /// Up to the last reading.
-    pub(super) fn spent(&self) -> Spent {
+    pub(in crate::session) fn spent(&self) -> Spent {
         let mut spent = Spent {
             at_ns: self.read_ns,
             agent_ns: self.costs.agent().cpu_ns,
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// What all costs: functions that are watched in windows as in the one since `opened`, everything else since `before`.
-    pub(super) fn load(&self, before: &Spent, opened: Option<&Spent>, now: &Spent) -> Load {
+    pub(in crate::session) fn load(&self, before: &Spent, opened: Option<&Spent>, now: &Spent) -> Load {
         let ns = now.at_ns.saturating_sub(before.at_ns).max(1) as f64;
         let mut load = Load {
             job: now.job_ns.saturating_sub(before.job_ns) as f64 / ns,
@@ -137,6 +137,10 @@ impl Session {
             let since = opened.filter(|_| is_sampled).unwrap_or(before);
             let ns = now.at_ns.saturating_sub(since.at_ns).max(1) as f64;
             let cost = (now.of(probe) - since.of(probe)).max(0.0) / ns;
+            if self.probes.is_counted(probe) && self.probes.can_take_turns() {
+                load.counted += cost;
+                continue;
+            }
             if !self.probes.may_pause(probe) {
                 load.asked += cost;
                 continue;
