@@ -4,8 +4,9 @@
 use std::{
     collections::VecDeque,
     io::{self, IsTerminal, Stdout, Write},
+    os::fd::OwnedFd,
     sync::{
-        Mutex, Once, PoisonError,
+        Arc, Mutex, Once, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -22,7 +23,10 @@ use ratatui::{
         terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
     },
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    io::Errno,
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -67,19 +71,38 @@ pub(in crate::view) fn can_be_taken() -> bool {
 /// Whether the terminal has gone away: a window that was closed, a connection that broke. Reading keys or the size of one that has gone
 /// away gives no error in the libraries below: it never returns.
 fn is_gone() -> bool {
-    poll_input(Some(&Timespec::default())).is_ok_and(has_hung_up)
+    poll_input().is_ok_and(has_hung_up)
 }
 
 fn has_hung_up(events: PollFlags) -> bool {
     events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// Waits until the terminal has something to read or has gone away, or for so long.
-fn poll_input(timeout: Option<&Timespec>) -> io::Result<PollFlags> {
+/// What the terminal has now: something to read, or that it has gone away.
+fn poll_input() -> io::Result<PollFlags> {
     let input = io::stdin();
     let mut input = [PollFd::new(&input, PollFlags::IN)];
-    poll(&mut input, timeout)?;
+    poll(&mut input, Some(&Timespec::default()))?;
     Ok(input[0].revents())
+}
+
+/// Waits until the terminal has something to read, has gone away, or `resized` was written to.
+fn wait_for_input(resized: &OwnedFd) -> io::Result<PollFlags> {
+    let input = io::stdin();
+    let mut both = [
+        PollFd::new(&input, PollFlags::IN),
+        PollFd::new(resized, PollFlags::IN),
+    ];
+    match poll(&mut both, None) {
+        // The signal of another size may be delivered to this thread.
+        Err(Errno::INTR) => return Ok(PollFlags::empty()),
+        polled => polled?,
+    };
+    let [input, is_resized] = both.map(|polled| polled.revents());
+    if !is_resized.is_empty() {
+        rustix::io::read(resized, &mut [0; 8])?;
+    }
+    Ok(input)
 }
 
 /// Gives the terminal back, once.
@@ -209,6 +232,9 @@ pub enum Input {
 pub struct Keys {
     read: mpsc::Receiver<Input>,
     resized: Signal,
+    /// Wakes the thread after a change of size: crossterm reports that before what was typed since, and would then leave the key unread until
+    /// the next one.
+    resize: Arc<OwnedFd>,
     look: Interval,
 }
 
@@ -217,10 +243,12 @@ impl Keys {
     pub fn new() -> io::Result<Keys> {
         let (to, read) = mpsc::channel(KEYS_MAX);
         let resized = signal(SignalKind::window_change())?;
+        let resize = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let seen = Arc::clone(&resize);
         let reader = thread::Builder::new().name("keys".to_owned());
         reader.spawn(move || {
             while IS_TAKEN.load(Ordering::SeqCst) {
-                if read_input(&to).is_none() {
+                if read_input(&to, &seen).is_none() {
                     break;
                 }
             }
@@ -228,6 +256,7 @@ impl Keys {
         Ok(Keys {
             read,
             resized,
+            resize,
             look: interval(LOOK),
         })
     }
@@ -237,7 +266,11 @@ impl Keys {
         loop {
             tokio::select! {
                 input = self.read.recv() => return input,
-                _ = self.resized.recv() => return Some(Input::Resized),
+                _ = self.resized.recv() => {
+                    // It fails only where it was written to and not read yet.
+                    let _ = rustix::io::write(&self.resize, &1_u64.to_ne_bytes());
+                    return Some(Input::Resized);
+                }
                 _ = self.look.tick() => if is_gone() {
                     return Some(Input::Gone);
                 },
@@ -247,8 +280,8 @@ impl Keys {
 }
 
 /// Waits for input and hands on all that is there; none when there will be no more.
-fn read_input(to: &mpsc::Sender<Input>) -> Option<()> {
-    if has_hung_up(poll_input(None).ok()?) {
+fn read_input(to: &mpsc::Sender<Input>, resized: &OwnedFd) -> Option<()> {
+    if has_hung_up(wait_for_input(resized).ok()?) {
         return to.blocking_send(Input::Gone).ok();
     }
     while IS_TAKEN.load(Ordering::SeqCst) && event::poll(Duration::ZERO).ok()? {
