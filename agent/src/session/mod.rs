@@ -125,7 +125,6 @@ pub struct Session {
     written: Written,
     /// When parallel regions are probed.
     regions: Regions,
-    counting: counting::Counting,
     /// Where all ranks meet.
     collectives: Collectives,
     ledger: Ledger,
@@ -217,7 +216,6 @@ impl Session {
             shares: evidence::Shares::default(),
             written: Written::default(),
             regions,
-            counting: counting::Counting::default(),
             collectives: Collectives::default(),
             ledger: Ledger::default(),
             hands: None,
