@@ -36,7 +36,7 @@ impl Session {
     /// Keeps what counting for rules costs to the budget. While a change is judged nothing rests.
     pub(super) fn mind_counts(&mut self) -> Result<(), KernelError> {
         let is_judged = !self.rules.on_trial().is_empty();
-        if let Some(until_ns) = self.counting.until_ns {
+        if let Some(until_ns) = self.sampling.counting.until_ns {
             let is_over = is_judged || self.read_ns >= until_ns;
             return match is_over && !self.probes.is_closing() {
                 true => self.count_again(),
@@ -45,12 +45,12 @@ impl Session {
         }
         let counted = self.probes.counted();
         if counted.is_empty() || !self.probes.can_take_turns() {
-            self.counting.since = None;
+            self.sampling.counting.since = None;
             return Ok(());
         }
         let now = self.spent();
-        let Some(since) = &self.counting.since else {
-            self.counting.since = Some(now);
+        let Some(since) = &self.sampling.counting.since else {
+            self.sampling.counting.since = Some(now);
             return Ok(());
         };
         let sat_ns = now.at_ns.saturating_sub(since.at_ns);
@@ -62,11 +62,11 @@ impl Session {
             Some(rest_ns) => {
                 let share = sat_ns as f64 / (sat_ns + rest_ns) as f64;
                 self.tell_of_counts(share, load.counted / load.job.max(f64::MIN_POSITIVE));
-                self.counting.until_ns = Some(now.at_ns + rest_ns);
+                self.sampling.counting.until_ns = Some(now.at_ns + rest_ns);
                 self.rest_counts(counted)
             }
             None => {
-                self.counting.since = Some(now);
+                self.sampling.counting.since = Some(now);
                 Ok(())
             }
         }
@@ -86,9 +86,9 @@ impl Session {
         let members: Vec<_> = members.collect();
         self.probes.rest(BTreeSet::new(), &members)?;
         self.rules.rest(BTreeSet::new());
-        self.counting.until_ns = None;
+        self.sampling.counting.until_ns = None;
         self.read()?;
-        self.counting.since = Some(self.spent());
+        self.sampling.counting.since = Some(self.spent());
         Ok(())
     }
 
@@ -97,7 +97,9 @@ impl Session {
         let probes = self.probes.list().iter().zip(0..);
         let called = probes.filter(|(_, number)| self.probes.is_counted(*number) && spent.of(*number) > 0.0);
         let called: Vec<String> = called.map(|(probe, _)| probe.name.clone()).collect();
-        let is_new = called.iter().any(|name| !self.counting.rested.contains(name));
+        let is_new = called
+            .iter()
+            .any(|name| !self.sampling.counting.rested.contains(name));
         if is_new {
             self.painter.say(&format!(
                 "note: {} is counted for rules {} of the time (--budget {}; counting cost {} of the job's CPU time): rules have no value of it \
@@ -108,6 +110,6 @@ impl Session {
                 percent(cost),
             ));
         }
-        self.counting.rested.extend(called);
+        self.sampling.counting.rested.extend(called);
     }
 }

@@ -119,7 +119,6 @@ pub struct Session {
     written: Written,
     /// When parallel regions are probed.
     regions: Regions,
-    counting: counting::Counting,
     /// Where all ranks meet.
     collectives: Collectives,
     /// What was decided, and what became of it.
@@ -211,7 +210,6 @@ impl Session {
             shares: evidence::Shares::default(),
             written: Written::default(),
             regions,
-            counting: counting::Counting::default(),
             collectives: Collectives::default(),
             changes: Changes::default(),
             hands: None,

@@ -55,6 +55,7 @@ impl Sampled {
 #[derive(Debug)]
 pub(super) struct Sampling {
     windows: Windows,
+    pub(super) counting: super::counting::Counting,
     pub(super) sampled: Sampled,
     has_gaps: bool,
     cuts_sequence: bool,
@@ -79,6 +80,7 @@ impl Sampling {
     pub(super) fn new(budget: Budget) -> Sampling {
         Sampling {
             windows: Windows::new(budget, monotonic_ns()),
+            counting: super::counting::Counting::default(),
             sampled: Sampled::default(),
             has_gaps: false,
             cuts_sequence: false,

@@ -57,7 +57,7 @@ impl Session {
                 .cloned()
                 .chain(self.family_missing())
                 .chain(self.sampling.missing())
-                .chain(self.counting.missing())
+                .chain(self.sampling.counting.missing())
                 .chain(kernel.map(Kernel::not_seen).unwrap_or_default())
                 .chain(self.hits.as_ref().and_then(Ring::not_seen))
                 .chain(not_shown)
