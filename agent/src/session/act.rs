@@ -147,7 +147,11 @@ impl Session {
     }
 
     fn judged(&mut self, decision: u64, rule: String, mut guard: GuardView, slots: Option<BTreeSet<u32>>) {
-        if let Some(step) = self.step_around(decision) {
+        // A duration is in the user's unit already. Where the number of workers changes, so does what a step is found by: the time of a step
+        // would then be another thing before and after.
+        if !guard.text.contains(".duration")
+            && let Some(step) = self.step_around(decision)
+        {
             guard.text = format!("{step}; {}", guard.text);
         }
         let keeps = guard.verdict == KEPT;
