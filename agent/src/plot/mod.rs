@@ -68,6 +68,13 @@ impl Mark {
     }
 }
 
+/// Keeps a mark while there is room; how many were not kept.
+fn keep(marks: &mut Vec<Mark>, mark: Mark) -> usize {
+    let has_room = marks.len() < MOST_MARKS;
+    marks.extend(has_room.then_some(mark));
+    usize::from(!has_room)
+}
+
 /// A duration as a reading.
 fn seconds(value: f64) -> Reading {
     Reading {
@@ -219,19 +226,13 @@ impl Plot {
     /// A rule found, decided or judged something in the replay, so long after the begin.
     pub fn mark(&mut self, since_ns: u64, rule: &str, kind: MarkKind, text: &str) {
         let mark = Mark::new(self.at(since_ns), rule, kind, text);
-        match self.marks.len() < MOST_MARKS {
-            true => self.marks.push(mark),
-            false => self.more_marks += 1,
-        }
+        self.more_marks += keep(&mut self.marks, mark);
     }
 
-    /// The session that was recorded told this of a rule.
+    /// The session that was recorded printed this of a rule.
     pub fn recorded(&mut self, since_ns: u64, rule: &str, kind: MarkKind, text: &str) {
         let mark = Mark::new(self.at(since_ns), rule, kind, text);
-        match self.recorded.len() < MOST_MARKS {
-            true => self.recorded.push(mark),
-            false => self.more_marks += 1,
-        }
+        self.more_marks += keep(&mut self.recorded, mark);
     }
 
     fn at(&mut self, since_ns: u64) -> f64 {

@@ -28,10 +28,13 @@ impl Probes {
 
     /// Those of the wanted that are on and that rules only count, in functions that no profile has.
     pub fn counted(&self) -> BTreeSet<usize> {
-        let of_mpi = self.numbers.probes.iter().filter(|probe| probe.mpi.is_some());
-        let of_mpi: BTreeSet<usize> = of_mpi.flat_map(|probe| &probe.wanted).copied().collect();
+        let is_of_mpi = |want: usize| {
+            let mut probes = self.numbers.probes.iter();
+            probes.any(|probe| probe.mpi.is_some() && probe.wanted.contains(&want))
+        };
         let wanted = self.wanted.iter().zip(&self.on).enumerate();
-        let counted = wanted.filter(|(index, (want, on))| want.is_counted && **on && !of_mpi.contains(index));
+        // Most sessions have none: then no list of functions is looked through.
+        let counted = wanted.filter(|(index, (want, on))| want.is_counted && **on && !is_of_mpi(*index));
         counted.map(|(index, _)| index).collect()
     }
 
