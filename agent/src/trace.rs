@@ -13,7 +13,7 @@ use std::{
 
 use abi::Call;
 
-use crate::{probe::Probe, snapshot::TraceView};
+use crate::{probe::Probe, profile::Whose, snapshot::TraceView};
 
 /// Kept free for the end of the file.
 const TAIL_BYTES: u64 = 4096;
@@ -26,15 +26,6 @@ const TRACKS_MAX: usize = 65_536;
 
 /// Iterations of a thread have a track of their own, beyond all numbers of threads.
 const ITERATIONS_TRACK: u32 = 1 << 30;
-
-/// Whose spans these are.
-#[derive(Clone, Copy, Debug)]
-pub struct Whose {
-    /// The process.
-    pub pid: i32,
-    /// Its rank.
-    pub rank: Option<u32>,
-}
 
 /// What is known at the end, and not from the spans.
 #[derive(Clone, Debug, Default)]

@@ -421,7 +421,7 @@ const OPENING: [&str; 31] = [
     "agent/src/kernel/",
     "agent/src/priority.rs",
     "agent/src/rights/",
-    "agent/src/session/cost.rs",
+    "agent/src/session/system.rs",
     // Our own, and the machine's.
     "tuner/src/journal/file.rs",
     "tuner/src/who.rs",

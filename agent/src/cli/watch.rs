@@ -8,7 +8,7 @@ use super::{
     rule::RuleArgs,
     values::{Cpus, cpus, duration, period, size},
 };
-use crate::cost::Budget;
+use crate::cost::BudgetShare;
 
 /// `tuneagent ps`
 #[derive(Debug, Args)]
@@ -89,8 +89,8 @@ pub struct WatchArgs {
     pub exports: ExportArgs,
     /// What watching may cost, probes and agent together, of the job's CPU time: MPI functions that cost more are watched in windows, and
     /// what is told of them is estimated. `none` for no bound
-    #[arg(long, value_name = "SHARE", default_value_t = Budget::default(), help_heading = "What it may cost")]
-    pub budget: Budget,
+    #[arg(long, value_name = "SHARE", default_value_t = BudgetShare::default(), help_heading = "What it may cost")]
+    pub budget: BudgetShare,
     /// CPUs that tuneagent itself runs on
     #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "What it may cost")]
     pub agent_cpus: Option<Cpus>,

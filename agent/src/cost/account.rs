@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Budget, price::Prices};
+use super::{BudgetShare, price::Prices};
 
 /// Where a program takes longer by more than this share it is said what makes it less.
 pub const TOO_MUCH: f64 = 0.01;
@@ -126,7 +126,7 @@ pub struct WindowsView {
     /// The part of the time that the windows are.
     pub part: f64,
     /// What they keep to.
-    pub budget: Budget,
+    pub budget: BudgetShare,
     /// Some of them are in the sequence of calls.
     pub cuts_sequence: bool,
 }

@@ -57,15 +57,15 @@ const OVERSPENT: f64 = 4.0;
 
 /// The part of the job's CPU time that probes and agent may cost together; none for no bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget(pub Option<f64>);
+pub struct BudgetShare(pub Option<f64>);
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget(Some(0.01))
+impl Default for BudgetShare {
+    fn default() -> BudgetShare {
+        BudgetShare(Some(0.01))
     }
 }
 
-impl fmt::Display for Budget {
+impl fmt::Display for BudgetShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(share) => write!(f, "{}%", (share * 1e6).round() / 1e4),
@@ -74,18 +74,18 @@ impl fmt::Display for Budget {
     }
 }
 
-impl FromStr for Budget {
+impl FromStr for BudgetShare {
     type Err = String;
 
     /// `1%`, `0.5 %`, `none`.
-    fn from_str(text: &str) -> Result<Budget, String> {
+    fn from_str(text: &str) -> Result<BudgetShare, String> {
         if text == "none" {
-            return Ok(Budget(None));
+            return Ok(BudgetShare(None));
         }
         let number = text.strip_suffix('%').map(str::trim);
         let percent: Option<f64> = number.and_then(|number| number.parse().ok());
         match percent.filter(|percent| *percent > 0.0 && *percent <= 100.0) {
-            Some(percent) => Ok(Budget(Some(percent / 100.0))),
+            Some(percent) => Ok(BudgetShare(Some(percent / 100.0))),
             None => Err(format!(
                 "`{text}` is no part of the job's CPU time such as 1% or 0.5%, nor none"
             )),
@@ -205,7 +205,7 @@ enum Phase {
 /// Windows and gaps.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    budget: Budget,
+    budget: BudgetShare,
     chance: Chance,
     phase: Phase,
     functions: BTreeSet<u32>,
@@ -223,7 +223,7 @@ pub struct Windows {
 
 impl Windows {
     /// None yet.
-    pub fn new(budget: Budget, seed: u64) -> Windows {
+    pub fn new(budget: BudgetShare, seed: u64) -> Windows {
         Windows {
             budget,
             chance: Chance(seed | 1),
@@ -239,7 +239,7 @@ impl Windows {
     }
 
     /// What they keep to.
-    pub fn budget(&self) -> Budget {
+    pub fn budget(&self) -> BudgetShare {
         self.budget
     }
 

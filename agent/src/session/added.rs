@@ -45,6 +45,7 @@ impl Session {
             }
         };
         let cells = self
+            .profile
             .processes
             .iter()
             .flat_map(|process| numbers.iter().map(|number| (process.slot, *number)));

@@ -6,7 +6,7 @@ use super::{Options, Started, kernel_failure};
 use crate::{
     discover::{Job, Member},
     exit::Failure,
-    probe::{ArmError, Probes, Wanted},
+    probe::{ArmError, Probes, Sought, Wanted},
     rulebook::RuleBook,
 };
 
@@ -49,6 +49,22 @@ pub(super) fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) 
     asked.resize(asked.len().max(plain.end), false);
     plain.clone().for_each(|number| asked[number] = true);
     asked
+}
+
+/// Parallel regions, which the profile wants beside all others. More threads than the kernel side has half the room for, and what each does in a
+/// region is not recorded.
+pub(super) fn wanted_regions(job: &Job) -> Vec<Wanted> {
+    let threads = job.members.iter().map(threads_of);
+    let has_room = threads.sum::<u64>() <= abi::MAX_THREADS as u64 / 2;
+    let bodies = has_room.then(|| Wanted::quietly(Sought::OpenmpBody));
+    let region = Wanted::quietly(Sought::OpenmpRegion);
+    [region].into_iter().chain(bodies).collect()
+}
+
+fn threads_of(member: &Member) -> u64 {
+    let process = procfs::process::Process::new(member.process.pid.number);
+    let stat = process.and_then(|process| process.stat());
+    stat.map_or(1, |stat| stat.num_threads.max(1) as u64)
 }
 
 /// What belongs to a job and is not watched, in words.

@@ -6,13 +6,14 @@ use std::{collections::BTreeSet, io, os::fd::AsFd, time::Duration};
 use abi::{Coming, ComingKind};
 use tuner::process::{Pid, Process};
 
-use super::{Options, SCAN_PERIOD, Session, asked_in, meter::Metered};
+use super::{Options, SCAN_PERIOD, Session, asked_in};
 use crate::{
     clock::monotonic_ns,
     discover::{Job, Member},
     format::duration,
     kernel::{FamilyRoot, Kernel, KernelError, Ring, read_coming},
     probe::Probes,
+    profile::Metered,
     readable::Readable,
 };
 
@@ -96,6 +97,7 @@ impl Session {
     /// A hit of a process that nobody told of yet: the telling is on its way.
     pub(super) fn meet(&mut self, slot: u32) {
         let is_met = self
+            .profile
             .processes
             .get(slot as usize)
             .is_some_and(|process| process.pid != 0);
@@ -127,7 +129,7 @@ impl Session {
 
     /// One that had ended before it was looked at.
     fn put_unknown(&mut self, coming: &Coming) {
-        let is_shut = self.sampling.is_shut();
+        let is_shut = self.budget.sampling.is_shut();
         let Some(family) = &mut self.family else { return };
         family.unseen += u64::from(is_shut);
         let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -143,7 +145,7 @@ impl Session {
     /// watched it is said why.
     fn join(&mut self, slot: u32, member: Member) {
         let pid = member.process.pid.number;
-        let before = self.processes.get(slot as usize);
+        let before = self.profile.processes.get(slot as usize);
         if before.is_some_and(|before| before.pid == pid && before.is_known) {
             self.rules.leave(slot, monotonic_ns());
         }
@@ -151,7 +153,7 @@ impl Session {
         let process = process.unwrap_or_else(|error| self.refused(slot, &member, &error));
         let is_known = process.is_known;
         self.put(process, member);
-        if let Some(process) = self.processes.get_mut(slot as usize) {
+        if let Some(process) = self.profile.processes.get_mut(slot as usize) {
             process.is_known = is_known;
         }
     }
@@ -167,7 +169,7 @@ impl Session {
             self.painter.say(&format!("missing: {missed}"));
             self.note_missing(missed);
         }
-        self.others.forget();
+        self.system.others.forget();
         let now = monotonic_ns();
         self.rules.join(slot, member, now);
         let rank = member.rank.map(|rank| rank.number);
@@ -215,14 +217,15 @@ impl Session {
     /// Slots are given by whoever needs one first: those before it may still be empty.
     fn put(&mut self, process: Metered, member: Member) {
         let place = process.slot as usize;
-        while let (Some(family), true) = (&self.family, self.processes.len() <= place) {
-            let empty = self.processes.len() as u32;
-            self.processes.push(Metered::unknown(0, empty));
+        while let (Some(family), true) = (&self.family, self.profile.processes.len() <= place) {
+            let empty = self.profile.processes.len() as u32;
+            self.profile.processes.push(Metered::unknown(0, empty));
             self.job.members.push(family.nobody.clone());
         }
-        if let (Some(old), Some(old_member)) =
-            (self.processes.get_mut(place), self.job.members.get_mut(place))
-        {
+        if let (Some(old), Some(old_member)) = (
+            self.profile.processes.get_mut(place),
+            self.job.members.get_mut(place),
+        ) {
             // One that executes another program goes on as the same process.
             if old.pid != process.pid {
                 *old = process;
@@ -257,14 +260,18 @@ impl Session {
         let Some(command) = self.job.roots.first().map(|root| root.process.clone()) else {
             return Ok(());
         };
-        let living = self.processes.iter().filter(|process| !process.ended);
+        let living = self.profile.processes.iter().filter(|process| !process.ended);
         let known: BTreeSet<i32> = living.map(|process| process.pid).collect();
         let found = self.scout.family(command.pid, command.uid, &known);
         // Some of them may have been told of meanwhile, and may have ended since.
         self.take_comings();
         for member in found {
             let pid = member.process.pid;
-            let mut same = self.processes.iter().filter(|process| process.pid == pid.number);
+            let mut same = self
+                .profile
+                .processes
+                .iter()
+                .filter(|process| process.pid == pid.number);
             if same.any(|process| !process.ended || !pid.is_alive()) {
                 continue;
             }
@@ -285,7 +292,7 @@ impl Session {
     /// it was looked into, as it is in MPI_Init, it is not known yet what it has.
     fn look_again(&mut self) {
         let now = monotonic_ns();
-        let running = self.processes.iter().zip(&self.job.members);
+        let running = self.profile.processes.iter().zip(&self.job.members);
         let running = running.filter(|(process, member)| {
             let is_young =
                 now.saturating_sub(started_ns(member.process.pid)) < 15 * BEGINNING.as_nanos() as u64;
@@ -323,6 +330,7 @@ impl Session {
         self.read()?;
         for slot in gone {
             let process = self
+                .profile
                 .processes
                 .get_mut(slot as usize)
                 .filter(|process| !process.ended);
@@ -332,7 +340,7 @@ impl Session {
                 self.rules.leave(slot, monotonic_ns());
             }
         }
-        self.others.forget();
+        self.system.others.forget();
         Ok(())
     }
 

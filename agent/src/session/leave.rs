@@ -9,7 +9,6 @@ use super::{
     act::here,
     changes::{self, Ending, Event, Machine, Undo},
     kernel_failure,
-    meter::Metered,
     orders::process_here,
     receipts::reverted,
 };
@@ -18,6 +17,7 @@ use crate::{
     exit::{Code, Failure, Outcome},
     format::duration,
     probe::Probes,
+    profile::Metered,
     snapshot::{
         Snapshot, TraceView,
         outcome::{NOT_UNDONE, UNDONE},
@@ -41,7 +41,7 @@ impl Session {
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {
         // Whoever asked for the end gets the answer first.
         tokio::task::yield_now().await;
-        self.pace.progress.begin(Step::Leave);
+        self.liveness.progress.begin(Step::Leave);
         // Putting back may take a while: it is said line by line.
         self.painter.end();
         self.take_family().map_err(kernel_failure)?;
@@ -73,7 +73,7 @@ impl Session {
             code = Code::No;
         }
         let changes = self.words_on_changes(farewell.as_ref(), &snapshot.job.program);
-        self.pace.progress.begin(Step::WriteReport);
+        self.liveness.progress.begin(Step::WriteReport);
         let Session {
             mut probes,
             mut painter,
@@ -98,9 +98,9 @@ impl Session {
     async fn put_back(&mut self) -> Option<Result<Farewell, ClientError>> {
         let hands = self.hands.take()?;
         // The actuator's answers have a bound of their own.
-        self.pace.progress.begin(Step::Waiting);
+        self.liveness.progress.begin(Step::Waiting);
         let (last, farewell) = hands.finish().await;
-        self.pace.progress.begin(Step::Leave);
+        self.liveness.progress.begin(Step::Leave);
         last.into_iter().for_each(|receipt| self.receive(receipt));
         Some(farewell)
     }
@@ -113,18 +113,19 @@ impl Session {
             program: &program,
             host: &host,
             not_seen: self
+                .profile
                 .processes
                 .iter()
                 .map(|process| process.sequence.unseen())
                 .sum(),
-            polling: self.processes.iter().map(polled).sum(),
+            polling: self.profile.processes.iter().map(polled).sum(),
         };
         self.outputs.end_trace(&ending)
     }
 
     /// Nothing is decided any more, and what has not been judged never will be.
     fn end_changes(&mut self) {
-        let has_ended = self.processes.iter().all(|process| process.ended);
+        let has_ended = self.profile.processes.iter().all(|process| process.ended);
         let ending = match has_ended {
             true => Ending::Program,
             false => Ending::Session,

@@ -38,7 +38,11 @@ impl Session {
             Ok(added) => added,
             Err(NotAdded::Conflict(text)) => return Answer::refused(RefusalKind::NotThere, text),
         };
-        let living = self.processes.iter().filter(|process| process.is_watched());
+        let living = self
+            .profile
+            .processes
+            .iter()
+            .filter(|process| process.is_watched());
         let members = living.filter_map(|process| {
             let member = self.job.members.get(process.slot as usize)?;
             Some((process.slot, member, self.rules.added_in(&added, member)))

@@ -3,45 +3,39 @@
 
 pub mod ends;
 pub mod hands;
-pub mod meter;
 pub mod outputs;
 pub mod signals;
 mod state;
 
 mod act;
 mod added;
-mod ahead;
-mod anticipate;
 mod arming;
+pub mod budget;
 pub mod changes;
-mod cost;
-mod counting;
 mod cpus;
-mod durations;
 mod family;
 mod found;
-mod intake;
+mod ingest;
+pub mod intake;
 mod leave;
 mod live;
-mod load;
-mod matrix;
 mod meant;
 mod newcomers;
 mod options;
 mod orders;
-mod pace;
-mod practice;
+mod prefetch;
+mod probing;
 mod reading;
 mod receipts;
-pub mod regions;
 mod requests;
-mod sampling;
 mod showing;
 mod switching;
+mod system;
 mod together;
 mod told;
 mod waits;
 mod waking;
+mod warm_up;
 mod written;
 
 pub use self::showing::job_view;
@@ -52,51 +46,50 @@ use std::{
     time::Duration,
 };
 
-use abi::Thread;
-
 use self::{
     added::Added,
-    anticipate::Anticipation,
-    arming::{armed, asked_in, not_watched},
+    arming::{armed, asked_in, not_watched, wanted_regions},
+    budget::Budget,
     changes::Changes,
-    cost::Costs,
     cpus::Cpus,
-    durations::Durations,
     family::Family,
     hands::Hands,
-    matrix::Matrix,
-    meter::Metered,
+    intake::{HITS_PER_WAKE, Intake},
     orders::Ordered,
     outputs::Outputs,
-    pace::Pace,
-    regions::Regions,
-    sampling::Sampling,
+    system::System,
     written::Written,
 };
 pub use self::{family::Started, options::Options};
 use crate::{
     actuator::Actuator,
-    calls::{Collectives, place::Namer},
+    calls::place::Namer,
     clock::monotonic_ns,
     control::Control,
     discover::{Job, Scout, host, job_id},
-    evidence,
     exit::{Failure, Outcome},
     heap,
     http::Shared,
     kernel::{Closer, KernelError, Ring},
     priority::Hurry,
     probe::{Probes, Wanted},
+    profile::{Metered, Profile},
     rulebook::RuleBook,
     view::{Painter, give_back_terminal},
-    watchdog,
+    watchdog::{self, Progress},
 };
 
 /// New ranks are looked for this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
 
-/// Hits taken from the ring before the loop looks at anything else; and gathered, where nothing falls due at them, before they are evaluated.
-const HITS_PER_WAKE: usize = 4096;
+/// How it shows that it lives.
+#[derive(Debug, Default)]
+struct Liveness {
+    /// For the watchdog.
+    progress: Progress,
+    /// Until there are first numbers.
+    hurry: Option<Hurry>,
+}
 
 /// A session whose probes are armed.
 pub struct Session {
@@ -108,19 +101,17 @@ pub struct Session {
     probes: Probes,
     /// Of what is probed, what is asked for in every process: what the user named, and parallel regions.
     own: Range<usize>,
-    durations: Durations,
     /// None in a session that may not probe.
     hits: Option<Ring>,
-    processes: Vec<Metered>,
-    /// The kernel side's table of threads, as it was read last; none once it was changed.
-    threads: Option<Vec<(u64, Thread)>>,
-    shares: evidence::Shares,
+    /// What is known of it.
+    intake: Intake,
+    /// What was counted, and what it comes to.
+    profile: Profile,
+    /// What watching may cost.
+    budget: Budget,
+    system: System,
     /// What the variables hold that rules would write.
     written: Written,
-    /// When parallel regions are probed.
-    regions: Regions,
-    /// Where all ranks meet.
-    collectives: Collectives,
     /// What was decided, and what became of it.
     changes: Changes,
     hands: Option<Hands>,
@@ -142,35 +133,13 @@ pub struct Session {
     namer: Namer,
     scanned_ns: u64,
     missing: Vec<String>,
-    /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
-    hits_left: bool,
-    /// Hits that were taken since they were evaluated last.
-    gathered: usize,
-    /// The time of the newest hit.
-    newest_hit_ns: u64,
-    /// When the counters were read last.
-    read_ns: u64,
-    /// All hits up to this time were taken.
-    seen_until_ns: u64,
-    /// Losses on the kernel side that the rules know of.
-    lost: u64,
-    others: evidence::Others,
     cpus: Cpus,
     /// Of a command, who belongs to it.
     family: Option<Family>,
     /// Slots that have ended because their processes run other programs now.
     replaced: BTreeSet<u32>,
-    /// The clock of the CPUs that may be used, and when it was read.
-    frequency: Option<(u64, Option<evidence::Frequency>)>,
-    matrix: Matrix,
-    /// A CPU was idle when it was last looked.
-    has_idle_cpu: bool,
-    anticipation: Anticipation,
     added: Added,
-    costs: Costs,
-    /// What is watched in windows.
-    sampling: Sampling,
-    pace: Pace,
+    liveness: Liveness,
 }
 
 impl Session {
@@ -185,8 +154,10 @@ impl Session {
         let mut wanted = rules.wanted();
         let plain = wanted.len()..wanted.len() + options.probe.len();
         wanted.extend((options.probe.iter()).map(|name| Wanted::calls_of(name, rules.is_recorded())));
-        let regions = Regions::ask(&job, &mut wanted);
-        let own = plain.start..regions.wanted().end;
+        let first = wanted.len();
+        wanted.extend(wanted_regions(&job));
+        let regions = first..wanted.len();
+        let own = plain.start..regions.end;
         let began = monotonic_ns();
         let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
         let hits = probes.take_hits().map_err(kernel_failure)?;
@@ -196,44 +167,34 @@ impl Session {
             painter: painter(&options, &outputs),
             shared: outputs.metrics.is_some().then(Shared::default),
             missing: not_watched(&job),
-            sampling: Sampling::new(options.budget),
+            budget: Budget::new(
+                options.budget,
+                options.busy_poll,
+                regions,
+                (now.saturating_sub(began), now),
+            ),
             options,
             scout,
             rules,
             outputs,
-            durations: Durations::default(),
             probes,
             own,
             hits,
-            processes: Vec::new(),
-            threads: None,
-            shares: evidence::Shares::default(),
+            intake: Intake::new(now),
+            profile: Profile::new(now),
+            system: System::default(),
             written: Written::default(),
-            regions,
-            collectives: Collectives::default(),
             changes: Changes::default(),
             hands: None,
             control: None,
             ordered: BTreeMap::new(),
             host: host(),
             job_id: job_id(&job),
-            hits_left: false,
-            gathered: 0,
-            newest_hit_ns: 0,
-            read_ns: now,
-            seen_until_ns: now,
-            lost: 0,
-            others: evidence::Others::default(),
             cpus: Cpus::default(),
             family,
             replaced: BTreeSet::new(),
-            frequency: None,
-            matrix: Matrix::default(),
-            has_idle_cpu: false,
-            anticipation: Anticipation::default(),
             added: Added::default(),
-            costs: Costs::armed_in(now.saturating_sub(began)),
-            pace: Pace::default(),
+            liveness: Liveness::default(),
             armed_ns: now,
             armed_unix_s: crate::clock::unix_s(),
             painted_ns: now,
@@ -250,18 +211,19 @@ impl Session {
         self.rules.start(now);
         for (slot, member) in (0..self.probes.slots()).zip(&self.job.members) {
             let rank = member.rank.map(|rank| rank.number);
-            self.processes
-                .push(Metered::new(member.process.pid.number, rank, slot));
+            let process = Metered::new(member.process.pid.number, rank, slot);
+            self.system.open(&process);
+            self.profile.processes.push(process);
             self.rules.join(slot, member, now);
         }
-        self.regions.begin(&self.probes, now);
+        self.begin_regions(now);
         // The first readings, against which the first window is held: what happens from here on is in it.
         self.read()?;
         if let Some(trace) = &mut self.outputs.trace {
             trace.armed(self.armed_ns);
         }
         // All processes at once, and last: what one did while the next was attached to would belong to nothing.
-        for process in &self.processes {
+        for process in &self.profile.processes {
             self.probes.watch(process.slot, process.pid)?;
         }
         Ok(())
@@ -277,13 +239,13 @@ impl Session {
         hurry: Option<Hurry>,
     ) -> Outcome {
         self.probes.close_by(closer);
-        self.pace.hurry = hurry;
+        self.liveness.hurry = hurry;
         let stream = actuator.as_ref().map(Actuator::stream);
         let stream = stream.transpose().map_err(Failure::no)?;
-        watchdog::start(&self.pace.progress, stream, give_back_terminal);
-        self.costs.actuator = actuator.as_ref().map(Actuator::pid);
+        watchdog::start(&self.liveness.progress, stream, give_back_terminal);
+        self.system.actuator = actuator.as_ref().map(Actuator::pid);
         self.hands = actuator.map(Hands::new);
-        self.look_up_ahead(&self.job.members);
+        prefetch::look_up(self.hands.as_ref(), &self.rules, &self.job.members);
         self.control = control;
         // What a session that writes asks of files again, a decision waits for.
         if self.hands.is_none() {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tuner::process::Process;
 
-use super::{SCAN_PERIOD, Session, ends::Ends, kernel_failure, meter::Metered, orders::process_here};
-use crate::{clock::monotonic_ns, discover::Member, exit::Failure, kernel::KernelError};
+use super::{SCAN_PERIOD, Session, ends::Ends, kernel_failure, orders::process_here, prefetch};
+use crate::{clock::monotonic_ns, discover::Member, exit::Failure, kernel::KernelError, profile::Metered};
 
 /// Of single processes it is listed what is missing up to this many lines.
 const MISSING_MAX: usize = 64;
@@ -14,7 +14,7 @@ impl Session {
     /// Processes that run another program by now (execve). What was counted stays as it is, and their slots end: nothing that was known
     /// of the old program is true of the new one, which joins as any newcomer does, in a slot of its own.
     pub(super) fn look_for_replaced(&mut self) -> Result<(), Failure> {
-        let running = self.processes.iter_mut().filter(|process| !process.ended);
+        let running = self.profile.processes.iter_mut().filter(|process| !process.ended);
         // Who has used no CPU time runs what it ran.
         let have_run = running.filter_map(|process| std::mem::take(&mut process.has_run).then_some(process));
         let replaced = have_run.filter_map(|process| {
@@ -37,7 +37,7 @@ impl Session {
         if !self.job.roots.iter().any(|root| root.is_launcher) {
             return Ok(Vec::new());
         }
-        let running = self.processes.iter().filter(|process| !process.ended);
+        let running = self.profile.processes.iter().filter(|process| !process.ended);
         let late = running.filter_map(|process| {
             let member = self.job.members.get(process.slot as usize)?;
             let has_none = member.mpi.is_none() && member.rank.is_some();
@@ -109,7 +109,7 @@ impl Session {
         self.scanned_ns = now;
         let late = self.take_late_mpi()?;
         // Who uses no CPU time throws no pages away.
-        let awake = self.processes.iter();
+        let awake = self.profile.processes.iter();
         let awake = awake.filter(|process| !process.ended && !process.is_still());
         let awake = awake.filter_map(|process| self.job.members.get(process.slot as usize));
         self.probes.look_for_gone(awake, self.scout.images());
@@ -117,6 +117,7 @@ impl Session {
             .settle(&mut self.job.members)
             .map_err(kernel_failure)?;
         let known: BTreeSet<i32> = self
+            .profile
             .processes
             .iter()
             .filter(|process| !process.ended)
@@ -150,9 +151,9 @@ impl Session {
             Ok(Some(process)) => process,
             Err(error) => self.refused(slot, &member, &error),
         };
-        self.others.forget();
+        self.system.others.forget();
         ends.watch(process.pid, slot);
-        self.processes.push(process);
+        self.profile.processes.push(process);
         self.job.members.push(member);
         true
     }
@@ -168,7 +169,7 @@ impl Session {
         self.probes.watch(slot, pid.number)?;
         self.rules.join(slot, member, now);
         self.painter.say(&format!("{} (pid {pid}) joined", who(rank)));
-        self.look_up_ahead(std::slice::from_ref(member));
+        prefetch::look_up(self.hands.as_ref(), &self.rules, std::slice::from_ref(member));
         Ok(Some(process))
     }
 }

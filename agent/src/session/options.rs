@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Started;
-use crate::{cost::Budget, report::reference::Reference};
+use crate::{cost::BudgetShare, report::reference::Reference};
 
 /// What was asked for on the command line.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Options {
     /// Attach with tracefs.
     pub force_tracefs: bool,
     /// What watching may cost.
-    pub budget: Budget,
+    pub budget: BudgetShare,
     /// Hits are looked for without sleeping, on CPUs that are there for it.
     pub busy_poll: bool,
     /// There are two of them at least.

@@ -231,7 +231,12 @@ impl Session {
 
     /// The CPUs that one process gets when all of the job have cores of their own, in the order of their ranks.
     fn cores_of(&self, slot: u32, how: Cores) -> Result<String, String> {
-        let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
+        let mut living: Vec<_> = self
+            .profile
+            .processes
+            .iter()
+            .filter(|process| !process.ended)
+            .collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
         let roots = self.job.roots.iter().map(|root| root.process.pid.number);
@@ -253,6 +258,7 @@ impl Session {
 
     fn change_view(&self, decision: &Decision, change: &Change, pid: Pid, variable: String) -> ChangeView {
         let rank = self
+            .profile
             .processes
             .iter()
             .find(|process| process.slot == change.slot)

@@ -8,15 +8,12 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{
-    Session,
-    meter::{self, Metered},
-    waking::TICK,
-};
+use super::{Session, waking::TICK};
 use crate::{
     clock::monotonic_ns,
     discover::Job,
     kernel::{self, Kernel, KernelError, LinkKind},
+    profile::{self, Metered},
     request::Answer,
     snapshot::{JobView, ProcessView, Snapshot},
     view::{self, Input, Keys, Wish},
@@ -46,7 +43,7 @@ impl Session {
             "no function is watched, what /proc tells is all there is".to_owned()
         } else if watched == 0 && self.has_regions() {
             "parallel regions watched".to_owned()
-        } else if meter::has_mpi(self.probes.list()) {
+        } else if profile::has_mpi(self.probes.list()) {
             let watched = self.probes.watched_of_mpi();
             format!("{watched} MPI functions watched (not local ones such as MPI_Wtime){regions}")
         } else {
@@ -157,8 +154,11 @@ impl Session {
     /// The processes as they are shown. Those of a command get their slots as they come, and some slots nobody: they are shown by rank.
     pub(super) fn process_views(&self) -> Vec<ProcessView> {
         let views = self.shown().into_iter().map(|process| {
-            let mut view = process.view(&self.probes);
-            self.durations.enter(process.slot, &self.probes, &mut view);
+            let kernel = self.probes.kernel();
+            let counts = |rows| kernel?.histogram(process.slot, rows);
+            let mut view = process.view(self.probes.list(), counts);
+            let durations = &self.profile.durations;
+            durations.enter(process.slot, self.probes.list(), &mut view);
             view
         });
         views.collect()
@@ -173,7 +173,7 @@ impl Session {
 
     /// Processes in the order in which they are shown.
     fn shown(&self) -> Vec<&Metered> {
-        let there = self.processes.iter().filter(|process| process.pid != 0);
+        let there = self.profile.processes.iter().filter(|process| process.pid != 0);
         let mut shown: Vec<&Metered> = there.collect();
         if self.family.is_some() {
             shown.sort_by_key(|process| (process.rank.is_none(), process.rank));

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Session, meter::Metered, showing::job_view};
+use super::{Session, showing::job_view};
 use crate::{
     clock::monotonic_ns,
     kernel::{Kernel, Ring},
+    profile::Metered,
     snapshot::{JobView, Snapshot},
 };
 
@@ -30,6 +31,7 @@ impl Session {
             armed_unix_s: self.armed_unix_s,
             elapsed: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
             period: self
+                .profile
                 .processes
                 .iter()
                 .map(Metered::period)
@@ -42,7 +44,7 @@ impl Session {
             findings: self.changes.findings.views(),
             changes: self.changes.views(&self.trials()),
             sequence: self.sequence(),
-            frequency: self.frequency.and_then(|(_, frequency)| frequency),
+            frequency: self.profile.frequency(),
             cost: self.cost(),
             trace: None,
             matrix: self.matrix(),
@@ -56,8 +58,7 @@ impl Session {
                 .chain(&self.missing)
                 .cloned()
                 .chain(self.family_missing())
-                .chain(self.sampling.missing())
-                .chain(self.sampling.counting.missing())
+                .chain(self.budget.missing())
                 .chain(kernel.map(Kernel::not_seen).unwrap_or_default())
                 .chain(self.hits.as_ref().and_then(Ring::not_seen))
                 .chain(not_shown)

@@ -10,7 +10,11 @@ impl Session {
         self.take_all_hits().map_err(in_words)?;
         self.read().map_err(in_words)?;
         self.rules.switch_probes(switches);
-        let living = self.processes.iter().filter(|process| process.is_watched());
+        let living = self
+            .profile
+            .processes
+            .iter()
+            .filter(|process| process.is_watched());
         let members =
             living.filter_map(|process| Some((process.slot, self.job.members.get(process.slot as usize)?)));
         let members: Vec<_> = members.collect();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Session, meter::Metered};
+use super::Session;
 use crate::{
     calls::{
         Pace, Part, SiteTotals,
@@ -15,6 +15,7 @@ use crate::{
     kernel::KernelError,
     mpi,
     probe::Probe,
+    profile::Metered,
     snapshot::{CallSiteView, EfficienciesView, IterationView, PaceView, SequenceView, Steps},
 };
 
@@ -28,30 +29,35 @@ impl Session {
     /// Takes the newest calls out of the rings, before they are overwritten.
     pub(super) fn take_calls(&mut self) -> Result<(), KernelError> {
         self.read_rings()?;
-        self.pace.have_read_calls(monotonic_ns());
-        if let Some(kernel) = self.probes.kernel().filter(|_| !self.pace.rests()) {
+        let was_filling = self.intake.have_read_calls(monotonic_ns());
+        let back_off = &mut self.budget.back_off;
+        back_off.have_read_calls(was_filling);
+        if let Some(kernel) = self.probes.kernel().filter(|_| !back_off.rests_from_calls()) {
             kernel.sleep_until_half_full();
         }
         Ok(())
     }
 
     fn read_rings(&mut self) -> Result<(), KernelError> {
-        if self.sampling.cuts_sequence() {
+        if self.budget.sampling.is_sequence_cut() {
             return self.pass_calls();
         }
         let Some(kernel) = self.probes.kernel() else {
             return Ok(());
         };
-        let ranks_elsewhere = self.job.size() != Some(self.processes.len());
-        self.collectives
-            .expect(if ranks_elsewhere { 0 } else { self.processes.len() });
+        let ranks_elsewhere = self.job.size() != Some(self.profile.processes.len());
+        self.profile.collectives.expect(if ranks_elsewhere {
+            0
+        } else {
+            self.profile.processes.len()
+        });
         let has_called = |process: &Metered| {
             !process.ended && kernel.calls_so_far(process.slot) != Some(process.sequence.next())
         };
-        if !self.processes.iter().any(has_called) {
+        if !self.profile.processes.iter().any(has_called) {
             return Ok(());
         }
-        self.pace.stir();
+        self.budget.back_off.stir();
         let probes = self.probes.list();
         let mpi_of = |probe: u32| probes.get(probe as usize).and_then(|probe| probe.mpi);
         let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::Function::keeps_all_together);
@@ -63,13 +69,16 @@ impl Session {
             false => part(probe) == Some(Part::Region),
         };
         for (place, process) in self
+            .profile
             .processes
             .iter_mut()
             .enumerate()
             .filter(|(_, process)| !process.ended)
         {
             let (skipped, calls) = kernel.calls(process.slot, process.sequence.next())?;
-            self.collectives.take(place, &calls, skipped, keeps_together);
+            self.profile
+                .collectives
+                .take(place, &calls, skipped, keeps_together);
             if has_regions {
                 process
                     .regions
@@ -81,13 +90,13 @@ impl Session {
             }
             process.sequence.take(calls, skipped, is_of_loop);
         }
-        self.collectives.meet();
+        self.profile.collectives.meet();
         Ok(())
     }
 
     /// Looks for loops in what was taken.
     pub(super) fn look_for_loops(&mut self, now_ns: u64) {
-        for process in self.processes.iter_mut().filter(|process| !process.ended) {
+        for process in self.profile.processes.iter_mut().filter(|process| !process.ended) {
             process.sequence.look(now_ns);
             let ended = process.sequence.take_ended();
             let whose = process.whose();
@@ -96,7 +105,7 @@ impl Session {
                 iterations.for_each(|(thread, ended)| trace.iteration(whose, *thread, ended));
             }
         }
-        self.collectives.look(now_ns);
+        self.profile.collectives.look(now_ns);
     }
 
     /// Records what the whole iterations of each process came to.
@@ -109,7 +118,7 @@ impl Session {
 
     pub(super) fn summarise_recording(&mut self) {
         let now = monotonic_ns();
-        for process in &self.processes {
+        for process in &self.profile.processes {
             if let Some(iterations) = process.iterations() {
                 self.rules.summarise(process.slot, iterations, now);
             }
@@ -139,11 +148,13 @@ impl Session {
         let mut view = SequenceView {
             steps: self.steps(),
             unseen: self
+                .profile
                 .processes
                 .iter()
                 .map(|process| process.sequence.unseen())
                 .sum(),
             elsewhere: self
+                .profile
                 .processes
                 .iter()
                 .map(|process| process.sequence.elsewhere())
@@ -155,7 +166,12 @@ impl Session {
         if self.has_sequence() {
             view.iteration = self.iteration();
             // A library of OpenMP may be there and never be called.
-            let is_used = self.has_mpi() || self.processes.iter().any(|process| process.sequence.calls() > 0);
+            let is_used = self.has_mpi()
+                || self
+                    .profile
+                    .processes
+                    .iter()
+                    .any(|process| process.sequence.calls() > 0);
             view.without = (view.iteration.is_none() && is_used).then(|| self.why_none());
         }
         self.add_split(&mut view);
@@ -168,7 +184,7 @@ impl Session {
         let Some(efficiencies) = &mut view.efficiencies else {
             return;
         };
-        let of_mpi = self.processes.iter().zip(&self.job.members);
+        let of_mpi = self.profile.processes.iter().zip(&self.job.members);
         let useful = of_mpi
             .filter(|(_, member)| member.mpi.is_some())
             .map(|(process, _)| {
@@ -195,12 +211,12 @@ impl Session {
 
     /// Communication efficiency in parts, or why it is not.
     fn add_split(&self, view: &mut SequenceView) {
-        if self.sampling.has_gaps() {
+        if self.budget.sampling.has_gaps() {
             view.without_split = Some("MPI calls are watched in windows (--budget)".to_owned());
             return;
         }
         if let Some(of_late) = &mut view.efficiencies_of_late {
-            of_late.split = self.collectives.split_of_late().ok();
+            of_late.split = self.profile.collectives.split_of_late().ok();
         }
         let Some(efficiencies) = &mut view.efficiencies else {
             return;
@@ -209,7 +225,7 @@ impl Session {
             view.without_split = Some(why.to_owned());
             return;
         }
-        match self.collectives.split() {
+        match self.profile.collectives.split() {
             Ok(split) => efficiencies.split = Some(split),
             Err(why) => view.without_split = Some(why.to_string()),
         }
@@ -227,7 +243,7 @@ impl Session {
     /// Of the lowest rank that has a loop.
     pub(super) fn iteration(&self) -> Option<IterationView> {
         let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
-        let looping = self.processes.iter().filter(|process| {
+        let looping = self.profile.processes.iter().filter(|process| {
             let iterations = process.sequence.iterations();
             iterations.is_some_and(|iterations| iterations.whole().count > 0)
         });
@@ -257,6 +273,7 @@ impl Session {
 
     fn why_none(&self) -> String {
         let most = self
+            .profile
             .processes
             .iter()
             .map(|process| process.sequence.calls())
@@ -273,7 +290,7 @@ impl Session {
     }
 
     fn efficiencies(&self, useful: fn(&Metered) -> Option<(f64, bool)>) -> Option<EfficienciesView> {
-        let of_mpi = self.processes.iter().zip(&self.job.members);
+        let of_mpi = self.profile.processes.iter().zip(&self.job.members);
         let ranks: Vec<&Metered> = of_mpi
             .filter(|(_, member)| member.mpi.is_some())
             .map(|(process, _)| process)
@@ -300,7 +317,7 @@ impl Session {
     pub(super) fn name_call_sites(&mut self, view: &mut SequenceView) {
         let mut sums: BTreeMap<(String, Place), CallSiteView> = BTreeMap::new();
         let mut others = SiteTotals::default();
-        for (process, member) in self.processes.iter().zip(&self.job.members) {
+        for (process, member) in self.profile.processes.iter().zip(&self.job.members) {
             let mut sites: Vec<_> = process.sequence.sites().iter().collect();
             sites.sort_by_key(|(site, totals)| (std::cmp::Reverse(totals.time_ns), *site));
             for (_, totals) in sites.drain(CALL_SITES_MAX.min(sites.len())..) {

@@ -11,17 +11,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     HITS_PER_WAKE, Session,
-    anticipate::Due,
     changes::Event,
-    cost,
     ends::Ends,
     family,
     hands::Receipt,
+    intake::Expected,
     kernel_failure,
-    meter::Metered,
     orders::process_here,
+    probing::instant,
     showing,
     signals::Signals,
+    system::own_cpu_ns,
     waits::{self, Ticks, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
@@ -29,6 +29,7 @@ use crate::{
     control::{self, Asked, Control},
     exit::{Failure, Outcome},
     heap, http,
+    profile::Metered,
     readable::Readable,
     request::{Answer, Request},
     view::Input,
@@ -56,7 +57,7 @@ enum Wake {
     /// Time to look for hits without being woken by them.
     Poll,
     /// A decision is about to fall due.
-    Due(Due),
+    Due(Expected),
     /// A ring of calls fills, or it is time for a window to begin or end.
     Calls,
     /// The actuator has answered.
@@ -100,7 +101,7 @@ impl Session {
     pub(super) async fn watch(mut self) -> Outcome {
         let mut signals = Signals::new(self.options.started.is_some()).map_err(Failure::no)?;
         let mut ends = Ends::default();
-        for process in &self.processes {
+        for process in &self.profile.processes {
             ends.watch(process.pid, process.slot);
         }
         if let (Some(listener), Some(shared)) = (self.outputs.metrics.take(), &self.shared) {
@@ -126,8 +127,11 @@ impl Session {
         let mut keys = self.show_live();
         let mut first = self.first_look();
         loop {
-            let (due, turn, polls) = (self.next_due(), self.sampling.next(), self.polls());
-            let (calls_due, hits_due) = (self.calls_due(), self.pace.hits_due());
+            let sampling = &self.budget.sampling;
+            let turn = sampling.next_ns().map(instant);
+            let calls_due = self.intake.calls_due_ns(sampling.is_open()).map(instant);
+            let hits_due = self.intake.due_ns().map(instant);
+            let (expected, polls) = (self.next_expected(), self.polls());
             let wake = tokio::select! {
                 biased;
                 name = signals.next() => Wake::Shutdown(name),
@@ -148,9 +152,9 @@ impl Session {
                     first = None;
                     Wake::First
                 }
-                () = turn_if(self.hits_left) => Wake::Hits,
+                () = turn_if(self.intake.is_left()) => Wake::Hits,
                 () = turn_if(polls) => Wake::Poll,
-                due = due => Wake::Due(due),
+                expected = expected => Wake::Due(expected),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
                 () = until(hits_due) => Wake::Gather,
             };
@@ -164,13 +168,13 @@ impl Session {
                 false => ticks.next_within(self.tick()),
             };
             asked_for.map_err(Failure::no)?;
-            self.pace.progress.begin(Step::Waiting);
+            self.liveness.progress.begin(Step::Waiting);
         }
     }
 
     /// Handles one event; gives the reason when the session is over.
     fn wake(&mut self, wake: Wake, ends: &Ends) -> Result<Option<&'static str>, Failure> {
-        self.pace.progress.begin(step_of(&wake));
+        self.liveness.progress.begin(step_of(&wake));
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
@@ -178,7 +182,7 @@ impl Session {
             Wake::Input(None) => self.painter.end(),
             Wake::Request(request, to) => return Ok(self.answer(request, to)),
             Wake::Poll => self.poll_hits().map_err(kernel_failure)?,
-            Wake::Due(due) => self.look_out(due).map_err(kernel_failure)?,
+            Wake::Due(expected) => self.look_out(expected).map_err(kernel_failure)?,
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
             Wake::Gather if self.rules.has_probed_windows() => self.gather_hits().map_err(kernel_failure)?,
             Wake::Hits | Wake::Gather => {
@@ -199,13 +203,13 @@ impl Session {
             }
             Wake::First => {
                 self.show_first().map_err(kernel_failure)?;
-                self.pace.hurry = None;
+                self.liveness.hurry = None;
             }
             Wake::Ended(slot) => {
                 self.replaced.remove(&slot);
                 self.end_process(slot)?;
                 self.look_whether_ended(process_here(slot));
-                if self.replaced.is_empty() && self.processes.iter().all(|process| process.ended) {
+                if self.replaced.is_empty() && self.profile.processes.iter().all(|process| process.ended) {
                     return Ok(Some("the program has ended"));
                 }
             }
@@ -225,7 +229,7 @@ impl Session {
                     self.look_for_newcomers(ends)?;
                 }
                 self.show();
-                if self.pace.have_ticked(self.is_still(), cost::own_cpu_ns()) {
+                if self.has_become_idle() {
                     // What the beginning took is not needed while nothing happens.
                     heap::give_back();
                     heap::give_back_code();
@@ -241,7 +245,7 @@ impl Session {
     /// How often counters are read and windows of a length evaluated.
     pub(super) fn tick(&self) -> Duration {
         let longest = match self.is_still() {
-            true if self.may_linger() => return self.pace.idle_tick(),
+            true if self.may_linger() => return self.budget.back_off.idle_tick(),
             true => TICK_STILL,
             false => TICK,
         };
@@ -249,14 +253,21 @@ impl Session {
         shortest.max(Duration::from_millis(50))
     }
 
+    /// A tick is over. True where nothing has happened for a while, the first time.
+    fn has_become_idle(&mut self) -> bool {
+        let is_still = self.is_still();
+        self.budget.back_off.have_ticked(is_still, own_cpu_ns())
+    }
+
     /// Nothing has happened for a while, nobody looks at a picture, and all windows may last longer than they say.
     fn may_linger(&self) -> bool {
-        self.pace.is_idle() && self.rules.may_linger() && !self.painter.is_live()
+        self.budget.back_off.is_idle() && self.rules.may_linger() && !self.painter.is_live()
     }
 
     /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
     pub(super) fn is_still(&self) -> bool {
-        let are_still = !self.processes.is_empty() && self.processes.iter().all(Metered::is_still);
+        let are_still =
+            !self.profile.processes.is_empty() && self.profile.processes.iter().all(Metered::is_still);
         are_still && self.family.is_none() && self.rules.on_trial().is_empty()
     }
 

@@ -74,7 +74,7 @@ fn windows(view: &WindowsView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{AgentCost, Budget, Fullness, OfLate, Prices, ProbeCost};
+    use crate::cost::{AgentCost, BudgetShare, Fullness, OfLate, Prices, ProbeCost};
     use std::{collections::BTreeMap, time::Duration};
 
     fn snapshot(share: f64) -> Snapshot {
@@ -150,7 +150,7 @@ mod tests {
         cost.windows = Some(WindowsView {
             functions: functions.to_vec(),
             part: 0.051,
-            budget: Budget::default(),
+            budget: BudgetShare::default(),
             cuts_sequence: true,
         });
         insta::assert_snapshot!(now(&snapshot)[1], @"    MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites of the rest are not seen, ~ is estimated");

@@ -46,7 +46,7 @@ proptest! {
     ) {
         const HOUR_NS: u64 = 3_600_000_000_000;
         let load = Load { job: 2.0, agent: 0.0, functions: vec![function(0, cost, false)], ..Load::default() };
-        let mut windows = Windows::new(Budget(Some(share)), seed);
+        let mut windows = Windows::new(BudgetShare(Some(share)), seed);
         let (mut now, mut watched, mut changes, mut began) = (0, 0, 0_u64, None);
         while now < HOUR_NS {
             now = windows.next_ns().unwrap_or(now + 1_000_000_000);
@@ -96,7 +96,7 @@ fn those_that_are_not_called_are_watched_all_the_time_until_they_are_dear() {
             .collect(),
         ..Load::default()
     };
-    let mut windows = Windows::new(Budget::default(), 1);
+    let mut windows = Windows::new(BudgetShare::default(), 1);
     let dear = load([0.5, 0.0, 0.0]);
     let first = (0..IN_A_ROW).map(|_| windows.look(&dear, 0)).last();
     assert_eq!(first, Some(Turn::Sample(BTreeSet::from([0, 1, 2]))));
@@ -117,7 +117,7 @@ fn one_dear_second_changes_nothing_and_three_in_a_row_do() {
         functions: vec![function(7, cost, false)],
         ..Load::default()
     };
-    let mut windows = Windows::new(Budget::default(), 1);
+    let mut windows = Windows::new(BudgetShare::default(), 1);
     let costs = [0.5, 0.5, 0.001, 0.5, 0.5, 0.5];
     let turns = costs.map(|cost| windows.look(&load(cost), 0));
     assert_eq!(turns[..5], [const { Turn::Stay }; 5]);
@@ -141,7 +141,7 @@ fn what_takes_most_of_the_job_is_not_watched_for_three_seconds_first() {
         functions: vec![function(7, 0.9, true)],
         ..Load::default()
     };
-    let mut windows = Windows::new(Budget::default(), 1);
+    let mut windows = Windows::new(BudgetShare::default(), 1);
     assert_eq!(windows.look(&load, 0), Turn::Sample(BTreeSet::from([7])));
 }
 
@@ -152,7 +152,7 @@ fn whoever_comes_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
         functions: vec![function(7, 0.5, false)],
         ..Load::default()
     };
-    let mut windows = Windows::new(Budget::default(), 1);
+    let mut windows = Windows::new(BudgetShare::default(), 1);
     // While all is watched it takes three dear seconds anew.
     let turns = [false, false, true, false, false, false].map(|comes| {
         if comes {
@@ -190,7 +190,7 @@ fn watched_while_they_come(every_ms: u64) -> (f64, u64) {
         functions: vec![function(7, 0.5, false)],
         ..Load::default()
     };
-    let mut windows = Windows::new(Budget::default(), 1);
+    let mut windows = Windows::new(BudgetShare::default(), 1);
     let is_watched = |windows: &Windows| windows.next_ns().is_none() || windows.most_ns().is_some();
     let (mut steps, mut seen) = (0, 0);
     for ms in (0..HOUR_MS).step_by(STEP_MS as usize) {
@@ -236,21 +236,23 @@ fn without_a_budget_nothing_is_left_out() {
         functions: vec![function(0, 0.9, true)],
         ..Load::default()
     };
-    let mut windows = Windows::new(Budget(None), 1);
+    let mut windows = Windows::new(BudgetShare(None), 1);
     assert!((0..9).all(|_| windows.look(&load, 0) == Turn::Stay) && windows.allowed(&load).is_none());
 }
 
 #[test]
 fn a_budget_is_a_percentage_or_none() {
-    assert_eq!("1%".parse(), Ok(Budget::default()));
-    assert_eq!("0.5 %".parse(), Ok(Budget(Some(0.005))));
-    assert_eq!("none".parse(), Ok(Budget(None)));
+    assert_eq!("1%".parse(), Ok(BudgetShare::default()));
+    assert_eq!("0.5 %".parse(), Ok(BudgetShare(Some(0.005))));
+    assert_eq!("none".parse(), Ok(BudgetShare(None)));
     for text in ["", "1", "0%", "-1%", "101%", "%", "NaN%"] {
-        assert!(text.parse::<Budget>().is_err(), "{text}");
+        assert!(text.parse::<BudgetShare>().is_err(), "{text}");
     }
     for text in ["1%", "0.25%", "none"] {
         assert_eq!(
-            text.parse::<Budget>().map(|budget| budget.to_string()).as_deref(),
+            text.parse::<BudgetShare>()
+                .map(|budget| budget.to_string())
+                .as_deref(),
             Ok(text)
         );
     }
@@ -265,7 +267,7 @@ fn what_rules_count_rests_until_the_budget_has_made_up_for_it() {
         counted,
         ..Load::default()
     };
-    let windows = Windows::new(Budget(Some(0.01)), 1);
+    let windows = Windows::new(BudgetShare(Some(0.01)), 1);
     assert_eq!(
         windows.rest_ns(&load(0.016), second),
         None,
@@ -278,5 +280,8 @@ fn what_rules_count_rests_until_the_budget_has_made_up_for_it() {
     );
     let most_ns = windows.rest_ns(&load(2.0), 60 * second);
     assert_eq!(most_ns, Some(300 * second), "no rest is longer than a gap may be");
-    assert_eq!(Windows::new(Budget(None), 1).rest_ns(&load(1.0), second), None);
+    assert_eq!(
+        Windows::new(BudgetShare(None), 1).rest_ns(&load(1.0), second),
+        None
+    );
 }

@@ -1,48 +1,15 @@
-//! An order for practice, shortly before one is likely: decided on as the last decisions were, put into words and sent, and done by the
-//! actuator up to the write. What was last used an iteration before has left the caches, and fetching it takes longer than using it.
+//! A warm-up shortly before a decision is likely: decided on as the last decisions were, put into words and sent, and done by the actuator up to the
+//! write. What was last used an iteration before has left the caches, and fetching it takes longer than using it.
 //!
-//! Orders nothing: what leaves here is a [`Practice`], of which nobody can make a set.
+//! Orders nothing: what leaves here is a [`tuner::actuator::Practice`], of which nobody can make a set.
 
-use std::time::Duration;
+use crate::rulebook::{Change, Decision, Deed};
 
-use tuner::actuator::Practice;
-
-use super::{Session, hands::Task};
-use crate::{
-    clock::monotonic_ns,
-    rulebook::{Change, Decision, Deed},
-};
-
-/// A decision of more changes is not practised: that would take longer than what it is to save.
+/// No decision of more changes is warmed up for: that would take longer than what it is to save.
 const CHANGES_MAX: usize = 8;
 
-impl Session {
-    /// Decides and orders once for practice; then the actuator looks out for the order for so long without sleeping.
-    pub(super) fn practise(&mut self, look_out: Duration) {
-        // What was added up belongs to what is decided, and less is left to read then.
-        self.read_added();
-        let decision = self.rules.rehearse(monotonic_ns());
-        let like = decision.and_then(|decision| self.practice(&decision));
-        if let Some(hands) = &self.hands {
-            hands.expect(monotonic_ns(), look_out, like);
-        }
-    }
-
-    /// The first order of a decision as [`Session::resolve`] would give it; none where that is no plain value to be written at once.
-    fn practice(&self, decision: &Decision) -> Option<Practice> {
-        if !is_quick(decision) {
-            return None;
-        }
-        let parts = self.parts(decision).ok()?;
-        match parts.into_iter().next()?.1.task {
-            Task::Set(command) => Some(Practice::of(*command)),
-            Task::Act(_) => None,
-        }
-    }
-}
-
 /// Whether all of it is written at once, and nothing has to be looked for first.
-fn is_quick(decision: &Decision) -> bool {
+pub(super) fn is_quick(decision: &Decision) -> bool {
     let has_no_place = decision.at.is_none() && decision.together.is_none() && decision.refused.is_none();
     let is_plain = |change: &Change| matches!(&change.deed, Deed::Write(write) if !write.everywhere);
     has_no_place
@@ -85,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_written_at_once_and_without_a_search_is_practised() {
+    fn only_what_is_written_at_once_and_without_a_search_is_warmed_up_for() {
         assert!(is_quick(&decision(false)));
         assert!(!is_quick(&decision(true)));
         let at = Some("entry:step".to_owned());

@@ -1,8 +1,8 @@
-//! When the next decision is likely to fall due, from when the last ones did: iterations that repeat let the session wake shortly before
-//! one ends and look for it without sleeping, so that neither it nor the actuator has to be woken then. A CPU that was asleep takes
-//! longer to wake than the decision takes to be made and written.
+//! Predicts when the next decision falls due, from when the last ones did: iterations that repeat let the session wake shortly before one ends
+//! and look for it without sleeping, so that neither it nor the actuator has to be woken then. A CPU that was asleep takes longer to wake
+//! than the decision takes to be made and written.
 //!
-//! Pure: times go in, a time to look comes out. Who looks, and that nobody else wants the CPU meanwhile, is the session's.
+//! Who looks, and that nobody else wants the CPU meanwhile, is the session's.
 
 use std::collections::VecDeque;
 
@@ -17,30 +17,30 @@ const LEFT_OUT: usize = 1;
 const SLACK_NS: u64 = 60_000;
 
 /// At most this share of the time is looked for.
-pub(super) const SHARE_MOST: f64 = 0.05;
+pub const SHARE_MAX: f64 = 0.05;
 
 /// Never longer than this at a time, in nanoseconds: so long nothing else is heard.
 const LOOK_NS_MAX: u64 = 2_000_000;
 
 /// From when until when to look, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub struct Expected {
     /// The earliest that it is likely.
-    pub(super) from_ns: u64,
+    pub from_ns: u64,
     /// The latest.
-    pub(super) until_ns: u64,
+    pub until_ns: u64,
 }
 
 /// What is remembered of decisions that fell due.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Anticipation {
+pub struct Prediction {
     last_ns: Option<u64>,
     intervals: VecDeque<u64>,
 }
 
-impl Anticipation {
+impl Prediction {
     /// One fell due.
-    pub(super) fn fell_due(&mut self, at_ns: u64) {
+    pub fn fell_due(&mut self, at_ns: u64) {
         if let Some(last) = self.last_ns.replace(at_ns) {
             if self.intervals.len() == RECENT {
                 self.intervals.pop_front();
@@ -50,12 +50,12 @@ impl Anticipation {
     }
 
     /// When the last one fell due.
-    pub(super) fn last_ns(&self) -> Option<u64> {
+    pub fn last_ns(&self) -> Option<u64> {
         self.last_ns
     }
 
     /// When the next one is likely; none where they are too irregular to be looked for, or that time has come already.
-    pub(super) fn next(&self, now_ns: u64) -> Option<Due> {
+    pub fn next(&self, now_ns: u64) -> Option<Expected> {
         if self.intervals.len() < RECENT {
             return None;
         }
@@ -64,12 +64,12 @@ impl Anticipation {
         let likely = &sorted[LEFT_OUT..RECENT - LEFT_OUT];
         let (shortest, longest) = (*likely.first()?, *likely.last()?);
         let last = self.last_ns?;
-        let due = Due {
+        let expected = Expected {
             from_ns: last + shortest.saturating_sub(SLACK_NS),
             until_ns: last + longest + SLACK_NS,
         };
-        let most = ((SHARE_MOST * shortest as f64) as u64).min(LOOK_NS_MAX);
-        (due.until_ns - due.from_ns <= most && due.from_ns > now_ns).then_some(due)
+        let most = ((SHARE_MAX * shortest as f64) as u64).min(LOOK_NS_MAX);
+        (expected.until_ns - expected.from_ns <= most && expected.from_ns > now_ns).then_some(expected)
     }
 }
 
@@ -79,22 +79,22 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn after(intervals: impl IntoIterator<Item = u64>) -> (Anticipation, u64) {
-        let (mut anticipation, mut now) = (Anticipation::default(), 5 * MS);
-        anticipation.fell_due(now);
+    fn after(intervals: impl IntoIterator<Item = u64>) -> (Prediction, u64) {
+        let (mut prediction, mut now) = (Prediction::default(), 5 * MS);
+        prediction.fell_due(now);
         for interval in intervals {
             now += interval;
-            anticipation.fell_due(now);
+            prediction.fell_due(now);
         }
-        (anticipation, now)
+        (prediction, now)
     }
 
     #[test]
     fn what_repeats_is_looked_for_shortly_before_it_falls_due_and_not_for_long() {
-        let (anticipation, now) = after([27, 27, 27, 90, 27, 27, 27, 27].map(|interval| interval * MS));
-        let due = anticipation.next(now).unwrap();
-        assert_eq!(due.from_ns, now + 27 * MS - SLACK_NS);
-        assert_eq!(due.until_ns, now + 27 * MS + SLACK_NS);
+        let (prediction, now) = after([27, 27, 27, 90, 27, 27, 27, 27].map(|interval| interval * MS));
+        let expected = prediction.next(now).unwrap();
+        assert_eq!(expected.from_ns, now + 27 * MS - SLACK_NS);
+        assert_eq!(expected.until_ns, now + 27 * MS + SLACK_NS);
     }
 
     #[test]
@@ -119,13 +119,13 @@ mod tests {
         fn however_they_fell_due_no_more_than_a_twentieth_of_the_time_is_looked_for(
             intervals in proptest::collection::vec(0..100 * MS, 8..40)
         ) {
-            let (anticipation, now) = after(intervals.iter().copied());
-            if let Some(due) = anticipation.next(now) {
+            let (prediction, now) = after(intervals.iter().copied());
+            if let Some(expected) = prediction.next(now) {
                 let mut recent: Vec<u64> = intervals.iter().rev().take(RECENT).copied().collect();
                 recent.sort_unstable();
-                let most = SHARE_MOST * recent[LEFT_OUT] as f64;
-                proptest::prop_assert!((due.until_ns - due.from_ns) as f64 <= most);
-                proptest::prop_assert!(due.until_ns - due.from_ns <= LOOK_NS_MAX);
+                let most = SHARE_MAX * recent[LEFT_OUT] as f64;
+                proptest::prop_assert!((expected.until_ns - expected.from_ns) as f64 <= most);
+                proptest::prop_assert!(expected.until_ns - expected.from_ns <= LOOK_NS_MAX);
             }
         }
     }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use crate::{profile::Reading, snapshot::LoadView};
+use super::Reading;
+use crate::snapshot::LoadView;
 
 /// Parts that are kept at most.
 const PARTS: usize = 64;
@@ -112,8 +113,8 @@ mod tests {
         load.enter(mark(second / 2, second / 2, 0));
         load.enter(mark(second, second, 0));
         let last = mark(second + second / 2, second, second / 2);
-        let told = load.parts(last, 0, true);
-        let shares: Vec<_> = told
+        let parts = load.parts(last, 0, true);
+        let shares: Vec<_> = parts
             .iter()
             .map(|part| (part.until.as_secs_f64(), part.mpi, part.cpu, part.runqueue))
             .collect();
@@ -126,8 +127,8 @@ mod tests {
         );
         // What was not measured is none.
         let unread = Mark { cpu_ns: None, ..last };
-        let told = load.parts(unread, 0, false);
-        assert_eq!((told[1].mpi, told[1].cpu), (None, None));
+        let parts = load.parts(unread, 0, false);
+        assert_eq!((parts[1].mpi, parts[1].cpu), (None, None));
         assert_eq!(Load::default().parts(last, 0, true), []);
     }
 
@@ -139,15 +140,15 @@ mod tests {
             // Half of the time in MPI, in turns of a reading.
             load.enter(mark(number * reading, number / 2 * reading, 0));
             let last = mark(number * reading, number / 2 * reading, 0);
-            let told = load.parts(last, 0, true);
-            assert!(told.len() <= PARTS, "{number}: {}", told.len());
-            let end = told.last().map_or(Duration::ZERO, |part| part.until);
+            let parts = load.parts(last, 0, true);
+            assert!(parts.len() <= PARTS, "{number}: {}", parts.len());
+            let end = parts.last().map_or(Duration::ZERO, |part| part.until);
             assert_eq!(end, Duration::from_nanos(number * reading), "{number}");
         }
         let last = mark(99_999 * reading, 49_999 * reading, 0);
-        let told = load.parts(last, 0, true);
-        assert!(told.len() >= PARTS / 2, "{}", told.len());
-        let all = &told[..told.len() - 1];
+        let parts = load.parts(last, 0, true);
+        assert!(parts.len() >= PARTS / 2, "{}", parts.len());
+        let all = &parts[..parts.len() - 1];
         assert!(all.iter().all(|part| part.mpi == Some(0.5)), "{all:?}");
     }
 }

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 
 use abi::Pair;
 
-use super::{Session, meter::Metered};
-use crate::{
-    kernel::{Kernel, KernelError},
-    snapshot::{MatrixView, Messages, PairView, RankMessages},
-};
+use super::Metered;
+use crate::snapshot::{MatrixView, Messages, PairView, RankMessages};
 
 /// Pairs that are listed, of what is sent and of what is received, the ones with the most bytes.
 const PAIRS_MAX: usize = 10_000;
@@ -19,29 +16,28 @@ const PAUSE_LEAST_NS: u64 = 1_000_000_000;
 
 /// What was read last.
 #[derive(Debug, Default)]
-pub(super) struct Matrix {
+pub struct Matrix {
     pairs: Vec<(u64, Pair)>,
     next_ns: u64,
     /// Calls were counted since.
-    pub(super) has_more: bool,
+    pub has_more: bool,
 }
 
 impl Matrix {
-    /// Reads the table, where it is time to or where it must be.
-    fn read(&mut self, kernel: &Kernel, now_ns: impl Fn() -> u64, must: bool) -> Result<(), KernelError> {
-        let began = now_ns();
-        if !must && (began < self.next_ns || !self.has_more) {
-            return Ok(());
-        }
+    /// Whether it is time to read the table.
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        self.has_more && now_ns >= self.next_ns
+    }
+
+    /// What the table has; to read it took from one time to the other.
+    pub fn take(&mut self, pairs: Vec<(u64, Pair)>, (began_ns, ended_ns): (u64, u64)) {
+        self.pairs = pairs;
         self.has_more = false;
-        self.pairs = kernel.pairs()?;
-        let ended = now_ns();
-        self.next_ns = ended + PAUSE_LEAST_NS.max(PAUSE * ended.saturating_sub(began));
-        Ok(())
+        self.next_ns = ended_ns + PAUSE_LEAST_NS.max(PAUSE * ended_ns.saturating_sub(began_ns));
     }
 
     /// By the ranks of these processes.
-    fn view(&self, processes: &[Metered]) -> MatrixView {
+    pub fn view(&self, processes: &[Metered]) -> MatrixView {
         let mut view = MatrixView::default();
         // Who sends nothing has sent nothing, which is known.
         let ours = processes.iter().filter_map(|process| process.rank);
@@ -79,31 +75,6 @@ impl Matrix {
             pairs.truncate(PAIRS_MAX);
         }
         view
-    }
-}
-
-impl Session {
-    /// Reads the matrix; `must` at the end, and when somebody asks for everything.
-    pub(super) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
-        match self.probes.kernel() {
-            Some(kernel) => self.matrix.read(kernel, crate::clock::monotonic_ns, must),
-            None => Ok(()),
-        }
-    }
-
-    /// What was lost so far, of hits, of the matrix and of what rules want.
-    pub(super) fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
-        let kernel = self.probes.kernel();
-        let of_hits = kernel.map(Kernel::losses);
-        let of_matrix = kernel.map(Kernel::losses_of_matrix);
-        let of_kernel = of_hits.into_iter().chain(of_matrix).flatten();
-        of_kernel.chain(self.rules.losses()).collect()
-    }
-
-    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
-    pub(super) fn matrix(&self) -> Option<MatrixView> {
-        let is_one = self.job.roots.len() < 2 && self.has_sequence();
-        is_one.then(|| self.matrix.view(&self.processes))
     }
 }
 

@@ -1,25 +1,28 @@
-//! What comes in from the kernel side: hits out of the ring, and the table of threads kept small.
+//! Hits out of the ring: takes them, evaluates the windows that they close, and looks for them without sleeping where a decision is likely. What is known
+//! of them is kept in [`super::intake`].
 
 use std::time::Duration;
 
-use abi::Thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tuner::actuator::Practice;
 
-use super::{HITS_PER_WAKE, Session, anticipate::Due, hands::Hands, meter::Metered};
+use super::{
+    Session,
+    hands::{Hands, Task},
+    intake::{Drain, Expected, HITS_PER_WAKE},
+    warm_up,
+};
 use crate::{
     clock::monotonic_ns,
-    kernel::{Kernel, KernelError, is_filling, read_hit, read_tally, read_text},
+    kernel::{KernelError, is_filling, read_hit, read_tally, read_text},
+    rulebook::Decision,
 };
 
-/// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a CPU may see of another's
-/// writes too late, is far less than this.
-const CLOCK_SLACK_NS: u64 = 1_000;
-
-/// What the loop's clock may be late by, and what practising takes.
+/// What the loop's clock may be late by, and what warming up takes.
 const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_800);
 
-/// So much earlier than a decision is likely it is practised, in nanoseconds: it takes about as long from a cold start as the decision does.
-const PRACTICE_NS: u64 = 400_000;
+/// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long from a cold start as the decision does.
+const WARM_UP_NS: u64 = 400_000;
 
 /// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
 const DECISION: Duration = Duration::from_micros(300);
@@ -33,75 +36,16 @@ const DRAINS: usize = 16;
 /// More hits than the ring can hold: at the end of a window all that belong to it are taken.
 const ALL_HITS: usize = abi::RING_BYTES as usize / abi::Hit::SHORT_BYTES;
 
-/// Of a table that is in the order of processes, the threads of one.
-pub(super) fn threads_of(table: &[(u64, Thread)], slot: u32) -> &[(u64, Thread)] {
-    let first = table.partition_point(|(_, thread)| thread.process < slot);
-    let end = table.partition_point(|(_, thread)| thread.process <= slot);
-    &table[first..end]
-}
-
 /// So long a hit takes at most from being counted to its place in the ring, where its thread is let run.
 const UNDER_WAY: Duration = Duration::from_millis(1);
 
 impl Session {
-    /// The kernel side's table, in the order of processes: each is to find its own without a look at those of all. As it was read last where
-    /// no total has moved since.
-    pub(super) fn table_of_threads(&mut self, has_moved: bool) -> Result<Vec<(u64, Thread)>, KernelError> {
-        if let Some(threads) = self.threads.take().filter(|_| !has_moved) {
-            return Ok(threads);
-        }
-        let threads = self.probes.kernel().map(Kernel::threads);
-        let mut threads = threads.transpose()?.unwrap_or_default();
-        threads.sort_by_cached_key(|(key, thread)| (thread.process, *key));
-        Ok(threads)
-    }
-
-    /// The kernel side has room for so many threads; those that have ended make place. True where the table was looked through for them.
-    pub(super) fn retire_threads(&mut self, threads: &[(u64, Thread)]) -> Result<bool, KernelError> {
-        if threads.len() < abi::MAX_THREADS as usize / 2 {
-            return Ok(false);
-        }
-        self.retire_gone(threads)?;
-        Ok(true)
-    }
-
-    /// Takes out the records of the threads of a process that has ended in its slot.
-    pub(super) fn forget_threads_of(&mut self, slot: u32) -> Result<(), KernelError> {
-        let threads = self.probes.kernel().map(Kernel::threads).transpose()?;
-        let mut threads = threads.unwrap_or_default();
-        threads.retain(|(_, thread)| thread.process == slot);
-        self.threads = None;
-        self.retire_gone(&threads)
-    }
-
-    fn retire_gone(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
-        self.take_out(threads, Metered::retire)
-    }
-
-    /// Takes out the records of those of these threads that their processes let go of: what they were is theirs from then on.
-    pub(super) fn take_out(
-        &mut self,
-        threads: &[(u64, Thread)],
-        let_go: impl Fn(&mut Metered, u64, &Thread) -> bool,
-    ) -> Result<(), KernelError> {
-        for (key, thread) in threads {
-            let mut processes = self.processes.iter_mut();
-            let process = processes.find(|process| process.slot == thread.process);
-            if process.is_some_and(|process| let_go(process, *key, thread))
-                && let Some(kernel) = self.probes.kernel_mut()
-            {
-                kernel.forget_thread(*key)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Hits came: windows that they close are evaluated at once. Counters are read first where a timed window is over too.
     pub(super) fn evaluate_hits(&mut self) -> Result<(), KernelError> {
         self.take_all_hits()?;
-        self.gathered = 0;
+        let newest_ns = self.intake.evaluate();
         if let (true, Some(hands)) = (self.rules.take_may_decide(), &self.hands) {
-            self.anticipation.fell_due(self.newest_hit_ns);
+            self.intake.prediction.fell_due(newest_ns);
             // An actuator that wakes on the same CPU would be in the way.
             if !self.options.busy_poll {
                 hands.expect(monotonic_ns(), Duration::ZERO, None);
@@ -119,8 +63,9 @@ impl Session {
     /// It is time to look for hits that wake nobody: nothing falls due at them, and they need not be evaluated one by one. Unless one that
     /// does came meanwhile, or more than are kept so.
     pub(super) fn gather_hits(&mut self) -> Result<(), KernelError> {
-        self.gathered += self.take_hits(HITS_PER_WAKE);
-        match self.rules.has_due() || self.gathered >= HITS_PER_WAKE {
+        let taken = self.take_hits(HITS_PER_WAKE);
+        let are_enough = self.intake.gather(taken);
+        match self.rules.has_due() || are_enough {
             true => self.evaluate_hits(),
             false => Ok(()),
         }
@@ -132,7 +77,7 @@ impl Session {
         self.options.busy_poll && self.rules.has_probed_windows() && !is_changing()
     }
 
-    /// Looks for hits for a while. What a decision takes is practised first, by both of us: what was not done for a while is slow to do.
+    /// Looks for hits for a while. What a decision takes is warmed up first, by both of us: what was not done for a while is slow to do.
     pub(super) fn poll_hits(&mut self) -> Result<(), KernelError> {
         if self.hands.is_some() {
             // With a CPU of its own the actuator need not sleep either.
@@ -140,7 +85,7 @@ impl Session {
                 true => Duration::from_nanos(POLL_NS) + DECISION,
                 false => Duration::ZERO,
             };
-            self.practise(look_out);
+            self.warm_up(look_out);
             // On the same one it has its turn now, not when the order comes.
             std::thread::yield_now();
         }
@@ -156,20 +101,21 @@ impl Session {
 
     /// When the next decision is likely to fall due: a moment before it, for the clock of the loop counts milliseconds. Never where
     /// nothing can be changed, where every CPU is wanted by others, or where the agent takes too much.
-    pub(super) fn next_due(&self) -> impl Future<Output = Due> + use<> {
-        let is_free = self.has_idle_cpu && !self.pace.lets_decisions_come();
+    pub(super) fn next_expected(&self) -> impl Future<Output = Expected> + use<> {
+        let is_free = self.profile.has_idle_cpu && !self.budget.back_off.rests_from_predictions();
         let may = self.hands.is_some() && is_free && !self.options.busy_poll;
         let now = monotonic_ns();
-        let due = may.then(|| self.anticipation.next(now)).flatten();
-        let before = due.map(|due| Duration::from_nanos(due.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
+        let expected = may.then(|| self.intake.prediction.next(now)).flatten();
+        let before = expected
+            .map(|expected| Duration::from_nanos(expected.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
         async move {
-            match (due, before) {
-                (Some(due), Some(before)) => {
+            match (expected, before) {
+                (Some(expected), Some(before)) => {
                     // Already that near: the hits that come before the last one must not let it be missed.
                     if !before.is_zero() {
                         tokio::time::sleep(before).await;
                     }
-                    due
+                    expected
                 }
                 _ => std::future::pending().await,
             }
@@ -177,24 +123,24 @@ impl Session {
     }
 
     /// Looks for the hit that lets a decision fall due, without sleeping, until it is there or its time has passed.
-    pub(super) fn look_out(&mut self, due: Due) -> Result<(), KernelError> {
+    pub(super) fn look_out(&mut self, expected: Expected) -> Result<(), KernelError> {
         let now = monotonic_ns();
-        if now > due.until_ns {
+        if now > expected.until_ns {
             return Ok(());
         }
-        self.pace.have_looked_out();
+        self.budget.back_off.have_predicted();
         std::thread::sleep(Duration::from_nanos(
-            due.from_ns.saturating_sub(now + PRACTICE_NS),
+            expected.from_ns.saturating_sub(now + WARM_UP_NS),
         ));
-        let longest = |now| Duration::from_nanos(due.until_ns.saturating_sub(now)) + DECISION;
+        let longest = |now| Duration::from_nanos(expected.until_ns.saturating_sub(now)) + DECISION;
         let now = monotonic_ns();
-        if now < due.from_ns {
-            self.practise(longest(now));
+        if now < expected.from_ns {
+            self.warm_up(longest(now));
         } else if let Some(hands) = &self.hands {
             hands.expect(now, longest(now), None);
         }
-        let last = self.anticipation.last_ns();
-        while monotonic_ns() < due.until_ns && self.anticipation.last_ns() == last {
+        let last = self.intake.prediction.last_ns();
+        while monotonic_ns() < expected.until_ns && self.intake.prediction.last_ns() == last {
             match self.ring_is_empty() {
                 true => std::hint::spin_loop(),
                 false => self.evaluate_hits()?,
@@ -203,60 +149,59 @@ impl Session {
         Ok(())
     }
 
-    /// Takes everything out of the ring, and tells the rules up to when they have seen all, or since when hits are missing.
+    /// Takes everything out of the ring, and tells the rules up to when all hits have been read, or since when some are missing.
     ///
-    /// Hits that are found in the ring when it was looked at and those that came before are taken: so when it is empty, all up to
-    /// the moment before that look are known. While a hit that has its place is still being written, nothing is said of the time
-    /// since the last look, and we look again.
+    /// If the ring was empty at a time, every hit before it has been read. While a hit that has its place is still being written, nothing is
+    /// said of the time since the last look, and we look once more.
     pub(super) fn take_all_hits(&mut self) -> Result<(), KernelError> {
         for _ in 0..DRAINS {
             let taken = self.take_hits(ALL_HITS);
-            let now = monotonic_ns().saturating_sub(CLOCK_SLACK_NS);
             // A window that ended just now is closed at once, not at the next hit.
-            if now < self.newest_hit_ns {
+            let Some(until_ns) = self.intake.known_until(monotonic_ns()) else {
                 continue;
-            }
+            };
             // Before the last look into the ring, which has what was handed over meanwhile.
-            let is_read = self.read_parted()?;
-            if is_read && self.ring_is_empty() {
-                self.rules.forget_parted();
-                self.take_note_of_hits(now);
-                return Ok(());
-            }
-            // Nobody wakes us when what was being written or added up is.
-            self.hits_left = true;
-            if taken == 0 {
-                break;
+            let is_empty = self.read_parted()? && self.ring_is_empty();
+            match self.intake.drained(taken, until_ns, is_empty) {
+                Drain::Again => {}
+                Drain::Stuck => break,
+                Drain::UpTo(watermark_ns) => {
+                    self.rules.forget_parted();
+                    self.advance(watermark_ns);
+                    return Ok(());
+                }
             }
         }
-        self.take_note_of_hits(self.seen_until_ns);
+        self.advance(self.intake.watermark_ns());
         Ok(())
     }
 
     /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from here on, so that what was counted and
     /// what came or was lost are of the same hits; one that is being counted gets the time to be sent.
     pub(super) fn take_last_hits(&mut self) -> Result<(), KernelError> {
-        for process in self.processes.iter().filter(|process| !process.ended) {
+        for process in self.profile.running() {
             self.probes.forget(process.pid)?;
         }
         std::thread::sleep(UNDER_WAY);
         self.take_hits(ALL_HITS);
         self.read_last()?;
         self.take_hits(ALL_HITS);
-        self.take_note_of_hits(monotonic_ns());
+        self.advance(monotonic_ns());
         Ok(())
     }
 
     /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any.
     fn rest_from_hits(&mut self, has_found: bool) {
-        let Some(due_ns) = self.pace.have_read_hits(has_found, monotonic_ns()) else {
+        let Some(due_ns) = self.intake.emptied(has_found, monotonic_ns()) else {
             return;
         };
         if let Some(kernel) = self.probes.kernel() {
             kernel.look_at(due_ns);
         }
         // One that came before this was said wakes nobody.
-        self.hits_left = due_ns == 0 && !self.ring_is_empty();
+        if due_ns == 0 && !self.ring_is_empty() {
+            self.intake.leave();
+        }
     }
 
     /// Nothing lies in the ring, nor is being written to it.
@@ -269,28 +214,24 @@ impl Session {
         poll(&mut ring, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
     }
 
-    fn take_note_of_hits(&mut self, seen_until: u64) {
+    /// The watermark: all hits up to this time were taken, but for those that were lost.
+    fn advance(&mut self, watermark_ns: u64) {
         let Some(kernel) = self.probes.kernel() else {
             return;
         };
         let lost: u64 = kernel.losses().iter().map(|(_, count)| count).sum();
-        if lost > self.lost {
+        if self.intake.lose(lost) {
             self.lose_hits();
-            self.lost = lost;
         }
-        self.rules.watermark(self.known_slots().into_iter(), seen_until);
-        self.seen_until_ns = seen_until;
+        let slots = self.profile.known_slots().into_iter();
+        self.rules.watermark(slots, watermark_ns);
+        self.intake.advance(watermark_ns);
     }
 
     /// Hits are missing since all were known.
     pub(super) fn lose_hits(&mut self) {
-        let slots = self.known_slots().into_iter();
-        self.rules.lost(slots, self.seen_until_ns, monotonic_ns());
-    }
-
-    fn known_slots(&self) -> Vec<u32> {
-        let known = self.processes.iter().filter(|process| process.is_known);
-        known.map(|process| process.slot).collect()
+        let slots = self.profile.known_slots().into_iter();
+        self.rules.lost(slots, self.intake.watermark_ns(), monotonic_ns());
     }
 
     /// How many were taken. Where that was all, who sends hits knows when we look again.
@@ -301,23 +242,19 @@ impl Session {
                 _ => None,
             };
             let Some(item) = item else {
-                self.hits_left = false;
                 self.rest_from_hits(taken > 0);
                 return taken;
             };
             let (hit, text, tally) = (read_hit(item), read_text(item), read_tally(item));
             if is_filling(item) {
-                self.pace.is_filling = true;
+                self.intake.fills();
                 continue;
             }
             self.added.events.received += 1;
             if let Some(hit) = hit {
                 self.meet(hit.process);
-                self.newest_hit_ns = self.newest_hit_ns.max(hit.time_ns);
                 // Of hits that are taken together the first lay there longest.
-                if taken == 0 {
-                    self.costs.read_hit(hit.time_ns, monotonic_ns());
-                }
+                self.intake.take(hit.time_ns, (taken == 0).then(monotonic_ns));
                 self.rules.observe_hit(&hit, self.probes.list());
             } else if let Some(text) = text {
                 self.rules.observe_text(&text);
@@ -325,30 +262,30 @@ impl Session {
                 self.take_handed_over(tally);
             }
         }
-        self.hits_left = true;
+        self.intake.leave();
         limit
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Decides and orders once without the write; then the actuator looks out for the order for so long without sleeping.
+    fn warm_up(&mut self, look_out: Duration) {
+        // What was aggregated belongs to what is decided, and less is left to read then.
+        self.read_added();
+        let decision = self.rules.rehearse(monotonic_ns());
+        let like = decision.and_then(|decision| self.order_without_write(&decision));
+        if let Some(hands) = &self.hands {
+            hands.expect(monotonic_ns(), look_out, like);
+        }
+    }
 
-    #[test]
-    fn each_process_finds_its_threads_in_the_table_of_all() {
-        let thread = |key: u64, process: u32| {
-            let thread = Thread {
-                process,
-                ..Thread::default()
-            };
-            (key, thread)
-        };
-        let table = [thread(7, 0), thread(9, 0), thread(3, 2), thread(1, 5)];
-        let of = |slot| -> Vec<u64> { threads_of(&table, slot).iter().map(|(key, _)| *key).collect() };
-        let found: Vec<Vec<u64>> = (0..7).map(of).collect();
-        assert_eq!(
-            found,
-            [vec![7, 9], vec![], vec![3], vec![], vec![], vec![1], vec![]]
-        );
+    /// The first order of a decision as [`Session::resolve`] would give it; none where that is no plain value to be written at once.
+    fn order_without_write(&self, decision: &Decision) -> Option<Practice> {
+        if !warm_up::is_quick(decision) {
+            return None;
+        }
+        let parts = self.parts(decision).ok()?;
+        match parts.into_iter().next()?.1.task {
+            Task::Set(command) => Some(Practice::of(*command)),
+            Task::Act(_) => None,
+        }
     }
 }

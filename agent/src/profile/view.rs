@@ -1,0 +1,227 @@
+//! What readings come to: totals, rates, shares, and what is estimated of them.
+
+use std::{ops::Range, time::Duration};
+
+use abi::Totals;
+
+use super::{Metered, Reading, regions::has_bodies};
+use crate::{
+    calls::Iterations,
+    cost::Estimate,
+    probe::Probe,
+    snapshot::{FunctionTotals, LoadView, ProcessView, Rates},
+};
+
+impl Metered {
+    /// The process as it is shown; `counts` reads rows of a histogram of the kernel side.
+    pub fn view(&self, probes: &[Probe], counts: impl Fn(Range<u32>) -> Option<Vec<u64>>) -> ProcessView {
+        let (Some(last), Some(first)) = (self.readings.back(), self.readings.front()) else {
+            return ProcessView {
+                pid: self.pid,
+                rank: self.rank,
+                ended: self.ended,
+                ..ProcessView::default()
+            };
+        };
+        // Nothing happens any more in a process that has ended: its rates are those between its last reading and itself.
+        let since = if self.ended { last } else { first };
+        let shown = probes.iter().enumerate().filter(|(_, probe)| !probe.is_quiet);
+        let functions = shown.filter_map(|(index, probe)| {
+            let shown = self.shown_ns.get(index).copied().unwrap_or_default();
+            let never_returned = self.never_returned.get(&(index as u32)).copied();
+            let left_open = last.left_open.iter().filter(|probe| **probe == index as u32);
+            let never_returned = never_returned.unwrap_or_default() + left_open.count() as u64;
+            let mut function = function((index, probe), since, last, shown, never_returned)?;
+            function.estimate = self.estimate(index, last);
+            function.sizes = probe.rows_of_sizes().and_then(&counts).unwrap_or_default();
+            Some(function)
+        });
+        ProcessView {
+            pid: self.pid,
+            rank: self.rank,
+            ended: self.ended,
+            host: None,
+            watched_ns: self
+                .first
+                .as_ref()
+                .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns)),
+            functions: functions.collect(),
+            counters: last.counters,
+            mpi_ns: has_mpi(probes).then_some(last.mpi_ns),
+            mpi_waited_ns: last.mpi_waited_ns.filter(|_| has_mpi(probes)),
+            useful: self
+                .iterations()
+                .and_then(Iterations::useful)
+                .filter(|_| has_mpi(probes)),
+            regions: self.regions.view(has_bodies(probes)),
+            rates: rates(probes, first, last).filter(|_| !self.ended),
+            whole: self.first.as_ref().and_then(|first| rates(probes, first, last)),
+            load: Vec::new(),
+        }
+    }
+
+    /// How it spent its time over the run.
+    pub fn load(&self, probes: &[Probe], armed_ns: u64) -> Vec<LoadView> {
+        let last = self.readings.back();
+        last.map_or_else(Vec::new, |last| self.load.view(last, armed_ns, has_mpi(probes)))
+    }
+
+    /// Its iterations, where the time inside MPI is known of all of them.
+    pub fn iterations(&self) -> Option<&Iterations> {
+        self.sequence.iterations().filter(|_| !self.unwatched.has_gaps())
+    }
+
+    /// The share of its time that a rank is outside MPI since the probes were armed, and whether it is of whole iterations.
+    pub fn useful(&self) -> Option<(f64, bool)> {
+        let whole = self.iterations().and_then(Iterations::useful);
+        let of_all = || outside_mpi(self.first.as_ref()?, self.last()?);
+        whole
+            .map(|useful| (useful, true))
+            .or_else(|| Some((of_all()?, false)))
+    }
+
+    /// The same of late; none of a process that has ended.
+    pub fn useful_of_late(&self) -> Option<(f64, bool)> {
+        let useful = self.last()?.useful.filter(|_| !self.ended)?;
+        let current = self.sequence.current().filter(|_| !self.unwatched.has_gaps());
+        let is_whole = current.and_then(Iterations::useful_of_late).is_some();
+        Some((useful, is_whole))
+    }
+
+    /// Calls of functions that are asked again and again, which are in no sequence.
+    pub fn polling_calls(&self, probes: &[Probe]) -> u64 {
+        let totals = self.last().map_or(&[][..], |last| &last.totals);
+        let polling = of_mpi(probes, totals).filter(|(probe, _)| {
+            let function = probe.mpi;
+            function.is_some_and(|function| function.is_asked_again())
+        });
+        polling.map(|(_, totals)| totals.calls).sum()
+    }
+
+    /// Length of the period that the rates speak of.
+    pub fn period(&self) -> Duration {
+        let ends = self.readings.front().zip(self.readings.back());
+        Duration::from_nanos(ends.map_or(0, |(first, last)| last.at_ns - first.at_ns))
+    }
+
+    /// What is known of the calls of a function by a reading; none where all were counted.
+    fn estimate(&self, probe: usize, at: &Reading) -> Option<Estimate> {
+        let first_ns = self.first.as_ref().map_or(at.at_ns, |first| first.at_ns);
+        let of_ns = at.at_ns.saturating_sub(first_ns);
+        self.unwatched
+            .estimate(probe as u32, at.moment(), of_ns, &at.counted)
+    }
+
+    /// The functions whose calls are estimated by now.
+    pub fn estimates(&self) -> impl Iterator<Item = (usize, Estimate)> + '_ {
+        let last = self.last().filter(|_| self.unwatched.has_gaps()).into_iter();
+        last.flat_map(|last| {
+            let of = |probe| Some((probe, self.estimate(probe, last)?));
+            (0..last.counted.len()).filter_map(of)
+        })
+    }
+}
+
+/// Outermost calls of MPI functions.
+fn mpi_calls(reading: &Reading, probes: &[Probe]) -> u64 {
+    of_mpi(probes, &reading.totals)
+        .map(|(_, totals)| totals.calls)
+        .sum()
+}
+
+/// Bytes handed to MPI for sending.
+fn mpi_bytes_sent(reading: &Reading, probes: &[Probe]) -> u64 {
+    let sent = of_mpi(probes, &reading.totals)
+        .filter(|(probe, _)| probe.bytes_kind() == Some(crate::mpi::BytesKind::Sent));
+    sent.map(|(_, totals)| totals.bytes).sum()
+}
+
+fn of_mpi<'a>(probes: &'a [Probe], totals: &'a [Totals]) -> impl Iterator<Item = (&'a Probe, &'a Totals)> {
+    probes.iter().zip(totals).filter(|(probe, _)| probe.mpi.is_some())
+}
+
+pub(super) fn function(
+    (index, probe): (usize, &Probe),
+    first: &Reading,
+    last: &Reading,
+    shown_ns: u64,
+    never_returned: u64,
+) -> Option<FunctionTotals> {
+    let totals = last.totals.get(index)?;
+    if totals.calls + totals.nested == 0 {
+        return None;
+    }
+    let earlier = first.totals.get(index).copied().unwrap_or_default();
+    let elapsed = last.at_ns.saturating_sub(first.at_ns) as f64;
+    let per = |amount: f64, of: f64| if of > 0.0 { amount / of } else { 0.0 };
+    let is_timed = probe.is_timed() && !probe.is_only_counted;
+    let time_ns = |of: &Reading| {
+        if probe.is_only_counted {
+            0
+        } else {
+            of.time_ns(index as u32)
+        }
+    };
+    // What a library calls within itself has no time of its own.
+    let has_returned = totals.timed > 0 || totals.calls == 0;
+    let closed = totals.timed - earlier.timed.min(totals.timed);
+    let closed_ns = totals.time_ns.saturating_sub(earlier.time_ns) as f64;
+    Some(FunctionTotals {
+        name: probe.name.clone(),
+        calls: totals.calls,
+        nested: totals.nested,
+        time_ns: is_timed.then_some(shown_ns).filter(|ns| *ns > 0 || has_returned),
+        bytes: probe.bytes_kind().map(|_| totals.bytes),
+        bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
+        bytes_unknown: totals.bytes_unknown,
+        sizes: Vec::new(),
+        estimate: None,
+        untimed: totals.too_deep + totals.unpaired + never_returned,
+        unreturned: (totals.unpaired + never_returned).min(totals.calls),
+        calls_per_s: per(
+            (totals.calls - earlier.calls.min(totals.calls)) as f64 * 1e9,
+            elapsed,
+        ),
+        share: per(time_ns(last).saturating_sub(time_ns(first)) as f64, elapsed),
+        mean_ns: (closed > 0 && !probe.is_only_counted).then(|| closed_ns / closed as f64),
+        durations: None,
+    })
+}
+
+/// The share of the time between two readings that was not inside MPI; none where several threads were, whose times add up to more.
+pub(super) fn outside_mpi(first: &Reading, last: &Reading) -> Option<f64> {
+    let elapsed = last
+        .at_ns
+        .checked_sub(first.at_ns)
+        .filter(|elapsed| *elapsed > 0)?;
+    let mpi = last.mpi_ns.checked_sub(first.mpi_ns)?;
+    (mpi <= elapsed).then(|| 1.0 - mpi as f64 / elapsed as f64)
+}
+
+/// Whether functions of MPI are probed at all: else nothing is known of it, which is not the same as nothing done.
+pub fn has_mpi(probes: &[Probe]) -> bool {
+    probes.iter().any(|probe| probe.mpi.is_some())
+}
+
+fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
+    let elapsed = last
+        .at_ns
+        .checked_sub(first.at_ns)
+        .filter(|elapsed| *elapsed > 0)? as f64;
+    let (before, now) = (first.counters?, last.counters?);
+    let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
+    Some(Rates {
+        mpi: has_mpi(probes).then(|| share(last.mpi_ns, first.mpi_ns)),
+        mpi_waiting: last
+            .mpi_waited_ns
+            .zip(first.mpi_waited_ns)
+            .filter(|_| has_mpi(probes))
+            // A wait within a call that was open at the first reading is told when the call ends, whole.
+            .map(|(waited, before)| share(waited, before).min(share(last.mpi_ns, first.mpi_ns))),
+        cpu: share(now.cpu_ns, before.cpu_ns),
+        runqueue: share(now.runqueue_ns, before.runqueue_ns),
+        calls_per_s: share(mpi_calls(last, probes), mpi_calls(first, probes)) * 1e9,
+        sent_per_s: share(mpi_bytes_sent(last, probes), mpi_bytes_sent(first, probes)) * 1e9,
+        switches_per_s: share(now.switches_involuntary, before.switches_involuntary) * 1e9,
+    })
+}
