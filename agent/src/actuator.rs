@@ -12,11 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use plan::SyncPoint;
 use tuner::{
     actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions},
     journal::{Mechanism, StateDir},
     rendezvous::Rendezvous,
-    sync::{Passage, SyncPlace},
+    sync::Passage,
     who::Who,
 };
 
@@ -177,7 +178,7 @@ pub fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
 }
 
 /// How a change met its sync point, for people.
-pub fn passage_text(place: &SyncPlace, mechanism: Mechanism, passage: &Passage) -> String {
+pub fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Passage) -> String {
     let mut text = match mechanism {
         Mechanism::Plain | Mechanism::HoldThread | Mechanism::HoldAll => {
             hold_text(mechanism, passage.hold_ns)

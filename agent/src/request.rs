@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+pub use plan::Mode;
 use serde::{Deserialize, Serialize};
 
 /// What a session can be asked.
@@ -36,29 +37,6 @@ pub enum Request {
     },
     /// End as with Ctrl-C.
     Stop,
-}
-
-/// What a rule may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// It is not evaluated
-    Off,
-    /// It tells what it finds, and changes nothing
-    Advising,
-    /// It changes the program; only in a session that was started with --apply
-    Applying,
-}
-
-impl Mode {
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Off => "off",
-            Mode::Advising => "advising",
-            Mode::Applying => "applying",
-        }
-    }
 }
 
 /// What a session answers.

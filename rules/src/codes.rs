@@ -365,6 +365,12 @@ pub const PAGES: &[Page] = &[
          the notes of the file, which stay when it is stripped. `tuneagent symbols` lists the marks of a program, and what each\n\
          hands over.",
     ),
+    page(
+        "E0169",
+        "a sync point that is not one function",
+        "`at` names the entry or the return of one function, with its module where several have one of that name:\n\
+         `at: {entry: libapp.so:step}`. A pattern or a set of functions has many entries, and a change is made at one.",
+    ),
 ];
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::action::Keyword;
+use plan::{Keyword, SyncPoint, ValueType};
+
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::facts::ProcessFacts;
 use crate::file::RuleFile;
@@ -87,7 +88,7 @@ pub struct Sought {
     /// Variables that are read.
     pub variables: BTreeSet<String>,
     /// Variables that are written, and their types as far as the rule says them.
-    pub written: BTreeMap<String, Option<String>>,
+    pub written: BTreeMap<String, Option<ValueType>>,
 }
 
 /// All names that a program has, to propose the nearest.
@@ -143,12 +144,10 @@ impl CheckedRule {
             }
         }
         for variable in &self.plan.variables {
-            sought.written.insert(variable.name.clone(), variable.type_name());
+            sought.written.insert(variable.name.clone(), variable.value_type);
         }
         let points = self.tunes.iter().filter_map(|tune| tune.at.as_ref());
-        sought
-            .functions
-            .extend(points.filter_map(|point| point.target.function().map(str::to_string)));
+        sought.functions.extend(points.map(SyncPoint::name));
         sought
     }
 }

@@ -71,7 +71,6 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod action;
 pub mod aggregate;
 mod change;
 mod check;
@@ -107,11 +106,11 @@ mod unit;
 mod value;
 mod window;
 
-pub use action::{Action, Affinity, Argument, Boundary, Computed, Inverse, Invocation, SyncPoint, Together};
+pub use ::plan::Mode;
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
-    Change, ClosedWindow, Conflict, Decision, Dropped, Engine, Finding, FindingState, LeftOut, Mode, Node,
+    Change, ClosedWindow, Conflict, Decision, Dropped, Engine, Finding, FindingState, LeftOut, Node,
     Observation, Outcome, Output, Partial, PlacedFold, Placement, Report, Schedule, Standing, TuneStatus,
     Verdict,
 };

@@ -288,8 +288,10 @@ fn tune(out: &mut String, entry: &TuneEntry) {
     row("after", text(&entry.after));
     row("all at the begin of", text(&entry.together));
     if let Some(at) = &entry.at {
-        let site = if at.site == Site::Entry { "entry" } else { "return" };
-        row("at the", Some(format!("{site} of {}", at.function.raw)));
+        row(
+            "at the",
+            Some(format!("{} of {}", at.moment.name(), at.function.raw)),
+        );
     }
     for (what, text) in [
         ("with", &entry.with),

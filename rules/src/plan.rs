@@ -4,8 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use ::plan::ValueType;
+
 use crate::measure::Measure;
-use crate::read::{Layout, PlannedCapture, Source};
+use crate::read::PlannedCapture;
 use crate::tally::PlannedTally;
 use crate::target::{Site, Target};
 
@@ -106,10 +108,8 @@ impl Delivery {
 pub struct PlannedVariable {
     /// Its symbol, or the way to a part of it.
     pub name: String,
-    /// Where it lies.
-    pub source: Source,
-    /// Its type, where the rule states it.
-    pub layout: Option<Layout>,
+    /// Its type, where the rule states it or sets `true` or `false`; a number has many.
+    pub value_type: Option<ValueType>,
     /// In every library that has a variable of this name.
     pub everywhere: bool,
     /// The role in whose processes it is written.
@@ -133,17 +133,6 @@ pub struct PlannedAction {
     pub changes_code: bool,
     /// It is a call of which the rule does not say how it is taken back: it stays.
     pub stays: bool,
-}
-
-impl PlannedVariable {
-    /// Its type as the rule has it, for a program that does not tell; a number has many.
-    pub fn type_name(&self) -> Option<String> {
-        match (self.layout, self.kind) {
-            (Some(layout), _) => Some(layout.name()),
-            (None, VariableKind::Boolean) => Some("bool".to_string()),
-            (None, VariableKind::Number) => None,
-        }
-    }
 }
 
 /// What is written to a variable.

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use plan::Key;
+
 /// A value to be read in the program at a hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCapture {
@@ -11,6 +13,31 @@ pub struct PlannedCapture {
     pub source: Source,
     /// How it lies there; none is for the program's debug information to say.
     pub layout: Option<Layout>,
+}
+
+impl PlannedCapture {
+    /// As what tells processes which iteration they begin; none where it is no whole argument or global variable.
+    pub(crate) fn as_key(&self) -> Option<Key> {
+        // Of what is no number of 4 or 8 bytes the size is one that the actuator refuses.
+        let bytes = self.layout.map(|layout| match layout {
+            Layout::I32 | Layout::U32 => 4,
+            Layout::I64 | Layout::U64 => 8,
+            Layout::I8 | Layout::U8 | Layout::Char | Layout::Bool | Layout::I16 | Layout::U16 => 1,
+            Layout::F32 | Layout::F64 | Layout::Str(_) => 0,
+        });
+        match (&self.source.base, self.source.steps.as_slice()) {
+            (Base::Argument(number), []) => Some(Key::Argument {
+                number: *number,
+                bytes,
+            }),
+            (Base::NamedArgument(name), []) => Some(Key::NamedArgument { name: name.clone() }),
+            (Base::Global(name), []) => Some(Key::Variable {
+                name: name.clone(),
+                bytes,
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// Where a value is found: where to begin, and the way from there.

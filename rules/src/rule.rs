@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::action::{Boundary, SyncPoint, Together};
+use plan::{Meeting, Moment, SyncPoint};
+
 use crate::change::Change;
 use crate::diag::{Diagnostic, Span};
 use crate::folds::WindowFolds;
@@ -175,7 +176,7 @@ impl Tune {
             }));
         }
         if let Some(change) = &self.action {
-            out.extend(change.deed.formulas());
+            out.extend(change.formulas());
             out.extend(change.guard.iter().flat_map(Guard::formulas));
             out.extend(change.range.iter().map(|(condition, _)| condition));
         }
@@ -242,15 +243,13 @@ impl CheckedRule {
             .collect()
     }
 
-    /// Where a tune has all processes change at once, if it does.
-    pub(crate) fn together(&self, tune: &Tune) -> Option<Together> {
-        let window = tune.together.clone()?;
-        let boundary = self.boundary(&window);
-        Some(Together { window, boundary })
+    /// Where a tune has all processes change at the same iteration, if it does; or why they cannot agree on one.
+    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<Meeting, String>> {
+        tune.together.as_ref().map(|window| self.meeting(window))
     }
 
-    /// Where a window begins in the program, and what the program itself says of which instance it is.
-    fn boundary(&self, window: &str) -> Result<Boundary, String> {
+    /// Where a window begins in the program, and where the program itself says which instance of it begins.
+    fn meeting(&self, window: &str) -> Result<Meeting, String> {
         let known = self.windows.iter().find(|known| known.name == window);
         let borders = known.and_then(Window::borders).ok_or_else(|| {
             format!("`{window}` is a time: processes have no place in the program in common there")
@@ -275,14 +274,21 @@ impl CheckedRule {
             Term::Read(read) => probe.reads.get(read),
             _ => None,
         });
-        let key = of_program.cloned().ok_or_else(|| {
+        let key = of_program.ok_or_else(|| {
             format!("the key of `{window}` is computed: it must be a number as the program has it")
         })?;
-        Ok(Boundary {
-            site: probe.site,
-            function: function.to_string(),
-            key,
-        })
+        let key = key.as_key().ok_or_else(|| {
+            format!(
+                "the key of `{window}` is {}: processes meet by an argument or a global variable, a whole number",
+                key.source
+            )
+        })?;
+        let moment = match probe.site {
+            Site::Return => Moment::Return,
+            Site::Entry | Site::Span => Moment::Entry,
+        };
+        let at = SyncPoint::new(moment, function).map_err(|error| error.to_string())?;
+        Ok(Meeting { at, key })
     }
 
     /// The rule's name.

@@ -1,7 +1,8 @@
 //! Values of the language at run time. A value may be none, with the reason; none spreads and never becomes 0.
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+pub use plan::Scalar;
 
 use crate::types::{KeyKind, Kind, Type};
 use crate::unit::{Dimension, human};
@@ -46,27 +47,6 @@ impl Time {
     /// Nanoseconds from `earlier` to this; 0 when `earlier` is later.
     pub fn since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
-    }
-}
-
-/// A single value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Scalar {
-    /// A truth value.
-    Boolean(bool),
-    /// A number in seconds, bytes, or their powers; its dimension is known from the rule.
-    Number(f64),
-    /// A name or text.
-    Text(String),
-}
-
-impl fmt::Display for Scalar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Scalar::Boolean(value) => write!(f, "{value}"),
-            Scalar::Number(value) => write!(f, "{value}"),
-            Scalar::Text(text) => f.write_str(text),
-        }
     }
 }
 

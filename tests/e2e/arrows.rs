@@ -196,19 +196,17 @@ const RULES: &[Row] = &[
     ("recording", &["facts", "measure", "value"]),
     ("tally", &["value"]),
     ("target", &["facts"]),
-    ("action", &["ids", "read", "target", "value"]),
-    ("file", &["action", "diag", "lang", "target"]),
+    ("file", &["diag", "lang", "target"]),
     ("plan", &["measure", "read", "tally", "target"]),
     ("term", &["diag", "function", "lang", "measure", "types", "value"]),
     ("folds", &["function", "term"]),
     ("guard", &["term"]),
-    ("change", &["action", "guard", "read", "target", "term"]),
+    ("change", &["guard", "term"]),
     ("hit", &["term", "value"]),
     ("window", &["term"]),
     (
         "rule",
         &[
-            "action",
             "change",
             "diag",
             "folds",
@@ -226,14 +224,12 @@ const RULES: &[Row] = &[
     (
         "eval",
         &[
-            "action",
             "aggregate",
             "change",
             "facts",
             "folds",
             "function",
             "hit",
-            "ids",
             "lang",
             "measure",
             "rule",
@@ -246,7 +242,6 @@ const RULES: &[Row] = &[
     (
         "check",
         &[
-            "action",
             "change",
             "diag",
             "eval",
@@ -273,15 +268,13 @@ const RULES: &[Row] = &[
     (
         "engine",
         &[
-            "action", "change", "eval", "explain", "facts", "folds", "function", "guard", "hit", "ids",
-            "lang", "measure", "plan", "read", "rule", "tally", "target", "term", "unit", "value", "window",
+            "change", "eval", "explain", "facts", "folds", "function", "guard", "hit", "ids", "lang",
+            "measure", "plan", "read", "rule", "tally", "target", "term", "unit", "value", "window",
         ],
     ),
     (
         "fit",
-        &[
-            "action", "diag", "facts", "file", "plan", "read", "rule", "target",
-        ],
+        &["diag", "facts", "file", "plan", "read", "rule", "target"],
     ),
     (
         "graph",
@@ -301,13 +294,11 @@ fn the_modules_of_rules_use_what_is_below_them() -> Outcome {
 
 const TUNER: &[Row] = &[
     ("address", &[]),
-    ("value", &[]),
-    ("expression", &["value"]),
     ("printable", &[]),
     ("who", &[]),
     ("process", &["printable", "who"]),
     ("seccomp", &["process"]),
-    ("arch", &["address", "expression", "seccomp", "value"]),
+    ("arch", &["address", "seccomp"]),
     ("sys", &[]),
     ("clock", &["sys"]),
     ("maps", &["address"]),
@@ -318,15 +309,7 @@ const TUNER: &[Row] = &[
     ("spelling", &[]),
     (
         "dwarf",
-        &[
-            "address",
-            "elf",
-            "foreign",
-            "path",
-            "printable",
-            "spelling",
-            "value",
-        ],
+        &["address", "elf", "foreign", "path", "printable", "spelling"],
     ),
     ("memory", &["address", "process"]),
     ("mark", &["address", "elf", "printable"]),
@@ -362,8 +345,7 @@ const TUNER: &[Row] = &[
     (
         "variable",
         &[
-            "address", "dwarf", "image", "memory", "module", "path", "process", "space", "spelling",
-            "symbol", "value",
+            "address", "dwarf", "image", "memory", "module", "path", "process", "space", "spelling", "symbol",
         ],
     ),
     (
@@ -378,7 +360,6 @@ const TUNER: &[Row] = &[
             "module",
             "process",
             "space",
-            "value",
             "variable",
         ],
     ),
@@ -392,23 +373,13 @@ const TUNER: &[Row] = &[
     (
         "write",
         &[
-            "address", "arena", "memory", "place", "process", "ptrace", "slot", "space", "sys", "value",
-            "variable",
+            "address", "arena", "memory", "place", "process", "ptrace", "slot", "space", "sys", "variable",
         ],
     ),
     (
         "error",
         &[
-            "address",
-            "arch",
-            "expression",
-            "memory",
-            "module",
-            "place",
-            "process",
-            "ptrace",
-            "space",
-            "write",
+            "address", "arch", "memory", "module", "place", "process", "ptrace", "space", "write",
         ],
     ),
     ("code", &["address", "image", "symbol"]),
@@ -433,7 +404,7 @@ const TUNER: &[Row] = &[
     (
         "journal",
         &[
-            "address", "arena", "clock", "image", "process", "sync", "value", "variable", "who",
+            "address", "arena", "clock", "image", "process", "sync", "variable", "who",
         ],
     ),
     ("unwind", &["address", "arch", "image", "maps", "module", "place"]),
@@ -446,9 +417,7 @@ const TUNER: &[Row] = &[
     ),
     (
         "rendezvous",
-        &[
-            "address", "clock", "process", "ptrace", "slot", "sync", "value", "write",
-        ],
+        &["address", "clock", "process", "ptrace", "slot", "sync", "write"],
     ),
     ("site", &["address", "arch", "image"]),
     ("lock", &["memory", "process", "who"]),
@@ -456,7 +425,7 @@ const TUNER: &[Row] = &[
         "writer",
         &[
             "arena", "clock", "error", "journal", "lock", "memory", "module", "place", "process", "remote",
-            "slot", "space", "sync", "value", "variable", "who", "write",
+            "slot", "space", "sync", "variable", "who", "write",
         ],
     ),
     (
@@ -468,7 +437,6 @@ const TUNER: &[Row] = &[
             "clock",
             "dwarf",
             "error",
-            "expression",
             "foreign",
             "image",
             "journal",
@@ -483,7 +451,6 @@ const TUNER: &[Row] = &[
             "space",
             "symbol",
             "sync",
-            "value",
             "variable",
             "write",
             "writer",
@@ -492,8 +459,7 @@ const TUNER: &[Row] = &[
     (
         "undo",
         &[
-            "journal", "module", "process", "slot", "space", "sync", "value", "variable", "who", "write",
-            "writer",
+            "journal", "module", "process", "slot", "space", "variable", "who", "write", "writer",
         ],
     ),
     (
@@ -516,7 +482,6 @@ const TUNER: &[Row] = &[
             "sync",
             "sys",
             "undo",
-            "value",
             "variable",
             "who",
             "write",

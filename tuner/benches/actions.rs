@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-use tuner::action::{ActionReceipt, CallRequest, InsertPlace, Invocation, PatchRequest};
-use tuner::expression::Expression;
+use plan::{CallRequest, Expression, Invocation, Moment, PatchRequest, Value};
+use tuner::action::ActionReceipt;
 use tuner::journal::{Reason, StateDir};
 use tuner::module::Images;
 use tuner::process::Process;
 use tuner::slot::Slot;
 use tuner::space::AddressSpace;
-use tuner::value::Value;
 use tuner::who::Who;
 use tuner::write::Hooks;
 use tuner::writer::{SetRequest, Writer, WriterError};
@@ -130,8 +129,8 @@ fn patches() -> Vec<(&'static str, PatchRequest, f64)> {
     vec![
         ("replace by a jump", replace("sort_a", "sort_b"), 2.0078),
         ("replace by words", replace("part_work", "part_other"), 2.0078),
-        ("insert a call at entry", insert(InsertPlace::Entry), 1.308),
-        ("insert a call at returns", insert(InsertPlace::Return), 1.308),
+        ("insert a call at entry", insert(Moment::Entry), 1.308),
+        ("insert a call at returns", insert(Moment::Return), 1.308),
         (
             "remove a call",
             PatchRequest::RemoveCall {
@@ -197,7 +196,7 @@ fn run(target: &Target) -> Result<(), WriterError> {
             returns: None,
             wait_ms: 5_000,
             thread: None,
-            inverse: None,
+            inverse: plan::Inverse::Unstated,
         };
         called.add(&writer.call(request, Reason::default())?);
     }

@@ -1,10 +1,10 @@
 //! Why an action was not taken.
 
+use plan::ExpressionError;
 use thiserror::Error;
 
 use crate::address::Address;
 use crate::arch::Unsupported;
-use crate::expression::ExpressionError;
 use crate::memory::MemoryError;
 use crate::module::ModuleError;
 use crate::place::PlaceError;
@@ -43,6 +43,9 @@ pub enum ActionError {
     /// The expression cannot be used.
     #[error(transparent)]
     Expression(#[from] ExpressionError),
+    /// It is done by others: a value is set by an order of its own, and the session makes lists of CPUs and switches probes.
+    #[error("`{0}` is not done by the actuator")]
+    NotOfActuator(String),
     /// No such function.
     #[error("process {pid} has no function `{name}`{}", within(.module))]
     NoFunction {

@@ -27,7 +27,7 @@ pub mod dwarf;
 pub mod elf;
 mod error;
 pub mod exits;
-pub mod expression;
+
 pub mod foreign;
 pub mod function;
 pub mod image;
@@ -60,7 +60,7 @@ mod sys;
 pub mod undo;
 #[cfg(target_arch = "x86_64")]
 mod unwind;
-pub mod value;
+
 pub mod variable;
 pub mod who;
 pub mod write;

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 
+use plan::{Bytes, ValueType};
 use thiserror::Error;
 
 use crate::address::Address;
@@ -16,7 +17,6 @@ use crate::memory::{self, MemoryError};
 use crate::module::Module;
 use crate::process::{Pid, ProcessError};
 use crate::space::SpaceError;
-use crate::value::{Bytes, ValueType};
 use crate::variable::{FollowError, Location};
 
 /// That nobody debugs a process, seen when a write was expected, holds for so long, in nanoseconds: to ask takes as long as to write, and

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use plan::{Bytes, SyncPoint};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{
@@ -11,8 +12,6 @@ use crate::module::Images;
 use crate::process::Process;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
-use crate::sync::SyncPlace;
-use crate::value::Bytes;
 use crate::variable::Location;
 use crate::who::Who;
 use crate::write::{Hooks, WriteError};
@@ -72,7 +71,7 @@ pub(crate) struct Returning {
 pub(crate) struct Back {
     pub(crate) space: AddressSpace,
     pub(crate) slot: Slot,
-    pub(crate) sync: SyncPlace,
+    pub(crate) sync: SyncPoint,
     pub(crate) returning: Returning,
 }
 

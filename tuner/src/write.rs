@@ -34,6 +34,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
+use plan::Bytes;
 use thiserror::Error;
 
 use crate::address::Address;
@@ -45,7 +46,6 @@ use crate::ptrace::{HeldThread, PtraceError};
 use crate::slot::{Slot, SlotError, UnloadedError};
 use crate::space::SpaceError;
 use crate::sys;
-use crate::value::Bytes;
 use crate::variable::FollowError;
 
 /// Why nothing was written.

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
-use tuner::sync::SyncPlace;
+use plan::SyncPoint;
 
 use super::values::{assignment, duration};
 
@@ -64,7 +64,7 @@ pub struct SetArgs {
     pub all_copies: bool,
     /// Write when a process enters this function, or returns from it, and at no other instant
     #[arg(long, value_name = "entry:FUNCTION|return:FUNCTION")]
-    pub at: Option<SyncPlace>,
+    pub at: Option<SyncPoint>,
     /// How long to wait for that
     #[arg(long, default_value = "60s", value_parser = duration, value_name = "TIME", requires = "at")]
     pub within: Duration,

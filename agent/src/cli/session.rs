@@ -25,7 +25,8 @@ pub enum SessionCommand {
         /// The rule
         rule: String,
         /// What it may do
-        mode: crate::request::Mode,
+        #[arg(value_parser = super::values::mode())]
+        mode: plan::Mode,
     },
     /// Take one more rule in, beside those that are there
     Add(AddRuleArgs),
@@ -54,8 +55,8 @@ pub struct AddRuleArgs {
     /// The name of a built-in rule, or a file
     pub rule: String,
     /// What it may do
-    #[arg(long, default_value = "advising")]
-    pub mode: crate::request::Mode,
+    #[arg(long, default_value = "advising", value_parser = super::values::mode())]
+    pub mode: plan::Mode,
     /// What is set in it
     #[command(flatten)]
     pub settings: SettingArgs,

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use plan::Mode;
 use rustix::thread::CpuSet;
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
@@ -44,6 +46,17 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         }
     };
     Ok((number * bytes) as u64)
+}
+
+/// What a rule may do, by its word.
+pub(super) fn mode() -> impl TypedValueParser<Value = Mode> {
+    let help = |mode| match mode {
+        Mode::Off => "It is not evaluated",
+        Mode::Advising => "It tells what it finds, and changes nothing",
+        Mode::Applying => "It changes the program; only in a session that was started with --apply",
+    };
+    let values = Mode::ALL.map(|mode| PossibleValue::new(mode.name()).help(help(mode)));
+    PossibleValuesParser::new(values).try_map(|word| word.parse::<Mode>())
 }
 
 /// What stands before the first character that is in no number, and from there on.

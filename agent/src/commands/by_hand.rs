@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use plan::{SyncPoint, Value, ValueType};
 use tuner::{
     actuator::{ArmCommand, ClientError, RefusalKind, SetCommand},
     dwarf::{Kind, Leaf},
     module::Images,
     process::Pid,
     space::AddressSpace,
-    sync::SyncPlace,
-    value::{Value, ValueType},
     variable::{FollowError, Location, VariableName},
     writer::Receipt,
 };
@@ -213,7 +212,7 @@ impl ByHand<'_> {
     }
 
     /// All wait at once: each process reaches the place when it does.
-    fn set_at(&mut self, processes: &[&Member], place: &SyncPlace) -> Result<(), Failure> {
+    fn set_at(&mut self, processes: &[&Member], place: &SyncPoint) -> Result<(), Failure> {
         let mut waiting = BTreeMap::new();
         for (pid, variable, set) in self.commands(processes) {
             let armed = self.actuator.client.arm(ArmCommand {

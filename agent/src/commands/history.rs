@@ -1,12 +1,12 @@
 //! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
 
+use plan::SyncPoint;
 use serde_json::json;
 use tuner::{
     actuator::{ChangeNumber, ClientError, Farewell, RefusalKind},
     journal::{Change, Hold, RevertOutcome, StateDir, Status},
     lock::writer_of,
     process::Pid,
-    sync::SyncPlace,
 };
 
 use super::target;
@@ -134,7 +134,7 @@ fn print(change: &Change) {
 }
 
 /// How it was written, in words.
-fn said(hold: &Hold, place: Option<&SyncPlace>) -> String {
+fn said(hold: &Hold, place: Option<&SyncPoint>) -> String {
     match (place, &hold.passage) {
         (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
         _ => hold_text(hold.mechanism, hold.hold_ns),

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use plan::{
+    Action, Affinity, CallRequest, Expression, Inverse, Invocation, Moment, PatchRequest, ReturnType,
+};
 use tuner::{
-    action::{
-        Action, ActionOutcome, ActionReceipt, CallRequest, InsertPlace, InverseRequest, Invocation,
-        PatchRequest,
-    },
+    action::{ActionOutcome, ActionReceipt},
     actuator::{ActCommand, ClientError},
-    expression::Expression,
-    journal::{Mechanism, Reason, ReturnType},
+    journal::{Mechanism, Reason},
     process::Pid,
 };
 
@@ -25,8 +24,6 @@ use crate::{
 
 /// The actuator is taken for dead when it does not answer for a little longer.
 const WAIT_MAX: Duration = Duration::from_secs(8);
-/// So long dlopen may take.
-const LOAD_WAIT_MS: u64 = 8_000;
 
 pub(super) fn call(args: &CallArgs) -> Outcome {
     let Invocation { function, arguments } = Invocation::parse(&args.call).map_err(Failure::not_there)?;
@@ -45,7 +42,7 @@ pub(super) fn call(args: &CallArgs) -> Outcome {
         thread: args.thread,
         inverse: inverse(args)?,
     };
-    if request.inverse.is_none() {
+    if request.inverse == Inverse::Unstated {
         say!(
             "{} stays: what it sets cannot be undone. With --inverse 'CALL' it can; `was` in CALL is what --was 'CALL' returns just before",
             args.call
@@ -60,15 +57,15 @@ pub(super) fn call(args: &CallArgs) -> Outcome {
     act(&by_hand, &Action::Call(request))
 }
 
-fn inverse(args: &CallArgs) -> Result<Option<InverseRequest>, Failure> {
+fn inverse(args: &CallArgs) -> Result<Inverse, Failure> {
     let Some(inverse) = &args.inverse else {
-        return Ok(None);
+        return Ok(Inverse::Unstated);
     };
     let was = args.was.as_deref().map(Invocation::parse).transpose();
-    Ok(Some(InverseRequest {
+    Ok(Inverse::Call {
         call: Invocation::parse(inverse).map_err(Failure::not_there)?,
         was: was.map_err(Failure::not_there)?,
-    }))
+    })
 }
 
 fn return_type(text: &str) -> Result<ReturnType, Failure> {
@@ -106,11 +103,7 @@ fn action(change: &PatchCommand) -> Result<Action, Failure> {
                 function: call.function,
                 arguments: call.arguments,
                 into: function.as_str().into(),
-                place: if *at_return {
-                    InsertPlace::Return
-                } else {
-                    InsertPlace::Entry
-                },
+                place: if *at_return { Moment::Return } else { Moment::Entry },
             }
         }
         PatchCommand::Remove { function, within } => PatchRequest::RemoveCall {
@@ -133,12 +126,9 @@ fn action(change: &PatchCommand) -> Result<Action, Failure> {
         PatchCommand::Load { path } => {
             let path = std::path::absolute(path).map_err(Failure::not_there)?;
             let path = path.to_string_lossy().into_owned();
-            return Ok(Action::Load {
-                path,
-                wait_ms: LOAD_WAIT_MS,
-            });
+            return Ok(Action::load(path));
         }
-        PatchCommand::Affinity { cpus } => return Ok(Action::Affinity { cpus: cpus.clone() }),
+        PatchCommand::Affinity { cpus } => return Ok(Action::Affinity(Affinity::Cpus(cpus.clone()))),
     };
     Ok(Action::Patch(request))
 }

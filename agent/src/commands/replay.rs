@@ -165,12 +165,12 @@ impl Outputs {
             }
             Replayed::Marked { kind, rule, text } => {
                 if let Some((_, plot)) = &mut self.svg {
-                    plot.recorded(since_ns, &rule, MarkKind::recorded(&kind), &text);
+                    plot.recorded(since_ns, &rule, kind.into(), &text);
                 }
                 // Findings are made anew.
-                if !self.is_quiet && kind != "finding" {
+                if !self.is_quiet && kind != plan::MarkKind::Finding {
                     let time = duration(since_ns as f64);
-                    say!("{time:>9}  session  {rule}   {kind}: {text}");
+                    say!("{time:>9}  session  {rule}   {}: {text}", kind.name());
                 }
             }
             Replayed::Act(act) => {
@@ -256,7 +256,7 @@ fn told(act: &Act) -> Option<(MarkKind, &str, String)> {
         } => Some((MarkKind::Finding, rule, text.trim_end().to_owned())),
         Act::Found { .. } => None,
         Act::Gone { rule } => Some((MarkKind::Gone, rule, String::new())),
-        Act::Decided(decision) => Some((MarkKind::Decision, &decision.rule, decision.asked.join(", "))),
+        Act::Decided(decision) => Some((MarkKind::Decision, &decision.rule, decision.steps.join(", "))),
         Act::Judged { rule, guard, .. } if guard.verdict == KEPT => {
             Some((MarkKind::Kept, rule, guard.text.clone()))
         }

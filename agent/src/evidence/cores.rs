@@ -6,22 +6,13 @@ use std::{
     fs,
 };
 
-/// How cores are dealt out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cores {
-    /// All of them, evenly.
-    Spread,
-    /// To each process as many as it has threads, one process next to the other.
-    Compact,
-}
+use plan::Cores;
 
-impl Cores {
-    /// A list of CPUs (`0-3,8`) for each of the processes, which are given in order.
-    pub fn dealt(self, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<String>, String> {
-        let threads: Vec<usize> = pids.iter().map(|pid| threads(*pid)).collect();
-        let dealt = deal(self, &cores(cpus, &place), &threads)?;
-        Ok(dealt.iter().map(|cpus| list(cpus)).collect())
-    }
+/// A list of CPUs (`0-3,8`) for each of the processes, which are given in order.
+pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<String>, String> {
+    let threads: Vec<usize> = pids.iter().map(|pid| threads(*pid)).collect();
+    let dealt = deal(how, &cores(cpus, &place), &threads)?;
+    Ok(dealt.iter().map(|cpus| list(cpus)).collect())
 }
 
 /// Threads that a process has now.

@@ -8,7 +8,7 @@ mod frequency;
 mod others;
 mod shares;
 
-pub use cores::Cores;
+pub use cores::dealt;
 pub use counters::{Counters, Sampler};
 pub use cpus::{CpuShare, Periods, available, online, usable};
 pub use frequency::Frequency;

@@ -32,19 +32,21 @@ pub enum MarkKind {
 }
 
 impl MarkKind {
-    /// The mark of a recording, by the name that it has there.
-    pub fn recorded(kind: &str) -> MarkKind {
-        match kind {
-            "finding" => MarkKind::Finding,
-            "kept" => MarkKind::Kept,
-            "undone" => MarkKind::Undone,
-            _ => MarkKind::Decision,
-        }
-    }
-
     /// Whether it is about a change.
     fn is_of_change(self) -> bool {
         matches!(self, MarkKind::Decision | MarkKind::Kept | MarkKind::Undone)
+    }
+}
+
+/// The mark of a recording.
+impl From<plan::MarkKind> for MarkKind {
+    fn from(kind: plan::MarkKind) -> MarkKind {
+        match kind {
+            plan::MarkKind::Finding => MarkKind::Finding,
+            plan::MarkKind::Kept => MarkKind::Kept,
+            plan::MarkKind::Undone => MarkKind::Undone,
+            plan::MarkKind::Change | plan::MarkKind::Verdict => MarkKind::Decision,
+        }
     }
 }
 

@@ -171,7 +171,7 @@ fn what_a_recorded_session_decided_is_drawn_as_it_decided_it_unless_the_replay_d
             ("change", "6 changes written"),
             ("kept", "9 ms before, 1 ms after; kept"),
         ] {
-            plot.recorded(3_000_000_000, "r", MarkKind::recorded(kind), text);
+            plot.recorded(3_000_000_000, "r", plan::MarkKind::named(kind).into(), text);
         }
         plot
     };

@@ -8,10 +8,11 @@ mod answer;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use abi::{Hold, HoldState, StoreResult};
+use plan::Moment;
 use tuner::rendezvous::{
     HeldAction, HoldRequest, MEETING_SIGNAL, Meetings, Progress, Rendezvous, Store, Ticket,
 };
-use tuner::sync::{KeyPlace, Moment, Passage};
+use tuner::sync::{KeyPlace, Passage};
 
 use crate::awake::Awake;
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rules::Output;
 
-use super::{Change, Key, RuleBook, Switch, doable};
+use super::{Decision, RuleBook};
 use crate::snapshot::{
     GuardView,
     outcome::{ENDED, KEPT, UNDONE},
@@ -44,42 +44,6 @@ pub enum Act {
     },
 }
 
-/// Something to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// Its number.
-    pub id: u64,
-    /// The rule.
-    pub rule: String,
-    /// The numbers it was made from.
-    pub because: Vec<String>,
-    /// What the rule promises of it.
-    pub expect: Option<String>,
-    /// All that is to be done, in words.
-    pub asked: Vec<String>,
-    /// What to do, by process.
-    pub changes: Vec<Change>,
-    /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
-    pub at: Option<String>,
-    /// Where all processes do it at once, or none does.
-    pub together: Option<Meeting>,
-    /// Probes to switch, by process.
-    pub switches: Vec<Switch>,
-    /// Why it cannot be carried out.
-    pub refused: Option<String>,
-    /// When the window began and ended that it was decided on; none of a first value.
-    pub window_ns: Option<(u64, u64)>,
-}
-
-/// Where processes meet for a change.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Meeting {
-    /// Where each begins an iteration: `entry:step`.
-    pub place: String,
-    /// Where it says which.
-    pub key: Key,
-}
-
 impl RuleBook {
     pub(super) fn act(&self, output: Output) -> Act {
         match output {
@@ -87,11 +51,12 @@ impl RuleBook {
             Output::FindingClosed { rule, .. } => Act::Gone {
                 rule: self.name_of(rule),
             },
-            Output::Decision(decision) => Act::Decided(doable::decided(decision)),
+            Output::Decision(decision) => Act::Decided(decision.into()),
             Output::Verdict(verdict) => Act::Judged {
                 decision: verdict.decision.0,
                 rule: self.name_of(verdict.rule),
-                slots: doable::slots(&verdict),
+                slots: (verdict.processes.as_ref())
+                    .map(|processes| processes.iter().map(|process| process.0).collect()),
                 guard: GuardView {
                     before: verdict.means.map(|(before, _)| before),
                     after: verdict.means.map(|(_, after)| after),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use rules::{Mode, PlannedVariable};
+use plan::{Mode, ValueType};
+use rules::PlannedVariable;
 
 use super::RuleBook;
 use crate::discover::Member;
@@ -49,11 +50,11 @@ impl RuleBook {
 
     /// Those that any rule would write in a process or advises to, but for those with a copy in each library.
     /// Each by its name, with its type where a rule states it.
-    pub fn would_write(&self, member: &Member) -> Vec<(String, Option<String>)> {
+    pub fn would_write(&self, member: &Member) -> Vec<(String, Option<ValueType>)> {
         let written = self.written_by(member, |mode| mode != Mode::Off).into_iter();
         let single = written.filter(|variable| !variable.everywhere);
         single
-            .map(|variable| (variable.source.to_string(), variable.type_name()))
+            .map(|variable| (variable.name, variable.value_type))
             .collect()
     }
 

@@ -1,9 +1,10 @@
 //! Rules that are added and removed while a session runs. What is probed for them the session sees to.
 
+use plan::Mode;
 use rules::{CheckedRule, RuleId, Time};
 
 use super::{Act, RuleBook, asking, modes};
-use crate::{discover::Member, probe::Wanted, request};
+use crate::{discover::Member, probe::Wanted};
 
 /// Why a rule is not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +48,12 @@ impl RuleBook {
     }
 
     /// Its probes are there: its windows begin.
-    pub fn begin(&mut self, added: &Added, mode: request::Mode, now_ns: u64) {
+    pub fn begin(&mut self, added: &Added, mode: Mode, now_ns: u64) {
         let name = self.name_of(added.id);
         self.rehearsal.forget();
         self.engine.begin(added.id, Time(now_ns));
-        self.engine.set_mode(added.id, modes::engine_mode(mode));
-        if mode == request::Mode::Applying {
+        self.engine.set_mode(added.id, mode);
+        if mode == Mode::Applying {
             // Whoever adds a rule so has named it.
             self.named.push(name.clone());
             self.applying.push(name.clone());

@@ -3,8 +3,7 @@
 
 mod act;
 mod asking;
-mod deed;
-mod doable;
+mod decision;
 mod effects;
 mod hearing;
 mod joined;
@@ -22,9 +21,9 @@ mod switches;
 mod texts;
 mod values;
 
-pub use act::{Act, Decision, Meeting};
+pub use act::Act;
 pub use asking::facts;
-pub use deed::{Change, Deed, Inverse, Invocation, Key, Passed, Write};
+pub use decision::{Change, Decision};
 pub use joined::joined;
 pub use live::NotAdded;
 pub use modes::NotSwitched;
@@ -44,7 +43,8 @@ use std::{
     time::Duration,
 };
 
-use rules::{CheckedRule, Engine, Mode, Observation, ProcessFacts, ProcessId, Standing};
+use plan::{MarkKind, Mode};
+use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing};
 
 use self::{
     act::found,
@@ -187,8 +187,8 @@ impl RuleBook {
         }
     }
 
-    /// Records what the session told its user of a rule: `finding`, `change`, `kept`, `undone`.
-    pub fn record_mark(&mut self, kind: &str, rule: &str, text: &str, now_ns: u64) {
+    /// Records what the session reported of a rule.
+    pub fn record_mark(&mut self, kind: MarkKind, rule: &str, text: &str, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.marked(Time(now_ns), kind, rule, text);
         }
@@ -410,7 +410,7 @@ impl RuleBook {
     pub fn views(&self) -> Vec<RuleView> {
         let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
         let view = |status: rules::TuneStatus| RuleView {
-            mode: modes::word(modes_now.get(&status.rule).copied().unwrap_or(Mode::Off)),
+            mode: modes_now.get(&status.rule).copied().unwrap_or(Mode::Off).name(),
             saw_nobody: status.saw_nobody && says_nothing(status.standing),
             standing: status.standing,
             had_processes: status.had_processes,

@@ -1,9 +1,10 @@
 //! What a rule may do, switched while a session runs.
 
-use rules::{CheckedRule, Mode, Time};
+use plan::Mode;
+use rules::{CheckedRule, Time};
 
 use super::{Act, RuleBook, sources};
-use crate::{exit::Failure, format::nearest, request};
+use crate::{exit::Failure, format::nearest};
 
 /// Why a rule is not switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,29 +22,29 @@ impl RuleBook {
     pub fn switch(
         &mut self,
         name: &str,
-        mode: request::Mode,
+        mode: Mode,
         now_ns: u64,
     ) -> Result<(&'static str, Vec<Act>), NotSwitched> {
         let found = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
         let (id, rule, before) = found.ok_or(NotSwitched::NoSuchRule)?;
         let is_named = self.named.iter().any(|named| named == name);
-        if mode == request::Mode::Applying && sources::changes_code(rule) && !is_named {
+        if mode == Mode::Applying && sources::changes_code(rule) && !is_named {
             return Err(NotSwitched::NotNamed);
         }
-        if mode == request::Mode::Applying && !self.keeps && stays(rule) {
+        if mode == Mode::Applying && !self.keeps && stays(rule) {
             return Err(NotSwitched::Stays);
         }
         self.rehearsal.forget();
-        let outputs = self.engine.set_mode(id, engine_mode(mode));
+        let outputs = self.engine.set_mode(id, mode);
         if let Some(recorder) = &mut self.recorder {
             recorder.ruled(Time(now_ns), name, mode.name());
         }
         self.applying.retain(|applying| applying != name);
-        if mode == request::Mode::Applying {
+        if mode == Mode::Applying {
             self.applying.push(name.to_owned());
         }
         let acts = outputs.into_iter().map(|output| self.act(output)).collect();
-        Ok((word(before), acts))
+        Ok((before.name(), acts))
     }
 
     /// What is said of a rule that is not there.
@@ -100,37 +101,10 @@ fn why_not(rule: &CheckedRule) -> String {
     )
 }
 
-pub(super) fn engine_mode(mode: request::Mode) -> Mode {
-    match mode {
-        request::Mode::Off => Mode::Off,
-        request::Mode::Advising => Mode::Advising,
-        request::Mode::Applying => Mode::Applying,
-    }
-}
-
 /// In a recording, the mode of a rule that was not there before.
 pub(super) const ADDED: &str = "added";
 /// And that of a rule that was removed.
 pub(super) const REMOVED: &str = "removed";
-
-/// The mode that a recording has a word for.
-pub(super) fn recorded(word: &str) -> Option<request::Mode> {
-    let modes = [
-        request::Mode::Off,
-        request::Mode::Advising,
-        request::Mode::Applying,
-    ];
-    modes.into_iter().find(|mode| mode.name() == word)
-}
-
-/// The word for a mode.
-pub(super) fn word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Off => "off",
-        Mode::Advising => "advising",
-        Mode::Applying => "applying",
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -161,14 +135,14 @@ mod tests {
         let text = "its call f() has no `inverse` and cannot be put back at the end of the session; such rules act with --keep";
         let mut kept = book(stays, &[]);
         assert_eq!(kept.applying, ["a"]);
-        assert!(kept.switch("a", request::Mode::Applying, 1).is_ok());
+        assert!(kept.switch("a", Mode::Applying, 1).is_ok());
         let mut unnamed = book(stays, &[]);
         assert_eq!(
             unnamed.put_everything_back().unwrap(),
             [format!("a only advises: {text}")]
         );
         assert!(unnamed.applying.is_empty());
-        let switched = unnamed.switch("a", request::Mode::Applying, 1).map(|_| ());
+        let switched = unnamed.switch("a", Mode::Applying, 1).map(|_| ());
         assert_eq!(switched, Err(NotSwitched::Stays));
         let named = book(stays, &["a"]).put_everything_back().unwrap_err();
         assert_eq!(named.message, format!("--apply=a: {text}"));
@@ -200,17 +174,14 @@ mod tests {
                 can_be_switched,
                 "{tune}, {apply:?}"
             );
-            let switched = book.switch("a", request::Mode::Applying, 1).map(|_| ());
+            let switched = book.switch("a", Mode::Applying, 1).map(|_| ());
             let expected = if can_be_switched {
                 Ok(())
             } else {
                 Err(NotSwitched::NotNamed)
             };
             assert_eq!(switched, expected, "{tune}, {apply:?}");
-            assert!(
-                book.switch("a", request::Mode::Off, 1).is_ok(),
-                "{tune}, {apply:?}"
-            );
+            assert!(book.switch("a", Mode::Off, 1).is_ok(), "{tune}, {apply:?}");
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use abi::{Hit, HitKind};
+use plan::MarkKind;
 use rules::{
     Observation, ProcessFacts, ProcessId, Scalar, Time,
     recording::{Captured, CapturedType, Header, Place, ProbeDefinition, ProbeKey, Reason, Record, Writer},
@@ -333,10 +334,10 @@ impl Recorder {
     }
 
     /// What the session told its user.
-    pub(super) fn marked(&mut self, time: Time, kind: &str, rule: &str, text: &str) {
+    pub(super) fn marked(&mut self, time: Time, kind: MarkKind, rule: &str, text: &str) {
         self.put(&Record::Marked {
             time,
-            kind: kind.to_owned(),
+            kind: kind.name().to_owned(),
             rule: rule.to_owned(),
             text: text.to_owned(),
         });

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
+use plan::{MarkKind, Mode};
 use rules::{
     Machine, Observation, ProcessId, Reading, Scalar, Subject, Time,
     recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
@@ -12,7 +13,6 @@ use super::{Act, RuleBook, Switch, asking::Ask, hearing::Counted, modes, recorde
 use crate::{
     mpi,
     probe::{Probe, ProbeCapture, Sought},
-    request,
     snapshot::outcome::UNDONE,
 };
 
@@ -38,8 +38,8 @@ pub enum Replayed {
     Act(Act),
     /// The session that made the recording told this of a rule.
     Marked {
-        /// `finding`, `change`, `kept`, `undone`.
-        kind: String,
+        /// What kind of mark it is.
+        kind: MarkKind,
         /// The rule.
         rule: String,
         /// What was told.
@@ -97,6 +97,7 @@ pub fn replay(
                 }
             }
             Record::Marked { kind, rule, text, .. } => {
+                let kind = MarkKind::named(&kind);
                 tell(since.unwrap_or_default(), Replayed::Marked { kind, rule, text })
             }
             Record::Tick { time } => {
@@ -268,7 +269,7 @@ impl RuleBook {
             // It ran beside the others then.
             if let Ok(added) = self.add(rule.clone(), first, time.0) {
                 functions.grow(first, added.wanted.iter().map(|wanted| &wanted.sought));
-                self.begin(&added, request::Mode::Advising, time.0);
+                self.begin(&added, Mode::Advising, time.0);
             }
             return Vec::new();
         }
@@ -284,14 +285,14 @@ impl RuleBook {
             .apply
             .as_ref()
             .is_some_and(|names| names.is_empty() || names.iter().any(|of| of == name));
-        let Some(mode) = modes::recorded(mode) else {
+        let Some(mode) = mode.parse().ok() else {
             return Vec::new();
         };
         let mode = match mode {
-            request::Mode::Applying if !may_apply => request::Mode::Advising,
+            Mode::Applying if !may_apply => Mode::Advising,
             mode => mode,
         };
-        if mode == request::Mode::Applying {
+        if mode == Mode::Applying {
             self.named.push(name.to_owned());
         }
         self.switch(name, mode, time.0)

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use plan::MarkKind;
 use tuner::{actuator::ChangeNumber, process::Pid};
 
 use super::{
@@ -14,10 +15,7 @@ use crate::{
     clock::monotonic_ns,
     format::duration,
     rulebook::{Act, Decision, Time},
-    snapshot::{
-        GuardView, Reaction,
-        outcome::{KEPT, UNDONE},
-    },
+    snapshot::{GuardView, Reaction, outcome::KEPT},
 };
 
 /// So long the receipt of a value is waited for where nobody else wants the CPU: no longer than hits are looked for at a time.
@@ -155,7 +153,7 @@ impl Session {
             guard.text = format!("{step}; {}", guard.text);
         }
         let keeps = guard.verdict == KEPT;
-        let kind = if keeps { KEPT } else { UNDONE };
+        let kind = if keeps { MarkKind::Kept } else { MarkKind::Undone };
         self.rules.record_mark(kind, &rule, &guard.text, monotonic_ns());
         self.change(Event::Judged {
             decision,
@@ -210,13 +208,13 @@ impl Session {
     }
 
     /// Marks this moment in the trace and in the recording, if they are written.
-    pub(super) fn mark(&mut self, kind: &str, name: &str, text: &str) {
+    pub(super) fn mark(&mut self, kind: MarkKind, name: &str, text: &str) {
         let now_ns = monotonic_ns();
         if let Some(trace) = &mut self.outputs.trace {
-            trace.mark(kind, name, text, now_ns);
+            trace.mark(kind.name(), name, text, now_ns);
         }
         // A verdict is recorded with its rule, where it is judged.
-        if kind != "verdict" {
+        if kind != MarkKind::Verdict {
             self.rules.record_mark(kind, name, text, now_ns);
         }
     }

@@ -31,7 +31,7 @@ impl Session {
         if is_new && !self.changes.findings.is_open(&rule) {
             let indented = text.trim_end().replace('\n', "\n    ");
             self.painter.say(&format!("finding  {rule}   {indented}"));
-            self.mark("finding", &rule, &text);
+            self.mark(plan::MarkKind::Finding, &rule, &text);
         }
         let mut effects = self.rules.effects(&rule);
         effects.extend(self.copies_in(&rule));

@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use plan::SyncPoint;
 use tokio::sync::mpsc;
 use tuner::{
     action::ActionReceipt,
@@ -24,7 +25,6 @@ use tuner::{
         TogetherCommand,
     },
     process::Pid,
-    sync::SyncPlace,
     undo::Undone,
 };
 
@@ -61,7 +61,7 @@ pub enum Order {
         /// What to do.
         task: Task,
         /// Where in the program; at once when none is given.
-        at: Option<SyncPlace>,
+        at: Option<SyncPoint>,
     },
     /// Write a variable of each of several processes at the same iteration, for a decision.
     Together {

@@ -2,15 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use plan::{Action, Affinity, Cores, Set, SyncPoint};
 use tuner::{
-    action::{
-        Action, Argument, CallRequest, InsertPlace, InverseRequest, Invocation, PatchRequest, Reason,
-        ReturnType,
-    },
+    action::Reason,
     actuator::{ActCommand, SetCommand, TogetherCommand},
-    expression::Expression,
     process::Pid,
-    sync::SyncPlace,
 };
 
 use super::{
@@ -18,20 +14,15 @@ use super::{
     act::{Path, undo},
     changes::{Decided, How, Machine, Order, Part, Process},
     hands::{self, Task},
-    meant,
+    resolve,
     switching::switched,
 };
 use crate::{
     clock::monotonic_ns,
-    evidence::{self, Cores},
-    rulebook::{self, Change, Decision, Deed, Inverse, Passed, Write},
+    evidence,
+    rulebook::{Change, Decision},
     snapshot::{ChangeView, Reaction, outcome::NOBODY_LEFT},
 };
-
-/// So long a function that a rule calls is waited for; one that takes longer goes on, and its result is in the journal later.
-const CALL_WAIT_MS: u64 = 2_000;
-/// So long the dynamic linker is waited for.
-const LOAD_WAIT_MS: u64 = 8_000;
 
 /// What a decision takes, until it is answered.
 #[derive(Debug)]
@@ -39,7 +30,7 @@ pub(super) struct Ordered {
     /// By the numbers of its parts.
     work: Vec<Work>,
     /// Where in the program.
-    at: Option<SyncPlace>,
+    at: Option<SyncPoint>,
     together: Option<Box<TogetherCommand>>,
     /// When the window began and ended that it was decided on.
     window_ns: Option<(u64, u64)>,
@@ -48,7 +39,7 @@ pub(super) struct Ordered {
 }
 
 impl Ordered {
-    pub(super) fn at(&self) -> Option<&SyncPlace> {
+    pub(super) fn at(&self) -> Option<&SyncPoint> {
         let meeting = self.together.as_ref().map(|command| &command.at);
         self.at.as_ref().or(meeting)
     }
@@ -74,11 +65,7 @@ pub(super) struct Work {
 impl Session {
     /// What a decision comes to; the error is why it cannot be ordered.
     pub(super) fn resolve(&self, decision: Decision) -> Result<(Decided, Ordered), String> {
-        if let Some(reason) = decision.refused.clone() {
-            return Err(reason);
-        }
-        let at = decision.at.as_deref().map(str::parse::<SyncPlace>).transpose();
-        let at = at.map_err(|error| error.to_string())?;
+        let meeting = decision.together.clone().transpose()?;
         let (mut how, mut together) = (How::Each, None);
         let (parts, work): (Vec<Part>, Vec<Work>) = match decision.switches.is_empty() {
             true => self.parts(&decision)?.into_iter().unzip(),
@@ -87,25 +74,25 @@ impl Session {
                 Default::default()
             }
         };
-        if let (How::Each, Some(meeting)) = (&how, &decision.together) {
+        if let (How::Each, Some(meeting)) = (&how, &meeting) {
             match self.together(meeting, &parts, &work) {
                 Ok(command) => (how, together) = (How::Together, Some(Box::new(command))),
                 Err(reason) => how = How::Barred(reason),
             }
         }
-        let is_value = |change: &Change| matches!(change.deed, Deed::Write(_));
+        let is_value = |change: &Change| matches!(change.action, Action::Set(_));
         let is_counted = decision.changes.first().is_none_or(is_value) && decision.switches.is_empty();
         let decided = Decided {
             id: decision.id,
             rule: decision.rule,
             promise: decision.expect,
-            summary: (!is_counted).then(|| switched(&decision.asked)),
+            summary: (!is_counted).then(|| switched(&decision.steps)),
             how,
             parts,
         };
         let ordered = Ordered {
             work,
-            at,
+            at: decision.at,
             together,
             window_ns: decision.window_ns,
             path: None,
@@ -152,18 +139,12 @@ impl Session {
             let Some(pid) = self.pid_of(change.slot) else {
                 continue;
             };
-            let leaves_nothing = matches!(
-                change.deed,
-                Deed::Call {
-                    inverse: Inverse::NotNeeded,
-                    ..
-                }
-            );
+            let leaves_nothing = change.action.leaves_nothing();
             for (text, task) in self.tasks(decision, change, pid)? {
                 let part = Part {
                     process: process_here(change.slot),
                     pid,
-                    label: change.label.clone(),
+                    label: change.action.label(),
                     view: self.change_view(decision, change, pid, text),
                 };
                 parts.push((part, Work { task, leaves_nothing }));
@@ -176,52 +157,51 @@ impl Session {
     }
 
     fn tasks(&self, decision: &Decision, change: &Change, pid: Pid) -> Result<Vec<(String, Task)>, String> {
-        if let Deed::Write(write) = &change.deed {
-            return Ok(self.writes(decision, change.slot, pid, write));
-        }
-        let action = match &change.deed {
-            Deed::Bind(how) => Action::Affinity {
-                cpus: self.cores_of(change.slot, *how)?,
-            },
-            deed => self.resolved(&action(deed)?, change.slot)?,
+        let action = match &change.action {
+            Action::Set(set) => return Ok(self.writes(decision, change.slot, pid, set)),
+            Action::Affinity(Affinity::Cores(how)) => {
+                let cpus = self.cores_of(change.slot, *how)?;
+                Action::Affinity(Affinity::Cpus(cpus))
+            }
+            action => self.resolved(action, change.slot)?,
         };
         let reason = Reason {
             why: decision.because.clone(),
             rule: Some(decision.rule.clone()),
         };
         let command = ActCommand { pid, action, reason };
-        Ok(vec![(change.text.clone(), Task::Act(Box::new(command)))])
+        Ok(vec![(change.text(), Task::Act(Box::new(command)))])
     }
 
     fn resolved(&self, action: &Action, slot: u32) -> Result<Action, String> {
         let Some(member) = self.job.members.get(slot as usize) else {
             return Ok(action.clone());
         };
-        // What it has loaded since the session began is meant, too.
+        // What it has loaded since the session began counts, too.
         let now = member.space_now(self.scout.images());
-        let resolved = meant::resolved(action, now.as_ref().unwrap_or(&member.space));
+        let resolved = resolve::functions(action, now.as_ref().unwrap_or(&member.space));
         resolved.map_err(|error| error.to_string())
     }
 
-    fn writes(&self, decision: &Decision, slot: u32, pid: Pid, write: &Write) -> Vec<(String, Task)> {
+    fn writes(&self, decision: &Decision, slot: u32, pid: Pid, set: &Set) -> Vec<(String, Task)> {
         let member = self.job.members.get(slot as usize);
-        let copies = member.filter(|_| write.everywhere).map_or(vec![None], |member| {
+        let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
             // A library that came since the session began has a copy, too.
-            member.copies(&write.variable, self.scout.images())
+            member.copies(&set.variable, self.scout.images())
         });
         let command = |module: &Option<String>| SetCommand {
             pid,
-            variable: write.variable.clone(),
+            variable: set.variable.clone(),
             module: module.clone(),
-            value: write.value.clone(),
-            value_type: write.type_name.as_deref().and_then(|name| name.parse().ok()),
+            value: set.value.to_string(),
+            value_type: set.value_type,
             expect_old: None,
             why: decision.because.clone(),
             rule: Some(decision.rule.clone()),
         };
         let shown = |module: &Option<String>| match module {
-            Some(module) => format!("{}:{}", file_name(module), write.variable),
-            None => write.variable.clone(),
+            Some(module) => format!("{}:{}", file_name(module), set.variable),
+            None => set.variable.clone(),
         };
         let tasks = copies.iter();
         tasks
@@ -243,7 +223,7 @@ impl Session {
         // Ranks may be bound already, to less than the job was given.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = evidence::usable(&all);
-        let dealt = how.dealt(&pids, &cpus)?;
+        let dealt = evidence::dealt(how, &pids, &cpus)?;
         let place = living.iter().position(|process| process.slot == slot);
         let own = place.and_then(|place| dealt.into_iter().nth(place));
         own.ok_or_else(|| "the process has ended".to_owned())
@@ -263,10 +243,6 @@ impl Session {
             .iter()
             .find(|process| process.slot == change.slot)
             .and_then(|process| process.rank);
-        let new = match &change.deed {
-            Deed::Write(write) => write.value.clone(),
-            _ => String::new(),
-        };
         ChangeView {
             rule: decision.rule.clone(),
             pid: pid.number,
@@ -275,9 +251,9 @@ impl Session {
             at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
             expect: decision.expect.clone(),
             because: decision.because.clone(),
-            action: change.keyword,
+            action: change.action.keyword().name(),
             variable,
-            new,
+            new: change.action.value().map(ToString::to_string).unwrap_or_default(),
             ..ChangeView::default()
         }
     }
@@ -287,82 +263,6 @@ pub(super) fn process_here(slot: u32) -> Process {
     Process {
         machine: Machine::HERE,
         slot,
-    }
-}
-
-/// What the tuner is asked for.
-fn action(deed: &Deed) -> Result<Action, String> {
-    let name = |text: &String| text.as_str().into();
-    let given = |arguments: &[Passed]| arguments.iter().cloned().map(argument).collect();
-    Ok(match deed {
-        Deed::Call { call, inverse } => Action::Call(CallRequest {
-            function: name(&call.function),
-            arguments: given(&call.arguments),
-            returns: Some(ReturnType::IfKnown),
-            wait_ms: CALL_WAIT_MS,
-            thread: None,
-            inverse: match inverse {
-                Inverse::Unstated | Inverse::NotNeeded => None,
-                Inverse::Call { was, call } => Some(InverseRequest {
-                    call: invocation(call),
-                    was: was.as_ref().map(invocation),
-                }),
-            },
-        }),
-        Deed::Load { library } => Action::Load {
-            path: library.clone(),
-            wait_ms: LOAD_WAIT_MS,
-        },
-        Deed::Replace { function, with } => Action::Patch(PatchRequest::Replace {
-            function: name(function),
-            with: name(with),
-        }),
-        Deed::InsertCall {
-            function,
-            arguments,
-            inside,
-            at_return,
-        } => Action::Patch(PatchRequest::InsertCall {
-            function: name(function),
-            arguments: given(arguments),
-            into: name(inside),
-            place: match at_return {
-                true => InsertPlace::Return,
-                false => InsertPlace::Entry,
-            },
-        }),
-        Deed::RemoveCall { function, inside } => Action::Patch(PatchRequest::RemoveCall {
-            function: name(function),
-            within: inside.as_ref().map(name),
-        }),
-        Deed::SetArgument {
-            function,
-            argument,
-            value,
-        } => Action::Patch(PatchRequest::SetArgument {
-            function: name(function),
-            index: usize::from(*argument),
-            value_type: None,
-            value: Expression::parse(value).map_err(|error| error.to_string())?,
-        }),
-        Deed::Write(_) | Deed::Bind(_) => return Err("it is no action of its own".to_owned()),
-    })
-}
-
-fn invocation(call: &rulebook::Invocation) -> Invocation {
-    Invocation {
-        function: call.function.as_str().into(),
-        arguments: call.arguments.iter().cloned().map(argument).collect(),
-    }
-}
-
-fn argument(given: Passed) -> Argument {
-    match given {
-        Passed::Whole(number) => Argument::Integer(number),
-        Passed::Real(number) => Argument::Double(number),
-        Passed::Text(text) => Argument::Text(text),
-        Passed::Variable(name) => Argument::Variable(name),
-        Passed::Was => Argument::Was,
     }
 }
 

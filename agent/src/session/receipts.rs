@@ -1,11 +1,10 @@
 //! What the actuator answers, in the words of the changes. Decides nothing.
 
+use plan::{SyncPoint, Value};
 use tuner::{
     action::{ActionOutcome, ActionReceipt},
     actuator::{ClientError, RefusalKind},
     journal::{self, RevertOutcome},
-    sync::SyncPlace,
-    value::Value,
 };
 
 use super::{
@@ -99,7 +98,7 @@ pub(super) fn reverted(outcome: RevertOutcome) -> Undo {
 }
 
 /// What a set did.
-fn answer_of_set(at: Option<&SyncPlace>, receipt: &tuner::writer::Receipt) -> Answer {
+fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::writer::Receipt) -> Answer {
     let show =
         |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
     let shown = Shown {
@@ -129,7 +128,7 @@ fn answer_of_set(at: Option<&SyncPlace>, receipt: &tuner::writer::Receipt) -> An
 }
 
 /// What an action did. Of a call without an inverse the rule may say that nothing is left to be taken back.
-fn answer_of_act(at: Option<&SyncPlace>, receipt: &ActionReceipt, leaves_nothing: bool) -> Answer {
+fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, leaves_nothing: bool) -> Answer {
     let mut shown = Shown {
         number: receipt.change,
         variable: Some(receipt.text.clone()),

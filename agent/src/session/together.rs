@@ -1,9 +1,7 @@
 //! A change of all processes at the same iteration: one order for all of them, and a receipt of each.
 
-use tuner::{
-    actuator::{SetCommand, TogetherCommand},
-    sync::{KeyName, SyncPlaceError},
-};
+use plan::Meeting;
+use tuner::actuator::{SetCommand, TogetherCommand};
 
 use super::{
     Session,
@@ -11,7 +9,6 @@ use super::{
     hands::{SYNC_WAIT, Task},
     orders::Work,
 };
-use crate::rulebook::{Key, Meeting};
 
 impl Session {
     /// One command for all parts; the error is why they cannot change together.
@@ -27,11 +24,8 @@ impl Session {
             sets: sets
                 .map(|(part, work)| set(part, &work.task))
                 .collect::<Result<_, _>>()?,
-            at: meeting
-                .place
-                .parse()
-                .map_err(|error: SyncPlaceError| error.to_string())?,
-            key: key(meeting.key.clone()),
+            at: meeting.at.clone(),
+            key: meeting.key.clone(),
             within_ms: SYNC_WAIT.as_millis() as u64,
         })
     }
@@ -58,14 +52,6 @@ fn set(part: &Part, task: &Task) -> Result<SetCommand, String> {
             "only values change in all processes together, not `{}`",
             part.label
         )),
-    }
-}
-
-fn key(key: Key) -> KeyName {
-    match key {
-        Key::Argument { number, bytes } => KeyName::Argument { number, bytes },
-        Key::NamedArgument { name } => KeyName::NamedArgument { name },
-        Key::Variable { name, bytes } => KeyName::Variable { name, bytes },
     }
 }
 

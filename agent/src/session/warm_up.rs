@@ -3,15 +3,17 @@
 //!
 //! Orders nothing: what leaves here is a [`tuner::actuator::Practice`], of which nobody can make a set.
 
-use crate::rulebook::{Change, Decision, Deed};
+use plan::Action;
+
+use crate::rulebook::{Change, Decision};
 
 /// No decision of more changes is warmed up for: that would take longer than what it is to save.
 const CHANGES_MAX: usize = 8;
 
 /// Whether all of it is written at once, and nothing has to be looked for first.
 pub(super) fn is_quick(decision: &Decision) -> bool {
-    let has_no_place = decision.at.is_none() && decision.together.is_none() && decision.refused.is_none();
-    let is_plain = |change: &Change| matches!(&change.deed, Deed::Write(write) if !write.everywhere);
+    let has_no_place = decision.at.is_none() && decision.together.is_none();
+    let is_plain = |change: &Change| matches!(&change.action, Action::Set(set) if !set.everywhere);
     has_no_place
         && decision.switches.is_empty()
         && decision.changes.len() <= CHANGES_MAX
@@ -21,32 +23,28 @@ pub(super) fn is_quick(decision: &Decision) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rulebook::Write;
+    use plan::{Inverse, Invocation, Scalar, Set};
 
     fn decision(everywhere: bool) -> Decision {
-        let write = Write {
+        let set = Set {
             variable: "knob".into(),
+            value_type: None,
             everywhere,
-            value: "11".into(),
-            type_name: None,
+            value: Scalar::Number(11.0),
         };
         Decision {
             id: 1,
             rule: "r".into(),
             because: Vec::new(),
             expect: None,
-            asked: Vec::new(),
+            steps: Vec::new(),
             changes: vec![Change {
                 slot: 0,
-                keyword: "set",
-                label: "set knob".into(),
-                text: "knob".into(),
-                deed: Deed::Write(write),
+                action: Action::Set(set),
             }],
             at: None,
             together: None,
             switches: Vec::new(),
-            refused: None,
             window_ns: None,
         }
     }
@@ -55,19 +53,14 @@ mod tests {
     fn only_what_is_written_at_once_and_without_a_search_is_warmed_up_for() {
         assert!(is_quick(&decision(false)));
         assert!(!is_quick(&decision(true)));
-        let at = Some("entry:step".to_owned());
+        let at = Some("entry:step".parse().unwrap());
         assert!(!is_quick(&Decision {
             at,
             ..decision(false)
         }));
         let mut called = decision(false);
-        called.changes[0].deed = Deed::Call {
-            call: crate::rulebook::Invocation {
-                function: "flush".into(),
-                arguments: Vec::new(),
-            },
-            inverse: crate::rulebook::Inverse::Unstated,
-        };
+        let flush = Invocation::parse("flush()").unwrap();
+        called.changes[0].action = Action::call(flush, Inverse::Unstated);
         assert!(!is_quick(&called));
         let mut many = decision(false);
         many.changes = vec![many.changes[0].clone(); CHANGES_MAX + 1];

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use plan::ValueType;
 use tuner::{
     memory::Memory,
     variable::{Location, VariableName},
@@ -34,7 +35,7 @@ impl Written {
         &mut self,
         slot: u32,
         member: &Member,
-        wanted: impl FnOnce() -> Vec<(String, Option<String>)>,
+        wanted: impl FnOnce() -> Vec<(String, Option<ValueType>)>,
     ) -> Vec<(String, f64)> {
         let look_up = || {
             let places = wanted().into_iter();
@@ -55,13 +56,9 @@ impl Written {
 }
 
 impl Place {
-    fn of(name: String, stated: Option<String>, member: &Member) -> Option<Place> {
+    fn of(name: String, stated: Option<ValueType>, member: &Member) -> Option<Place> {
         let location = member.space.variable(&VariableName::from(name.as_str())).ok()?;
-        let known = |stated: &String| {
-            let types = tuner::value::ValueType::ALL.iter();
-            types.copied().find(|known| known.name() == stated.as_str())
-        };
-        let of = stated.as_ref().and_then(known).or(location.value_type())?;
+        let of = stated.or(location.value_type())?;
         (location.size == of.size() as u64).then_some(Place {
             name,
             location,

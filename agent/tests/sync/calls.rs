@@ -2,10 +2,11 @@
 
 use std::{io::Write as _, time::Duration};
 
+use plan::{Action, Argument, CallRequest};
 use tuner::{
-    action::{Action, ActionOutcome, ActionReceipt, CallRequest},
+    action::{ActionOutcome, ActionReceipt},
     actuator::{ActCommand, ArmActCommand},
-    journal::{Argument, Mechanism, Reason, StateDir, Status},
+    journal::{Mechanism, Reason, StateDir, Status},
     process::Pid,
 };
 
@@ -18,7 +19,7 @@ fn call(pid: Pid, place: &str, value: i64) -> ArmActCommand {
         returns: None,
         wait_ms: 20_000,
         thread: None,
-        inverse: None,
+        inverse: plan::Inverse::Unstated,
     };
     ArmActCommand {
         act: ActCommand {

@@ -14,12 +14,13 @@ use std::{
 use crate::running::Running;
 pub(crate) use crate::{needs::is_root, running::built};
 
+use plan::SyncPoint;
 use tuner::{
     actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand},
     module::Images,
     process::{Pid, Process},
     space::AddressSpace,
-    sync::{SyncPlace, SyncPoint},
+    sync::ResolvedPoint,
     variable::VariableName,
     who::Who,
     writer::Receipt,
@@ -58,8 +59,8 @@ impl Target {
         }
     }
 
-    pub(crate) fn point(&self, place: &str) -> SyncPoint {
-        SyncPoint::resolve(&self.space, &place.parse().unwrap()).unwrap()
+    pub(crate) fn point(&self, place: &str) -> ResolvedPoint {
+        ResolvedPoint::resolve(&self.space, &place.parse().unwrap()).unwrap()
     }
 
     /// No iteration is held any more, of very many.
@@ -162,7 +163,7 @@ pub(crate) fn set(pid: Pid, variable: &str, value: impl ToString) -> SetCommand 
 pub(crate) fn at(place: &str, set: SetCommand) -> ArmCommand {
     ArmCommand {
         set,
-        at: place.parse::<SyncPlace>().unwrap(),
+        at: place.parse::<SyncPoint>().unwrap(),
         within_ms: 60_000,
         answer_ns_max: std::env::var("TUNEAGENT_SYNC_ANSWER_US")
             .ok()

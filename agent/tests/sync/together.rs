@@ -8,6 +8,7 @@ use std::{
     sync::MutexGuard,
 };
 
+use plan::Key;
 use rustix::process::{Pid as Number, Signal, kill_process};
 use tempfile::TempDir;
 use tuner::{
@@ -16,7 +17,6 @@ use tuner::{
     module::Images,
     process::{Pid, Process},
     space::AddressSpace,
-    sync::KeyName,
     variable::VariableName,
     writer::Receipt,
 };
@@ -88,7 +88,7 @@ impl Ranks {
                 .map(|pid| set(pid, variable, value))
                 .collect(),
             at: "entry:iterate".parse().unwrap(),
-            key: KeyName::NamedArgument {
+            key: Key::NamedArgument {
                 name: "number".to_owned(),
             },
             within_ms: 60_000,
@@ -294,7 +294,7 @@ fn ranks_whose_iterations_do_not_count_alike_are_refused_as_root() {
     ranks.go_on(RANKS);
     // Nor are numbers that nobody can read.
     let mut command = ranks.change("block", 7);
-    command.key = KeyName::NamedArgument {
+    command.key = Key::NamedArgument {
         name: "nowhere".to_owned(),
     };
     let refusal = actuator.client().together(command).unwrap_err().to_string();

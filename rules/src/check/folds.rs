@@ -72,7 +72,7 @@ impl Tune {
             }
         }
         if let Some(change) = &mut self.action {
-            change.deed.formulas_mut().into_iter().for_each(&mut *f);
+            change.formulas_mut().for_each(&mut *f);
             if let Some(guard) = &mut change.guard {
                 f(&mut guard.objective);
                 guard.was.iter_mut().for_each(&mut *f);

@@ -2,10 +2,10 @@
 //!
 //! Whatever passes here can be evaluated without a further check; what cannot is reported with its place.
 
+mod action;
 mod called;
 mod calls;
 mod capture;
-mod deed;
 mod folds;
 mod hits;
 mod homes;

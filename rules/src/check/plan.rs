@@ -1,7 +1,8 @@
 //! What a checked rule needs from its surroundings, found in its formulas and tunes.
 
-use crate::action::WAS;
-use crate::change::{Change, Deed, Given, Inverse, Invocation};
+use ::plan::{Action, Keyword, Set};
+
+use crate::change::Change;
 use crate::read::{Base, Source};
 use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune};
 use crate::target::Site;
@@ -159,37 +160,35 @@ impl Plan {
     }
 
     fn act(&mut self, change: &Change, role: String) {
-        let (target, keyword) = (change.deed.target(), change.deed.keyword().name());
-        match &change.deed {
-            Deed::Set {
-                variable,
-                layout,
+        let (target, keyword) = (change.action.target(), change.action.keyword().name());
+        match &change.action {
+            Action::Set(Set {
+                value_type,
                 everywhere,
-                value,
-            } => self.variables.push(PlannedVariable {
+                ..
+            }) => self.variables.push(PlannedVariable {
                 name: target,
-                source: variable.clone(),
-                layout: *layout,
+                value_type: *value_type,
                 everywhere: *everywhere,
                 role,
-                kind: match value.of.kind {
-                    Kind::Boolean => VariableKind::Boolean,
-                    Kind::Number(_) | Kind::Text => VariableKind::Number,
+                kind: match change.formulas().any(|value| value.of.kind == Kind::Boolean) {
+                    true => VariableKind::Boolean,
+                    false => VariableKind::Number,
                 },
                 range: change.range.as_ref().map(|(_, text)| text.clone()),
             }),
-            Deed::Enable { probe, .. } | Deed::Disable { probe, .. } => {
-                if let Some(probe) = self.probes.get_mut(*probe) {
+            Action::Switch(switch) => {
+                if let Some(probe) = self.probes.get_mut(switch.probe) {
                     probe.is_switched = true;
-                    probe.off_at_first |= matches!(change.deed, Deed::Enable { .. });
+                    probe.off_at_first |= switch.on;
                 }
             }
-            _ => self.actions.push(PlannedAction {
+            action => self.actions.push(PlannedAction {
                 keyword,
                 target,
                 role,
-                changes_code: change.deed.changes_code(),
-                stays: change.deed.stays(),
+                changes_code: action.changes_code(),
+                stays: action.stays(),
             }),
         }
     }
@@ -232,85 +231,25 @@ fn probed(probe: &PlannedProbe) -> String {
     )
 }
 
-fn given(arguments: &[Given]) -> String {
-    let given = |argument: &Given| match argument {
-        Given::Value(value) => value.of.what(),
-        Given::Variable(source) => source.to_string(),
-        Given::Was => WAS.to_string(),
-    };
-    arguments.iter().map(given).collect::<Vec<_>>().join(", ")
-}
-
-fn called(call: &Invocation) -> String {
-    format!("{}({})", call.function, given(&call.arguments))
-}
-
-/// How a call is taken back, in words.
-fn taken_back(inverse: &Inverse) -> String {
-    match inverse {
-        Inverse::Unstated => "it stays".to_string(),
-        Inverse::NotNeeded(why) => format!("nothing to take back: {why}"),
-        Inverse::Call { reader: None, call } => format!("taken back by {}", called(call)),
-        Inverse::Call {
-            reader: Some(reader),
-            call,
-        } => format!("taken back by {}, was = {}", called(call), called(reader)),
-    }
-}
-
 /// What a change does to a program, in a sentence.
 fn effect(change: &Change, role: &str) -> String {
     let range = change
         .range
         .as_ref()
         .map_or(String::new(), |(_, range)| format!(", only where {range}"));
+    let is_call = matches!(change.action.keyword(), Keyword::Call | Keyword::InsertCall);
     let what = |value: &Typed| match value.of.kind {
-        Kind::Boolean => "a boolean",
-        Kind::Number(_) | Kind::Text => "a number",
+        _ if is_call => value.of.what(),
+        Kind::Boolean => "a boolean".to_string(),
+        Kind::Number(_) | Kind::Text => "a number".to_string(),
     };
-    let does = match &change.deed {
-        Deed::Set {
-            variable,
-            everywhere,
-            value,
-            ..
-        } => {
-            let copies = if *everywhere { ", every copy of it" } else { "" };
-            format!("writes {variable} ({}{range}{copies})", what(value))
-        }
-        Deed::Call { call, inverse } => format!("calls {} ({})", called(call), taken_back(inverse)),
-        Deed::Load { library } => format!("loads {library}"),
-        Deed::Replace { function, with } => format!("patches {function} so that {with} runs instead"),
-        Deed::InsertCall {
-            function,
-            arguments,
-            inside,
-            place,
-        } => {
-            let place = if *place == Site::Return { "return" } else { "entry" };
-            format!(
-                "patches {inside} so that {function}({}) is called at every {place}",
-                given(arguments)
-            )
-        }
-        Deed::RemoveCall { function, inside } => match inside {
-            Some(inside) => format!("patches {inside} so that {function} is not called in it"),
-            None => format!("patches {function} so that no call of it does anything"),
-        },
-        Deed::SetArgument {
-            function,
-            argument,
-            value,
-        } => format!(
-            "patches {function} so that argument {argument} becomes {}{range}",
-            what(value)
-        ),
-        Deed::Affinity(_) => "binds the threads to cores".to_string(),
-        Deed::Enable { name, .. } => format!("switches the probe {name} on"),
-        Deed::Disable { name, .. } => format!("switches the probe {name} off"),
+    let computed = |place| {
+        let formula = change.formulas.iter().find(|formula| formula.place == place);
+        formula.map(|formula| what(&formula.value))
     };
-    let judged = match (&change.guard, &change.deed) {
-        (None, Deed::Enable { .. } | Deed::Disable { .. }) | (Some(_), _) => "",
+    let does = change.action.effect(computed, &range);
+    let judged = match (&change.guard, &change.action) {
+        (None, Action::Switch(_)) | (Some(_), _) => "",
         (None, _) => "; not guarded",
     };
     format!("{does} in every {role}{judged}")

@@ -26,7 +26,7 @@ impl Requirements {
 fn parts(tune: &Tune) -> Vec<&Typed> {
     let mut parts: Vec<&Typed> = tune.when.iter().collect();
     if let Some(change) = &tune.action {
-        parts.extend(change.deed.formulas());
+        parts.extend(change.formulas());
         parts.extend(change.guard.iter().flat_map(Guard::formulas));
     }
     parts

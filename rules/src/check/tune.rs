@@ -1,9 +1,9 @@
-//! Tunes: when each is looked at, and that its settings are sane. What it does is in [`super::deed`].
+//! Tunes: when each is looked at, and that its settings are sane. What it does is in [`super::action`].
+
+use plan::{Keyword, SyncPoint};
 
 use super::Checker;
-use crate::action::Keyword;
-use crate::action::SyncPoint;
-use crate::diag::{Diagnostic, did_you_mean};
+use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::{GuardEntry, SyncEntry, TuneEntry};
 use crate::guard::Guard;
 use crate::lang::ast::Expr;
@@ -24,6 +24,7 @@ struct More {
     stale: Option<u32>,
     after: Option<usize>,
     at: Option<SyncPoint>,
+    decide: Option<Span>,
     independent: bool,
 }
 
@@ -105,10 +106,7 @@ impl Checker<'_> {
             expect: more.expect,
             stale: more.stale,
             after: more.after,
-            decide: more.at.as_ref().is_some_and(|at| at.decide).then(|| {
-                let decide = entry.at.as_ref().and_then(|at| at.decide.as_ref());
-                decide.map_or(entry.span, |decide| decide.span)
-            }),
+            decide: more.decide,
             at: more.at,
             together: entry.together.as_ref().map(|window| window.raw.clone()),
             independent: more.independent,
@@ -153,7 +151,7 @@ impl Checker<'_> {
         let Trigger::Hit { probe, .. } = tune.trigger else {
             return Some(());
         };
-        let immediate = tune.at.as_ref().is_some_and(|at| at.decide);
+        let immediate = tune.decide.is_some();
         let role = self.probe_roles.get(probe).copied();
         let mut foreign = None;
         for formula in tune.formulas().into_iter().filter(|_| immediate) {
@@ -193,9 +191,9 @@ impl Checker<'_> {
                 return self.report(Diagnostic::error("E0150", message).at(at.function.span, ""));
             }
         }
-        let at = match &entry.at {
-            Some(at) => Some(self.sync_point(at)?),
-            None => None,
+        let (at, decide) = match &entry.at {
+            Some(at) => (Some(self.sync_point(at)?), self.decide(at)?),
+            None => (None, None),
         };
         let independent = match &entry.independent {
             Some(expr) => self.switch(expr, "independent")?,
@@ -211,20 +209,34 @@ impl Checker<'_> {
             stale,
             after,
             at,
+            decide,
             independent,
         })
     }
 
     fn sync_point(&mut self, at: &SyncEntry) -> Option<SyncPoint> {
-        let decide = match &at.decide {
-            Some(expr) => self.switch(expr, "decide")?,
-            None => false,
+        let target = self.target(&at.function)?;
+        let Some(function) = target.function() else {
+            let message = format!("`{target}` is not one function, and a change is made at one");
+            let help = "the entry or return of one: `at: {entry: begin_iteration}`";
+            return self.report(
+                Diagnostic::error("E0169", message)
+                    .at(at.function.span, "")
+                    .help(help),
+            );
         };
-        Some(SyncPoint {
-            site: at.site,
-            target: self.target(&at.function)?,
-            decide,
-        })
+        let point = SyncPoint::new(at.moment, function);
+        point
+            .map_err(|error| Diagnostic::error("E0169", error.to_string()).at(at.function.span, ""))
+            .map_or_else(|wrong| self.report(wrong), Some)
+    }
+
+    /// Where it asks that a process waits for the decision; the outer nothing stands for what was reported.
+    fn decide(&mut self, at: &SyncEntry) -> Option<Option<Span>> {
+        match &at.decide {
+            Some(expr) => Some(self.switch(expr, "decide")?.then_some(expr.span)),
+            None => Some(None),
+        }
     }
 
     /// A constant of the kind of the value.

@@ -281,7 +281,7 @@ impl Running {
                 windows: &self.history,
                 runs: &self.runs,
             },
-            first: first.map(|change| change.deed.target()),
+            first: first.map(|change| change.action.target()),
             now,
         };
         if let Some(tune) = self.tunes.get_mut(place) {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use plan::{Action, Mode};
+
 use super::Engine;
 use super::holds::Condition;
-use super::output::{Change, Decision, FindingState, Mode, Output, Standing};
+use super::output::{Change, Decision, FindingState, Output, Standing};
 use super::phase::{Phase, Trial};
 use super::tune::{Outbox, TuneState, Turn};
 use super::variables::Variables;
-use crate::action::Action;
 use crate::change::Change as Wanted;
 use crate::explain::why_false;
 use crate::guard::Guard;
@@ -78,9 +79,9 @@ impl TuneState {
             return None;
         }
         let members = turn.window.roles.get(wanted.role)?;
-        let values = wanted.deed.values(turn.context());
+        let values = wanted.values(turn.context());
         let has_already = |process: &ProcessId| {
-            let action = wanted.deed.action(turn.context(), &values, *process).ok()?;
+            let action = wanted.action_for(turn.context(), &values, *process).ok()?;
             let change = Change {
                 process: *process,
                 action,
@@ -92,8 +93,8 @@ impl TuneState {
         let actions = actions.filter(|actions| !actions.is_empty())?;
         let is_one = actions.iter().all(|action| *action == actions[0]);
         let is = match (&actions[0], is_one) {
-            (Action::Set { variable, value, .. }, true) => format!("{variable} is {value}"),
-            _ => format!("{} is as it would be set", wanted.deed.target()),
+            (Action::Set(set), true) => format!("{} is {}", set.variable, set.value),
+            _ => format!("{} is as it would be set", wanted.action.target()),
         };
         Some(format!(
             "nothing to change: {is} in all {} processes already",
@@ -255,14 +256,14 @@ impl TuneState {
     ) -> Result<Vec<Change>, String> {
         let nobody = BTreeSet::new();
         let members = turn.window.roles.get(wanted.role).unwrap_or(&nobody);
-        let values = wanted.deed.values(turn.context());
+        let values = wanted.values(turn.context());
         let acts_once = wanted.guard.as_ref().is_some_and(|guard| guard.was.is_none());
         let mut changes = Vec::new();
         for &process in members {
             if self.held.held_for(process) < tune.holds_for {
                 continue;
             }
-            let action = wanted.deed.action(turn.context(), &values, process)?;
+            let action = wanted.action_for(turn.context(), &values, process)?;
             wanted.permits(turn.context(), &action)?;
             let again = acts_once && self.acted.contains(&process);
             let is_done = again || self.done.get(&process) == Some(&action);

@@ -1,11 +1,11 @@
 //! What a tune writes at the start, until its first window has shown something better. No guard judges it: there is
 //! nothing before it to compare with. And what a process is given that joins later: what the others of its role have.
 
-use super::output::{Change, Decision, Mode, Output, Verdict};
+use plan::{Action, Mode, Set};
+
+use super::output::{Change, Decision, Output, Verdict};
 use super::tune::TuneState;
 use super::{Engine, Running};
-use crate::action::Action;
-use crate::change::Deed;
 use crate::eval::{Context, WindowData};
 use crate::ids::{DecisionId, RuleId};
 use crate::rule::Tune;
@@ -124,10 +124,11 @@ impl Running {
         let Some(wanted) = tune.action.as_ref().filter(|_| !by_process) else {
             return Vec::new();
         };
-        let Deed::Set { value, .. } = &wanted.deed else {
+        let is_for_all = wanted.formulas().all(|value| value.of.table.is_none());
+        if !matches!(wanted.action, Action::Set(_)) || !is_for_all {
             return Vec::new();
-        };
-        let Some(action) = state.in_force(tune).filter(|_| value.of.table.is_none()) else {
+        }
+        let Some(action) = state.in_force(tune) else {
             return Vec::new();
         };
         self.to_each(wanted.role, action, |process| {
@@ -139,21 +140,13 @@ impl Running {
         let (Some(wanted), Some(value)) = (&tune.action, &tune.initial) else {
             return Vec::new();
         };
-        let Deed::Set {
-            variable,
-            layout,
-            everywhere,
-            ..
-        } = &wanted.deed
-        else {
+        let Action::Set(set) = &wanted.action else {
             return Vec::new();
         };
-        let action = Action::Set {
-            variable: variable.clone(),
-            layout: *layout,
-            everywhere: *everywhere,
+        let action = Action::Set(Set {
             value: value.clone(),
-        };
+            ..set.clone()
+        });
         // A range may speak of counts of roles, which are known before any window.
         let window = WindowData {
             roles: self.roles.clone(),

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use plan::Mode;
+
 use super::advance::Inside;
 use super::capture::Captures;
 use super::desk::{ByKey, Desk};
 use super::join::Joiner;
 use super::nest::Nesting;
-use super::output::{Mode, Output};
+use super::output::Output;
 use super::stream::Stream;
 use super::tallies::Tallies;
 use super::tune::TuneState;
@@ -93,7 +95,7 @@ impl Engine {
         for running in self.rules.iter().filter(|running| running.mode == Mode::Applying) {
             let priority = running.rule.priority;
             for (state, tune) in running.tunes.iter().zip(&running.rule.tunes) {
-                let claim = tune.action.as_ref().and_then(|change| change.deed.claim());
+                let claim = tune.action.as_ref().and_then(|change| change.action.claim());
                 let Some(claim) = claim.filter(|_| state.has_claim()) else {
                     continue;
                 };
@@ -166,7 +168,7 @@ fn in_conflict(known: &CheckedRule, new: &CheckedRule) -> Option<String> {
 /// What it would change. The same twice in one rule is for its author to say.
 fn claims(rule: &CheckedRule) -> BTreeSet<String> {
     let changes = rule.tunes.iter().filter_map(|tune| tune.action.as_ref());
-    changes.filter_map(|change| change.deed.claim()).collect()
+    changes.filter_map(|change| change.action.claim()).collect()
 }
 
 impl Running {

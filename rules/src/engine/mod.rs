@@ -45,6 +45,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use ::plan::Mode;
 use advance::{Awaiting, Inside};
 use capture::Captures;
 use close::Evaluated;
@@ -54,8 +55,8 @@ pub use live::Conflict;
 use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
-    Change, ClosedWindow, Decision, Dropped, Finding, FindingState, LeftOut, Mode, Observation, Outcome,
-    Output, Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Decision, Dropped, Finding, FindingState, LeftOut, Observation, Outcome, Output,
+    Standing, TuneStatus, Verdict,
 };
 pub use placement::{PlacedFold, Placement};
 use remote::Remote;

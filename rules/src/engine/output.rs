@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, SyncPoint, Together};
+use plan::{Action, Meeting, SyncPoint};
+
 use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::tally::Tally;
@@ -225,18 +226,6 @@ impl Dropped {
     }
 }
 
-/// What a rule may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It is not evaluated.
-    Off,
-    /// It has findings, and decides nothing.
-    #[default]
-    Advising,
-    /// It decides.
-    Applying,
-}
-
 /// What the engine has to say after a tick.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
@@ -274,8 +263,8 @@ pub struct Decision {
     pub expect: Option<String>,
     /// Where each process takes the change.
     pub at: Option<SyncPoint>,
-    /// The window at whose begin all processes take the change, all of them or none.
-    pub together: Option<Together>,
+    /// Where all processes take the change at the same iteration, all of them or none; or why they cannot agree on one.
+    pub together: Option<Result<Meeting, String>>,
     /// From where to where the window went that it was decided on; none of a first value, and of what was decided at a hit: of
     /// hits that lead to the same decision nodes may name another.
     pub window: Option<(Time, Time)>,

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use plan::Mode;
+
 use super::close::Evaluated;
-use super::output::{ClosedWindow, Dropped, Finding, Mode, Standing, TuneStatus};
+use super::output::{ClosedWindow, Dropped, Finding, Standing, TuneStatus};
 use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::ids::{DecisionId, RuleId};
@@ -15,7 +17,7 @@ impl Engine {
         let mut out = Vec::new();
         for (index, running) in self.rules.iter().enumerate() {
             for (place, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
-                let label = checked.action.as_ref().map(|change| change.deed.label());
+                let label = checked.action.as_ref().map(|change| change.action.label());
                 let dropped = running.stream.dropped;
                 let (standing, why) = match tune.status(running.mode, checked) {
                     (Standing::Waiting, _) if running.closed == 0 && !dropped.windows().is_empty() => {

@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use plan::{Action, Mode};
+
 use super::holds::{Condition, Held};
-use super::output::{Change, Finding, FindingState, Mode, Outcome, Output, Standing, Verdict};
+use super::output::{Change, Finding, FindingState, Outcome, Output, Standing, Verdict};
 use super::phase::{Phase, Trial};
 pub(super) use super::turn::{Outbox, Turn};
-use crate::action::Action;
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
 use crate::rule::{Filled, Trigger, Tune};

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::output::{Mode, Output};
+use plan::Mode;
+
+use super::output::Output;
 use super::variables::Variables;
 use crate::change::Change;
 use crate::eval::called::Memory;
@@ -45,7 +47,7 @@ pub(super) struct Outbox<'a> {
 impl Outbox<'_> {
     /// A rule wants this, unless one of a higher priority does.
     pub(super) fn claim(&mut self, rule: &CheckedRule, action: &Change) -> Option<String> {
-        let claim = action.deed.claim()?;
+        let claim = action.action.claim()?;
         let mine = (rule.priority, rule.name.clone());
         let known = self.claimed.entry(claim.clone()).or_insert(mine.clone());
         if known.0 < mine.0 {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use plan::{Action, Set};
+
 use super::output::Change;
-use crate::action::Action;
 use crate::value::{ProcessId, Scalar, Time};
 
 /// For each process and variable when it was read last, and what it held.
@@ -22,17 +23,17 @@ impl Variables {
     /// Whether a change would write what the variable held when it was read, after `since`. Copies of a variable in several
     /// libraries are not read.
     pub(super) fn has(&self, change: &Change, since: Time) -> bool {
-        let Action::Set {
+        let Action::Set(Set {
             variable,
             everywhere: false,
             value,
             ..
-        } = &change.action
+        }) = &change.action
         else {
             return false;
         };
         let known = self.0.get(&change.process);
-        let known = known.and_then(|known| known.get(&variable.to_string()));
+        let known = known.and_then(|known| known.get(variable));
         known.is_some_and(|(time, held)| *time > since && is_same(held, value))
     }
 }

@@ -1,112 +1,77 @@
 //! The [`Action`] that a tune comes to for a process, with the values of its formulas.
 
+use plan::{Action, Argument, Expression, Operator as Computes, PatchRequest};
+
 use super::{Context, boolean};
-use crate::action::{self, Action, Argument, Computed};
-use crate::change::{Change, Deed, Given, Inverse, Invocation};
+use crate::change::Change;
 use crate::function::ScalarFunction;
-use crate::ids::ProbeId;
 use crate::lang::ast::Operator;
 use crate::term::{Term, Typed};
+use crate::types::Kind;
 use crate::value::{Cell, Key, ProcessId, Scalar, Value};
 
-impl Deed {
+/// From here on whole numbers are no i64.
+const WHOLE_MAX: f64 = 9_223_372_036_854_775_808.0;
+
+impl Change {
     /// The values of its formulas, which are the same for all processes or tables by process.
     pub(crate) fn values(&self, context: Context<'_>) -> Vec<Value> {
-        match self {
+        match &self.action {
             // What depends on the value that is passed has none yet.
-            Deed::SetArgument { .. } => Vec::new(),
-            _ => self.formulas().into_iter().map(|of| context.eval(of)).collect(),
+            Action::Patch(PatchRequest::SetArgument { .. }) => Vec::new(),
+            _ => self.formulas().map(|of| context.eval(of)).collect(),
         }
     }
 
-    /// What it comes to for a process, with the values of [`Deed::values`].
-    pub(crate) fn action(
+    /// What it comes to for a process, with the values of [`Change::values`].
+    pub(crate) fn action_for(
         &self,
         context: Context<'_>,
         values: &[Value],
         process: ProcessId,
     ) -> Result<Action, String> {
-        let mut values = values.iter().map(|value| row(value, process));
-        let mut next = || {
-            values
-                .next()
-                .unwrap_or_else(|| Err("it was not computed".to_string()))
-        };
-        Ok(match self {
-            Deed::Set {
-                variable,
-                layout,
-                everywhere,
-                ..
-            } => Action::Set {
-                variable: variable.clone(),
-                layout: *layout,
-                everywhere: *everywhere,
-                value: next()?,
-            },
-            Deed::Call { call, inverse } => Action::Call {
-                function: call.function.clone(),
-                arguments: given(&call.arguments, &mut next)?,
-                inverse: taken_back(inverse, &mut next)?,
-            },
-            Deed::Load { library } => Action::Load {
-                library: library.clone(),
-            },
-            Deed::Replace { function, with } => Action::Replace {
-                function: function.clone(),
-                with: with.clone(),
-            },
-            Deed::InsertCall {
-                function,
-                arguments,
-                inside,
-                place,
-            } => Action::InsertCall {
-                function: function.clone(),
-                arguments: given(arguments, &mut next)?,
-                inside: inside.clone(),
-                place: *place,
-            },
-            Deed::RemoveCall { function, inside } => Action::RemoveCall {
-                function: function.clone(),
-                inside: inside.clone(),
-            },
-            Deed::SetArgument {
-                function,
-                argument,
-                value,
-            } => Action::SetArgument {
-                function: function.clone(),
-                argument: *argument,
-                value: computed(context, value, process)?,
-            },
-            Deed::Affinity(affinity) => Action::Affinity(*affinity),
-            Deed::Enable { probe, .. } => Action::Enable {
-                probe: ProbeId(*probe),
-            },
-            Deed::Disable { probe, .. } => Action::Disable {
-                probe: ProbeId(*probe),
-            },
-        })
+        let mut action = self.action.clone();
+        match &mut action {
+            Action::Patch(PatchRequest::SetArgument { value, .. }) => {
+                for formula in self.formulas() {
+                    *value = expression(context, formula, process)?;
+                }
+            }
+            Action::Set(set) => {
+                for value in values {
+                    set.value = row(value, process)?;
+                }
+            }
+            other => {
+                let mut arguments = other.arguments_mut();
+                for (formula, value) in self.formulas.iter().zip(values) {
+                    if let Some(argument) = arguments.get_mut(formula.place) {
+                        **argument = number(&row(value, process)?)?;
+                    }
+                }
+            }
+        }
+        Ok(action)
     }
-}
 
-impl Change {
     /// Whether an action may be done; the error says why not.
     pub(crate) fn permits(&self, context: Context<'_>, action: &Action) -> Result<(), String> {
+        let is_boolean = || self.formulas().any(|of| of.of.kind == Kind::Boolean);
         let value = match action {
-            Action::Set { value, .. } => value,
-            Action::SetArgument {
-                value: Computed::Constant(value),
-                ..
-            } => value,
+            Action::Set(set) => set.value.clone(),
+            Action::Patch(PatchRequest::SetArgument { value, .. }) => match value {
+                Expression::Integer(value) if is_boolean() => Scalar::Boolean(*value != 0),
+                Expression::Integer(value) => Scalar::Number(*value as f64),
+                Expression::Float(value) => Scalar::Number(*value),
+                Expression::Original | Expression::Both(..) => return Ok(()),
+            },
             _ => return Ok(()),
         };
         let Some((range, text)) = &self.range else {
             return Ok(());
         };
         let context = Context {
-            proposed: Some(value),
+            proposed: Some(&value),
             ..context
         };
         if boolean(&context.eval(range).single()?)? {
@@ -116,30 +81,17 @@ impl Change {
     }
 }
 
-fn given(arguments: &[Given], mut next: impl FnMut() -> Cell) -> Result<Vec<Argument>, String> {
-    let argument = |given: &Given| match given {
-        Given::Value(_) => next().map(Argument::Value),
-        Given::Variable(source) => Ok(Argument::Variable(source.clone())),
-        Given::Was => Ok(Argument::Was),
-    };
-    arguments.iter().map(argument).collect()
-}
-
-fn taken_back(inverse: &Inverse, mut next: impl FnMut() -> Cell) -> Result<action::Inverse, String> {
-    let mut invocation = |call: &Invocation| {
-        Ok::<_, String>(action::Invocation {
-            function: call.function.clone(),
-            arguments: given(&call.arguments, &mut next)?,
-        })
-    };
-    Ok(match inverse {
-        Inverse::Unstated => action::Inverse::Unstated,
-        Inverse::NotNeeded(why) => action::Inverse::NotNeeded(why.clone()),
-        Inverse::Call { reader, call } => action::Inverse::Call {
-            reader: reader.as_ref().map(&mut invocation).transpose()?,
-            call: invocation(call)?,
-        },
-    })
+/// A value as a call takes it. Where the debug information tells no type, a whole number is passed as one.
+fn number(value: &Scalar) -> Result<Argument, String> {
+    match value {
+        Scalar::Boolean(value) => Ok(Argument::Integer(i64::from(*value))),
+        Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
+        Scalar::Number(number) if number.fract() == 0.0 && number.abs() < WHOLE_MAX => {
+            Ok(Argument::Integer(*number as i64))
+        }
+        Scalar::Number(number) => Ok(Argument::Double(*number)),
+        Scalar::Text(text) => Ok(Argument::Text(text.clone())),
+    }
 }
 
 /// The value for a process: its row, or the value for all.
@@ -153,45 +105,47 @@ fn row(value: &Value, process: ProcessId) -> Cell {
     }
 }
 
-/// What is left to be computed at each call.
-fn computed(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Computed, String> {
+/// What is left to be computed at each call: all that does not depend on the value that was passed is a constant.
+fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Expression, String> {
     let mut passed = false;
     of.visit(&mut |term| passed |= matches!(term, Term::Original));
     if !passed {
-        return row(&context.eval(of), process).map(Computed::Constant);
+        let value = row(&context.eval(of), process)?;
+        return match number(&value)? {
+            Argument::Integer(number) => Ok(Expression::Integer(number)),
+            Argument::Double(number) => Ok(Expression::Float(number)),
+            _ => Err(format!("`{value}` is no number")),
+        };
     }
-    let part = |of: &Typed| computed(context, of, process);
-    let boxed = |of: &Typed| part(of).map(Box::new);
+    let both = |operator, a, b| Expression::Both(operator, Box::new(a), Box::new(b));
+    let part = |of: &Typed| expression(context, of, process);
+    let cannot = || "it cannot be computed where it is passed".to_string();
     match &of.term {
-        Term::Original => Ok(Computed::Original),
-        Term::Negate(of) => {
-            let zero = Computed::Constant(Scalar::Number(0.0));
-            Ok(Computed::Subtract(Box::new(zero), boxed(of)?))
-        }
+        Term::Original => Ok(Expression::Original),
+        Term::Negate(of) => Ok(both(Computes::Subtract, Expression::Integer(0), part(of)?)),
         Term::Arithmetic(operator, a, b) => {
-            let (a, b) = (boxed(a)?, boxed(b)?);
-            match operator {
-                Operator::Add => Ok(Computed::Add(a, b)),
-                Operator::Subtract => Ok(Computed::Subtract(a, b)),
-                Operator::Multiply => Ok(Computed::Multiply(a, b)),
-                Operator::Divide => Ok(Computed::Divide(a, b)),
-                Operator::Power | Operator::Remainder | Operator::And | Operator::Or => {
-                    Err("it cannot be computed where it is passed".to_string())
-                }
-            }
+            let operator = match operator {
+                Operator::Add => Computes::Add,
+                Operator::Subtract => Computes::Subtract,
+                Operator::Multiply => Computes::Multiply,
+                Operator::Divide => Computes::Divide,
+                Operator::Power | Operator::Remainder | Operator::And | Operator::Or => return Err(cannot()),
+            };
+            Ok(both(operator, part(a)?, part(b)?))
         }
         Term::Apply(function, parts) => {
             let parts = parts.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+            let fold = |operator| parts.iter().cloned().reduce(|a, b| both(operator, a, b));
             match (function, parts.as_slice()) {
-                (ScalarFunction::Min, _) => Ok(Computed::Min(parts)),
-                (ScalarFunction::Max, _) => Ok(Computed::Max(parts)),
-                (ScalarFunction::Clamp, [of, low, high]) => Ok(Computed::Min(vec![
-                    Computed::Max(vec![of.clone(), low.clone()]),
-                    high.clone(),
-                ])),
-                _ => Err("it cannot be computed where it is passed".to_string()),
+                (ScalarFunction::Min, _) => fold(Computes::Min).ok_or_else(cannot),
+                (ScalarFunction::Max, _) => fold(Computes::Max).ok_or_else(cannot),
+                (ScalarFunction::Clamp, [of, low, high]) => {
+                    let least = both(Computes::Max, of.clone(), low.clone());
+                    Ok(both(Computes::Min, least, high.clone()))
+                }
+                _ => Err(cannot()),
             }
         }
-        _ => Err("it cannot be computed where it is passed".to_string()),
+        _ => Err(cannot()),
     }
 }

@@ -14,7 +14,8 @@ mod yaml;
 
 use std::collections::BTreeMap;
 
-use crate::action::Keyword;
+use ::plan::{Keyword, Moment};
+
 use crate::diag::{Diagnostic, Span, did_you_mean, has_errors};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
@@ -225,7 +226,7 @@ pub(crate) struct InverseEntry {
 /// Where each process takes a change.
 #[derive(Clone, Debug)]
 pub(crate) struct SyncEntry {
-    pub(crate) site: Site,
+    pub(crate) moment: Moment,
     pub(crate) function: Text,
     pub(crate) decide: Option<Expr>,
 }

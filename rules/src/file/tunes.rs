@@ -1,9 +1,11 @@
 //! The entries of `tune`: what is done, when, and how it is judged.
 
+use plan::{Keyword, Moment};
+
 use super::keys;
 use super::lower::{Fields, MOST_ENTRIES, Wrong, formula, wrong_shape};
 use super::yaml::{Node, Tree};
-use super::{ActionEntry, GuardEntry, InverseEntry, Keyword, Site, SyncEntry, TuneEntry};
+use super::{ActionEntry, GuardEntry, InverseEntry, SyncEntry, TuneEntry};
 use crate::diag::{Diagnostic, Span};
 
 pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
@@ -104,9 +106,9 @@ fn inverse(tree: &Tree, wrong: Wrong<'_>) -> Option<InverseEntry> {
 
 fn sync_point(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<SyncEntry> {
     let fields = Fields::of(tree, &keys::SYNC, wrong)?;
-    let (site, function) = match (fields.text("entry", wrong), fields.text("return", wrong)) {
-        (Some(function), None) => (Site::Entry, function),
-        (None, Some(function)) => (Site::Return, function),
+    let (moment, function) = match (fields.text("entry", wrong), fields.text("return", wrong)) {
+        (Some(function), None) => (Moment::Entry, function),
+        (None, Some(function)) => (Moment::Return, function),
         _ => {
             let message = "`at` must have one of `entry` and `return`";
             wrong.push(Diagnostic::error("E0111", message).at(place, ""));
@@ -114,7 +116,7 @@ fn sync_point(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<SyncEntry> {
         }
     };
     Some(SyncEntry {
-        site,
+        moment,
         function,
         decide: fields.formula("decide", wrong),
     })

@@ -99,8 +99,8 @@ impl Builder {
             let label = tune
                 .action
                 .as_ref()
-                .map_or("advice".to_string(), |change| change.deed.label());
-            let values = tune.action.iter().flat_map(|change| change.deed.formulas());
+                .map_or("advice".to_string(), |change| change.action.label());
+            let values = tune.action.iter().flat_map(|change| change.formulas());
             let guard = tune.guard().into_iter().flat_map(Guard::formulas);
             let parts = [("when", &tune.when), ("expect", &tune.expect)];
             let parts = parts

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rules::{
-    Action, CheckedRule, Decision, Engine, Mode, Observation, Outcome, Output, ProbeId, ProcessFacts,
-    ProcessId, Reading, RuleFile, RuleId, Scalar, Time,
+    CheckedRule, Decision, Engine, Mode, Observation, Outcome, Output, ProbeId, ProcessFacts, ProcessId,
+    Reading, RuleFile, RuleId, Scalar, Time,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -234,14 +234,13 @@ pub(crate) fn checked(source: &str, parameters: &[(&str, &str)]) -> CheckedRule 
 
 /// What a decision writes to a variable.
 pub(crate) fn written(decision: &Decision, variable: &str) -> Option<f64> {
-    decision.changes.iter().find_map(|change| match &change.action {
-        Action::Set {
-            variable: source,
-            value: Scalar::Number(value),
-            ..
-        } if source.to_string() == variable => Some(*value),
-        _ => None,
-    })
+    decision
+        .changes
+        .iter()
+        .find_map(|change| match change.action.value() {
+            Some(Scalar::Number(value)) if change.action.target() == variable => Some(*value),
+            _ => None,
+        })
 }
 
 fn time(ms: f64) -> Time {

@@ -467,12 +467,7 @@ fn borders_are_as_wide_as_the_slowest_rank_and_the_exchange_ask_for() {
     assert_eq!(decided.len(), 1, "{}", bench.why());
     assert_eq!(written(decided[0], "block"), Some(8.0));
     assert_eq!(decided[0].expect.as_deref(), Some("4.94 ms"));
-    assert!(
-        decided[0]
-            .together
-            .as_ref()
-            .is_some_and(|all| all.boundary.is_ok())
-    );
+    assert!(decided[0].together.as_ref().is_some_and(Result::is_ok));
     assert_eq!(bench.verdicts(), [true], "the guard keeps it");
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plan::Bytes;
 use rustix::io::Errno;
 use rustix::process::Pid as RawPid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -12,7 +13,6 @@ use crate::error::ActionError;
 use crate::journal::{Affinity, Change, Deed, Hold, Mechanism, Outcome, RevertOutcome, Status, ThreadCpus};
 use crate::process::Pid;
 use crate::ptrace;
-use crate::value::Bytes;
 use crate::writer::{Writer, WriterError};
 
 /// Threads started meanwhile are looked for so often.

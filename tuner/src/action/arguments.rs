@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use plan::{Argument, ReturnType, Value, ValueType};
+
 use super::function::Found;
-use super::{Argument, ReturnType};
 use crate::address::Address;
 use crate::arch::x86_64::{
     assemble::{FLOATS_MAX, INTEGERS_MAX, Passed},
@@ -15,7 +16,6 @@ use crate::error::ActionError;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::space::AddressSpace;
-use crate::value::{Value, ValueType};
 use crate::variable::{Location, VariableName};
 
 /// Texts of one call, all together.

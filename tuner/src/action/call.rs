@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
+use plan::{Argument, Bytes, CallRequest, FunctionName, ReturnType, Value, ValueType};
+
 use super::arguments::{self, Given};
 use super::function::{self, Found};
 use super::progress::{Progress, State, look};
-use super::{
-    ActionOutcome, ActionReceipt, Argument, CallRequest, FunctionName, Reason, ReturnType, inverse, load,
-};
+use super::{ActionOutcome, ActionReceipt, Reason, inverse, load};
 use crate::arch::x86_64::{
     assemble::Passed,
     stub::{self, Stub},
@@ -24,7 +24,6 @@ use crate::process::{Process, ThreadId};
 use crate::ptrace;
 use crate::remote::{self, Machinery, Task, Worker};
 use crate::space::AddressSpace;
-use crate::value::{Bytes, Value, ValueType};
 use crate::writer::{Writer, WriterError};
 
 /// The stub is shorter.
@@ -347,9 +346,9 @@ impl Writer {
 impl Plan {
     pub(super) fn new(space: &AddressSpace, request: CallRequest) -> Result<Plan, ActionError> {
         let (reader, inverse) = match &request.inverse {
-            None => (None, None),
-            Some(inverse) => {
-                let (reader, inverse) = inverse::planned(space, inverse)?;
+            plan::Inverse::Unstated | plan::Inverse::NotNeeded(_) => (None, None),
+            plan::Inverse::Call { call, was } => {
+                let (reader, inverse) = inverse::planned(space, call, was.as_ref())?;
                 (reader.map(Box::new), Some(inverse))
             }
         };
@@ -529,6 +528,6 @@ pub(super) fn request(
         returns: Some(returns),
         wait_ms,
         thread: None,
-        inverse: None,
+        inverse: plan::Inverse::Unstated,
     }
 }

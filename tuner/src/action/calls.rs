@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use iced_x86::Instruction;
+use plan::FunctionName;
 
-use super::FunctionName;
+use super::bytes::Plan;
 use super::function::{Context, Found, find, refuse_indirect};
-use super::plan::Plan;
 use super::words;
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;

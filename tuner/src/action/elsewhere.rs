@@ -1,12 +1,14 @@
 //! Machines other than x86-64: what needs machine code is refused by name.
 
-use super::{ActionReceipt, CallRequest, PatchRequest, Reason};
+use plan::{CallRequest, PatchRequest, SyncPoint};
+
+use super::{ActionReceipt, Reason};
 use crate::arch::Unsupported;
 use crate::error::ActionError;
 use crate::journal::{Call, Change, Hold, Patch, RevertOutcome};
 use crate::rendezvous::HeldAction;
 use crate::space::AddressSpace;
-use crate::sync::{Passage, SyncPlace};
+use crate::sync::Passage;
 use crate::writer::{Writer, WriterError};
 
 /// A call at a sync point: there is none here.
@@ -60,7 +62,7 @@ impl Writer {
         &mut self,
         _: CallRequest,
         _: Reason,
-        _: SyncPlace,
+        _: SyncPoint,
     ) -> Result<CallThere, WriterError> {
         unsupported("a call")
     }

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::FunctionName;
+use plan::FunctionName;
+
 use crate::address::Address;
 use crate::arch::{
     Emulation,

@@ -1,9 +1,10 @@
 //! A call that is inserted into a function: through a trampoline at its entry; at each of its returns, or into a copy of it where there is
 //! no room at one.
 
-use super::Argument;
+use plan::Argument;
+
+use super::bytes::{Plan, Prepared, TRAMPOLINE_BYTES, lead, refuse_jumps_into, wrap};
 use super::function::{Context, Found};
-use super::plan::{Plan, Prepared, TRAMPOLINE_BYTES, lead, refuse_jumps_into, wrap};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::{
     assemble::Passed,

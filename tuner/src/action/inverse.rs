@@ -5,15 +5,15 @@
 //! as with any call; so a crash of ours leaves one that was made or one that was not. Only where the program itself has unmapped that
 //! memory is a call that was made taken for one that was not, and made again: it must be one that may be, as a function that sets a value.
 
+use plan::{Argument, Bytes, CallRequest, FunctionName, Invocation, ReturnType, Value};
+
 use super::arguments::of_value;
 use super::call::Plan;
 use super::progress::State;
-use super::{Argument, CallRequest, FunctionName, InverseRequest, Invocation, ReturnType};
 use crate::error::ActionError;
 use crate::journal::{Call, Change, Inverse, Reader, RevertOutcome};
 use crate::ptrace::{self, PtraceError};
 use crate::space::AddressSpace;
-use crate::value::{Bytes, Value};
 use crate::writer::{Writer, WriterError};
 
 /// So long an inverse is waited for; one that takes longer goes on, and the next look at the process tells.
@@ -26,11 +26,11 @@ const LEFT: &str = "a jump of the program left the call that takes it back";
 /// Finds and checks the functions of an inverse before the call that it takes back is made.
 pub(super) fn planned(
     space: &AddressSpace,
-    request: &InverseRequest,
+    call: &Invocation,
+    was: Option<&Invocation>,
 ) -> Result<(Option<Plan>, Inverse), ActionError> {
-    let InverseRequest { call, was } = request;
     let reader = was
-        .clone()
+        .cloned()
         .map(|was| Plan::with(space, constant(was)?, None))
         .transpose()?;
     let read = match reader.as_ref().map(|reader| (reader, reader.returns())) {
@@ -73,7 +73,7 @@ fn constant(invocation: Invocation) -> Result<CallRequest, ActionError> {
         returns: None,
         wait_ms: WAIT_MS,
         thread: None,
-        inverse: None,
+        inverse: plan::Inverse::Unstated,
     })
 }
 

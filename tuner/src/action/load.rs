@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use plan::{Argument, CallRequest, ReturnType, ValueType};
+
 use super::call::{self, Plan};
 use super::progress::State;
-use super::{ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
+use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::address::Address;
 use crate::clock;
 use crate::error::ActionError;
@@ -14,7 +16,6 @@ use crate::journal::{Call, Deed, Mechanism, Outcome, RevertOutcome, Status};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::space::AddressSpace;
-use crate::value::ValueType;
 use crate::writer::{Writer, WriterError};
 
 /// Load everything at once: what is missing is told now, not at some later call.

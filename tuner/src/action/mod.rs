@@ -1,12 +1,11 @@
-//! The actions beyond `set`: a call, a library, code that is changed, threads that are bound. Each is a method of
+//! Carries out the actions beyond `set`: a call, a library, code that is changed, threads that are bound. Each is a method of
 //! [`crate::writer::Writer`]: announced in the journal before the first byte changes, taken back by `undo`.
 //!
-//! - `text`: `f(1, 2.5)` as people write it
 //! - `function`: which code a name means, and its bytes
 //! - `arguments`: what a function is called with
 //! - `call`: a function is called once, `there`: by the thread at a sync point; `inverse`: a call that takes another back; `load`: a
 //!   library, by calling dlopen
-//! - `plan`: which bytes a change of code needs (`words`: those through which functions are called; `insertion`: of calls that
+//! - `bytes`: which bytes a change of code needs (`words`: those through which functions are called; `insertion`: of calls that
 //!   are inserted, `calls`: that are removed, `parameter`: of arguments); `patch`: how they get there and away again
 //! - `affinity`: threads and CPUs
 //! - `elsewhere`: what stands for the rest on machines other than x86-64
@@ -35,6 +34,8 @@ mod affinity;
 #[cfg(target_arch = "x86_64")]
 mod arguments;
 #[cfg(target_arch = "x86_64")]
+mod bytes;
+#[cfg(target_arch = "x86_64")]
 mod call;
 #[cfg(target_arch = "x86_64")]
 mod calls;
@@ -52,172 +53,27 @@ mod load;
 mod parameter;
 #[cfg(target_arch = "x86_64")]
 mod patch;
-#[cfg(target_arch = "x86_64")]
-mod plan;
 mod progress;
-mod text;
 #[cfg(target_arch = "x86_64")]
 mod there;
 #[cfg(target_arch = "x86_64")]
 mod words;
 
-use std::fmt;
-
+use plan::{Action, Affinity};
 use serde::{Deserialize, Serialize};
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use elsewhere::{CallThere, Reached};
-pub use text::{Invocation, TextError};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use there::{CallThere, Reached};
 
 use crate::clock::Instant;
 pub use crate::error::ActionError;
-use crate::expression::Expression;
-pub use crate::journal::{Argument, Reason, ReturnType};
+pub use crate::journal::Reason;
 use crate::journal::{Change, Deed, Mechanism, RevertOutcome};
 use crate::space::AddressSpace;
 use crate::sync::Passage;
-use crate::value::ValueType;
 use crate::writer::{Writer, WriterError};
-
-/// The name of a function, and of the module that holds it where this is needed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FunctionName {
-    /// As the linker knows it.
-    pub name: String,
-    /// The path, file name, soname, or file name up to `.so`.
-    pub module: Option<String>,
-}
-
-impl From<&str> for FunctionName {
-    /// `function` or `module:function`; `::` belongs to the name.
-    fn from(text: &str) -> FunctionName {
-        match text.split_once(':') {
-            Some((module, name)) if !module.is_empty() && !name.is_empty() && !name.starts_with(':') => {
-                FunctionName {
-                    name: name.to_owned(),
-                    module: Some(module.to_owned()),
-                }
-            }
-            _ => FunctionName {
-                name: text.to_owned(),
-                module: None,
-            },
-        }
-    }
-}
-
-impl fmt::Display for FunctionName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.module {
-            Some(module) => write!(f, "{module}:{}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
-}
-
-/// Call a function once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CallRequest {
-    /// The function.
-    pub function: FunctionName,
-    /// At most 6 whole numbers, addresses or texts, and 8 floating-point numbers.
-    pub arguments: Vec<Argument>,
-    /// What it returns; an i64 when not said.
-    pub returns: Option<ReturnType>,
-    /// How long it is waited for. A call that takes longer is never broken off: it goes on.
-    pub wait_ms: u64,
-    /// Only this thread may do it.
-    pub thread: Option<i32>,
-    /// How it is taken back; without one it stays.
-    #[serde(default)]
-    pub inverse: Option<InverseRequest>,
-}
-
-/// How a call is taken back: by another call, which the thread that made the first one makes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct InverseRequest {
-    /// The other call: constants and [`Argument::Was`].
-    pub call: Invocation,
-    /// What the same thread calls just before the first one, with constants: its result is [`Argument::Was`].
-    pub was: Option<Invocation>,
-}
-
-/// A change of code.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PatchRequest {
-    /// Every call of one function goes to another.
-    Replace {
-        /// The function.
-        function: FunctionName,
-        /// The other one, which takes and returns the same.
-        with: FunctionName,
-    },
-    /// A function is called whenever another one is entered, or returns.
-    InsertCall {
-        /// The function that is called. It must not throw exceptions.
-        function: FunctionName,
-        /// Constants.
-        arguments: Vec<Argument>,
-        /// In which function.
-        into: FunctionName,
-        /// Where.
-        place: InsertPlace,
-    },
-    /// Calls of a function are left out. Who uses its result finds what happens to be in the register.
-    RemoveCall {
-        /// The function.
-        function: FunctionName,
-        /// In which function; everywhere when not said.
-        within: Option<FunctionName>,
-    },
-    /// An argument of a function is another one, before its body runs.
-    SetArgument {
-        /// The function.
-        function: FunctionName,
-        /// The argument, from 0.
-        index: usize,
-        /// Its type, where the debug information does not say it. Without debug information the arguments before it are taken
-        /// to be of its kind (whole numbers and addresses, or floating-point numbers).
-        value_type: Option<ValueType>,
-        /// What it becomes.
-        value: Expression,
-    },
-}
-
-/// Where a call is inserted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InsertPlace {
-    /// Before the first instruction.
-    Entry,
-    /// Before each return instruction.
-    Return,
-}
-
-/// An action.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// Call a function once.
-    Call(CallRequest),
-    /// Load a library.
-    Load {
-        /// Its absolute path, as the program sees it, or a name that its dynamic linker finds.
-        path: String,
-        /// As in [`CallRequest`].
-        wait_ms: u64,
-    },
-    /// Change code.
-    Patch(PatchRequest),
-    /// Bind all threads to CPUs.
-    Affinity {
-        /// As a list (`0-3,8`).
-        cpus: String,
-    },
-}
 
 /// What came of an action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,10 +124,13 @@ impl Writer {
     /// Takes an action.
     pub fn act(&mut self, action: &Action, reason: Reason) -> Result<ActionReceipt, WriterError> {
         match action {
-            Action::Affinity { cpus } => self.affinity(cpus, reason),
+            Action::Affinity(Affinity::Cpus(cpus)) => self.affinity(cpus, reason),
             Action::Call(request) => self.call(request.clone(), reason),
             Action::Load { path, wait_ms } => self.load(path, *wait_ms, reason),
             Action::Patch(request) => self.patch(request, reason),
+            Action::Set(_) | Action::Affinity(Affinity::Cores(_)) | Action::Switch(_) => {
+                Err(ActionError::NotOfActuator(action.label()).into())
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 //! An argument of a function that is changed before its body runs.
 
-use super::FunctionName;
+use plan::{Expression, FunctionName, ValueType};
+
+use super::bytes::{Plan, Prepared, TRAMPOLINE_BYTES, wrap};
 use super::function::{Context, Found, refuse_indirect};
-use super::plan::{Plan, Prepared, TRAMPOLINE_BYTES, wrap};
 use super::words::image_error;
 use crate::arch::x86_64::{
     assemble::{FLOATS_MAX, INTEGERS_MAX},
@@ -10,8 +11,6 @@ use crate::arch::x86_64::{
 };
 use crate::dwarf::{self, Kind};
 use crate::error::ActionError;
-use crate::expression::Expression;
-use crate::value::ValueType;
 
 /// Has a function take another value than is passed.
 pub(super) fn set(

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use plan::{Bytes, PatchRequest};
+
+use super::bytes::{self, Plan};
 use super::call::nanoseconds;
 use super::function::Context;
-use super::plan::{self, Plan};
 use super::progress;
-use super::{ActionOutcome, ActionReceipt, PatchRequest, Reason};
+use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::arena::Arena;
 use crate::clock;
 use crate::error::ActionError;
@@ -18,7 +20,6 @@ use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
 use crate::remote::{self, Machinery, STOP_WAIT, Task};
 use crate::space::AddressSpace;
-use crate::value::Bytes;
 use crate::write;
 use crate::writer::{Writer, WriterError};
 
@@ -35,7 +36,7 @@ impl Writer {
             _ => 0,
         };
         let context = Context::new(&space, &ground, self.written());
-        let mut plan = plan::make(&context, request, extended_bytes)?;
+        let mut plan = bytes::make(&context, request, extended_bytes)?;
         if let Some(arena) = &mut plan.patch.arena {
             arena.despite_seccomp = self.despite_seccomp;
         }

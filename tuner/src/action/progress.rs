@@ -1,6 +1,7 @@
 //! How far a call has come, by the memory that was mapped for it.
 
-use super::ReturnType;
+use plan::{ReturnType, ValueType};
+
 use super::call::{Answer, shown};
 use crate::address::Address;
 use crate::arch::x86_64::stub;
@@ -8,7 +9,6 @@ use crate::arena::Arena;
 use crate::journal::Call;
 use crate::place::Ground;
 use crate::process::ThreadId;
-use crate::value::ValueType;
 
 /// How a call stands.
 #[derive(Debug)]

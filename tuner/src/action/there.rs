@@ -7,9 +7,11 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use plan::{CallRequest, SyncPoint};
+
 use super::call::{self, Plan};
 use super::progress::{self, Progress, State};
-use super::{ActionOutcome, ActionReceipt, CallRequest, Reason};
+use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::ActionError;
 use crate::journal::{Call, Deed, Hold, Mechanism, Outcome, RevertOutcome};
@@ -18,7 +20,7 @@ use crate::process::Process;
 use crate::ptrace::{self, HeldThread};
 use crate::remote::{Machinery, View, Worker};
 use crate::rendezvous::{HeldAction, Stopping, Told};
-use crate::sync::{Passage, SyncPlace};
+use crate::sync::Passage;
 use crate::writer::{Writer, WriterError};
 
 /// A call that is announced in the journal, to be made at a sync point.
@@ -101,7 +103,7 @@ impl Writer {
         &mut self,
         request: CallRequest,
         reason: Reason,
-        sync: SyncPlace,
+        sync: SyncPoint,
     ) -> Result<CallThere, WriterError> {
         let started_ns = clock::monotonic_ns();
         let at = clock::now();

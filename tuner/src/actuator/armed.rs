@@ -3,14 +3,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plan::{Bytes, SyncPoint};
+
 use crate::journal::{Hold, Mechanism};
 use crate::rendezvous::{
     ACTION_NS_MAX, ANSWER_NS_MAX, HeldAction, HoldRequest, MISSES_MAX, Progress, Rendezvous,
     STOP_ANSWER_NS_MAX, Stopping, Store, Then, Ticket, Told,
 };
 use crate::slot::Slot;
-use crate::sync::{Passage, SyncPlace, SyncPoint};
-use crate::value::Bytes;
+use crate::sync::{Passage, ResolvedPoint};
 use crate::write::{self, Hooks, WriteError};
 
 /// What the request says of the way.
@@ -32,7 +33,7 @@ impl Default for How {
 
 /// A write that waits.
 pub(super) struct Armed {
-    point: SyncPoint,
+    point: ResolvedPoint,
     slot: Arc<Slot>,
     /// What is expected there, and what is to be there.
     change: (Bytes, Bytes),
@@ -68,7 +69,7 @@ pub(super) enum Over {
 
 impl Armed {
     pub(super) fn new(
-        point: SyncPoint,
+        point: ResolvedPoint,
         slot: Arc<Slot>,
         change: (Bytes, Bytes),
         how: How,
@@ -106,7 +107,7 @@ impl Armed {
         &self.slot
     }
 
-    pub(super) fn place(&self) -> &SyncPlace {
+    pub(super) fn place(&self) -> &SyncPoint {
         self.point.place()
     }
 

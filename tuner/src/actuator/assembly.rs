@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use plan::Bytes;
+
 use crate::journal::{Hold, Mechanism};
 use crate::process::Pid;
 use crate::rendezvous::{
@@ -15,8 +17,7 @@ use crate::rendezvous::{
     Scattered, Then, Ticket, gather,
 };
 use crate::slot::Slot;
-use crate::sync::{KeyPlace, Passage, SyncPoint};
-use crate::value::Bytes;
+use crate::sync::{KeyPlace, Passage, ResolvedPoint};
 use crate::write::Hooks;
 
 const LEAD_MAX: i64 = 4_096;
@@ -27,7 +28,7 @@ const WAITS_MAX: u32 = 2;
 
 /// A process that takes part.
 pub(super) struct Member {
-    point: SyncPoint,
+    point: ResolvedPoint,
     key: KeyPlace,
     slot: Arc<Slot>,
     change: (Bytes, Bytes),
@@ -215,7 +216,12 @@ impl Assembly {
 }
 
 impl Member {
-    pub(super) fn new(point: SyncPoint, key: KeyPlace, slot: Arc<Slot>, change: (Bytes, Bytes)) -> Member {
+    pub(super) fn new(
+        point: ResolvedPoint,
+        key: KeyPlace,
+        slot: Arc<Slot>,
+        change: (Bytes, Bytes),
+    ) -> Member {
         Member {
             point,
             key,

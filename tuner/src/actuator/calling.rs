@@ -3,15 +3,17 @@
 
 use std::time::{Duration, Instant};
 
+use plan::{Action, SyncPoint};
+
 use super::session::Session;
 use super::undoing::UNDO_LOOK;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
-use crate::action::{Action, ActionOutcome, ActionReceipt, CallThere, Reached};
+use crate::action::{ActionOutcome, ActionReceipt, CallThere, Reached};
 use crate::journal::{Hold, Mechanism, RevertOutcome};
 use crate::process::Pid;
 use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX, Ticket};
-use crate::sync::{Passage, SyncPlace};
+use crate::sync::Passage;
 use crate::undo::Undone;
 
 /// A call that is to be over when a session ends is waited for so long; its thread is on its way then.
@@ -24,7 +26,7 @@ const OTHERS_MAX: u64 = 256;
 /// A call that waits, or is being made.
 pub(super) struct WaitingCall {
     pid: Pid,
-    at: SyncPlace,
+    at: SyncPoint,
     call: CallThere,
     ticket: Ticket,
     until: Instant,
@@ -74,7 +76,7 @@ impl Session {
     fn wait_there(
         &mut self,
         pid: Pid,
-        at: SyncPlace,
+        at: SyncPoint,
         call: CallThere,
         until: Instant,
         answer_ns_max: Option<u64>,
@@ -101,7 +103,7 @@ impl Session {
     fn hold_for(
         &mut self,
         pid: Pid,
-        at: &SyncPlace,
+        at: &SyncPoint,
         call: &CallThere,
         answer_ns_max: u64,
     ) -> Result<Ticket, Refusal> {
@@ -122,7 +124,7 @@ impl Session {
         &mut self,
         pid: Pid,
         change: u64,
-        at: SyncPlace,
+        at: SyncPoint,
         until: Instant,
     ) -> Result<InverseThere, Refusal> {
         self.waiting.rendezvous()?;

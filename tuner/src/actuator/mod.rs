@@ -30,19 +30,18 @@ mod waiting;
 
 use std::path::PathBuf;
 
+use plan::{Action, Bytes, Key, SyncPoint, ValueType};
 use serde::{Deserialize, Serialize};
 
 pub use client::{ActuatorClient, ClientError, SentSet};
 pub use practice::Practice;
 pub use serve::{RendezvousSource, ServeError, ServeOptions, serve};
 
-use crate::action::{Action, ActionReceipt};
+use crate::action::ActionReceipt;
 use crate::address::Address;
 use crate::journal::{Change, Reason};
 use crate::process::Pid;
-use crate::sync::{KeyName, SyncPlace};
 use crate::undo::Undone;
-use crate::value::{Bytes, ValueType};
 use crate::who::Who;
 use crate::writer::Receipt;
 
@@ -159,7 +158,7 @@ pub struct ArmCommand {
     /// What.
     pub set: SetCommand,
     /// Where.
-    pub at: SyncPlace,
+    pub at: SyncPoint,
     /// Given up after this time.
     pub within_ms: u64,
     /// How long a thread is held until it is answered; [`crate::rendezvous::ANSWER_NS_MAX`] when none is given.
@@ -175,7 +174,7 @@ pub struct ArmActCommand {
     /// What: a call; nothing else has a place.
     pub act: ActCommand,
     /// Where.
-    pub at: SyncPlace,
+    pub at: SyncPoint,
     /// Given up after this time.
     pub within_ms: u64,
     /// As in [`ArmCommand`].
@@ -188,9 +187,9 @@ pub struct TogetherCommand {
     /// What, in each process.
     pub sets: Vec<SetCommand>,
     /// Where each of them begins an iteration.
-    pub at: SyncPlace,
+    pub at: SyncPoint,
     /// Where it says which.
-    pub key: KeyName,
+    pub key: Key,
     /// Given up after this time.
     pub within_ms: u64,
 }

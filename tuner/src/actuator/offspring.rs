@@ -11,6 +11,8 @@
 use std::collections::VecDeque;
 use std::fs;
 
+use plan::Value;
+
 use super::session::Session;
 use super::undoing::Tried;
 use super::{Refusal, RefusalKind};
@@ -21,7 +23,6 @@ use crate::memory::Memory;
 use crate::process::{Pid, Process, auxiliary, children};
 use crate::space::AddressSpace;
 use crate::undo::{Attempt, has_inherited};
-use crate::value::Value;
 
 /// More are not looked at.
 const OFFSPRING_MAX: usize = 4096;

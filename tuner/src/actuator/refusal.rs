@@ -1,5 +1,7 @@
 //! Errors as refusals: the same text, and the kind that callers tell apart.
 
+use plan::ValueError;
+
 use super::{Refusal, RefusalKind};
 use crate::error::ActionError;
 use crate::lock::LockError;
@@ -10,7 +12,6 @@ use crate::ptrace::PtraceError;
 use crate::slot::SlotError;
 use crate::space::SpaceError;
 use crate::sync::PointError;
-use crate::value::ValueError;
 use crate::variable::{FollowError, VariableError};
 use crate::write::WriteError;
 use crate::writer::WriterError;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use plan::{Value, ValueError, ValueType};
 use serde::Serialize;
 
 use super::undoing::Tried;
@@ -17,7 +18,6 @@ use crate::module::Images;
 use crate::process::{Pid, Process, ProcessError};
 use crate::slot::Slot;
 use crate::space::{AddressSpace, read_maps};
-use crate::value::{Value, ValueError, ValueType};
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
 use crate::write;

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plan::{Key, SyncPoint};
+
 use super::assembly::{Assembled, Assembly, Member};
 use super::session::Session;
 use super::undoing::UNDO_LOOK;
@@ -15,7 +17,7 @@ use crate::journal::Bond;
 use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
-use crate::sync::{KeyName, KeyPlace, SyncPlace, SyncPoint};
+use crate::sync::{self, KeyPlace, ResolvedPoint};
 use crate::writer::{Announced, SetRequest};
 
 /// Changes of several processes that wait.
@@ -44,7 +46,7 @@ struct Prepared {
     pid: Pid,
     slot: Arc<Slot>,
     request: SetRequest,
-    point: SyncPoint,
+    point: ResolvedPoint,
     key: KeyPlace,
 }
 
@@ -116,16 +118,11 @@ impl Session {
         Ok(tickets)
     }
 
-    fn prepare_member(
-        &mut self,
-        set: SetCommand,
-        at: &SyncPlace,
-        key: &KeyName,
-    ) -> Result<Prepared, Refusal> {
+    fn prepare_member(&mut self, set: SetCommand, at: &SyncPoint, key: &Key) -> Result<Prepared, Refusal> {
         let pid = set.pid;
         let (slot, request) = self.prepare(set)?;
         let space = AddressSpace::read(&self.open(pid)?, &self.images())?;
-        let key = key.resolve(&space, at).map_err(|why| {
+        let key = sync::resolve(key, &space, at).map_err(|why| {
             refused(format!(
                 "which iteration it is cannot be read in process {pid}: {why}"
             ))
@@ -134,7 +131,7 @@ impl Session {
             pid,
             slot: Arc::new(slot),
             request,
-            point: SyncPoint::resolve(&space, at)?,
+            point: ResolvedPoint::resolve(&space, at)?,
             key,
         })
     }

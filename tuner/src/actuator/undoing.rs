@@ -12,7 +12,7 @@ use super::waiting::not_reached;
 use super::{ChangeNumber, Farewell, Refusal};
 use crate::journal::{Change, Deed, RevertOutcome, Status};
 use crate::process::Pid;
-use crate::sync::SyncPoint;
+use crate::sync::ResolvedPoint;
 use crate::undo::{Attempt, Back, Returning, Undone, reverted};
 use crate::write::WriteError;
 use crate::writer::WriterError;
@@ -205,7 +205,7 @@ impl Session {
             returning,
         } = self.writer(pid)?.prepare_undo(change, with_it)?;
         let values = (returning.set.new, returning.set.old);
-        let armed = SyncPoint::resolve(&space, &sync)
+        let armed = ResolvedPoint::resolve(&space, &sync)
             .map_err(Refusal::from)
             .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, How::default()));
         match armed {

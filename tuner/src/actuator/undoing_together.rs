@@ -12,7 +12,7 @@ use super::waiting::refused;
 use super::{Refusal, RefusalKind};
 use crate::journal::{Bond, Change, Hold, Mechanism, RevertOutcome, Status};
 use crate::process::Pid;
-use crate::sync::{Passage, SyncPoint};
+use crate::sync::{self, Passage, ResolvedPoint};
 use crate::undo::{Back, Returning};
 use crate::write::Hooks;
 
@@ -169,9 +169,9 @@ impl Session {
             sync,
             returning,
         } = self.writer(pid)?.prepare_undo(change, &is_in_run)?;
-        let prepared = SyncPoint::resolve(&space, &sync)
+        let prepared = ResolvedPoint::resolve(&space, &sync)
             .map_err(|error| error.to_string())
-            .and_then(|point| Ok((point, bond.key.resolve(&space, &sync)?)));
+            .and_then(|point| Ok((point, sync::resolve(&bond.key, &space, &sync)?)));
         let values = (returning.set.new, returning.set.old);
         match prepared {
             Ok((point, key)) => Ok((returning, Member::new(point, key, Arc::new(slot), values))),

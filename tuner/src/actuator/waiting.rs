@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plan::{Bytes, SyncPoint};
+
 use super::armed::{Armed, How, Over};
 use super::calling::WaitingCall;
 use super::session::{Session, keep_newest};
@@ -18,8 +20,7 @@ use crate::process::Pid;
 use crate::rendezvous::{ANSWER_NS_MAX, Progress, Rendezvous};
 use crate::slot::Slot;
 use crate::space::AddressSpace;
-use crate::sync::{Passage, SyncPlace, SyncPoint};
-use crate::value::Bytes;
+use crate::sync::{Passage, ResolvedPoint};
 use crate::write::WriteError;
 use crate::writer::{Announced, Receipt};
 
@@ -91,7 +92,7 @@ impl Waiting {
 
     pub(super) fn arm(
         &mut self,
-        point: SyncPoint,
+        point: ResolvedPoint,
         slot: Arc<Slot>,
         change: (Bytes, Bytes),
         how: How,
@@ -168,9 +169,9 @@ impl Session {
         }
     }
 
-    pub(super) fn point(&self, pid: Pid, place: &SyncPlace) -> Result<SyncPoint, Refusal> {
+    pub(super) fn point(&self, pid: Pid, place: &SyncPoint) -> Result<ResolvedPoint, Refusal> {
         let space = AddressSpace::read(&self.open(pid)?, &self.images())?;
-        Ok(SyncPoint::resolve(&space, place)?)
+        Ok(ResolvedPoint::resolve(&space, place)?)
     }
 
     /// What became of the sets that wait.
@@ -294,12 +295,12 @@ pub(super) fn not_now(message: String) -> Refusal {
     }
 }
 
-pub(super) fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
+pub(super) fn not_reached(place: &SyncPoint, passage: &Passage) -> String {
     format!("{}: nothing was written", in_vain(place, passage))
 }
 
 /// How the program passed a place at which nothing was done.
-pub(super) fn in_vain(place: &SyncPlace, passage: &Passage) -> String {
+pub(super) fn in_vain(place: &SyncPoint, passage: &Passage) -> String {
     match (passage.hits, passage.misses) {
         (0, _) => format!("the program did not reach {place} in time"),
         (hits, misses) => {

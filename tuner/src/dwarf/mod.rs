@@ -19,12 +19,12 @@ mod walk;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use plan::ValueType;
 use thiserror::Error;
 
 use crate::address::LinkAddress;
 use crate::elf::ImageError;
 use crate::path::Step;
-use crate::value::ValueType;
 use search::{Needles, Words};
 use types::Shape;
 use view::{Entry, Found, Loaded, Place, Scopes, View, fixed_address};

@@ -3,18 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use plan::{Argument, Bytes, Key, ReturnType, SyncPoint, Value, ValueType};
 use serde::{Deserialize, Serialize};
 
 use crate::address::{Address, LinkAddress};
 use crate::arena::Arena;
 use crate::image::BuildId;
 use crate::process::Pid;
-use crate::sync::{KeyName, SyncPlace};
-use crate::value::{Bytes, Value, ValueType};
 use crate::variable::Chain;
-
-/// How [`Argument::Was`] is written.
-pub(crate) const WAS: &str = "was";
 
 /// What a change does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,7 +53,7 @@ pub struct Assignment {
     pub new: Bytes,
     /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any instant will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sync: Option<SyncPlace>,
+    pub sync: Option<SyncPoint>,
     /// The processes that take it, and may take it back, at the same iteration only, all of them or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Bond>,
@@ -96,53 +92,7 @@ pub struct Bond {
     /// All of them.
     pub with: Vec<Pid>,
     /// Where each says which iteration it begins.
-    pub key: KeyName,
-}
-
-/// An argument of a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Argument {
-    /// A whole number, a bool or an address.
-    Integer(i64),
-    /// A double.
-    Double(f64),
-    /// A float.
-    Float(f32),
-    /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is taken back: a
-    /// function that keeps the address is not for this.
-    Text(String),
-    /// What a variable of the program holds when the call is made; only of a call once.
-    Variable(String),
-    /// What was read just before the call that is taken back; only of an inverse.
-    Was,
-}
-
-impl fmt::Display for Argument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Argument::Integer(number) => write!(f, "{number}"),
-            Argument::Double(number) => write!(f, "{number:?}"),
-            Argument::Float(number) => write!(f, "{number:?}f"),
-            Argument::Text(text) => write!(f, "{text:?}"),
-            Argument::Variable(name) => f.write_str(name),
-            Argument::Was => f.write_str(WAS),
-        }
-    }
-}
-
-/// What a function returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReturnType {
-    /// Nothing that is of interest.
-    Nothing,
-    /// A number or a bool.
-    Value(ValueType),
-    /// An address.
-    Pointer,
-    /// What the debug information says, and nothing where it is silent.
-    IfKnown,
+    pub key: Key,
 }
 
 /// A call.
@@ -160,7 +110,7 @@ pub struct Call {
     pub arena: Arena,
     /// The sync point whose thread is to make it; none when any thread may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sync: Option<SyncPlace>,
+    pub sync: Option<SyncPoint>,
     /// What takes it back; without one it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inverse: Option<Inverse>,
@@ -260,7 +210,7 @@ impl Deed {
     }
 
     /// The sync point at which it is to take effect.
-    pub fn sync(&self) -> Option<&SyncPlace> {
+    pub fn sync(&self) -> Option<&SyncPoint> {
         match self {
             Deed::Set(set) => set.sync.as_ref(),
             Deed::Call(call) => call.sync.as_ref(),

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use plan::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::deed::{Assignment, Deed};
 use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
 use crate::arena::Arena;
 use crate::process::ThreadId;
-use crate::value::Bytes;
 
 /// How a change stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -349,8 +349,8 @@ mod tests {
     use crate::clock;
     use crate::journal::Target;
     use crate::process::Pid;
-    use crate::value::{Value, ValueType};
     use crate::who::Who;
+    use plan::{Value, ValueType};
     use proptest::prelude::*;
 
     fn intent(change: u64, address: u64) -> Record {

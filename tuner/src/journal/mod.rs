@@ -14,11 +14,7 @@ mod file;
 mod history;
 mod record;
 
-pub(crate) use deed::WAS;
-pub use deed::{
-    Affinity, Argument, Assignment, Bond, Call, Deed, HexBytes, Inverse, Patch, Reader, ReturnType, Site,
-    ThreadCpus,
-};
+pub use deed::{Affinity, Assignment, Bond, Call, Deed, HexBytes, Inverse, Patch, Reader, Site, ThreadCpus};
 pub(crate) use file::boot_id;
 pub use file::{Journal, JournalError, StateDir};
 pub use history::{Change, History, Settled, Status, Unreadable, settle};

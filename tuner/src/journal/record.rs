@@ -1,5 +1,6 @@
 //! What a line of the journal holds.
 
+use plan::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::deed::Deed;
@@ -7,7 +8,6 @@ use crate::arena::Arena;
 use crate::clock::Instant;
 use crate::process::{Pid, ThreadId};
 use crate::sync::Passage;
-use crate::value::Bytes;
 use crate::who::Who;
 
 /// The process that is changed, so that no other is ever taken for it.

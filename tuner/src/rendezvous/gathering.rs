@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use plan::Bytes;
+
 use super::{MEETING_SIGNAL, Meetings, STOP_WAIT, Ticket};
 use crate::clock::monotonic_ns;
 use crate::process::Pid;
 use crate::ptrace::HeldThread;
 use crate::slot::Slot;
-use crate::value::Bytes;
 use crate::write::{self, Hooks};
 
 /// How long the first waits for the last. Ranks that wait for each other in every iteration are within one of each other.

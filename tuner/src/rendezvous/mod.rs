@@ -1,6 +1,6 @@
 //! Acting at the right instant: when a thread of the program reaches a sync point, and while it is held there.
 //!
-//! A [`Rendezvous`] is whatever can hold a thread at a [`SyncPoint`]. This crate has none: the kernel side belongs to the agent's binary,
+//! A [`Rendezvous`] is whatever can hold a thread at a [`ResolvedPoint`]. This crate has none: the kernel side belongs to the agent's binary,
 //! which hands one in ([`crate::actuator::ServeOptions`]). Nothing here waits; `gathering` alone writes, with the one function that does.
 
 mod gathering;
@@ -13,7 +13,7 @@ pub(crate) use stop::{Stopping, Told};
 pub use stop::{Then, Vigil, Watch};
 
 use crate::address::Address;
-use crate::sync::{KeyPlace, Passage, SyncPoint};
+use crate::sync::{KeyPlace, Passage, ResolvedPoint};
 
 /// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to 60 us, and half a
 /// millisecond on a virtual machine with ten busy processes for each CPU; a hold that is answered ends then, and one that is not
@@ -89,7 +89,7 @@ pub struct Ticket(pub u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRequest {
     /// Where.
-    pub point: SyncPoint,
+    pub point: ResolvedPoint,
     /// A thread is held at most this long until somebody answers. Who implements [`Rendezvous`] may hold it for less.
     pub answer_ns_max: u64,
     /// And this much longer once somebody has.

@@ -1,19 +1,17 @@
 //! Sync points: where in the program an action is to take effect.
 //!
-//! A [`SyncPlace`] is what a user or a rule names; a [`SyncPoint`] is that place found in a process. [`crate::rendezvous`] holds threads
-//! there.
+//! A [`plan::SyncPoint`] is what a user or a rule names; a [`ResolvedPoint`] is that function found in a process. [`crate::rendezvous`] holds
+//! threads there.
 
 mod key;
-mod place;
 mod point;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use key::KeyName;
-pub use place::{Moment, SyncPlace, SyncPlaceError};
-pub use point::{PointError, SyncPoint};
+pub(crate) use key::resolve;
+pub use point::{PointError, ResolvedPoint};
 
 use crate::address::{Address, FileOffset};
 

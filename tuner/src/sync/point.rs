@@ -1,9 +1,10 @@
-//! From a [`SyncPlace`] to a [`SyncPoint`]: exactly one function of the process, and the instructions at which it is entered or
+//! From a [`SyncPoint`] to a [`ResolvedPoint`]: exactly one function of the process, and the instructions at which it is entered or
 //! left.
 
+use plan::{Moment, SyncPoint};
 use thiserror::Error;
 
-use super::{Moment, Sites, SyncPlace};
+use super::Sites;
 use crate::address::FileOffset;
 use crate::code::{self, CodeError};
 use crate::intact::{Overwritten, Text, needed_at, needed_at_entry};
@@ -87,15 +88,15 @@ pub enum PointError {
 
 /// A place in the code of a process at which a thread can be held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SyncPoint {
+pub struct ResolvedPoint {
     pid: Pid,
-    place: SyncPlace,
+    place: SyncPoint,
     sites: Sites,
 }
 
-impl SyncPoint {
+impl ResolvedPoint {
     /// Looks the place up.
-    pub fn resolve(space: &AddressSpace, place: &SyncPlace) -> Result<SyncPoint, PointError> {
+    pub fn resolve(space: &AddressSpace, place: &SyncPoint) -> Result<ResolvedPoint, PointError> {
         let (pid, function) = (space.process.pid, || place.function.clone());
         let mut found = space.functions(&[place.function.as_str()])?;
         match &place.module {
@@ -135,7 +136,7 @@ impl SyncPoint {
         };
         untouched(place, space, (module, symbol), &offsets)?;
         let path = module.probe_path()?;
-        Ok(SyncPoint {
+        Ok(ResolvedPoint {
             pid,
             place: place.clone(),
             sites: Sites { path, offsets },
@@ -148,7 +149,7 @@ impl SyncPoint {
     }
 
     /// As it was named.
-    pub fn place(&self) -> &SyncPlace {
+    pub fn place(&self) -> &SyncPoint {
         &self.place
     }
 
@@ -159,7 +160,7 @@ impl SyncPoint {
 }
 
 /// Where it is left, if every way out is known.
-fn returns(place: &SyncPlace, module: &Module, function: &Function) -> Result<Vec<FileOffset>, PointError> {
+fn returns(place: &SyncPoint, module: &Module, function: &Function) -> Result<Vec<FileOffset>, PointError> {
     let returns = code::returns(&module.image, function)?;
     let function = || place.function.clone();
     match (returns.jumps_out.len(), returns.instructions.is_empty()) {
@@ -174,7 +175,7 @@ fn returns(place: &SyncPlace, module: &Module, function: &Function) -> Result<Ve
 
 /// Whether the process has the code of the file where it is to be probed.
 fn untouched(
-    place: &SyncPlace,
+    place: &SyncPoint,
     space: &AddressSpace,
     (module, function): (&Module, &Function),
     offsets: &[FileOffset],

@@ -1,5 +1,6 @@
 //! Where a variable is said to be: a fixed place in a module, or one that pointers lead to.
 
+use plan::{Bytes, ValueType};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -8,7 +9,6 @@ use crate::dwarf::{Leaf, VariableType};
 use crate::memory::{Memory, MemoryError};
 use crate::module::Module;
 use crate::process::Pid;
-use crate::value::{Bytes, ValueType};
 
 /// Where a variable is said to be. A claim, made from files and a snapshot: it can be read, and must become a
 /// [`crate::slot::Slot`] before it can be written.

@@ -1,5 +1,6 @@
 //! Why a process cannot be changed, or a change not taken back.
 
+use plan::ValueType;
 use thiserror::Error;
 
 use crate::error::ActionError;
@@ -9,7 +10,6 @@ use crate::memory::MemoryError;
 use crate::process::{Pid, ProcessError};
 use crate::slot::SlotError;
 use crate::space::SpaceError;
-use crate::value::ValueType;
 use crate::variable::FollowError;
 use crate::write::WriteError;
 

@@ -9,6 +9,7 @@ mod revert;
 
 use std::sync::Arc;
 
+use plan::{Bytes, SyncPoint, Value, ValueType};
 use serde::{Deserialize, Serialize};
 
 pub use error::WriterError;
@@ -23,8 +24,7 @@ use crate::module::Images;
 use crate::process::{Pid, Process};
 use crate::slot::Slot;
 use crate::space::AddressSpace;
-use crate::sync::{Passage, SyncPlace};
-use crate::value::{Bytes, Value, ValueType};
+use crate::sync::Passage;
 use crate::who::Who;
 use crate::write::{self, Hooks, WriteError};
 
@@ -167,7 +167,7 @@ impl Writer {
         &mut self,
         slot: &Slot,
         request: SetRequest,
-        sync: Option<SyncPlace>,
+        sync: Option<SyncPoint>,
         together: Option<Bond>,
     ) -> Result<Announced, WriterError> {
         let started_ns = clock::monotonic_ns();

@@ -1,8 +1,8 @@
 //! Actions on a program of many threads under load that checks its own results: the effect, the undo, and nothing else.
 
-use tuner::action::{Action, ActionOutcome, CallRequest, InsertPlace, PatchRequest};
-use tuner::journal::{Argument, Mechanism, Reason, ReturnType, RevertOutcome, Status};
-use tuner::value::ValueType;
+use plan::{Action, Argument, CallRequest, Moment, PatchRequest, ReturnType, ValueType};
+use tuner::action::ActionOutcome;
+use tuner::journal::{Mechanism, Reason, RevertOutcome, Status};
 
 use crate::underload::{FINE, Load, QUIET, argument, call, insert, patch, remove, replace, result};
 
@@ -102,13 +102,13 @@ fn calls_are_inserted_where_a_function_is_entered_and_where_it_returns() {
     let code = load.code();
     let mut writer = load.writer();
     let cases = [
-        ("step", InsertPlace::Entry),
-        ("calls_first", InsertPlace::Entry),
-        ("part_work", InsertPlace::Entry),
-        ("two_returns", InsertPlace::Return),
-        ("step", InsertPlace::Return),
-        ("chain", InsertPlace::Entry),
-        ("chain", InsertPlace::Return),
+        ("step", Moment::Entry),
+        ("calls_first", Moment::Entry),
+        ("part_work", Moment::Entry),
+        ("two_returns", Moment::Return),
+        ("step", Moment::Return),
+        ("chain", Moment::Entry),
+        ("chain", Moment::Return),
     ];
     for (into, place) in cases {
         let receipt = patch(&mut writer, &insert("note(5, 0.5, \"noted\")", into, place));
@@ -180,7 +180,7 @@ fn a_call_passes_what_variables_hold_when_it_is_made() {
         function: "back_i64".into(),
         arguments: vec![Argument::Variable("knob".to_owned())],
         into: "log_state".into(),
-        place: InsertPlace::Entry,
+        place: Moment::Entry,
     };
     let error = writer
         .patch(&inserted, Reason::default())
@@ -212,7 +212,10 @@ fn threads_are_bound_and_get_back_what_each_had() {
     let before = cpus(&load);
     let mut writer = load.writer();
     let receipt = writer
-        .act(&Action::Affinity { cpus: "0".to_owned() }, Reason::default())
+        .act(
+            &Action::Affinity(plan::Affinity::Cpus("0".to_owned())),
+            Reason::default(),
+        )
         .unwrap();
     assert_eq!(cpus(&load), ["0"]);
     assert_eq!(load.runs(), QUIET);
@@ -247,15 +250,15 @@ fn what_must_not_be_patched_is_refused_with_the_reason() {
             "no call of it was found in sort_a",
         ),
         (
-            insert("sort_b(1)", "tail", InsertPlace::Return),
+            insert("sort_b(1)", "tail", Moment::Return),
             "leaves it without a return",
         ),
         (
-            insert("note(5, 0.5, \"\")", "chosen", InsertPlace::Return),
+            insert("note(5, 0.5, \"\")", "chosen", Moment::Return),
             "jumps through a table or a pointer",
         ),
         (
-            insert("step(1)", "step", InsertPlace::Entry),
+            insert("step(1)", "step", Moment::Entry),
             "it would call itself without end",
         ),
         (
@@ -267,7 +270,7 @@ fn what_must_not_be_patched_is_refused_with_the_reason() {
             "the parameter is u32, and -1 is not a value of it",
         ),
         (
-            insert("note(1)", "step", InsertPlace::Entry),
+            insert("note(1)", "step", Moment::Entry),
             "it takes 3 arguments, 1 is given",
         ),
     ];
@@ -324,7 +327,7 @@ fn a_program_with_signals_that_never_rest_is_tuned_too() {
         assert_eq!(result(&receipt), round.to_string());
         let inserted = patch(
             &mut writer,
-            &insert("note(5, 0.5, \"noted\")", "step", InsertPlace::Entry),
+            &insert("note(5, 0.5, \"noted\")", "step", Moment::Entry),
         );
         let replaced = patch(&mut writer, &replace("sort_a", "sort_b"));
         assert!(load.runs().starts_with("a=0 b=1 logged=1 noted=1"));

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plan::ValueType;
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tuner::actuator::{ActuatorClient, ClientError, GetCommand, Hello, Practice, RefusalKind, SetCommand};
 use tuner::journal::{RevertOutcome, StateDir, Status};
 use tuner::process::Pid;
-use tuner::value::ValueType;
 use tuner::who::Who;
 
 use crate::programs::{Program, Workshop, skip, writes_back};

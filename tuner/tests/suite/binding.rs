@@ -3,8 +3,8 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use plan::{Value, ValueType};
 use tuner::slot::{Slot, SlotError};
-use tuner::value::{Value, ValueType};
 use tuner::variable::{Location, VariableError};
 use tuner::writer::WriterError;
 

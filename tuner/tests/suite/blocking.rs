@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use tuner::action::CallRequest;
+use plan::CallRequest;
 use tuner::journal::Reason;
 use tuner::ptrace::{HeldThread, Stopped};
 use tuner::writer::Writer;

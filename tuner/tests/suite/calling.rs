@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use tuner::action::{Action, ActionReceipt, CallRequest, Invocation};
+use plan::{Action, CallRequest, Invocation};
+use tuner::action::ActionReceipt;
 use tuner::actuator::{ActCommand, ActuatorClient, ArmActCommand, ClientError};
 use tuner::journal::{Reason, Status};
 
@@ -30,7 +31,7 @@ fn call(text: &str) -> Action {
         returns: None,
         wait_ms: 1_000,
         thread: None,
-        inverse: None,
+        inverse: plan::Inverse::Unstated,
     })
 }
 
@@ -100,7 +101,7 @@ fn only_a_call_has_a_place_and_only_where_something_can_hold_the_program() {
         other => panic!("{other:?}"),
     };
     let (mut session, _process) = setting.session(false, &["sync", "never"]);
-    let affinity = Action::Affinity { cpus: "0".to_owned() };
+    let affinity = Action::Affinity(plan::Affinity::Cpus("0".to_owned()));
     assert_eq!(
         refused(&mut session, affinity),
         "only a call has a place in the program"

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tuner::action::{Action, InsertPlace};
+use plan::{Action, Moment};
 use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
 use tuner::address::Address;
 use tuner::journal::{Deed, Reason, Status};
@@ -27,15 +27,11 @@ fn actions(load: &Load) -> Vec<Action> {
         },
         Action::Patch(replace("sort_a", "sort_b")),
         Action::Patch(replace("part_work", "part_other")),
-        Action::Patch(insert("note(5, 0.5, \"noted\")", "step", InsertPlace::Entry)),
-        Action::Patch(insert(
-            "note(5, 0.5, \"noted\")",
-            "two_returns",
-            InsertPlace::Return,
-        )),
+        Action::Patch(insert("note(5, 0.5, \"noted\")", "step", Moment::Entry)),
+        Action::Patch(insert("note(5, 0.5, \"noted\")", "two_returns", Moment::Return)),
         Action::Patch(remove("log_state", None)),
         Action::Patch(argument("send_block", 2, "original * 2")),
-        Action::Affinity { cpus: "0".to_owned() },
+        Action::Affinity(plan::Affinity::Cpus("0".to_owned())),
     ]
 }
 
@@ -161,7 +157,8 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while let Ok(change) = act(&mut session, &load, action) {
-                    let stays = matches!(action, Some(Action::Call(call)) if call.inverse.is_none());
+                    let stays =
+                        matches!(action, Some(Action::Call(call)) if call.inverse == plan::Inverse::Unstated);
                     if session.undo(pid, change).is_err() && !stays {
                         break;
                     }

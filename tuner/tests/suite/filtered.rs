@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tuner::action::{ActionError, CallRequest, InsertPlace};
-use tuner::journal::{Argument, Change, Reason, RevertOutcome, Status};
+use plan::{Argument, CallRequest, Moment, Value, ValueType};
+use tuner::action::ActionError;
+use tuner::journal::{Change, Reason, RevertOutcome, Status};
 use tuner::ptrace::Stopped;
-use tuner::value::{Value, ValueType};
 use tuner::writer::{Writer, WriterError};
 
 use crate::programs::{Program, Workshop, skip, to};
@@ -106,7 +106,7 @@ fn done(what: &str, result: Result<u64, WriterError>, expected: Result<(), &str>
     }
 }
 
-fn try_patch(writer: &mut Writer, request: &tuner::action::PatchRequest) -> Result<u64, WriterError> {
+fn try_patch(writer: &mut Writer, request: &plan::PatchRequest) -> Result<u64, WriterError> {
     writer
         .patch(request, Reason::default())
         .map(|receipt| receipt.change)
@@ -132,7 +132,7 @@ impl Filtered {
         let loaded = writer.load(&self.library(), 20_000, Reason::default());
         let loaded = loaded.map(|receipt| receipt.change);
         back(writer, done(&format!("{mode}: load"), loaded, functions));
-        let inserted = try_patch(writer, &insert("extra(5)", "tick", InsertPlace::Entry));
+        let inserted = try_patch(writer, &insert("extra(5)", "tick", Moment::Entry));
         let inserted = done(&format!("{mode}: insert"), inserted, functions);
         let calls = [called, inserted].into_iter().flatten().count();
         self.answers(&format!("called={} ", 5 * calls));
@@ -215,7 +215,7 @@ fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls_as_root() {
         ..call("extra(0)", None)
     };
     assert_eq!(result(&writer.call(request, Reason::default()).unwrap()), "5");
-    let inserted = try_patch(&mut writer, &insert("extra(5)", "tick", InsertPlace::Entry)).unwrap();
+    let inserted = try_patch(&mut writer, &insert("extra(5)", "tick", Moment::Entry)).unwrap();
     filtered.answers("called=10 ");
     // What was done by hand is taken back without a word more.
     writer.despite_seccomp = false;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use plan::{Value, ValueType};
 use tuner::slot::{Slot, SlotError};
-use tuner::value::{Value, ValueType};
 use tuner::variable::{Location, VariableError};
 use tuner::writer::WriterError;
 

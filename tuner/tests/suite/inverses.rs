@@ -1,6 +1,7 @@
 //! Calls that are taken back by a call: by the same thread, with what that read beforehand.
 
-use tuner::action::{ActionOutcome, CallRequest};
+use plan::CallRequest;
+use tuner::action::ActionOutcome;
 use tuner::journal::{Reason, RevertOutcome, Status};
 use tuner::writer::Writer;
 

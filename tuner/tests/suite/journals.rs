@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 
+use plan::Value;
 use tuner::journal::{Journal, JournalError, StateDir};
-use tuner::value::Value;
 use tuner::writer::WriterError;
 
 use crate::programs::to;

@@ -1,6 +1,6 @@
 //! Libraries are loaded into a program under load, used, and unloaded again, or it is said why not.
 
-use tuner::action::InsertPlace;
+use plan::Moment;
 use tuner::journal::Reason;
 use tuner::writer::Writer;
 
@@ -18,7 +18,7 @@ fn a_library_is_loaded_used_and_unloaded_again() {
     assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
     let inserted = patch(
         &mut writer,
-        &insert("tuned_note(5, 0.5, \"n\")", "log_state", InsertPlace::Entry),
+        &insert("tuned_note(5, 0.5, \"n\")", "log_state", Moment::Entry),
     );
     load.runs();
     let calls = called(&mut writer, "tuned_calls()");

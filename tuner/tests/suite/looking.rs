@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use plan::{Value, ValueType};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use tuner::address::LinkAddress;
 use tuner::dwarf::{self, Kind};
@@ -10,7 +11,6 @@ use tuner::image::Image;
 use tuner::process::{Pid, Process, ProcessError};
 use tuner::slot::Slot;
 use tuner::space::AddressSpace;
-use tuner::value::{Value, ValueType};
 
 use crate::programs::{Program, Workshop, to};
 

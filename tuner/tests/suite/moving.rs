@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use plan::{Value, ValueType};
 use tuner::journal::{Outcome, StateDir, Status};
 use tuner::memory::MemoryError;
 use tuner::slot::{Slot, SlotError};
-use tuner::value::{Value, ValueType};
 use tuner::who::Who;
 use tuner::write::{Elsewhere, Hooks, WriteError};
 use tuner::writer::{Writer, WriterError};

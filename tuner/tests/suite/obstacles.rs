@@ -4,8 +4,9 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use plan::Moment;
 use rustix::process::{Pid as RawPid, Signal, kill_process};
-use tuner::action::{ActionError, InsertPlace};
+use tuner::action::ActionError;
 use tuner::journal::{Deed, Reason, RevertOutcome, Status};
 use tuner::ptrace::{PtraceError, Stopped};
 use tuner::writer::{Writer, WriterError};
@@ -21,7 +22,7 @@ fn all_refused(writer: &mut Writer, library: &str, is_it: impl Fn(&ActionError) 
         writer.load(library, 1000, reason()),
         writer.patch(&replace("sort_a", "sort_b"), reason()),
         writer.patch(&remove("log_state", Some("step")), reason()),
-        writer.patch(&insert("nothing()", "step", InsertPlace::Entry), reason()),
+        writer.patch(&insert("nothing()", "step", Moment::Entry), reason()),
         writer.affinity("0", reason()),
     ];
     for outcome in outcomes {
@@ -121,10 +122,7 @@ fn a_process_that_is_killed_during_actions_is_told() {
             kill_process(pid, Signal::KILL).unwrap();
         });
         let error = loop {
-            match writer.patch(
-                &insert("nothing()", "step", InsertPlace::Entry),
-                Reason::default(),
-            ) {
+            match writer.patch(&insert("nothing()", "step", Moment::Entry), Reason::default()) {
                 Ok(receipt) => match writer.undo(receipt.change) {
                     Ok(undone) if undone.outcome == RevertOutcome::Reverted => {}
                     Ok(undone) => break format!("{undone:?}"),
@@ -296,7 +294,7 @@ fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter_as_root(
     };
     let mut writer = load.writer();
     let error = writer
-        .patch(&insert(NOTE, "step", InsertPlace::Entry), Reason::default())
+        .patch(&insert(NOTE, "step", Moment::Entry), Reason::default())
         .unwrap_err();
     assert!(error.to_string().contains("carries a uprobe"), "{error}");
     assert!(writer.changes().is_empty());
@@ -307,7 +305,7 @@ fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter_as_root(
     drop(probe);
     // Old bytes come from the file: what the probe had put there is not what is put back.
     let receipt = writer
-        .patch(&insert(NOTE, "step", InsertPlace::Entry), Reason::default())
+        .patch(&insert(NOTE, "step", Moment::Entry), Reason::default())
         .unwrap();
     assert_eq!(load.runs(), QUIET.replace("noted=0", "noted=1"));
     writer.undo(receipt.change).unwrap();

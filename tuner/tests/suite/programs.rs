@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
+use plan::{Value, ValueType};
 use tempfile::TempDir;
 use tuner::journal::StateDir;
 use tuner::module::Images;
 use tuner::process::{Pid, Process};
 use tuner::slot::{Slot, SlotError};
 use tuner::space::AddressSpace;
-use tuner::value::{Value, ValueType};
 use tuner::variable::{Location, VariableError};
 use tuner::who::Who;
 use tuner::write::Hooks;

@@ -8,13 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tuner::action::InsertPlace;
+use plan::{Moment, Value};
 use tuner::journal::{JournalError, Reason, RevertOutcome, StateDir, Status};
 use tuner::memory::MemoryError;
 use tuner::process::{Process, ProcessError};
 use tuner::slot::SlotError;
 use tuner::space::{AddressSpace, SpaceError};
-use tuner::value::Value;
 use tuner::who::Who;
 use tuner::write::Hooks;
 use tuner::writer::{Writer, WriterError};
@@ -263,7 +262,7 @@ fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_a
         return;
     };
     let code = load.code();
-    let inserted = insert("note(5, 0.5, \"noted\")", "step", InsertPlace::Entry);
+    let inserted = insert("note(5, 0.5, \"noted\")", "step", Moment::Entry);
     let mut writer = writer_on_a_filling_disk(&load.program, &disk);
     let error = writer.patch(&inserted, Reason::default()).unwrap_err();
     let is_full = matches!(error, WriterError::Journal(JournalError::Full { .. }));

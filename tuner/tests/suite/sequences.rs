@@ -1,12 +1,12 @@
 //! Random series of changes of code, sets of variables and undos on one running program: its results stay right, each change has its effect as long as it
 //! is in force, and at the end its code is, byte for byte, what it was.
 
+use plan::{Moment, PatchRequest, Value};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
-use tuner::action::{ActionError, InsertPlace, PatchRequest};
+use tuner::action::ActionError;
 use tuner::journal::{Outcome, Reason, RevertOutcome, Status};
 use tuner::slot::Slot;
-use tuner::value::Value;
 use tuner::writer::{Writer, WriterError};
 
 use crate::programs::{long, to};
@@ -40,23 +40,11 @@ fn requests() -> Vec<(PatchRequest, &'static str, &'static str)> {
     vec![
         (replace("sort_a", "sort_b"), "a=1 b=0", "a=0 b=1"),
         (replace("part_work", "part_other"), "", ""),
-        (insert(note, "step", InsertPlace::Entry), "noted=0", "noted=1"),
-        (
-            insert(note, "calls_first", InsertPlace::Entry),
-            "noted=0",
-            "noted=1",
-        ),
-        (
-            insert(note, "part_work", InsertPlace::Entry),
-            "noted=0",
-            "noted=1",
-        ),
-        (
-            insert(note, "two_returns", InsertPlace::Return),
-            "noted=0",
-            "noted=1",
-        ),
-        (insert(note, "step", InsertPlace::Return), "noted=0", "noted=1"),
+        (insert(note, "step", Moment::Entry), "noted=0", "noted=1"),
+        (insert(note, "calls_first", Moment::Entry), "noted=0", "noted=1"),
+        (insert(note, "part_work", Moment::Entry), "noted=0", "noted=1"),
+        (insert(note, "two_returns", Moment::Return), "noted=0", "noted=1"),
+        (insert(note, "step", Moment::Return), "noted=0", "noted=1"),
         (remove("log_state", Some("step")), "logged=1", "logged=0"),
         (
             argument("send_block", 2, "original / 4 + 1"),

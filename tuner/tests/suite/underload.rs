@@ -4,12 +4,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use tuner::action::{
-    ActionOutcome, ActionReceipt, CallRequest, FunctionName, InsertPlace, InverseRequest, Invocation,
-    PatchRequest,
-};
-use tuner::expression::Expression;
-use tuner::journal::{Reason, ReturnType, RevertOutcome};
+use plan::{CallRequest, Expression, FunctionName, Invocation, Moment, PatchRequest, ReturnType};
+use tuner::action::{ActionOutcome, ActionReceipt};
+use tuner::journal::{Reason, RevertOutcome};
 use tuner::writer::Writer;
 
 use crate::programs::{Program, Workshop};
@@ -94,7 +91,7 @@ pub(crate) fn call(text: &str, returns: Option<ReturnType>) -> CallRequest {
         returns,
         wait_ms: 20_000,
         thread: None,
-        inverse: None,
+        inverse: plan::Inverse::Unstated,
     }
 }
 
@@ -102,10 +99,10 @@ pub(crate) fn call(text: &str, returns: Option<ReturnType>) -> CallRequest {
 pub(crate) fn invertible(text: &str, inverse: &str, was: Option<&str>) -> CallRequest {
     let invocation = |text: &str| Invocation::parse(text).unwrap();
     CallRequest {
-        inverse: Some(InverseRequest {
+        inverse: plan::Inverse::Call {
             call: invocation(inverse),
             was: was.map(invocation),
-        }),
+        },
         ..call(text, None)
     }
 }
@@ -117,7 +114,7 @@ pub(crate) fn replace(function: &str, with: &str) -> PatchRequest {
     }
 }
 
-pub(crate) fn insert(text: &str, into: &str, place: InsertPlace) -> PatchRequest {
+pub(crate) fn insert(text: &str, into: &str, place: Moment) -> PatchRequest {
     let Invocation { function, arguments } = Invocation::parse(text).unwrap();
     PatchRequest::InsertCall {
         function,

@@ -5,11 +5,10 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use tuner::action::Action;
+use plan::{Action, ValueType};
 use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, SetCommand};
 use tuner::journal::{Mechanism, Reason, RevertOutcome, StateDir, Status};
 use tuner::undo::Undone;
-use tuner::value::ValueType;
 use tuner::writer::Receipt;
 
 use crate::actuator::Setting;

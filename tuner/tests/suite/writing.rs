@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;
 
+use plan::{Value, ValueType};
 use rustix::fs::{FlockOperation, flock};
 use tuner::journal::{Outcome, RevertOutcome, StateDir, Status};
 use tuner::lock::LockError;
 use tuner::memory::MemoryError;
 use tuner::process::Process;
 use tuner::slot::SlotError;
-use tuner::value::{Value, ValueType};
 use tuner::who::Who;
 use tuner::write::{Hooks, WriteError};
 use tuner::writer::{Writer, WriterError};

@@ -7,11 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use plan::{SyncPoint, ValueType};
 use tuner::{
     actuator::{ArmCommand, Collected, SetCommand},
     process::Pid,
-    sync::SyncPlace,
-    value::ValueType,
     writer::Receipt,
 };
 
@@ -26,9 +25,9 @@ const WAIT: Duration = Duration::from_secs(20);
 pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> Result<String, String> {
     let mut actuator =
         Actuator::start_in(state.to_owned(), false, true).map_err(|error| error.to_string())?;
-    let place: SyncPlace = PLACE
+    let place: SyncPoint = PLACE
         .parse()
-        .map_err(|error: tuner::sync::SyncPlaceError| error.to_string())?;
+        .map_err(|error: plan::SyncPointError| error.to_string())?;
     let mut said = Vec::new();
     for (value, by_stop) in [("4711", false), ("4712", true)] {
         let command = ArmCommand {

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use plan::{Value, ValueType};
 use rustix::{
     fs::{Access, access},
     process::{getpid, getpriority_process, getuid},
@@ -20,7 +21,6 @@ use tuner::{
     process::Process,
     slot::Slot,
     space::AddressSpace,
-    value::{Value, ValueType},
     variable::VariableName,
     who::Who,
     write::Hooks,

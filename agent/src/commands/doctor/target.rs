@@ -1,11 +1,11 @@
 //! What can be tried on one program: looking into it, probing it, and whether a write would be let through. Writes nothing.
 
+use plan::ValueType;
 use tuner::{
     journal::StateDir,
     lock::{LockError, WriterLock},
     process::ProcessError,
     slot::{Slot, SlotError},
-    value::ValueType,
     variable::VariableName,
 };
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use plan::ValueType;
 use rules::{AllNames, CheckedRule, NoVariable, Refusal, SeenMark, SeenProcess, SeenVariable, Sought};
 use tuner::{
     slot::{Slot, SlotError},
     symbol::SymbolKind,
-    value::ValueType,
     variable::{VariableError, VariableName},
 };
 
@@ -50,9 +50,8 @@ fn process(member: &Member, rule: &CheckedRule, sought: &Sought) -> SeenProcess 
         seen.variables.insert(name.clone(), variable(member, name, None));
     }
     for (name, of) in &sought.written {
-        let of = of.as_deref().and_then(|of| of.parse().ok());
         seen.variables
-            .insert(name.clone(), variable(member, name, Some(of)));
+            .insert(name.clone(), variable(member, name, Some(*of)));
     }
     seen
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use plan::MarkKind;
 use tuner::process::Pid;
 
 use super::outcome::Outcome;
@@ -344,10 +345,10 @@ pub enum Notice {
 
 impl Notice {
     /// Kind, name and text of the mark that it leaves in a trace.
-    pub fn mark(&self) -> Option<(&'static str, &str, &str)> {
+    pub fn mark(&self) -> Option<(MarkKind, &str, &str)> {
         match self {
-            Notice::Done { rule, text } => Some(("change", rule, text)),
-            Notice::Guard(text) => Some(("verdict", "guard", text)),
+            Notice::Done { rule, text } => Some((MarkKind::Change, rule, text)),
+            Notice::Guard(text) => Some((MarkKind::Verdict, "guard", text)),
             _ => None,
         }
     }

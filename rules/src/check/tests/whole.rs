@@ -313,7 +313,7 @@ fn a_tune_is_looked_at_at_hits_of_its_innermost_window() {
     ));
     let [tune] = rule.tunes.as_slice() else { panic!() };
     assert_eq!(tune.trigger, Trigger::Hit { probe: 2, window: 1 });
-    assert!(tune.when.is_none() && tune.at.as_ref().is_some_and(|at| at.decide));
+    assert!(tune.when.is_none() && tune.at.is_some() && tune.decide.is_some());
     let straddling = checked(&NESTED.replace("key: number}", "key: number, straddle: split}"));
     assert_eq!(straddling.windows[0].borders().unwrap().straddle, Straddle::Split);
     assert!(matches!(
@@ -386,6 +386,10 @@ const WRONG_RULES: &[(&str, &str)] = &[
     (
         "inverses",
         "rule: a\nabout: b\nprobes:\n  p: {entry: f}\nwindows:\n  w: {every: 1s}\nmetrics:\n  n: count(p)\ntune:\n  - {call: a(1), when: n > 0, guard: {minimize: n, over: 1, undo_if_worse_by: 0%}}\n  - {call: b(1), while: n > 0}\n  - {call: c(1), inverse: none, because: d, while: n > 0}\n  - {call: e(1), inverse: none}\n  - {call: f(1), was: g()}\n  - {call: h(1), because: i}\n  - {call: j(1), inverse: k(was)}\n  - {call: l(1), was: m(), inverse: o(1)}\n  - {call: q(1), was: r(), inverse: none, because: s}\n  - {call: t(1), was: u(), inverse: v(was), because: x}\n  - {call: y(1), was: z(level), inverse: aa(was)}\n  - {call: ab(1), was: ac(), inverse: ad(was + 1)}\n  - {call: ae(1), was: af(), inverse: ag}\n  - {call: ah(was), inverse: ai(1s)}\n  - {set: aj, value: 1, inverse: ak(1)}\n",
+    ),
+    (
+        "types_and_places",
+        "rule: a\nabout: b\nwindows:\n  w: {every: 1s}\ntune:\n  - {set: x as char, value: 1}\n  - {set: y as long, value: 1}\n  - {set: z as str(8), value: 1}\n  - {set_arg: f(0) as long, value: 1}\n  - {set: u, value: 1, at: {entry: 'step*'}}\n  - {set: v, value: 1, at: {return: mpi.MPI_Send}}\n  - {set: t, value: 1, at: {entry: openmp.region}}\n  - {set: s, value: 1, at: {entry: 'libapp.so:'}}\n  - {set: r, value: 1, at: {return: ':step'}}\n  - {load: libtuned.so, at: {entry: step}}\n  - {affinity: spread, at: {entry: step}}\n  - {replace: f, with: g, together: w}\n  - {insert_call: f(level), in: g}\n  - {set: ok as f64, value: 1, at: {entry: 'libapp.so:step'}}\n",
     ),
     (
         "one_end_of_a_hit",

@@ -1,7 +1,7 @@
 //! Changes that nobody judges, conditions for each process, numbers of processes, and all kinds of changes.
 
 use super::*;
-use crate::{Action, Argument, Computed, Inverse, Invocation, Target};
+use plan::{Action, Argument, Expression, Inverse, Invocation, PatchRequest, Switch};
 
 const FRAME: &str = "\
 rule: changes
@@ -169,7 +169,7 @@ fn a_rule_waits_for_the_processes_it_is_for() {
 #[test]
 fn a_decision_says_what_is_to_be_done() {
     let tunes = [
-        "  - {call: \"flush(cfg.level, floor(sum(busy)))\", was: level(3), inverse: \"flush(was, floor(sum(busy)) + 5)\", at: {return: mpi.MPI_Send}}",
+        "  - {call: \"flush(cfg.level, floor(sum(busy)))\", was: level(3), inverse: \"flush(was, floor(sum(busy)) + 5)\", at: {return: libmpi.so:MPI_Send}}",
         "  - {set_arg: send_block(2), value: \"clamp(original * 2, floor(sum(busy)), 64)\"}",
         "  - {insert_call: sched_yield(), in: progress, place: return}",
         "  - {remove_call: log_state}",
@@ -196,42 +196,65 @@ fn a_decision_says_what_is_to_be_done() {
             "set_arg send_block(2) = min(max((original * 2), 2), 64)",
             "insert_call sched_yield in progress",
             "remove_call log_state",
-            "enable a probe",
+            "enable step",
         ]
     );
-    let at = decisions[0].at.as_ref().unwrap();
-    assert_eq!(
-        (at.site, &at.target),
-        (
-            crate::Site::Return,
-            &Target::Set(crate::Set::Mpi("MPI_Send".into()))
-        )
-    );
-    let Action::Call {
-        arguments, inverse, ..
-    } = &decisions[0].changes[0].action
-    else {
+    assert_eq!(decisions[0].at, "return:libmpi.so:MPI_Send".parse().ok());
+    let call = |text| Invocation::parse(text).unwrap();
+    let expected = Invocation {
+        arguments: vec![Argument::Variable("cfg.level".into()), Argument::Integer(2)],
+        ..call("flush")
+    };
+    let inverse = Inverse::Call {
+        call: call("flush(was, 7)"),
+        was: Some(call("level(3)")),
+    };
+    assert_eq!(decisions[0].changes[0].action, Action::call(expected, inverse));
+    let Action::Patch(PatchRequest::SetArgument { value, .. }) = &decisions[1].changes[0].action else {
         panic!()
     };
-    let number = |number: f64| Argument::Value(Scalar::Number(number));
-    assert_eq!(arguments[1], number(2.0));
-    let invocation = |function: &str, arguments: Vec<Argument>| Invocation {
-        function: function.to_string(),
-        arguments,
-    };
-    let expected = Inverse::Call {
-        reader: Some(invocation("level", vec![number(3.0)])),
-        call: invocation("flush", vec![Argument::Was, number(7.0)]),
-    };
-    assert_eq!(*inverse, expected);
-    let Action::SetArgument { value, .. } = &decisions[1].changes[0].action else {
-        panic!()
-    };
-    assert!(matches!(value, Computed::Min(parts) if parts.len() == 2));
+    assert_eq!(*value, Expression::parse("clamp(original * 2, 2, 64)").unwrap());
     assert!(matches!(
         decisions[4].changes[0].action,
-        Action::Enable { probe: ProbeId(0) }
+        Action::Switch(Switch {
+            probe: 0,
+            on: true,
+            ..
+        })
     ));
+}
+
+#[test]
+fn what_is_computed_goes_into_its_place() {
+    for (tune, action) in [
+        // Numbers that are whole are passed as whole numbers, whatever the parameter's type turns out to be.
+        (
+            "call: \"f(sum(busy), true, 2.5, cfg.level)\"",
+            "call f(2, 1, 2.5, cfg.level)",
+        ),
+        (
+            "insert_call: \"f(2, sum(busy) / 4)\", in: g",
+            "insert_call f in g with 2, 0.5",
+        ),
+        (
+            "set_arg: f(1), value: \"max(original - -1, 4, 0.5)\"",
+            "set_arg f(1) = max(max((original - -1), 4), 0.5)",
+        ),
+        (
+            "set_arg: f(1), value: \"-original\"",
+            "set_arg f(1) = (0 - original)",
+        ),
+        ("set_arg: f(1), value: sum(busy)", "set_arg f(1) = 2"),
+        ("set: cfg.level, value: sum(busy) > 1", "set cfg.level = true"),
+        ("remove_call: f, in: g", "remove_call f in g"),
+        ("replace: 'libm.so:f', with: g", "replace libm.so:f with g"),
+        ("affinity: compact", "affinity: compact"),
+    ] {
+        let mut shares = Shares::new(&format!("  - {{{tune}}}\n"), 2);
+        assert_eq!(shares.actions(&[100, 100])[0], format!("0: {action}"), "{tune}");
+    }
+    let mut shares = Shares::new("  - {call: f(1 / (sum(busy) - 2))}\n", 2);
+    assert_eq!(shares.actions(&[100, 100]), [""; 0], "infinity cannot be passed");
 }
 
 #[test]

@@ -73,23 +73,14 @@ fn a_decision_carries_what_it_promises_and_where_it_takes_effect() {
         panic!("{outputs:?}")
     };
     assert_eq!(decision.expect.as_deref(), Some("100 000/s"));
-    assert_eq!(
-        decision.at,
-        Some(crate::SyncPoint {
-            site: crate::Site::Entry,
-            target: crate::Target::Function("step".into()),
-            decide: false
-        })
-    );
+    assert_eq!(decision.at, "entry:step".parse().ok());
     assert_eq!(decision.together, None);
     let outputs = shares(&[("    range:", "    together: w\n    range:")]).window(HEALTHY);
     let [_, Output::Decision(decision)] = outputs.as_slice() else {
         panic!("{outputs:?}")
     };
-    let together = decision.together.as_ref().unwrap();
-    assert_eq!(together.window, "w");
     let why = "`w` is a time: processes have no place in the program in common there";
-    assert_eq!(together.boundary, Err(why.to_string()));
+    assert_eq!(decision.together, Some(Err(why.to_string())));
 }
 
 #[test]

@@ -2,12 +2,11 @@
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::{AsmRegister64, AsmRegisterXmm, CodeAssembler, CodeLabel, qword_ptr};
+use plan::{Expression, Operator, ValueType};
 
 use super::assemble::{Passed, call, restore, save};
 use super::code::{Displaced, relocate};
 use crate::address::Address;
-use crate::expression::{Expression, Operator};
-use crate::value::ValueType;
 
 /// What a trampoline does.
 #[derive(Debug)]

@@ -102,7 +102,7 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
         let target = tune
             .action
             .as_ref()
-            .map_or("advice".to_string(), |change| change.deed.target());
+            .map_or("advice".to_string(), |change| change.action.target());
         let word = target.trim_end_matches(|c: char| c.is_ascii_digit());
         let kind = match tune.trigger {
             Trigger::Window(window) if rule.windows[window].borders().is_none() => "at a tick",

@@ -7,10 +7,12 @@
 
 use std::ops::Range;
 
+use plan::{Expression, FunctionName, Moment, PatchRequest};
+
 use super::function::{Context, Found, refuse_indirect};
 use super::insertion::Insertion;
 use super::words::{Word, each_text, words};
-use super::{FunctionName, InsertPlace, PatchRequest, calls, parameter};
+use super::{calls, parameter};
 use crate::address::Address;
 use crate::arch::x86_64::{
     assemble::Passed,
@@ -19,7 +21,6 @@ use crate::arch::x86_64::{
 };
 use crate::arena::Arena;
 use crate::error::ActionError;
-use crate::expression::Expression;
 use crate::journal::{HexBytes, Patch, Site};
 use crate::module::Module;
 
@@ -138,8 +139,8 @@ pub(super) fn make(
                 extended_bytes,
             };
             match place {
-                InsertPlace::Entry => insertion.at_entry(context, &into),
-                InsertPlace::Return => insertion.at_returns(context, &into),
+                Moment::Entry => insertion.at_entry(context, &into),
+                Moment::Return => insertion.at_returns(context, &into),
             }
         }
         PatchRequest::RemoveCall { function, within } => calls::remove(context, function, within.as_ref()),

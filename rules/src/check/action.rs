@@ -1,17 +1,19 @@
 //! What a tune does: for each keyword the keys it may have, and what its target and values must be.
 
+use plan::{
+    Action, Affinity, Argument, Cores, Expression, FunctionName, Inverse, Invocation, Keyword, Moment,
+    PatchRequest, Scalar, Set, Switch, ValueType, WAS,
+};
+
 use super::Checker;
 use super::source::{is_path, source};
-use crate::action::Keyword;
-use crate::action::{Affinity, WAS};
-use crate::change::{Change, Deed, Given, Inverse, Invocation};
+use crate::change::{Change, Formula};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::{ActionEntry, InverseEntry, TuneEntry};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
-use crate::read::{Base, Layout, Source};
-use crate::target::Site;
+use crate::read::{Base, Source};
 use crate::term::{Term, Typed};
 use crate::types::{Kind, Type};
 use crate::unit::Dimension;
@@ -49,6 +51,49 @@ enum Passing {
     Was,
     /// Nothing.
     Constants,
+}
+
+/// An action, with the formulas whose values it lacks, and the type of the value that a range is about.
+struct Checked {
+    action: Action,
+    formulas: Vec<Formula>,
+    of: Option<Type>,
+}
+
+/// A call of a rule, with the formulas among its arguments.
+struct Called {
+    call: Invocation,
+    formulas: Vec<Formula>,
+}
+
+/// An argument of a call.
+enum Given {
+    Formula(Typed),
+    Known(Argument),
+}
+
+impl Called {
+    fn count(&self) -> usize {
+        self.call.arguments.len()
+    }
+}
+
+impl Checked {
+    /// All of it is known.
+    fn plain(action: Action) -> Checked {
+        Checked {
+            action,
+            formulas: Vec::new(),
+            of: None,
+        }
+    }
+
+    /// One value is computed.
+    fn computed(action: Action, value: Typed) -> Checked {
+        let of = Some(Type::single(value.of.kind));
+        let formulas = vec![Formula { place: 0, value }];
+        Checked { action, formulas, of }
+    }
 }
 
 /// Keys of a change of the program: switching a probe is none.
@@ -119,21 +164,41 @@ impl Checker<'_> {
             Some(guard) => self.guard(guard, home).map(Some),
             None => Some(None),
         };
-        let (deed, of) = self.deed(entry, action, home)?;
+        let Checked { action, formulas, of } = self.action(entry, action, home)?;
+        self.has_its_place(entry, &action)?;
         let range = match (&entry.range, of) {
             (Some(expr), Some(of)) => Some((self.range(expr, of, home)?, expr.to_string())),
             _ => None,
         };
-        let role = match &deed {
-            Deed::Enable { probe, .. } | Deed::Disable { probe, .. } => self.role_of_probe(*probe),
+        let role = match &action {
+            Action::Switch(switch) => self.role_of_probe(switch.probe),
             _ => role?,
         };
         Some(Change {
             role,
-            deed,
+            action,
+            formulas,
             range,
             guard: guard?,
         })
+    }
+
+    /// Only what a thread does itself has a place in the program, and only values are written in all processes together.
+    fn has_its_place(&mut self, entry: &TuneEntry, action: &Action) -> Option<()> {
+        let keyword = action.keyword().name();
+        let wrong = |message: String, span| Diagnostic::error("E0150", message).at(span, "");
+        match (action.why_nowhere(), &entry.at, &entry.together) {
+            (Some(why), Some(at), _) => {
+                let message = format!("`at` does not belong to `{keyword}`: {why}");
+                self.report(wrong(message, at.function.span))
+            }
+            (_, _, Some(together)) if !matches!(action, Action::Set(_)) => {
+                let message =
+                    format!("`together` does not belong to `{keyword}`: only values are written together");
+                self.report(wrong(message, together.span))
+            }
+            _ => Some(()),
+        }
     }
 
     fn role_of_probe(&self, probe: usize) -> usize {
@@ -169,50 +234,37 @@ impl Checker<'_> {
         }
     }
 
-    /// What is done, and the type of the value that a range is about.
-    fn deed(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<(Deed, Option<Type>)> {
+    fn action(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<Checked> {
         let target = &action.target;
-        let deed = match action.keyword {
+        let done = match action.keyword {
             Keyword::Set => return self.set(entry, target, home),
             Keyword::SetArgument => return self.set_argument(entry, action, home),
             Keyword::Call => return self.call(entry, action, home),
-            Keyword::Load => Deed::Load {
-                library: self.no_spaces(target, "a library")?,
-            },
-            Keyword::Replace => Deed::Replace {
+            Keyword::InsertCall => return self.insert_call(entry, action, home),
+            Keyword::Load => Action::load(self.no_spaces(target, "a library")?),
+            Keyword::Replace => Action::Patch(PatchRequest::Replace {
                 function: self.function(target)?,
                 with: self.function(entry.with.as_ref()?)?,
-            },
-            Keyword::InsertCall => {
-                let call = self.called(action.call.as_ref()?, home, Passing::Variables)?;
-                Deed::InsertCall {
-                    function: call.function,
-                    arguments: call.arguments,
-                    inside: self.function(entry.inside.as_ref()?)?,
-                    place: self.place_of_call(entry.place.as_ref())?,
-                }
-            }
-            Keyword::RemoveCall => Deed::RemoveCall {
+            }),
+            Keyword::RemoveCall => Action::Patch(PatchRequest::RemoveCall {
                 function: self.function(target)?,
-                inside: match &entry.inside {
+                within: match &entry.inside {
                     Some(inside) => Some(self.function(inside)?),
                     None => None,
                 },
-            },
-            Keyword::Affinity => Deed::Affinity(self.affinity(target)?),
-            Keyword::Enable | Keyword::Disable => {
-                let (probe, name) = (self.probe_named(target)?, target.raw.clone());
-                match action.keyword {
-                    Keyword::Enable => Deed::Enable { probe, name },
-                    _ => Deed::Disable { probe, name },
-                }
-            }
+            }),
+            Keyword::Affinity => Action::Affinity(self.affinity(target)?),
+            Keyword::Enable | Keyword::Disable => Action::Switch(Switch {
+                probe: self.probe_named(target)?,
+                name: target.raw.clone(),
+                on: action.keyword == Keyword::Enable,
+            }),
         };
-        Some((deed, None))
+        Some(Checked::plain(done))
     }
 
-    fn set(&mut self, entry: &TuneEntry, target: &Text, home: usize) -> Option<(Deed, Option<Type>)> {
-        let (variable, layout) = self.variable_and_layout(target).unzip();
+    fn set(&mut self, entry: &TuneEntry, target: &Text, home: usize) -> Option<Checked> {
+        let (variable, stated) = self.variable_and_type(target).unzip();
         let everywhere = match &entry.inside {
             None => Some(false),
             Some(all) if all.raw == "all" => Some(true),
@@ -222,30 +274,29 @@ impl Checker<'_> {
             }
         };
         let value = self.value(entry.value.as_ref()?, home, false)?;
-        let of = Type::single(value.of.kind);
-        let deed = Deed::Set {
-            variable: variable?,
-            layout: layout?,
+        let is_boolean = value.of.kind == Kind::Boolean;
+        let set = Set {
+            variable: variable?.to_string(),
+            value_type: stated?.or(is_boolean.then_some(ValueType::Bool)),
             everywhere: everywhere?,
-            value,
+            value: Scalar::Number(0.0),
         };
-        Some((deed, Some(of)))
+        Some(Checked::computed(Action::Set(set), value))
     }
 
     /// A variable, and its type where the rule states it: `limit as i32`.
-    fn variable_and_layout(&mut self, set: &Text) -> Option<(Source, Option<Layout>)> {
+    fn variable_and_type(&mut self, set: &Text) -> Option<(Source, Option<ValueType>)> {
         let Some((name, stated)) = set.raw.rsplit_once(" as ") else {
             return Some((self.variable(set)?, None));
         };
-        let layout = Layout::named(stated.trim()).filter(|layout| !matches!(layout, Layout::Str(_)));
-        let Some(layout) = layout else {
-            let known: Vec<&str> = Layout::ALL.iter().map(|(name, _)| *name).collect();
+        let Ok(stated) = stated.trim().parse() else {
+            let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
             let message = format!("`{}` is no type of a variable that can be written", stated.trim());
             let wrong = Diagnostic::error("E0145", message).at(set.span, "");
             return self.report(wrong.help(format!("there are {}", known.join(", "))));
         };
         let name = set.beginning(name.trim_end());
-        Some((self.variable(&name)?, Some(layout)))
+        Some((self.variable(&name)?, Some(stated)))
     }
 
     /// A global variable or a part of one. What has no form of a path is taken for the name of a symbol.
@@ -270,12 +321,7 @@ impl Checker<'_> {
         }
     }
 
-    fn set_argument(
-        &mut self,
-        entry: &TuneEntry,
-        action: &ActionEntry,
-        home: usize,
-    ) -> Option<(Deed, Option<Type>)> {
+    fn set_argument(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<Checked> {
         let call = action.call.as_ref()?;
         let number = match &call.node {
             Node::Call {
@@ -292,7 +338,7 @@ impl Checker<'_> {
                     let number = digits
                         .parse()
                         .ok()
-                        .filter(|number| *number < super::source::ARGUMENTS);
+                        .filter(|number: &u8| *number < super::source::ARGUMENTS);
                     number.map(|number| (function.clone(), *function_span, number))
                 }
                 _ => None,
@@ -305,13 +351,13 @@ impl Checker<'_> {
         };
         let value = self.value(entry.value.as_ref()?, home, true)?;
         self.can_be_compiled(&value)?;
-        let of = Type::single(value.of.kind);
-        let deed = Deed::SetArgument {
-            function: self.file.bound(&function),
-            argument,
-            value,
+        let patch = PatchRequest::SetArgument {
+            function: FunctionName::from(self.file.bound(&function).as_str()),
+            index: usize::from(argument),
+            value_type: None,
+            value: Expression::Original,
         };
-        Some((deed, Some(of)))
+        Some(Checked::computed(Action::Patch(patch), value))
     }
 
     /// What depends on the value that is passed is computed where it is passed, with what a trampoline can.
@@ -340,16 +386,33 @@ impl Checker<'_> {
         self.report(Diagnostic::error("E0155", message).at(value.span, "").help(help))
     }
 
-    fn call(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<(Deed, Option<Type>)> {
-        let call = self.called(action.call.as_ref()?, home, Passing::Variables);
-        let inverse = self.inverse(entry, home);
-        let (call, inverse) = (call?, inverse?);
+    fn call(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<Checked> {
+        let called = self.called(action.call.as_ref()?, home, Passing::Variables);
+        let inverse = self.inverse(entry, called.as_ref().map_or(0, Called::count), home);
+        let (called, (inverse, of_inverse)) = (called?, inverse?);
         self.must_be_taken_back(entry, &inverse, action.target.span)?;
-        Some((Deed::Call { call, inverse }, None))
+        let mut checked = Checked::plain(Action::call(called.call, inverse));
+        checked.formulas = called.formulas;
+        checked.formulas.extend(of_inverse);
+        Some(checked)
     }
 
-    /// How a call is taken back, as far as the rule says.
-    fn inverse(&mut self, entry: &TuneEntry, home: usize) -> Option<Inverse> {
+    fn insert_call(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<Checked> {
+        // What a variable holds would have to be read at each call.
+        let Called { call, formulas } = self.called(action.call.as_ref()?, home, Passing::Constants)?;
+        let patch = PatchRequest::InsertCall {
+            function: call.function,
+            arguments: call.arguments,
+            into: self.function(entry.inside.as_ref()?)?,
+            place: self.place_of_call(entry.place.as_ref())?,
+        };
+        let mut checked = Checked::plain(Action::Patch(patch));
+        checked.formulas = formulas;
+        Some(checked)
+    }
+
+    /// How a call is reverted, as far as the rule says, and its formulas, whose places begin at `first`.
+    fn inverse(&mut self, entry: &TuneEntry, first: usize, home: usize) -> Option<(Inverse, Vec<Formula>)> {
         let lacks = |message: &str, span| Diagnostic::error("E0111", message).at(span, "");
         let superfluous = |message: &str, span| Diagnostic::error("E0150", message).at(span, "");
         let (was, because) = (entry.was.as_ref(), entry.because.as_ref());
@@ -357,7 +420,7 @@ impl Checker<'_> {
             return match (was.map(|was| was.span), because.map(|because| because.span)) {
                 (Some(span), _) => self.report(lacks("`was` must have `inverse`, which passes it", span)),
                 (None, Some(span)) => self.report(lacks("`because` must have `inverse: none`", span)),
-                (None, None) => Some(Inverse::Unstated),
+                (None, None) => Some((Inverse::Unstated, Vec::new())),
             };
         };
         let Some(call) = call else {
@@ -365,7 +428,10 @@ impl Checker<'_> {
                 (Some(was), _) => {
                     self.report(superfluous("with `inverse: none` nothing passes `was`", was.span))
                 }
-                (None, Some(because)) => Some(Inverse::NotNeeded(because.raw.trim().to_string())),
+                (None, Some(because)) => {
+                    let because = because.raw.trim().to_string();
+                    Some((Inverse::NotNeeded(because), Vec::new()))
+                }
                 (None, None) => {
                     let wrong = lacks("`inverse: none` must have `because`", text.span);
                     let help = "say why nothing is left to be taken back: `because: it writes out what was buffered`";
@@ -382,10 +448,7 @@ impl Checker<'_> {
             Some(was) => Some(self.called(was, home, Passing::Constants)?),
         };
         let inverse = self.called(call, home, Passing::Was)?;
-        let passes = inverse
-            .arguments
-            .iter()
-            .any(|argument| matches!(argument, Given::Was));
+        let passes = inverse.call.arguments.contains(&Argument::Was);
         match (&reader, passes, was) {
             (None, true, _) => {
                 let wrong = lacks(
@@ -398,10 +461,18 @@ impl Checker<'_> {
                 let message = "this is read beforehand and passed by nothing: the inverse has no `was`";
                 self.report(superfluous(message, was.span))
             }
-            _ => Some(Inverse::Call {
-                reader,
-                call: inverse,
-            }),
+            _ => {
+                let (was, mut formulas) =
+                    reader.map_or((None, Vec::new()), |reader| (Some(reader.call), reader.formulas));
+                let read = was.as_ref().map_or(0, |was| was.arguments.len());
+                formulas.iter_mut().for_each(|formula| formula.place += first);
+                formulas.extend(inverse.formulas.into_iter().map(|formula| Formula {
+                    place: formula.place + first + read,
+                    ..formula
+                }));
+                let call = inverse.call;
+                Some((Inverse::Call { call, was }, formulas))
+            }
         }
     }
 
@@ -423,7 +494,7 @@ impl Checker<'_> {
     }
 
     /// A function and what it is called with.
-    fn called(&mut self, call: &Expr, home: usize, passing: Passing) -> Option<Invocation> {
+    fn called(&mut self, call: &Expr, home: usize, passing: Passing) -> Option<Called> {
         let Node::Call {
             function, arguments, ..
         } = &call.node
@@ -440,16 +511,26 @@ impl Checker<'_> {
             .iter()
             .map(|argument| self.given(argument, home, passing))
             .collect();
-        let arguments = given.into_iter().collect::<Option<Vec<Given>>>()?;
-        Some(Invocation {
-            function: self.file.bound(function),
+        let (mut arguments, mut formulas) = (Vec::new(), Vec::new());
+        for (place, given) in given.into_iter().enumerate() {
+            arguments.push(match given? {
+                Given::Known(argument) => argument,
+                Given::Formula(value) => {
+                    formulas.push(Formula { place, value });
+                    Argument::Integer(0)
+                }
+            });
+        }
+        let call = Invocation {
+            function: FunctionName::from(self.file.bound(function).as_str()),
             arguments,
-        })
+        };
+        Some(Called { call, formulas })
     }
 
     fn given(&mut self, argument: &Expr, home: usize, passing: Passing) -> Option<Given> {
         if passing == Passing::Was && matches!(&argument.node, Node::Name(name) if name == WAS) {
-            return Some(Given::Was);
+            return Some(Given::Known(Argument::Was));
         }
         if is_path(argument) && self.is_of_the_program(argument, home) {
             if passing != Passing::Variables {
@@ -459,7 +540,9 @@ impl Checker<'_> {
                 return self.report(wrong.help_if((passing == Passing::Was).then(|| "or `was`".to_string())));
             }
             return match source(argument, &self.file.bindings) {
-                Ok(source) if matches!(source.base, Base::Global(_)) => Some(Given::Variable(source)),
+                Ok(source) if matches!(source.base, Base::Global(_)) => {
+                    Some(Given::Known(Argument::Variable(source.to_string())))
+                }
                 Ok(_) => {
                     let message = "what is handed over is a value of the rule or a variable of the program";
                     self.report(Diagnostic::error("E0134", message).at(argument.span, ""))
@@ -467,7 +550,7 @@ impl Checker<'_> {
                 Err(wrong) => self.report(wrong),
             };
         }
-        self.value(argument, home, false).map(Given::Value)
+        self.value(argument, home, false).map(Given::Formula)
     }
 
     /// Whether a path is none of the rule's names, nor near to one: then it is a variable of the program.
@@ -484,10 +567,10 @@ impl Checker<'_> {
         declared || (!ours.into_iter().any(|ours| ours == base) && did_you_mean(&base, bases()).is_none())
     }
 
-    fn place_of_call(&mut self, place: Option<&Text>) -> Option<Site> {
+    fn place_of_call(&mut self, place: Option<&Text>) -> Option<Moment> {
         match place.map(|text| (text.raw.as_str(), text.span)) {
-            None | Some(("entry", _)) => Some(Site::Entry),
-            Some(("return", _)) => Some(Site::Return),
+            None | Some(("entry", _)) => Some(Moment::Entry),
+            Some(("return", _)) => Some(Moment::Return),
             Some((_, span)) => {
                 let message = "`place` is `entry` or `return`";
                 self.report(Diagnostic::error("E0145", message).at(span, ""))
@@ -496,22 +579,22 @@ impl Checker<'_> {
     }
 
     fn affinity(&mut self, text: &Text) -> Option<Affinity> {
-        let found = Affinity::ALL.iter().find(|(name, _)| *name == text.raw);
-        if let Some((_, affinity)) = found {
-            return Some(*affinity);
+        let found = Cores::ALL.iter().find(|(name, _)| *name == text.raw);
+        if let Some((_, cores)) = found {
+            return Some(Affinity::Cores(*cores));
         }
-        let names: Vec<&str> = Affinity::ALL.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = Cores::ALL.iter().map(|(name, _)| *name).collect();
         let message = format!("`affinity` is one of {}", names.join(", "));
         self.report(Diagnostic::error("E0145", message).at(text.span, ""))
     }
 
-    fn function(&mut self, text: &Text) -> Option<String> {
+    fn function(&mut self, text: &Text) -> Option<FunctionName> {
         let name = self.no_spaces(text, "a function")?;
         if name.contains(['*', '?', '(']) {
             let message = "one function is needed here, by its name";
             return self.report(Diagnostic::error("E0113", message).at(text.span, ""));
         }
-        Some(self.file.bound(&name))
+        Some(FunctionName::from(self.file.bound(&name).as_str()))
     }
 
     fn no_spaces(&mut self, text: &Text, what: &str) -> Option<String> {

@@ -1,14 +1,11 @@
-//! Which one function a pattern means in a process: libraries rename what they bring along (`scipy_openblas_set_num_threads64_`), and
+//! Resolves a pattern to one function of a process: libraries rename what they bring along (`scipy_openblas_set_num_threads64_`), and
 //! a file of bindings may then say `*openblas_set_num_threads*` or `libgomp*.so*:omp_set_num_threads`. Names without a pattern are
 //! for the tuner to find.
 
 use std::collections::BTreeSet;
 
-use tuner::{
-    action::{Action, CallRequest, FunctionName, PatchRequest},
-    process::Pid,
-    space::AddressSpace,
-};
+use plan::{Action, FunctionName};
+use tuner::{process::Pid, space::AddressSpace};
 
 use crate::{
     glob::matches,
@@ -26,7 +23,7 @@ pub(super) enum NotOne {
     Nothing {
         /// The process.
         pid: Pid,
-        /// What was asked for.
+        /// The pattern.
         pattern: String,
     },
     /// Several do.
@@ -34,7 +31,7 @@ pub(super) enum NotOne {
     Several {
         /// The process.
         pid: Pid,
-        /// What was asked for.
+        /// The pattern.
         pattern: String,
         /// What fits, with its file.
         found: Vec<String>,
@@ -50,26 +47,9 @@ fn listed(found: &[String]) -> String {
 }
 
 /// The action with every pattern in the place of a function resolved.
-pub(super) fn resolved(action: &Action, space: &AddressSpace) -> Result<Action, NotOne> {
+pub(super) fn functions(action: &Action, space: &AddressSpace) -> Result<Action, NotOne> {
     let mut action = action.clone();
-    let names: Vec<&mut FunctionName> = match &mut action {
-        Action::Call(CallRequest {
-            function, inverse, ..
-        }) => {
-            let inverse = inverse.as_mut();
-            let others = inverse.map(|inverse| std::iter::once(&mut inverse.call).chain(&mut inverse.was));
-            let others = others.into_iter().flatten().map(|call| &mut call.function);
-            std::iter::once(function).chain(others).collect()
-        }
-        Action::Patch(PatchRequest::Replace { function, with }) => vec![function, with],
-        Action::Patch(PatchRequest::InsertCall { function, into, .. }) => vec![function, into],
-        Action::Patch(PatchRequest::RemoveCall { function, within }) => {
-            std::iter::once(function).chain(within).collect()
-        }
-        Action::Patch(PatchRequest::SetArgument { function, .. }) => vec![function],
-        Action::Load { .. } | Action::Affinity { .. } => Vec::new(),
-    };
-    for name in names {
+    for name in action.functions_mut() {
         if is_pattern(&name.name) || name.module.as_deref().is_some_and(is_pattern) {
             *name = the_one(name, space)?;
         }
@@ -85,7 +65,7 @@ fn is_pattern(text: &str) -> bool {
 fn the_one(wanted: &FunctionName, space: &AddressSpace) -> Result<FunctionName, NotOne> {
     let (pid, pattern) = (space.process.pid, || wanted.to_string());
     let sought = Sought::Pattern(wanted.name.clone());
-    let is_meant = |file: &str| {
+    let is_in = |file: &str| {
         wanted
             .module
             .as_deref()
@@ -93,9 +73,9 @@ fn the_one(wanted: &FunctionName, space: &AddressSpace) -> Result<FunctionName, 
     };
     let mut found = BTreeSet::new();
     let modules = space.modules.iter();
-    for module in modules.filter(|module| is_meant(module.file_name())) {
-        for meant in Seen::default().functions(module, &sought) {
-            found.insert((module.path.clone(), meant.symbol.clone()));
+    for module in modules.filter(|module| is_in(module.file_name())) {
+        for seen in Seen::default().functions(module, &sought) {
+            found.insert((module.path.clone(), seen.symbol.clone()));
         }
     }
     let mut found = found.into_iter();
@@ -126,19 +106,13 @@ mod tests {
         process::{Command, Stdio},
     };
 
+    use plan::{Inverse, Invocation};
+
     use super::*;
     use crate::discover::Scout;
 
     fn call(function: &str) -> Action {
-        let invocation = tuner::action::Invocation::parse(function).unwrap();
-        Action::Call(tuner::action::CallRequest {
-            function: invocation.function,
-            arguments: Vec::new(),
-            returns: None,
-            wait_ms: 0,
-            thread: None,
-            inverse: None,
-        })
+        Action::call(Invocation::parse(function).unwrap(), Inverse::Unstated)
     }
 
     #[test]
@@ -154,7 +128,7 @@ mod tests {
         let job = Scout::default().job_of(child.id() as i32).unwrap();
         let space = &job.members[0].space;
         let resolved = |function: &str| {
-            let resolved = resolved(&call(function), space)?;
+            let resolved = functions(&call(function), space)?;
             match resolved {
                 Action::Call(request) => Ok(request.function),
                 other => panic!("{other:?}"),

@@ -1,5 +1,5 @@
-//! The values that can be written: a closed set of scalars of at most 8 bytes, so that every write is one
-//! aligned store.
+//! Values: what a rule computes ([`Scalar`]), and what can be written into a process ([`Value`]): a closed set of at most 8 bytes, so that
+//! every write is one aligned store.
 //!
 //! Text in, bytes out, and back. Knows nothing of processes.
 
@@ -50,6 +50,28 @@ fn expected(value_type: ValueType) -> &'static str {
         ValueType::Bool => "true, false, 1 or 0",
         ValueType::F32 | ValueType::F64 => "a number",
         _ => "a whole number",
+    }
+}
+
+/// A single value of a rule. Which bytes it becomes depends on the variable that takes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scalar {
+    /// A truth value.
+    Boolean(bool),
+    /// A number in seconds, bytes, or their powers; its dimension is known from the rule.
+    Number(f64),
+    /// A name or text.
+    Text(String),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Boolean(value) => write!(f, "{value}"),
+            Scalar::Number(value) => write!(f, "{value}"),
+            Scalar::Text(text) => f.write_str(text),
+        }
     }
 }
 

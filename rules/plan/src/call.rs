@@ -1,13 +1,135 @@
-//! A call as people write it: `flush("log", 1, 2.5, true)`. Text in, values out.
+//! Calls of functions of the program: as people write them (`flush("log", 1, 2.5, true)`), what a call takes, and how it is reverted.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Argument, FunctionName};
-use crate::journal::WAS;
+use crate::value::ValueType;
 
 /// More arguments than any call can have.
 const ARGUMENTS_MAX: usize = 14;
+
+/// How [`Argument::Was`] is written.
+pub const WAS: &str = "was";
+
+/// The name of a function, and of the module that holds it where this is needed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionName {
+    /// As the linker knows it.
+    pub name: String,
+    /// The path, file name, soname, or file name up to `.so`.
+    pub module: Option<String>,
+}
+
+impl From<&str> for FunctionName {
+    /// `function` or `module:function`; `::` belongs to the name.
+    fn from(text: &str) -> FunctionName {
+        match text.split_once(':') {
+            Some((module, name)) if !module.is_empty() && !name.is_empty() && !name.starts_with(':') => {
+                FunctionName {
+                    name: name.to_owned(),
+                    module: Some(module.to_owned()),
+                }
+            }
+            _ => FunctionName {
+                name: text.to_owned(),
+                module: None,
+            },
+        }
+    }
+}
+
+impl fmt::Display for FunctionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.module {
+            Some(module) => write!(f, "{module}:{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// An argument of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Argument {
+    /// A whole number, a bool or an address.
+    Integer(i64),
+    /// A double.
+    Double(f64),
+    /// A float.
+    Float(f32),
+    /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is reverted: a
+    /// function that keeps the address is not for this.
+    Text(String),
+    /// What a variable of the program holds when the call is made; only of a call once.
+    Variable(String),
+    /// What was read just before the call that is reverted; only of an inverse.
+    Was,
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Argument::Integer(number) => write!(f, "{number}"),
+            Argument::Double(number) => write!(f, "{number:?}"),
+            Argument::Float(number) => write!(f, "{number:?}f"),
+            Argument::Text(text) => write!(f, "{text:?}"),
+            Argument::Variable(name) => f.write_str(name),
+            Argument::Was => f.write_str(WAS),
+        }
+    }
+}
+
+/// What a function returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReturnType {
+    /// Nothing that is of interest.
+    Nothing,
+    /// A number or a bool.
+    Value(ValueType),
+    /// An address.
+    Pointer,
+    /// What the debug information says, and nothing where it is silent.
+    IfKnown,
+}
+
+/// Call a function once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallRequest {
+    /// The function.
+    pub function: FunctionName,
+    /// At most 6 whole numbers, addresses or texts, and 8 floating-point numbers.
+    pub arguments: Vec<Argument>,
+    /// What it returns; an i64 when not said.
+    pub returns: Option<ReturnType>,
+    /// How long it is waited for. A call that takes longer is never broken off: it goes on.
+    pub wait_ms: u64,
+    /// Only this thread may do it.
+    pub thread: Option<i32>,
+    /// How it is reverted.
+    #[serde(default)]
+    pub inverse: Inverse,
+}
+
+/// How a call is reverted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Inverse {
+    /// Nobody says: the call stays.
+    #[default]
+    Unstated,
+    /// There is nothing to revert, for this reason.
+    NotNeeded(String),
+    /// By another call of the thread that made the first one.
+    Call {
+        /// The other call: constants and [`Argument::Was`].
+        call: Invocation,
+        /// What the same thread calls just before the first one, with constants: its result is [`Argument::Was`].
+        was: Option<Invocation>,
+    },
+}
 
 /// Why a text is no call.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -1,0 +1,82 @@
+//! A decision of the rules as the session carries it out: actions for the actuator apart from probes that are switched.
+
+use plan::{Action, Meeting, SyncPoint};
+
+use super::Switch;
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Its number.
+    pub id: u64,
+    /// The rule.
+    pub rule: String,
+    /// The numbers it was made from.
+    pub because: Vec<String>,
+    /// What the rule promises of it.
+    pub expect: Option<String>,
+    /// All that is to be done, in words.
+    pub steps: Vec<String>,
+    /// What to do, by process.
+    pub changes: Vec<Change>,
+    /// Where in the program; at once when it does not matter.
+    pub at: Option<SyncPoint>,
+    /// Where all processes do it at the same iteration, or none does; or why they cannot agree on one.
+    pub together: Option<Result<Meeting, String>>,
+    /// Probes to switch, by process.
+    pub switches: Vec<Switch>,
+    /// When the window began and ended that it was decided on; none of a first value.
+    pub window_ns: Option<(u64, u64)>,
+}
+
+/// What is done to one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The process's slot.
+    pub slot: u32,
+    /// What is done.
+    pub action: Action,
+}
+
+impl Change {
+    /// In words: `call flush(3)`; of a `set` the variable alone.
+    pub fn text(&self) -> String {
+        match &self.action {
+            Action::Set(set) => set.variable.clone(),
+            action => action.to_string(),
+        }
+    }
+}
+
+impl From<rules::Decision> for Decision {
+    fn from(decision: rules::Decision) -> Decision {
+        let step = |change: &rules::Change| format!("{} in process {}", change.action, change.process.0);
+        let steps = decision.changes.iter().map(step).collect();
+        let (mut changes, mut switches) = (Vec::new(), Vec::new());
+        for change in decision.changes {
+            let slot = change.process.0;
+            match change.action {
+                Action::Switch(switch) => switches.push(Switch {
+                    rule: decision.rule.0,
+                    probe: switch.probe,
+                    slot,
+                    on: switch.on,
+                }),
+                action => changes.push(Change { slot, action }),
+            }
+        }
+        let because = decision.because.into_iter();
+        Decision {
+            id: decision.id.0,
+            rule: decision.rule_name,
+            because: because.map(|(name, value)| format!("{name}: {value}")).collect(),
+            expect: decision.expect,
+            steps,
+            changes,
+            at: decision.at,
+            together: decision.together,
+            switches,
+            window_ns: decision.window.map(|(from, to)| (from.0, to.0)),
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! What is done to one process: one enum from the check of a rule to the actuator.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::{Argument, CallRequest, FunctionName, Inverse, Invocation, ReturnType};
+use crate::expression::Expression;
+use crate::sync::Moment;
+use crate::value::{Scalar, ValueType};
+
+/// How long the session waits for a function that a rule calls; one that takes longer goes on, and its result is in the journal later.
+const CALL_WAIT_MS: u64 = 2_000;
+/// How long the dynamic linker is waited for.
+const LOAD_WAIT_MS: u64 = 8_000;
+
+/// Something to be done to one process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// A variable gets a value.
+    Set(Set),
+    /// A function is called once.
+    Call(CallRequest),
+    /// A library is loaded.
+    Load {
+        /// Its absolute path, as the program sees it, or a name that its dynamic linker finds.
+        path: String,
+        /// As in [`CallRequest`].
+        wait_ms: u64,
+    },
+    /// Code is changed.
+    Patch(PatchRequest),
+    /// All threads are bound to CPUs.
+    Affinity(Affinity),
+    /// A probe of the rule is switched, by the session.
+    Switch(Switch),
+}
+
+/// A variable, or a part of one, and its value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Set {
+    /// The variable, as users write it: `cfg.chunk`.
+    pub variable: String,
+    /// Its type, for programs without debug information.
+    pub value_type: Option<ValueType>,
+    /// In every library that has a variable of this name, not in one alone.
+    pub everywhere: bool,
+    /// A boolean or a plain number.
+    pub value: Scalar,
+}
+
+/// A change of code.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PatchRequest {
+    /// Every call of one function goes to another.
+    Replace {
+        /// The function.
+        function: FunctionName,
+        /// The other one, which takes and returns the same.
+        with: FunctionName,
+    },
+    /// A function is called whenever another one is entered, or returns.
+    InsertCall {
+        /// The function that is called. It must not throw exceptions.
+        function: FunctionName,
+        /// Constants.
+        arguments: Vec<Argument>,
+        /// In which function.
+        into: FunctionName,
+        /// Before its first instruction, or before each return instruction.
+        place: Moment,
+    },
+    /// Calls of a function are left out. Who uses its result finds what happens to be in the register.
+    RemoveCall {
+        /// The function.
+        function: FunctionName,
+        /// In which function; everywhere when not said.
+        within: Option<FunctionName>,
+    },
+    /// An argument of a function is another one, before its body runs.
+    SetArgument {
+        /// The function.
+        function: FunctionName,
+        /// The argument, from 0.
+        index: usize,
+        /// Its type, where the debug information does not say it. Without debug information the arguments before it are taken
+        /// to be of its kind (whole numbers and addresses, or floating-point numbers).
+        value_type: Option<ValueType>,
+        /// What it becomes.
+        value: Expression,
+    },
+}
+
+/// Which CPUs the threads of a process are bound to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Affinity {
+    /// Its part of the cores of the job. The session makes a list of it.
+    Cores(Cores),
+    /// A list: `0-3,8`.
+    Cpus(String),
+}
+
+/// How the cores of a job are dealt to its processes, each of which gets cores of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cores {
+    /// Evenly over those the job may use.
+    Spread,
+    /// Next to those of the rank before.
+    Compact,
+}
+
+impl Cores {
+    /// Every one with its word in a rule.
+    pub const ALL: &'static [(&'static str, Cores)] =
+        &[("spread", Cores::Spread), ("compact", Cores::Compact)];
+}
+
+impl fmt::Display for Affinity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Affinity::Cores(Cores::Spread) => "spread",
+            Affinity::Cores(Cores::Compact) => "compact",
+            Affinity::Cpus(list) => list,
+        })
+    }
+}
+
+/// A probe of a rule that is switched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// The probe, by its place in the rule.
+    pub probe: usize,
+    /// Its name.
+    pub name: String,
+    /// On, or off.
+    pub on: bool,
+}
+
+/// The words by which rules ask for actions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(
+    missing_docs,
+    reason = "each is its word in a rule, described in the language's reference"
+)]
+pub enum Keyword {
+    Set,
+    Call,
+    Load,
+    Replace,
+    InsertCall,
+    RemoveCall,
+    SetArgument,
+    Affinity,
+    Enable,
+    Disable,
+}
+
+impl Keyword {
+    /// Every one with its word.
+    pub const ALL: &'static [(&'static str, Keyword)] = &[
+        ("set", Keyword::Set),
+        ("call", Keyword::Call),
+        ("load", Keyword::Load),
+        ("replace", Keyword::Replace),
+        ("insert_call", Keyword::InsertCall),
+        ("remove_call", Keyword::RemoveCall),
+        ("set_arg", Keyword::SetArgument),
+        ("affinity", Keyword::Affinity),
+        ("enable", Keyword::Enable),
+        ("disable", Keyword::Disable),
+    ];
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        let found = Keyword::ALL.iter().find(|(_, keyword)| *keyword == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+impl Action {
+    /// A call as rules make them.
+    pub fn call(call: Invocation, inverse: Inverse) -> Action {
+        let Invocation { function, arguments } = call;
+        Action::Call(CallRequest {
+            function,
+            arguments,
+            returns: Some(ReturnType::IfKnown),
+            wait_ms: CALL_WAIT_MS,
+            thread: None,
+            inverse,
+        })
+    }
+
+    /// Loads a library, within the bound for that.
+    pub fn load(path: impl Into<String>) -> Action {
+        Action::Load {
+            path: path.into(),
+            wait_ms: LOAD_WAIT_MS,
+        }
+    }
+
+    /// The keyword by which a rule asks for it.
+    pub fn keyword(&self) -> Keyword {
+        match self {
+            Action::Set(_) => Keyword::Set,
+            Action::Call(_) => Keyword::Call,
+            Action::Load { .. } => Keyword::Load,
+            Action::Patch(patch) => patch.keyword(),
+            Action::Affinity(_) => Keyword::Affinity,
+            Action::Switch(Switch { on: true, .. }) => Keyword::Enable,
+            Action::Switch(_) => Keyword::Disable,
+        }
+    }
+
+    /// What it acts on.
+    pub fn target(&self) -> String {
+        match self {
+            Action::Set(set) => set.variable.clone(),
+            Action::Call(call) => call.function.to_string(),
+            Action::Load { path, .. } => path.clone(),
+            Action::Patch(patch) => patch.function().to_string(),
+            Action::Affinity(_) => "affinity".to_owned(),
+            Action::Switch(switch) => switch.name.clone(),
+        }
+    }
+
+    /// The keyword of a rule, and what it acts on: `set cfg.chunk`.
+    pub fn label(&self) -> String {
+        let (keyword, target) = (self.keyword().name(), self.target());
+        match self {
+            Action::Patch(PatchRequest::SetArgument { index, .. }) => format!("{keyword} {target}({index})"),
+            Action::Affinity(_) => keyword.to_owned(),
+            _ => format!("{keyword} {target}"),
+        }
+    }
+
+    /// The value that is set, if it is one.
+    pub fn value(&self) -> Option<&Scalar> {
+        match self {
+            Action::Set(set) => Some(&set.value),
+            _ => None,
+        }
+    }
+
+    /// Whether it changes the program's code or loads a library.
+    pub fn changes_code(&self) -> bool {
+        matches!(self, Action::Load { .. } | Action::Patch(_))
+    }
+
+    /// Whether it is a call of which nobody says how it is reverted: it stays.
+    pub fn stays(&self) -> bool {
+        matches!(self, Action::Call(call) if call.inverse == Inverse::Unstated)
+    }
+
+    /// Whether it is a call that leaves nothing to revert.
+    pub fn leaves_nothing(&self) -> bool {
+        matches!(self, Action::Call(call) if matches!(call.inverse, Inverse::NotNeeded(_)))
+    }
+
+    /// Why it takes effect at no place in the program, if it does not.
+    pub fn why_nowhere(&self) -> Option<&'static str> {
+        match self {
+            Action::Set(_) | Action::Call(_) => None,
+            Action::Load { .. } => Some("a library is loaded by whichever thread can"),
+            Action::Patch(_) => Some("code is changed while no thread runs, wherever each stands"),
+            Action::Affinity(_) => Some("threads are bound from outside, wherever they stand"),
+            Action::Switch(_) => Some("a probe is switched by the session"),
+        }
+    }
+
+    /// What it does to a program, in words. `computed` says what the value or an argument is that is not known yet, by its number among
+    /// [`Action::arguments_mut`].
+    pub fn effect(&self, computed: impl Fn(usize) -> Option<String>, range: &str) -> String {
+        let value = || computed(0).unwrap_or_default();
+        let shown = |arguments: &[Argument], first: usize| {
+            let text = |(place, argument): (usize, &Argument)| {
+                computed(first + place).unwrap_or_else(|| argument.to_string())
+            };
+            arguments
+                .iter()
+                .enumerate()
+                .map(text)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match self {
+            Action::Set(Set {
+                variable, everywhere, ..
+            }) => {
+                let copies = if *everywhere { ", every copy of it" } else { "" };
+                format!("writes {variable} ({}{range}{copies})", value())
+            }
+            Action::Call(call) => {
+                let reverted = call.inverse.effect(call.arguments.len(), &shown);
+                format!(
+                    "calls {}({}) ({reverted})",
+                    call.function,
+                    shown(&call.arguments, 0)
+                )
+            }
+            Action::Load { path, .. } => format!("loads {path}"),
+            Action::Patch(PatchRequest::Replace { function, with }) => {
+                format!("patches {function} so that {with} runs instead")
+            }
+            Action::Patch(PatchRequest::InsertCall {
+                function,
+                arguments,
+                into,
+                place,
+            }) => format!(
+                "patches {into} so that {function}({}) is called at every {}",
+                shown(arguments, 0),
+                place.name()
+            ),
+            Action::Patch(PatchRequest::RemoveCall {
+                function,
+                within: Some(within),
+            }) => format!("patches {within} so that {function} is not called in it"),
+            Action::Patch(PatchRequest::RemoveCall { function, .. }) => {
+                format!("patches {function} so that no call of it does anything")
+            }
+            Action::Patch(PatchRequest::SetArgument { function, index, .. }) => {
+                format!(
+                    "patches {function} so that argument {index} becomes {}{range}",
+                    value()
+                )
+            }
+            Action::Affinity(_) => "binds the threads to cores".to_owned(),
+            Action::Switch(Switch { name, on, .. }) => {
+                format!("switches the probe {name} {}", if *on { "on" } else { "off" })
+            }
+        }
+    }
+
+    /// What no two tunes of a job may both act on, in words; nothing where several may.
+    pub fn claim(&self) -> Option<String> {
+        match self {
+            Action::Set(set) => Some(format!("the variable {}", set.variable)),
+            Action::Patch(patch) => patch.claim(),
+            Action::Affinity(_) => Some("the cores of the processes".to_owned()),
+            Action::Call(_) | Action::Load { .. } | Action::Switch(_) => None,
+        }
+    }
+
+    /// The arguments of its calls: of the call, of what is called before it, and of its inverse.
+    pub fn arguments_mut(&mut self) -> Vec<&mut Argument> {
+        match self {
+            Action::Call(CallRequest {
+                arguments, inverse, ..
+            }) => {
+                let others = inverse
+                    .calls_mut()
+                    .into_iter()
+                    .flat_map(|call| &mut call.arguments);
+                arguments.iter_mut().chain(others).collect()
+            }
+            Action::Patch(PatchRequest::InsertCall { arguments, .. }) => arguments.iter_mut().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The functions that it names.
+    pub fn functions_mut(&mut self) -> Vec<&mut FunctionName> {
+        match self {
+            Action::Call(CallRequest {
+                function, inverse, ..
+            }) => {
+                let others = inverse.calls_mut().into_iter().map(|call| &mut call.function);
+                std::iter::once(function).chain(others).collect()
+            }
+            Action::Patch(patch) => patch.functions_mut(),
+            Action::Set(_) | Action::Load { .. } | Action::Affinity(_) | Action::Switch(_) => Vec::new(),
+        }
+    }
+}
+
+impl Inverse {
+    fn effect(&self, first: usize, shown: &dyn Fn(&[Argument], usize) -> String) -> String {
+        match self {
+            Inverse::Unstated => "it stays".to_owned(),
+            Inverse::NotNeeded(why) => format!("nothing to take back: {why}"),
+            Inverse::Call { call, was } => {
+                let read = was.as_ref().map_or(0, |was| was.arguments.len());
+                let inverse = format!("{}({})", call.function, shown(&call.arguments, first + read));
+                match was {
+                    None => format!("taken back by {inverse}"),
+                    Some(was) => {
+                        let reader = shown(&was.arguments, first);
+                        format!("taken back by {inverse}, was = {}({reader})", was.function)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Its calls, in the order in which they are made.
+    fn calls_mut(&mut self) -> Vec<&mut Invocation> {
+        match self {
+            Inverse::Call { call, was } => was.iter_mut().chain([call]).collect(),
+            Inverse::Unstated | Inverse::NotNeeded(_) => Vec::new(),
+        }
+    }
+}
+
+impl PatchRequest {
+    fn keyword(&self) -> Keyword {
+        match self {
+            PatchRequest::Replace { .. } => Keyword::Replace,
+            PatchRequest::InsertCall { .. } => Keyword::InsertCall,
+            PatchRequest::RemoveCall { .. } => Keyword::RemoveCall,
+            PatchRequest::SetArgument { .. } => Keyword::SetArgument,
+        }
+    }
+
+    /// The function that it is about.
+    pub fn function(&self) -> &FunctionName {
+        match self {
+            PatchRequest::Replace { function, .. }
+            | PatchRequest::InsertCall { function, .. }
+            | PatchRequest::RemoveCall { function, .. }
+            | PatchRequest::SetArgument { function, .. } => function,
+        }
+    }
+
+    fn functions_mut(&mut self) -> Vec<&mut FunctionName> {
+        match self {
+            PatchRequest::Replace { function, with } => vec![function, with],
+            PatchRequest::InsertCall { function, into, .. } => vec![function, into],
+            PatchRequest::RemoveCall { function, within } => {
+                std::iter::once(function).chain(within).collect()
+            }
+            PatchRequest::SetArgument { function, .. } => vec![function],
+        }
+    }
+
+    fn claim(&self) -> Option<String> {
+        match self {
+            PatchRequest::Replace { function, .. } => Some(format!("the function {function}")),
+            PatchRequest::RemoveCall { function, .. } => Some(format!("the calls of {function}")),
+            PatchRequest::SetArgument { function, index, .. } => {
+                Some(format!("argument {index} of {function}"))
+            }
+            PatchRequest::InsertCall { .. } => None,
+        }
+    }
+}
+
+/// As people read it: `set cfg.chunk = 64`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.label())?;
+        match self {
+            Action::Set(set) => write!(f, " = {}", set.value),
+            Action::Call(call) => write!(f, "({})", listed(&call.arguments)),
+            Action::Patch(PatchRequest::Replace { with, .. }) => write!(f, " with {with}"),
+            Action::Patch(PatchRequest::InsertCall { arguments, into, .. }) => {
+                write!(f, " in {into}")?;
+                match arguments.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, " with {}", listed(arguments)),
+                }
+            }
+            Action::Patch(PatchRequest::RemoveCall {
+                within: Some(within), ..
+            }) => write!(f, " in {within}"),
+            Action::Patch(PatchRequest::SetArgument { value, .. }) => write!(f, " = {value}"),
+            Action::Affinity(affinity) => write!(f, ": {affinity}"),
+            Action::Patch(PatchRequest::RemoveCall { within: None, .. })
+            | Action::Load { .. }
+            | Action::Switch(_) => Ok(()),
+        }
+    }
+}
+
+/// As they stand between the brackets of a call.
+fn listed(arguments: &[Argument]) -> String {
+    let parts: Vec<String> = arguments.iter().map(Argument::to_string).collect();
+    parts.join(", ")
+}

@@ -1,0 +1,90 @@
+//! What a rule may do, and what a session marks in its recording.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a rule may do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// It is not evaluated.
+    Off,
+    /// It has findings, and decides nothing.
+    #[default]
+    Advising,
+    /// It decides; only in a session that was started with --apply.
+    Applying,
+}
+
+impl Mode {
+    /// Every one.
+    pub const ALL: [Mode; 3] = [Mode::Off, Mode::Advising, Mode::Applying];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Off => "off",
+            Mode::Advising => "advising",
+            Mode::Applying => "applying",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        let found = Mode::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| format!("`{text}` is no mode: off, advising or applying"))
+    }
+}
+
+/// What a session marks in its trace and its recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkKind {
+    /// A condition holds.
+    Finding,
+    /// A change was made.
+    Change,
+    /// The guard has judged; a recording has the verdict itself.
+    Verdict,
+    /// A change was kept.
+    Kept,
+    /// A change was undone.
+    Undone,
+}
+
+impl MarkKind {
+    const ALL: [MarkKind; 5] = [
+        MarkKind::Finding,
+        MarkKind::Change,
+        MarkKind::Verdict,
+        MarkKind::Kept,
+        MarkKind::Undone,
+    ];
+
+    /// The word for it in a trace and in a recording.
+    pub fn name(self) -> &'static str {
+        match self {
+            MarkKind::Finding => "finding",
+            MarkKind::Change => "change",
+            MarkKind::Verdict => "verdict",
+            MarkKind::Kept => "kept",
+            MarkKind::Undone => "undone",
+        }
+    }
+
+    /// The mark that a recording has under this word; one that is not known is taken for a change.
+    pub fn named(word: &str) -> MarkKind {
+        let found = MarkKind::ALL.into_iter().find(|kind| kind.name() == word);
+        found.unwrap_or(MarkKind::Change)
+    }
+}

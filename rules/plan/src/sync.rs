@@ -1,0 +1,169 @@
+//! Sync points: where in the program a change is to take effect, as a user or a rule names it (`entry:step`, `return:libapp.so:step`). A
+//! claim; nothing is looked up here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The moment of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// Before its first instruction.
+    Entry,
+    /// Before its return instruction.
+    Return,
+}
+
+impl Moment {
+    /// The word for it: `entry`, `return`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Moment::Entry => "entry",
+            Moment::Return => "return",
+        }
+    }
+}
+
+/// The entry or return of a function, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncPoint {
+    /// The moment.
+    pub moment: Moment,
+    /// The function.
+    pub function: String,
+    /// The module that holds it, where several have one of that name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+}
+
+/// A text that is no place.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is no sync point: entry:FUNCTION or return:FUNCTION, or entry:MODULE:FUNCTION")]
+pub struct SyncPointError(String);
+
+impl FromStr for SyncPoint {
+    type Err = SyncPointError;
+
+    fn from_str(text: &str) -> Result<SyncPoint, SyncPointError> {
+        let wrong = || SyncPointError(text.to_owned());
+        let (moment, name) = text.split_once(':').ok_or_else(wrong)?;
+        let moment = [Moment::Entry, Moment::Return]
+            .into_iter()
+            .find(|known| known.name() == moment);
+        SyncPoint::new(moment.ok_or_else(wrong)?, name)
+    }
+}
+
+impl SyncPoint {
+    /// The point of a function, which may be named with its module: `step`, `libapp.so:step`.
+    pub fn new(moment: Moment, name: &str) -> Result<SyncPoint, SyncPointError> {
+        // A C++ name may hold `::`; a module's name ends at a single colon.
+        let (module, function) = match name.split_once(':') {
+            Some((module, function)) if !function.starts_with(':') => (Some(module.to_owned()), function),
+            _ => (None, name),
+        };
+        let is_empty = |text: &str| text.is_empty();
+        if is_empty(function) || module.as_deref().is_some_and(is_empty) {
+            return Err(SyncPointError(format!("{}:{name}", moment.name())));
+        }
+        Ok(SyncPoint {
+            moment,
+            function: function.to_owned(),
+            module,
+        })
+    }
+
+    /// The function, with its module where that is named.
+    pub fn name(&self) -> String {
+        match &self.module {
+            Some(module) => format!("{module}:{}", self.function),
+            None => self.function.clone(),
+        }
+    }
+}
+
+impl fmt::Display for SyncPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.moment.name(), self.name())
+    }
+}
+
+/// Where a process says which iteration it begins. Without a size the program's debug information says it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Key {
+    /// An argument of the function, by its place.
+    Argument {
+        /// The first is 0.
+        number: u8,
+        /// Its size.
+        bytes: Option<u8>,
+    },
+    /// An argument by its name in the source.
+    NamedArgument {
+        /// Its name.
+        name: String,
+    },
+    /// A global variable.
+    Variable {
+        /// Its name.
+        name: String,
+        /// Its size, where the symbol does not say it either.
+        bytes: Option<u8>,
+    },
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Argument { number, .. } => write!(f, "arg({number})"),
+            Key::NamedArgument { name } => write!(f, "arg({name})"),
+            Key::Variable { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+/// Where several processes take a change at the same iteration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meeting {
+    /// Where each of them begins an iteration.
+    pub at: SyncPoint,
+    /// Where it says which.
+    pub key: Key,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_is_shown() {
+        for text in [
+            "entry:step",
+            "return:step",
+            "entry:libapp.so:step",
+            "return:solver::step",
+        ] {
+            assert_eq!(text.parse::<SyncPoint>().unwrap().to_string(), text);
+        }
+        let place: SyncPoint = "entry:libapp.so:step".parse().unwrap();
+        assert_eq!(
+            (place.module.as_deref(), place.function.as_str()),
+            (Some("libapp.so"), "step")
+        );
+    }
+
+    #[test]
+    fn what_is_no_place_is_said_with_what_would_be_one() {
+        for text in ["step", "entry:", "entry", "at:step", "entry:m:", ""] {
+            let error = text.parse::<SyncPoint>().unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("`{text}` is no sync point: entry:FUNCTION")),
+                "{error}"
+            );
+        }
+    }
+}
