@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, start_pingpong, tallied, with_folder};
@@ -140,7 +140,7 @@ fn a_program_without_mpi_is_told_so_and_offered_probes() -> Outcome {
 #[test]
 fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::c("busywork")?;
     let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["300".into()]))?;
     job.events("ready", 1, SOON)?;
@@ -168,7 +168,7 @@ fn a_function_that_is_not_there_is_told_and_nothing_is_watched() -> Outcome {
 #[test]
 fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("wrong.yaml");
     std::fs::write(
@@ -253,7 +253,7 @@ fn programs_of_other_users_need_an_extra_word() -> Outcome {
 #[test]
 fn metrics_are_served_while_a_session_runs() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     // A port that is free now.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;

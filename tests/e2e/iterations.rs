@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::{Outcome, gromacs, lammps, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
@@ -80,7 +80,7 @@ pub(crate) fn number(value: &Value) -> f64 {
 #[test]
 fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
     require!(Root, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     for mpi in Mpi::ALL {
         let job = start(mpi, 2, "nested 20")?;
         let is_seen = |now: &Value| {
@@ -106,7 +106,7 @@ fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
 #[test]
 fn a_program_without_a_loop_has_none_and_the_report_says_so() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let job = start(Mpi::OpenMpi, 2, "none")?;
     let calls = |now: &Value| now["processes"][0]["functions"][0]["calls"].as_u64() > Some(1500);
     let (report, _) = watch(job, 2, calls)?;
@@ -254,7 +254,7 @@ fn computation_scalability_is_told_against_the_report_of_another_run() -> Outcom
 #[test]
 fn call_sites_are_named_by_function_and_line() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let job = start(Mpi::Mpich, 2, "nested 5")?;
     let (report, _) = watch(job, 2, |now| now["iteration"]["count"].as_u64() > Some(10))?;
     let sites = report["call_sites"]["sites"].as_array().ok_or("no call sites")?;
@@ -359,7 +359,7 @@ fn time_inside_mpi_is_told_apart_from_waiting_for_a_cpu_there() -> Outcome {
 #[test]
 fn ranks_that_yield_are_not_said_to_spin_and_the_imbalance_beside_it_is_found() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let job = start(Mpi::OpenMpi, 8, "uneven 300 120 120 120 120 120 120 120")?;
     let mut agent = Agent::attach(job.pid(), &["--apply"])?;
     agent.armed()?;

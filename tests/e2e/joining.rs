@@ -7,7 +7,7 @@ use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, family, programs, require};
 
 use crate::expected::{SOON, counts, start_pingpong, with_folder};
@@ -28,7 +28,7 @@ fn has_mpi(pid: u32) -> bool {
 #[test]
 fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
     require!(Root, OpenMpi, Mpi4py);
-    let _machine = machine();
+    let _machine = shared();
     let python = std::path::Path::new("/usr/bin/python3");
     let late = programs::source("late.py");
     let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, python, |folder| {
@@ -71,7 +71,7 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
 #[test]
 fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("count", Mpi::OpenMpi)?;
     // Rank 1 is a shell until the gate opens; rank 0 waits for it inside MPI_Init.
     let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
@@ -163,7 +163,7 @@ fn until(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
 fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that_ends_is_not_waited_for()
 -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("coming", Mpi::OpenMpi)?;
     let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
                     while [ ! -e "$0/late" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
@@ -235,7 +235,7 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
 #[test]
 fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
     let mut agent = Agent::attach(job.pid(), &[])?;
@@ -263,7 +263,7 @@ fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
 #[test]
 fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("count", Mpi::Mpich)?;
     let text = format!(
         r#"mpirun.mpich -n 2 "$1" "$0" --iterations 3 & job=$!
@@ -304,7 +304,7 @@ fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
 #[test]
 fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("busywork");
     fs::copy(programs::c("busywork")?, &copy)?;
@@ -327,7 +327,7 @@ fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
 #[test]
 fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> Outcome {
     require!(Root, Cxx);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("passing.yaml");
     fs::write(
@@ -368,7 +368,7 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
 #[test]
 fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("rounds.yaml");
     fs::write(
@@ -407,7 +407,7 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
 #[test]
 fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("turns.yaml");
     fs::write(

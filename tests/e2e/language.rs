@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -57,7 +57,7 @@ fn finds_when(attached: &[&str], program: &Path, rounds: u32, rule: &str, expect
 #[test]
 fn methods_patterns_and_spans_between_functions_are_probed_as_root() -> Outcome {
     require!(Root, Cxx);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -90,7 +90,7 @@ tune:
 #[test]
 fn members_behind_pointers_arguments_by_name_and_texts_are_read_as_root() -> Outcome {
     require!(Root, Cxx);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -136,7 +136,7 @@ fn regions_on_the_library_of_llvm_are_probed_too_as_root() -> Outcome {
 }
 
 fn regions(program: &Path) -> Outcome {
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -168,7 +168,7 @@ tune:
 fn a_probe_of_one_role_is_kept_out_of_the_processes_of_the_other_and_calls_are_told_by_name_as_root()
 -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -253,15 +253,18 @@ const ENABLED: &str = "enable a probe: done in 1 process";
 #[test]
 fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tunes = "  - enable: inner\n    when: count(outer) > 0\n  - when: count(inner) > 0\n    \
                  finding: 'inner runs {count(inner)} times'\n";
     let report = switched(&[], tunes, &[ENABLED, "inner runs"])?;
     // It was off at first: the function ran before anybody counted it.
     let functions = crate::expected::counts(&report["processes"][0]["functions"])?;
     let calls = |name: &str| functions.get(name).map_or(0, |(calls, _)| *calls);
-    assert!(calls("step_inner") > 0, "{report}");
-    assert!(calls("step_inner") < 2 * calls("step_outer"), "{report}");
+    let (outer, inner) = (calls("step_outer"), calls("step_inner"));
+    let within = |round: u64| (round % 5 + 1) + 3;
+    // The round that is under way may have some of its calls.
+    let all: u64 = (0..outer).map(within).sum();
+    assert!(inner > 0 && inner + 9 < all, "{inner} of {all} calls: {report}");
     // All is attached at the start where it must be, and the rule hears as much as it did.
     switched(&["--tracefs"], tunes, &[ENABLED, "inner runs"])?;
     Ok(())
@@ -270,7 +273,7 @@ fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
 #[test]
 fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tunes = "  - enable: inner\n    while: pulse.index < 8\n  - when: count(inner) > 0\n    \
                  finding: 'inner runs {count(inner)} times'\n";
     for attached in [&[][..], &["--tracefs"]] {
@@ -283,7 +286,7 @@ fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> O
 #[test]
 fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -317,7 +320,7 @@ fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
 #[test]
 fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_root() -> Outcome {
     require!(Root, Cxx);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let program = programs::cxx("asked")?;
     let job = Job::alone(&program, |folder| with_folder(folder, vec!["1".into()]))?;
@@ -350,7 +353,7 @@ fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_roo
 #[test]
 fn two_rules_on_one_function_have_each_what_they_asked_for_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let entries = rule(
         &folder,

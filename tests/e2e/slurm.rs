@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::slurm::Slurm;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -34,7 +35,7 @@ fn ends_well(mut job: Job, ranks: usize, block: u64) -> Outcome {
 #[test]
 fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome {
     require!(Root, Cc, OpenMpi, Slurm);
-    let _machine = machine();
+    let _machine = shared();
     let slurm = Slurm::start(&["node1", "node2"])?;
     let node = slurm.node(0)?;
     let program = programs::mpi("blocks", Mpi::OpenMpi)?;
@@ -42,7 +43,7 @@ fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome 
     let rule = folder.path().join("set-block.yaml");
     fs::write(&rule, SET_BLOCK.replace("WHEN", "together: iteration"))?;
     let rule = rule.to_string_lossy().into_owned();
-    let flags = ["--rules", "none", &rule, "--apply", "--keep", "--duration", "6s"];
+    let flags = ["--rules", "none", &rule, "--apply", "--keep"];
     // The launcher states the rank and not the size; the step does, and without it the communicator of the world.
     let cases: [(&[&str], usize, &str); 3] = [
         (
@@ -63,9 +64,12 @@ fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome 
         })?;
         let target = first_rank(&job, 2 * nodes)?;
         let mut agent = Agent::attach_in_node(node, &target, &flags)?;
+        agent.lines.wait_for_line(said, SOON)?;
+        // Where something was kept it ends by itself.
+        if nodes > 1 {
+            agent.signal(Signal::INT)?;
+        }
         let report = agent.finish_anyhow(SOON)?;
-        let text = agent.lines.text();
-        assert!(text.contains(said), "{before:?}: {text}");
         assert_eq!(report["job"]["size"], 2 * nodes, "{report}");
         let balance = &report["efficiencies"]["load_balance_between_nodes"];
         assert_eq!(balance.is_null(), nodes > 1, "{report}");
@@ -77,7 +81,7 @@ fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome 
 #[test]
 fn processes_are_found_by_the_job_of_slurm_that_they_belong_to() -> Outcome {
     require!(Root, Cc, OpenMpi, Slurm);
-    let _machine = machine();
+    let _machine = shared();
     let slurm = Slurm::start(&["node1"])?;
     let program = programs::mpi("blocks", Mpi::OpenMpi)?;
     let job = slurm.job((1, 2), &[], &program, |folder| with_folder(folder, Vec::new()))?;
