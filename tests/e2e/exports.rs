@@ -14,6 +14,7 @@ use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, start_count, start_pingpong, tallied, with_folder};
+use crate::iterations::wait_for;
 
 /// They are asked again and again, and so in no ring.
 const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];
@@ -180,7 +181,7 @@ fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
     let file = job.file("trace.json");
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
     agent.armed()?;
-    until(&agent, |report| {
+    wait_for(&agent, |report| {
         let found = &report["iteration"];
         found["mpi_calls"].as_f64() == Some(11.0) && found["count"].as_u64() > Some(100)
     })?;
@@ -204,21 +205,6 @@ fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
         assert!(spans.len() > 50, "{} iterations", spans.len());
     }
     Ok(())
-}
-
-fn until(agent: &Agent, is_seen: impl Fn(&Value) -> bool) -> Outcome<Value> {
-    let deadline = std::time::Instant::now() + 2 * SOON;
-    loop {
-        let now = agent.snapshot()?;
-        if is_seen(&now) {
-            return Ok(now);
-        }
-        if std::time::Instant::now() > deadline {
-            return Err(format!("not seen in time: {now:#}").into());
-        }
-        // Between two looks; nothing depends on how long.
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 /// Rows of a table without quoted fields, by the names of its columns.
@@ -308,12 +294,12 @@ fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome 
     let flags = ["--rules", "none", "--snapshots", &text(&file), "--every", "200ms"];
     let mut agent = Agent::attach(job.pid(), &flags)?;
     agent.armed()?;
-    until(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
+    wait_for(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
     job.pause()?;
     // What is open goes on; no call begins any more.
     let hangs = |before: &Value, after: &Value| calls(before) == calls(after) && !calls(after).is_empty();
     let before = agent.snapshot()?;
-    until(&agent, |report| {
+    wait_for(&agent, |report| {
         hangs(&before, report) || hangs(&agent.snapshot().unwrap_or_default(), report)
     })?;
     let so_far = series(&file)?.len();
@@ -357,7 +343,7 @@ fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
             .sum()
     };
     let victim = ready[1]["pid"].as_u64().ok_or("no pid")?;
-    let before = until(&agent, |report| of(report, victim) > 100)?;
+    let before = wait_for(&agent, |report| of(report, victim) > 100)?;
     let pid = i32::try_from(victim)
         .ok()
         .and_then(Pid::from_raw)
@@ -397,7 +383,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
             .find(|function| function["name"] == name)
             .unwrap_or_default()
     };
-    until(&agent, |report| {
+    wait_for(&agent, |report| {
         (0..2).all(|rank| function(report, rank, "compute")["calls"].as_u64() > Some(20))
     })?;
     let report = agent.stop()?;
@@ -491,7 +477,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         agents.push(agent);
     }
     for agent in &agents {
-        until(agent, |report| report["iteration"]["count"].as_u64() > Some(12))?;
+        wait_for(agent, |report| report["iteration"]["count"].as_u64() > Some(12))?;
     }
     let mut shares = Vec::new();
     for (agent, node) in agents.iter_mut().zip(["node1", "node2"]) {

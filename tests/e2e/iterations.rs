@@ -50,23 +50,24 @@ fn has_unseen(report: &Value) -> bool {
     report["call_sites"]["unseen_calls"].as_u64() > Some(0)
 }
 
-pub(crate) fn wait_for(agent: &Agent, is_seen: impl Fn(&Value) -> bool) -> Outcome {
+/// Asks a session for its report until that fits; the one that does.
+pub(crate) fn wait_for(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
     let deadline = std::time::Instant::now() + 2 * SOON;
     loop {
         let now = agent.snapshot()?;
-        if is_seen(&now) {
-            return Ok(());
+        if fits(&now) {
+            return Ok(now);
         }
         if std::time::Instant::now() > deadline {
-            return Err(format!("not seen in time: {now:#}").into());
+            return Err(format!("not seen in time: {now:#}\n{}", agent.lines.text()).into());
         }
         // Between two looks; nothing depends on how long.
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// Calls of a function by all ranks.
-fn calls_of(report: &Value, function: &str) -> u64 {
+/// Calls of a function by all processes.
+pub(crate) fn calls_of(report: &Value, function: &str) -> u64 {
     let processes = report["processes"].as_array().into_iter().flatten();
     let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
     let of = functions.filter(|entry| entry["name"] == function);

@@ -10,7 +10,8 @@ use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, family, programs, require};
 
-use crate::expected::{SOON, counts, start_pingpong, with_folder};
+use crate::expected::{SOON, counts, start_busywork, start_pingpong, with_folder};
+use crate::iterations::wait_for;
 
 /// Runs a script of the shell as the program of a job; `$0` is the job's folder and `$1` the program.
 fn script(text: &str, program: &std::path::Path) -> impl FnOnce(&std::path::Path) -> Vec<String> {
@@ -143,22 +144,6 @@ fn changes_of(report: &Value, rank: u64) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// Asks again and again, until the report of the session fits.
-fn until(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
-    let deadline = std::time::Instant::now() + SOON;
-    loop {
-        let report = agent.snapshot()?;
-        if fits(&report) {
-            return Ok(report);
-        }
-        assert!(
-            std::time::Instant::now() < deadline,
-            "{report}\n{}",
-            agent.lines.text()
-        );
-    }
-}
-
 #[test]
 fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that_ends_is_not_waited_for()
 -> Outcome {
@@ -186,11 +171,11 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         let found = changes_of(report, rank);
         expected.iter().all(|change| found.contains(change)) && found.len() == expected.len()
     };
-    until(&agent, |report| has_all(report, 0))?;
+    wait_for(&agent, |report| has_all(report, 0))?;
 
     job.open("late")?;
     agent.lines.wait_for_line("rank 1 (pid", SOON)?;
-    let report = until(&agent, |report| has_all(report, 1))?;
+    let report = wait_for(&agent, |report| has_all(report, 1))?;
     let all = report["changes"].as_array().into_iter().flatten();
     let kept: Vec<&Value> = all
         .filter(|change| change["rank"] == 1 && change["variable"] == "knob")
@@ -203,12 +188,12 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         let mut findings = report["findings"].as_array().into_iter().flatten();
         findings.any(|finding| finding["text"] == text)
     };
-    until(&agent, |report| takes(report, "2 ranks take steps"))?;
+    wait_for(&agent, |report| takes(report, "2 ranks take steps"))?;
 
     job.open("end-1")?;
     let values = job.events("values", 1, SOON)?;
     assert_eq!((&values[0]["knob"], &values[0]["first"]), (&20.into(), &5.into()));
-    let report = until(&agent, |report| takes(report, "1 ranks take steps"))?;
+    let report = wait_for(&agent, |report| takes(report, "1 ranks take steps"))?;
     let ended: Vec<bool> = report["processes"]
         .as_array()
         .into_iter()
@@ -379,10 +364,7 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
          windows:\n  pulse: {every: 500ms}\n\
          tune:\n  - finding: last round {max(before.round)}, {max(before.calls)} calls before it and {max(after.calls)} after\n    when: count(before) > 0\n",
     )?;
-    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
-        with_folder(folder, vec!["50".into()])
-    })?;
-    job.events("ready", 1, SOON)?;
+    let mut job = start_busywork("50")?;
     let recording = folder.path().join("rounds.rec").to_string_lossy().into_owned();
     let rule = rule.to_string_lossy().into_owned();
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
@@ -417,10 +399,7 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
          windows:\n  turn: {from: before}\nmetrics:\n  busy: sum(work.duration)\n\
          tune:\n  - finding: turn {turn.index} took {turn.duration}, {busy} in it\n    when: busy > 0us\n",
     )?;
-    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
-        with_folder(folder, vec!["300".into()])
-    })?;
-    job.events("ready", 1, SOON)?;
+    let mut job = start_busywork("300")?;
     let recording = folder.path().join("turns.rec").to_string_lossy().into_owned();
     let rule = rule.to_string_lossy().into_owned();
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;

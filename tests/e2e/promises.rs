@@ -19,7 +19,7 @@ use tuneagent_e2e::needs::{is_long, machine, shared};
 use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::{Outcome, family, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, start_busywork, with_folder};
 use crate::rights::SET_KNOB;
 
 const WATCH: [&str; 2] = ["--probe", "step"];
@@ -60,9 +60,7 @@ fn o1_the_results_are_the_same_with_us() -> Outcome {
 fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
     require!(Root, Cc);
     let _machine = shared();
-    let program = programs::c("busywork")?;
-    let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["3000".into()]))?;
-    job.events("ready", 1, SOON)?;
+    let mut job = start_busywork("3000")?;
     let mut agent = Agent::attach(job.pid(), &["--probe", "may_jump", "step_inner"])?;
     agent.armed()?;
     job.open("go")?;

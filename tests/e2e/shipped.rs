@@ -346,6 +346,7 @@ impl Session {
 
         let flags = [&rules[..], &["--record", &recording]].concat();
         let mut agent = Agent::attach(job.pid(), &flags)?;
+        agent.armed()?;
         wait_for(&agent, |now| self.is_seen(now))?;
         let report = agent.stop()?;
         job.open("stop")?;
