@@ -6,11 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use tuneagent_e2e::agent::{Agent, binary};
-use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_pingpong, tallied, with_folder};
+use crate::expected::{SOON, start_busywork, start_pingpong, tallied};
 
 const NOBODY: u32 = 65_534;
 
@@ -140,10 +140,8 @@ fn a_program_without_mpi_is_told_so_and_offered_probes() -> Outcome {
 #[test]
 fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
     require!(Root);
-    let _machine = machine();
-    let program = programs::c("busywork")?;
-    let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["300".into()]))?;
-    job.events("ready", 1, SOON)?;
+    let _machine = shared();
+    let mut job = start_busywork("300")?;
     let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner"])?;
     let (mut tallies, report) = tallied(&mut job, &mut agent, 1)?;
     let tally = tallies.remove(0);
@@ -168,7 +166,7 @@ fn a_function_that_is_not_there_is_told_and_nothing_is_watched() -> Outcome {
 #[test]
 fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("wrong.yaml");
     std::fs::write(
@@ -253,7 +251,7 @@ fn programs_of_other_users_need_an_extra_word() -> Outcome {
 #[test]
 fn metrics_are_served_while_a_session_runs() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     // A port that is free now.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
@@ -313,10 +311,7 @@ fn in_folder(folder: &std::path::Path, arguments: &[&str]) -> Outcome<(i32, Stri
 fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing() -> Outcome {
     require!(Root, Cc, Mpich);
     let folder = tempfile::tempdir()?;
-    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
-        with_folder(folder, vec!["10".into()])
-    })?;
-    job.events("ready", 1, SOON)?;
+    let mut job = start_busywork("10")?;
     let workers = programs::mpi("workers", Mpi::Mpich)?;
     let pid = job.pid().to_string();
     let cases = [
@@ -362,10 +357,7 @@ fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing()
 fn a_rule_that_does_not_fit_a_program_is_told_so_before_anything_is_attached() -> Outcome {
     require!(Root, Cc);
     let folder = tempfile::tempdir()?;
-    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
-        with_folder(folder, vec!["10".into()])
-    })?;
-    job.events("ready", 1, SOON)?;
+    let mut job = start_busywork("10")?;
     let pid = job.pid().to_string();
     let right = "rule: fitting\nabout: is compared with a program\nroles:\n  program: exe != \"\"\n\
         probes:\n  step: {role: program, span: step_outer}\ncapture:\n  step.n: inner_calls\n\

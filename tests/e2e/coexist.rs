@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, counts, tallied, with_folder};
@@ -72,14 +72,14 @@ fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
 #[test]
 fn calls_through_a_preloaded_profiler_are_counted_once_under_both_mpis() -> Outcome {
     require!(Root, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     Mpi::ALL.into_iter().try_for_each(|mpi| counted_once(mpi, &[1]))
 }
 
 #[test]
 fn calls_through_two_preloaded_libraries_are_counted_once() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     // The first passes calls on to the next, which asks MPI itself.
     counted_once(Mpi::OpenMpi, &[2, 1])
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{is_long, machine, shared};
 use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -75,8 +75,7 @@ fn measure(agent: &Agent, job: &Job, rules: &[String], rounds: usize) -> Outcome
 fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_root() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
-    let long = std::env::var_os("TUNEAGENT_LONG").is_some();
-    let rounds = if long { 5 * ROUNDS } else { ROUNDS };
+    let rounds = if is_long() { 5 * ROUNDS } else { ROUNDS };
     let folder = tempfile::tempdir()?;
     let rules = rules(&folder)?;
     let job = Job::alone(&programs::c("calls")?, |folder| {
@@ -178,7 +177,7 @@ fn what_is_told_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root()
 #[test]
 fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own_as_root() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "200"])?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
     agent.armed()?;
@@ -282,7 +281,7 @@ fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_a
 #[test]
 fn the_agent_runs_on_the_cpus_that_it_is_given_and_no_other_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let job = Job::alone(&programs::c("calls")?, |folder| {
         with_folder(folder, vec![GAP_NS.into()])
     })?;

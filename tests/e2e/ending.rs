@@ -10,7 +10,7 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::family::{Member, descendants};
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::knobs::Knobs;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -64,7 +64,7 @@ fn written(folder: &Path, name: &str, text: &str) -> Outcome<String> {
 #[test]
 fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of_the_probes() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let mut knobs = Knobs::start()?;
     let folder = tempfile::tempdir()?;
     let rule = written(folder.path(), "set-knob.yaml", SET_KNOB)?;
@@ -92,7 +92,7 @@ fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of
 #[test]
 fn a_session_goes_on_while_its_probes_are_being_closed_and_attaches_again_when_they_are() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let knobs = Knobs::start()?;
     let folder = tempfile::tempdir()?;
     let rule = written(folder.path(), "counts.yaml", COUNTS)?;

@@ -45,6 +45,14 @@ pub(crate) fn start_count(mpi: Mpi, ranks: usize, flags: &[&str]) -> Outcome<Job
     Ok(job)
 }
 
+/// Starts `busywork`, which makes so many rounds behind its gate.
+pub(crate) fn start_busywork(rounds: &str) -> Outcome<Job> {
+    let program = programs::c("busywork")?;
+    let job = Job::alone(&program, |folder| with_folder(folder, vec![rounds.to_owned()]))?;
+    job.events("ready", 1, SOON)?;
+    Ok(job)
+}
+
 /// Lets programs that wait at their first gate, watched, run to their last one, ends the session there, then lets them end: what each
 /// counted itself, in the order of the ranks, and the report.
 pub(crate) fn tallied(job: &mut Job, agent: &mut Agent, processes: usize) -> Outcome<(Vec<Value>, Value)> {

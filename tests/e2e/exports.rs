@@ -10,10 +10,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, start_count, start_pingpong, tallied, with_folder};
+use crate::iterations::wait_for;
 
 /// They are asked again and again, and so in no ring.
 const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];
@@ -78,7 +79,7 @@ fn calls(report: &Value) -> BTreeMap<(u64, String), u64> {
 #[test]
 fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> Outcome {
     require!(Root, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     for mpi in Mpi::ALL {
         let mut job = start_count(mpi, 3, &["--iterations", "25"])?;
         let file = job.file("trace-%h.json");
@@ -136,7 +137,7 @@ fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> 
 #[test]
 fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 20_000)?;
     let file = job.file("trace.json");
     let bound = ["--rules", "none", "--trace", &text(&file), "--trace-max", "200kB"];
@@ -170,7 +171,7 @@ fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
 #[test]
 fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("loops", Mpi::Mpich)?;
     let words = ["nested", "5"].map(str::to_owned).to_vec();
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
@@ -180,7 +181,7 @@ fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
     let file = job.file("trace.json");
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
     agent.armed()?;
-    until(&agent, |report| {
+    wait_for(&agent, |report| {
         let found = &report["iteration"];
         found["mpi_calls"].as_f64() == Some(11.0) && found["count"].as_u64() > Some(100)
     })?;
@@ -206,21 +207,6 @@ fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
     Ok(())
 }
 
-fn until(agent: &Agent, is_seen: impl Fn(&Value) -> bool) -> Outcome<Value> {
-    let deadline = std::time::Instant::now() + 2 * SOON;
-    loop {
-        let now = agent.snapshot()?;
-        if is_seen(&now) {
-            return Ok(now);
-        }
-        if std::time::Instant::now() > deadline {
-            return Err(format!("not seen in time: {now:#}").into());
-        }
-        // Between two looks; nothing depends on how long.
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
 /// Rows of a table without quoted fields, by the names of its columns.
 fn rows(table: &str) -> Outcome<Vec<BTreeMap<String, String>>> {
     let mut lines = table.lines();
@@ -240,7 +226,7 @@ fn rows(table: &str) -> Outcome<Vec<BTreeMap<String, String>>> {
 #[test]
 fn the_table_has_the_numbers_of_the_report_and_is_there_only_when_it_is_whole() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "5"])?;
     let file = job.file("table.csv");
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--csv", &text(&file)])?;
@@ -301,19 +287,19 @@ fn series(file: &Path) -> Outcome<Vec<Value>> {
 #[test]
 fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
     let file = job.file("reports.jsonl");
     let flags = ["--rules", "none", "--snapshots", &text(&file), "--every", "200ms"];
     let mut agent = Agent::attach(job.pid(), &flags)?;
     agent.armed()?;
-    until(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
+    wait_for(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
     job.pause()?;
     // What is open goes on; no call begins any more.
     let hangs = |before: &Value, after: &Value| calls(before) == calls(after) && !calls(after).is_empty();
     let before = agent.snapshot()?;
-    until(&agent, |report| {
+    wait_for(&agent, |report| {
         hangs(&before, report) || hangs(&agent.snapshot().unwrap_or_default(), report)
     })?;
     let so_far = series(&file)?.len();
@@ -343,7 +329,7 @@ fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome 
 #[test]
 fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     let ready = job.events("ready", 2, SOON)?;
     job.open("go")?;
@@ -357,7 +343,7 @@ fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
             .sum()
     };
     let victim = ready[1]["pid"].as_u64().ok_or("no pid")?;
-    let before = until(&agent, |report| of(report, victim) > 100)?;
+    let before = wait_for(&agent, |report| of(report, victim) > 100)?;
     let pid = i32::try_from(victim)
         .ok()
         .and_then(Pid::from_raw)
@@ -378,7 +364,7 @@ fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
 #[test]
 fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_rank() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("loops", Mpi::Mpich)?;
     let words = ["uneven", "20", "5"].map(str::to_owned).to_vec();
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
@@ -397,7 +383,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
             .find(|function| function["name"] == name)
             .unwrap_or_default()
     };
-    until(&agent, |report| {
+    wait_for(&agent, |report| {
         (0..2).all(|rank| function(report, rank, "compute")["calls"].as_u64() > Some(20))
     })?;
     let report = agent.stop()?;
@@ -434,7 +420,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
 #[test]
 fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_sends_none() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "MPI_Send", "MPI_Recv"])?;
     let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
@@ -469,7 +455,7 @@ fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_se
 #[test]
 fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("loops", Mpi::Mpich)?;
     let words = ["uneven", "200", "200", "100", "100"].map(str::to_owned).to_vec();
     let job = Job::on_nodes(&["node1", "node2"], 2, &program, |folder| {
@@ -491,7 +477,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         agents.push(agent);
     }
     for agent in &agents {
-        until(agent, |report| report["iteration"]["count"].as_u64() > Some(12))?;
+        wait_for(agent, |report| report["iteration"]["count"].as_u64() > Some(12))?;
     }
     let mut shares = Vec::new();
     for (agent, node) in agents.iter_mut().zip(["node1", "node2"]) {
@@ -566,7 +552,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
 #[test]
 fn with_json_to_standard_output_nothing_else_is_there_and_all_talk_is_on_standard_error() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let job = start_count(Mpi::OpenMpi, 2, &[])?;
     let pid = job.pid().to_string();
     let attached = |words: &[&str]| -> Outcome<Output> {

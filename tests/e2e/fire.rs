@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -81,7 +81,7 @@ fn batches(points: usize, shares: [f64; 3], minimum: usize) -> u64 {
 #[test]
 fn the_fire_simulator_deals_a_growing_front_in_batches_and_heavy_points_take_longer() -> Outcome {
     require!(Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let load = [
         "iterations=12",
         "points=2000",
@@ -121,7 +121,7 @@ fn the_fire_simulator_deals_a_growing_front_in_batches_and_heavy_points_take_lon
 #[test]
 fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_results() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let load = ["points=2000", "heavy=1", "threshold=0.206"];
     let job = start(
         &[
@@ -172,7 +172,7 @@ fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_res
 #[test]
 fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_when_work_grows() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let load = [
         "points=2000",
         "point_bytes=1000",

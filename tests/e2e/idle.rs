@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -15,7 +15,7 @@ const RANKS: usize = 4;
 /// Longer than the test: nobody does anything meanwhile.
 const SLEEP_US: &str = "600000000";
 
-const WATCHED: Duration = Duration::from_secs(10);
+const WATCHED: Duration = Duration::from_secs(6);
 
 /// A tick every 2 s is planned, of one waking and a dozen reads, of the job rather than of its ranks; two a second for the first two seconds.
 const WAITS_PER_S: f64 = 2.0;
@@ -42,7 +42,7 @@ fn asleep_for(us: &str) -> Outcome<Job> {
 #[test]
 fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = asleep_for(NAP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
     agent.lines.wait_for_line(" after ", SOON)?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, counts, tallied, with_folder};
@@ -45,7 +45,7 @@ fn three_rounds(folder: &Path) -> Vec<String> {
 #[test]
 fn a_program_without_symbols_is_counted_by_those_of_its_mpi() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let program = programs::stripped(&programs::mpi("count", Mpi::Mpich)?, folder.path())?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
@@ -71,7 +71,7 @@ fn assert_refused(program: &Path) -> Outcome {
 #[test]
 fn a_function_of_a_program_without_symbols_is_refused_with_the_reason() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     assert_refused(&programs::stripped(&programs::c("busywork")?, folder.path())?)
 }
@@ -79,7 +79,7 @@ fn a_function_of_a_program_without_symbols_is_refused_with_the_reason() -> Outco
 #[test]
 fn functions_of_a_program_without_shared_libraries_are_counted_or_refused_with_the_reason() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     for how in ["-static", "-static-pie"] {
         let program = programs::c_alone("busywork", how)?;
@@ -100,7 +100,7 @@ fn functions_of_a_program_without_shared_libraries_are_counted_or_refused_with_t
 #[test]
 fn mpi_that_is_linked_into_the_program_is_counted() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi_linked_in("count")?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
     let launcher = job.pid();
@@ -114,7 +114,7 @@ fn mpi_that_is_linked_into_the_program_is_counted() -> Outcome {
 #[test]
 fn mpi_that_is_linked_into_a_program_without_symbols_is_refused_with_the_reason() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let program = programs::stripped(&programs::mpi_linked_in("count")?, folder.path())?;
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
@@ -159,7 +159,7 @@ fn contained(script: &str, program: &Path) -> Outcome<Job> {
 #[test]
 fn a_job_in_a_container_with_another_file_under_the_path_of_its_mpi_is_counted_from_outside() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let script = r#"library=$(readlink -f "$(ldd "$1" | sed -n 's/.*=> \(.*libmpich[^ ]*\) .*/\1/p')")
         cp "$library" "$0/other" && mount --bind "$0/other" "$library" || exit 9
         mpirun.mpich -n 2 "$1" "$0" --iterations 3 & wait $!"#;
@@ -172,7 +172,7 @@ fn a_job_in_a_container_with_another_file_under_the_path_of_its_mpi_is_counted_f
 #[test]
 fn a_job_in_a_container_with_a_root_of_its_own_is_counted_from_outside() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     // Layers as containers have them, or the same files under another root where the kernel lays none.
     let script = r#"cp "$1" "$0/program" && mkdir "$0/layers" && mount -t tmpfs none "$0/layers" || exit 9
         root="$0/layers/root"; mkdir "$root" "$0/layers/up" "$0/layers/work"
@@ -190,7 +190,7 @@ fn a_job_in_a_container_with_a_root_of_its_own_is_counted_from_outside() -> Outc
 #[test]
 fn a_container_within_the_one_that_the_agent_is_in_is_refused_with_the_reason() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let script = format!(
         r#"unshare --mount --pid --fork --mount-proc --kill-child mpirun.mpich -n 2 "$1" "$0" --iterations 3 & job=$!
            while [ ! -e "$0/attach" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
@@ -211,7 +211,7 @@ fn a_container_within_the_one_that_the_agent_is_in_is_refused_with_the_reason() 
 #[test]
 fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
     require!(Root, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     for mpi in Mpi::ALL {
         let count = programs::mpi("count", mpi)?;
         let become_ = programs::mpi("become", mpi)?;
@@ -257,7 +257,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
 fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_the_session_goes_on()
 -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let [become_, coming] = ["become", "coming"].map(|name| programs::mpi(name, Mpi::OpenMpi));
     let coming = coming?.to_string_lossy().into_owned();
     let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, &become_?, |folder| {
@@ -291,7 +291,7 @@ fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_
 #[test]
 fn a_rank_that_goes_on_without_mpi_is_told_and_the_session_ends_with_the_last_process() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("become", Mpi::OpenMpi)?;
     let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, &program, |folder| {
         let script = r#"while [ ! -e "$0/over" ]; do read -t 0.05 x <> <(:); done 2>/dev/null; exit 0"#;
@@ -326,7 +326,7 @@ fn a_rank_that_goes_on_without_mpi_is_told_and_the_session_ends_with_the_last_pr
 #[test]
 fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let busywork = programs::c("busywork")?;
     let mut job = Job::alone(Path::new("/bin/bash"), |folder| {
         let script =

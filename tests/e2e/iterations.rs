@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::{Outcome, gromacs, lammps, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
@@ -50,23 +50,24 @@ fn has_unseen(report: &Value) -> bool {
     report["call_sites"]["unseen_calls"].as_u64() > Some(0)
 }
 
-pub(crate) fn wait_for(agent: &Agent, is_seen: impl Fn(&Value) -> bool) -> Outcome {
+/// Asks a session for its report until that fits; the one that does.
+pub(crate) fn wait_for(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
     let deadline = std::time::Instant::now() + 2 * SOON;
     loop {
         let now = agent.snapshot()?;
-        if is_seen(&now) {
-            return Ok(());
+        if fits(&now) {
+            return Ok(now);
         }
         if std::time::Instant::now() > deadline {
-            return Err(format!("not seen in time: {now:#}").into());
+            return Err(format!("not seen in time: {now:#}\n{}", agent.lines.text()).into());
         }
         // Between two looks; nothing depends on how long.
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// Calls of a function by all ranks.
-fn calls_of(report: &Value, function: &str) -> u64 {
+/// Calls of a function by all processes.
+pub(crate) fn calls_of(report: &Value, function: &str) -> u64 {
     let processes = report["processes"].as_array().into_iter().flatten();
     let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
     let of = functions.filter(|entry| entry["name"] == function);
@@ -80,7 +81,7 @@ pub(crate) fn number(value: &Value) -> f64 {
 #[test]
 fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
     require!(Root, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     for mpi in Mpi::ALL {
         let job = start(mpi, 2, "nested 20")?;
         let is_seen = |now: &Value| {
@@ -106,7 +107,7 @@ fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
 #[test]
 fn a_program_without_a_loop_has_none_and_the_report_says_so() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let job = start(Mpi::OpenMpi, 2, "none")?;
     let calls = |now: &Value| now["processes"][0]["functions"][0]["calls"].as_u64() > Some(1500);
     let (report, _) = watch(job, 2, calls)?;
@@ -254,7 +255,7 @@ fn computation_scalability_is_told_against_the_report_of_another_run() -> Outcom
 #[test]
 fn call_sites_are_named_by_function_and_line() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let job = start(Mpi::Mpich, 2, "nested 5")?;
     let (report, _) = watch(job, 2, |now| now["iteration"]["count"].as_u64() > Some(10))?;
     let sites = report["call_sites"]["sites"].as_array().ok_or("no call sites")?;
@@ -359,7 +360,7 @@ fn time_inside_mpi_is_told_apart_from_waiting_for_a_cpu_there() -> Outcome {
 #[test]
 fn ranks_that_yield_are_not_said_to_spin_and_the_imbalance_beside_it_is_found() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let job = start(Mpi::OpenMpi, 8, "uneven 300 120 120 120 120 120 120 120")?;
     let mut agent = Agent::attach(job.pid(), &["--apply"])?;
     agent.armed()?;

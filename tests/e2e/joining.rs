@@ -7,10 +7,11 @@ use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, family, programs, require};
 
-use crate::expected::{SOON, counts, start_pingpong, with_folder};
+use crate::expected::{SOON, counts, start_busywork, start_pingpong, with_folder};
+use crate::iterations::wait_for;
 
 /// Runs a script of the shell as the program of a job; `$0` is the job's folder and `$1` the program.
 fn script(text: &str, program: &std::path::Path) -> impl FnOnce(&std::path::Path) -> Vec<String> {
@@ -28,7 +29,7 @@ fn has_mpi(pid: u32) -> bool {
 #[test]
 fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
     require!(Root, OpenMpi, Mpi4py);
-    let _machine = machine();
+    let _machine = shared();
     let python = std::path::Path::new("/usr/bin/python3");
     let late = programs::source("late.py");
     let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, python, |folder| {
@@ -71,7 +72,7 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
 #[test]
 fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("count", Mpi::OpenMpi)?;
     // Rank 1 is a shell until the gate opens; rank 0 waits for it inside MPI_Init.
     let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
@@ -143,27 +144,11 @@ fn changes_of(report: &Value, rank: u64) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// Asks again and again, until the report of the session fits.
-fn until(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
-    let deadline = std::time::Instant::now() + SOON;
-    loop {
-        let report = agent.snapshot()?;
-        if fits(&report) {
-            return Ok(report);
-        }
-        assert!(
-            std::time::Instant::now() < deadline,
-            "{report}\n{}",
-            agent.lines.text()
-        );
-    }
-}
-
 #[test]
 fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that_ends_is_not_waited_for()
 -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("coming", Mpi::OpenMpi)?;
     let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
                     while [ ! -e "$0/late" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
@@ -186,11 +171,11 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         let found = changes_of(report, rank);
         expected.iter().all(|change| found.contains(change)) && found.len() == expected.len()
     };
-    until(&agent, |report| has_all(report, 0))?;
+    wait_for(&agent, |report| has_all(report, 0))?;
 
     job.open("late")?;
     agent.lines.wait_for_line("rank 1 (pid", SOON)?;
-    let report = until(&agent, |report| has_all(report, 1))?;
+    let report = wait_for(&agent, |report| has_all(report, 1))?;
     let all = report["changes"].as_array().into_iter().flatten();
     let kept: Vec<&Value> = all
         .filter(|change| change["rank"] == 1 && change["variable"] == "knob")
@@ -203,12 +188,12 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         let mut findings = report["findings"].as_array().into_iter().flatten();
         findings.any(|finding| finding["text"] == text)
     };
-    until(&agent, |report| takes(report, "2 ranks take steps"))?;
+    wait_for(&agent, |report| takes(report, "2 ranks take steps"))?;
 
     job.open("end-1")?;
     let values = job.events("values", 1, SOON)?;
     assert_eq!((&values[0]["knob"], &values[0]["first"]), (&20.into(), &5.into()));
-    let report = until(&agent, |report| takes(report, "1 ranks take steps"))?;
+    let report = wait_for(&agent, |report| takes(report, "1 ranks take steps"))?;
     let ended: Vec<bool> = report["processes"]
         .as_array()
         .into_iter()
@@ -235,7 +220,7 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
 #[test]
 fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
     let mut agent = Agent::attach(job.pid(), &[])?;
@@ -263,7 +248,7 @@ fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
 #[test]
 fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::mpi("count", Mpi::Mpich)?;
     let text = format!(
         r#"mpirun.mpich -n 2 "$1" "$0" --iterations 3 & job=$!
@@ -304,7 +289,7 @@ fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
 #[test]
 fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("busywork");
     fs::copy(programs::c("busywork")?, &copy)?;
@@ -327,7 +312,7 @@ fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
 #[test]
 fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> Outcome {
     require!(Root, Cxx);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("passing.yaml");
     fs::write(
@@ -368,7 +353,7 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
 #[test]
 fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("rounds.yaml");
     fs::write(
@@ -379,10 +364,7 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
          windows:\n  pulse: {every: 500ms}\n\
          tune:\n  - finding: last round {max(before.round)}, {max(before.calls)} calls before it and {max(after.calls)} after\n    when: count(before) > 0\n",
     )?;
-    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
-        with_folder(folder, vec!["50".into()])
-    })?;
-    job.events("ready", 1, SOON)?;
+    let mut job = start_busywork("50")?;
     let recording = folder.path().join("rounds.rec").to_string_lossy().into_owned();
     let rule = rule.to_string_lossy().into_owned();
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
@@ -407,7 +389,7 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
 #[test]
 fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("turns.yaml");
     fs::write(
@@ -417,10 +399,7 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
          windows:\n  turn: {from: before}\nmetrics:\n  busy: sum(work.duration)\n\
          tune:\n  - finding: turn {turn.index} took {turn.duration}, {busy} in it\n    when: busy > 0us\n",
     )?;
-    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
-        with_folder(folder, vec!["300".into()])
-    })?;
-    job.events("ready", 1, SOON)?;
+    let mut job = start_busywork("300")?;
     let recording = folder.path().join("turns.rec").to_string_lossy().into_owned();
     let rule = rule.to_string_lossy().into_owned();
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;

@@ -146,7 +146,7 @@ impl Holdings {
 fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
-    let length = Duration::from_secs(amount("TUNEAGENT_SOAK_S", 6, 450)?);
+    let length = Duration::from_secs(amount("TUNEAGENT_SOAK_S", 3, 450)?);
     let knobs = Knobs::start()?;
     let folder = open_folder()?;
     let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();

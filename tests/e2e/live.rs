@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::Knobs;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -77,7 +77,7 @@ fn names(report: &Value) -> Vec<&str> {
 #[test]
 fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no_other_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let rules = Rules::new()?;
     let mut knobs = Knobs::start()?;
     let counts = rules.file("counts", COUNTS)?;

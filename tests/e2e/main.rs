@@ -18,8 +18,8 @@ mod iterations;
 // Parallel regions, what their teams do, and what that costs.
 mod openmp;
 
-// What is added up in the kernel against what programs add up themselves.
-mod tallies;
+// What is aggregated in the kernel, against what programs count themselves.
+mod aggregates;
 
 // Ranks that come late and go early, namespaces, deleted files.
 mod joining;
@@ -108,7 +108,7 @@ mod doctor;
 mod patch;
 
 // The same by rules, with everything else that rules can do to a program.
-mod deeds;
+mod actions;
 
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::knobs::{self, Knobs};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -41,7 +41,7 @@ fn pid_of(name: &str) -> Outcome<String> {
 #[test]
 fn a_launcher_is_waited_for_until_it_has_a_rank_and_a_singletons_daemon_is_none() -> Outcome {
     require!(Root, OpenMpi, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let launcher = folder.path().join("mpirun");
     fs::copy("/bin/bash", &launcher)?;

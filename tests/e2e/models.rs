@@ -7,7 +7,7 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{is_long, machine};
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, start_workers, with_folder};
@@ -343,11 +343,7 @@ fn changes_seen(lines: &[Line]) -> usize {
 fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_at_a_sync_point() -> Outcome {
     require!(Root, Mpich);
     let _machine = machine();
-    let wanted = if std::env::var_os("TUNEAGENT_LONG").is_some() {
-        1000
-    } else {
-        60
-    };
+    let wanted = if is_long() { 1000 } else { 30 };
     let (mut job, mut agent, folder) = unshadowed(&format!("{EACH}{AT}"))?;
     // To look at all of them at every line would take CPU time from the program.
     let changed =

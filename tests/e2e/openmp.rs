@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -154,7 +154,7 @@ fn regions_of_known_times_on_the_library_of_llvm_are_those_of_the_closed_form_as
 #[test]
 fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_long_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = start_hot(programs::openmp("teams")?)?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
     agent.armed()?;
@@ -193,7 +193,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
 #[test]
 fn a_program_whose_regions_have_no_symbols_says_what_is_not_known_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let stripped = folder.path().join("uneven");
     let program = programs::openmp("uneven")?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
@@ -46,7 +46,7 @@ fn calls(report: &Value, name: &str) -> Option<u64> {
 #[test]
 fn a_function_that_the_program_has_overwritten_is_left_alone_and_the_others_are_counted() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let job = start("start")?;
     let mut agent = Agent::attach(job.pid(), &[&["--rules", "none"], &PROBES[..]].concat())?;
     agent.armed()?;
@@ -77,7 +77,7 @@ fn a_function_that_the_program_has_overwritten_is_left_alone_and_the_others_are_
 #[test]
 fn a_link_that_serves_all_processes_is_not_made_where_a_strangers_code_was_overwritten() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let stranger = start("start")?;
     // So many share a link.
     let jobs: Vec<Job> = (0..9).map(|_| start("never")).collect::<Outcome<_>>()?;
@@ -104,7 +104,7 @@ fn a_link_that_serves_all_processes_is_not_made_where_a_strangers_code_was_overw
 #[test]
 fn nothing_waits_at_a_function_that_was_overwritten() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let job = start("start")?;
     let pid = job.pid().to_string();
     for (place, works) in [("entry:step", false), ("entry:kept", true)] {
@@ -123,7 +123,7 @@ fn nothing_waits_at_a_function_that_was_overwritten() -> Outcome {
 #[test]
 fn the_memory_hooks_of_ucx_are_left_alone_and_named() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "munmap"])?;
@@ -149,7 +149,7 @@ fn the_memory_hooks_of_ucx_are_left_alone_and_named() -> Outcome {
 #[test]
 fn probes_that_went_with_pages_that_were_thrown_away_are_missed() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let job = start("thrown")?;
     let mut agent = Agent::attach(job.pid(), &[&["--rules", "none"], &PROBES[..]].concat())?;
     agent.armed()?;

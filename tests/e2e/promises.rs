@@ -15,11 +15,11 @@ use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::{Knobs, open_folder};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{is_long, machine, shared};
 use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::{Outcome, family, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, start_busywork, with_folder};
 use crate::rights::SET_KNOB;
 
 const WATCH: [&str; 2] = ["--probe", "step"];
@@ -47,7 +47,7 @@ fn applied(knobs: &Knobs, folder: &Path, more: &[&str]) -> Outcome<Agent> {
 #[test]
 fn o1_the_results_are_the_same_with_us() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let knobs = Knobs::start()?;
     let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
     agent.armed()?;
@@ -59,10 +59,8 @@ fn o1_the_results_are_the_same_with_us() -> Outcome {
 #[test]
 fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
-    let program = programs::c("busywork")?;
-    let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["3000".into()]))?;
-    job.events("ready", 1, SOON)?;
+    let _machine = shared();
+    let mut job = start_busywork("3000")?;
     let mut agent = Agent::attach(job.pid(), &["--probe", "may_jump", "step_inner"])?;
     agent.armed()?;
     job.open("go")?;
@@ -90,13 +88,20 @@ const WAYS_OUT: [(&str, &[&str]); 7] = [
 ];
 const ROUNDS: u64 = 200;
 
-/// Every one of these, where the program comes to its end by itself.
-fn ways_out() -> impl Iterator<Item = (Mpi, &'static str, &'static [&'static str])> {
-    let all = Mpi::ALL
-        .into_iter()
-        .flat_map(|mpi| WAYS_OUT.map(|(way, counted)| (mpi, way, counted)));
-    // MPICH holds its lock while it calls an error handler: whoever ends the thread there ends the program.
-    all.filter(|(mpi, way, _)| (*mpi, *way) != (Mpi::Mpich, "thread"))
+/// Which of both MPIs a way is tried under: attached to under one, watched from its start under the other; with TUNEAGENT_LONG=1 under both.
+fn ways_out(first: Mpi) -> Outcome<Vec<(Mpi, &'static str, &'static [&'static str])>> {
+    let second = Mpi::ALL.into_iter().find(|mpi| *mpi != first).ok_or("one MPI")?;
+    let mut all = Vec::new();
+    for (number, (way, counted)) in WAYS_OUT.into_iter().enumerate() {
+        let of_both = [[first, second], [second, first]][number % 2];
+        // MPICH holds its lock while it calls an error handler: whoever ends the thread there ends the program.
+        let ends = of_both
+            .into_iter()
+            .filter(|mpi| (*mpi, way) != (Mpi::Mpich, "thread"));
+        let ends = ends.take(if is_long() { 2 } else { 1 });
+        all.extend(ends.map(|mpi| (mpi, way, counted)));
+    }
+    Ok(all)
 }
 
 fn leaving(way: &str, directory: &str) -> Vec<String> {
@@ -123,8 +128,8 @@ fn left_as_alone(tallies: &[Value], counted: &[&str], report: &Value, what: &str
 #[test]
 fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
     require!(Root, OpenMpi, Mpich, Cxx);
-    let _machine = machine();
-    for (mpi, way, counted) in ways_out() {
+    let _machine = shared();
+    for (mpi, way, counted) in ways_out(Mpi::OpenMpi)? {
         let program = programs::mpi_cxx("leaving", mpi)?;
         let mut job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |folder| {
             leaving(way, &folder.to_string_lossy())
@@ -159,8 +164,8 @@ fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
 #[test]
 fn o2_the_same_where_the_program_is_watched_from_its_start() -> Outcome {
     require!(Root, OpenMpi, Mpich, Cxx);
-    let _machine = machine();
-    for (mpi, way, counted) in ways_out() {
+    let _machine = shared();
+    for (mpi, way, counted) in ways_out(Mpi::Mpich)? {
         let program = programs::mpi_cxx("leaving", mpi)?;
         let folder = tempfile::tempdir()?;
         let words = leaving(way, "-");
@@ -188,7 +193,7 @@ fn status(pid: u32, key: &str) -> Outcome<String> {
 #[test]
 fn o3_watching_never_stops_it_nor_debugs_it_nor_signals_it() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let knobs = Knobs::start()?;
     let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
     // From before it is armed until it has detached.
@@ -239,7 +244,7 @@ pub(crate) fn traces(pid: u32) -> Outcome<(Vec<String>, usize, Vec<u8>)> {
 #[test]
 fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let knobs = Knobs::start()?;
     let before = traces(knobs.pid())?;
     for signal in [Signal::INT, Signal::KILL] {
@@ -264,7 +269,7 @@ fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
 #[test]
 fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let (watched, stranger) = (Knobs::start()?, Knobs::start()?);
     let before = traces(stranger.pid())?;
     let mut agent = Agent::attach(watched.pid(), &WATCH)?;
@@ -282,7 +287,7 @@ fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
 #[test]
 fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outcome {
     require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     for (ranks, is_said) in [(2, false), (9, true)] {
         let mut job = Ranks::Asleep.start(ranks)?;
         let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
@@ -303,7 +308,7 @@ fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outco
 #[test]
 fn c1_looking_cannot_write() -> Outcome {
     require!(Root, Cc, Strace);
-    let _machine = machine();
+    let _machine = shared();
     let mut knobs = Knobs::start()?;
     let folder = open_folder()?;
     let rule = folder.path().join("set-knob.yaml");
@@ -486,7 +491,7 @@ fn block_is_changed(mpi: Mpi, ranks: usize, when: &str, said: &str) -> Outcome {
 #[test]
 fn c4_a_change_is_at_its_sync_point_and_in_all_ranks_together() -> Outcome {
     require!(Root, Cc, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     let at = ("at: {entry: iterate}", "at entry:iterate");
     block_is_changed(Mpi::OpenMpi, 1, at.0, at.1)?;
     for mpi in Mpi::ALL {
@@ -503,7 +508,7 @@ fn c4_a_change_is_at_its_sync_point_and_in_all_ranks_together() -> Outcome {
 #[test]
 fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let mut knobs = Knobs::start()?;
     let (folder, state) = (open_folder()?, tempfile::tempdir()?);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -556,7 +561,7 @@ fn kill_both(mut agent: Agent) -> Outcome {
 #[test]
 fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let (mut knobs, mut other) = (Knobs::start()?, Knobs::start()?);
     let folder = open_folder()?;
     let agent = applied(&knobs, folder.path(), &[])?;
@@ -594,7 +599,7 @@ fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back()
 #[test]
 fn c6_the_target_always_goes_on() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let knobs = Knobs::start()?;
     let folder = open_folder()?;
     let goes_on = |knobs: &Knobs| -> Outcome {
@@ -624,7 +629,7 @@ fn c6_the_target_always_goes_on() -> Outcome {
 #[test]
 fn w2_a_second_writer_is_told_who_the_first_is_and_observers_are_let_in() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let mut knobs = Knobs::start()?;
     let folder = open_folder()?;
     let mut first = applied(&knobs, folder.path(), &[])?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::lines::Lines;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, counts};
@@ -98,7 +98,7 @@ fn check(report: &Value, all: &[Value], text: &str) -> Outcome {
 fn of_the_processes_of_a_command_one_that_cannot_be_probed_is_named_and_the_others_are_counted_as_root()
 -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script");
     // Nobody foresees what a file will start that no word of the command names.
@@ -122,7 +122,7 @@ fn of_the_processes_of_a_command_one_that_cannot_be_probed_is_named_and_the_othe
 fn of_those_that_join_a_session_one_that_cannot_be_probed_is_named_and_the_others_are_counted_as_root()
 -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let place = tempfile::tempdir()?;
     let plain = programs::c_defining("refused", "-DPLAIN")?;
     let text = format!(

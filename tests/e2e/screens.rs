@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::binary;
 use tuneagent_e2e::job::Waiting;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::repairs::{self, Start};
 use tuneagent_e2e::screen::Screen;
 use tuneagent_e2e::sight::{Ranks, Sight};
@@ -51,7 +51,7 @@ fn session_list(screen: &Screen) -> Outcome<String> {
 #[test]
 fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> Outcome {
     require!(Root, Mpich, Tmux);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = start_workers(5, SETTINGS)?;
     let screen = Screen::start(80, 24)?;
     let attach = format!(
@@ -239,7 +239,7 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
 #[test]
 fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
     require!(Root, Mpich, Tmux);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = start_workers(5, SETTINGS)?;
     let screen = Screen::start(80, 24)?;
     let attach = format!("{} attach {} --rules none", binary()?.display(), job.pid());
@@ -289,7 +289,7 @@ fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
 #[test]
 fn without_a_terminal_to_hear_keys_from_there_are_plain_lines() -> Outcome {
     require!(Root, Mpich, Tmux);
-    let _machine = machine();
+    let _machine = shared();
     let mut job = start_workers(5, SETTINGS)?;
     let screen = Screen::start(100, 60)?;
     let attach = format!(

@@ -12,6 +12,7 @@ use tuneagent_e2e::problem::While;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, with_folder};
+use crate::iterations::wait_for;
 
 /// Rules that are attached elsewhere: in which source file of these tests.
 const ELSEWHERE: [(&str, &str); 14] = [
@@ -32,15 +33,13 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("shared-core", "src/repairs.rs"),
 ];
 
-/// A rule, and what is known of it.
-type Rule = (&'static str, &'static [Known]);
+/// A rule, how many windows of it are evaluated at least, and what is known of it.
+type Rule = (&'static str, u64, &'static [Known]);
 
 /// Rules on a program.
 struct Session {
     /// What starts it.
     program: Program,
-    /// For so long; without it until there is a finding.
-    time: &'static str,
     rules: &'static [Rule],
 }
 
@@ -135,18 +134,19 @@ const CLOSE: f64 = 0.25;
 const TABLE: [Session; 8] = [
     session(
         Program::Known(3, "phases"),
-        "4s",
         &[
             // Rank 0 waits 0 ms and rank 2 60: of 100.
             (
                 "barrier-imbalance",
+                25,
                 &[About("imbalance", 0.6, CLOSE), About("loop_time", 0.1, CLOSE)],
             ),
             // Ranks 0 and 1 wait 20 of 100 ms for what they receive.
-            ("communication-share", &[About("worst", 0.2, CLOSE)]),
+            ("communication-share", 25, &[About("worst", 0.2, CLOSE)]),
             // Useful are 80, 40 and 20 ms of 80.
             (
                 "efficiencies",
+                25,
                 &[
                     About("load_balance", 140.0 / 240.0, CLOSE),
                     About("communication_efficiency", 1.0, CLOSE),
@@ -155,21 +155,27 @@ const TABLE: [Session; 8] = [
             ),
             (
                 "loop-counter",
+                3,
                 &[Whole("iterations"), About("iterations", 10.0, 0.15)],
             ),
             (
                 "mean-iteration-time",
+                25,
                 &[About("slow", 0.1, CLOSE), About("recent", 0.1, CLOSE)],
             ),
             // 100 + 200 + 300 items of 8 bytes in each, and in twenty of them together.
-            ("send-volume", &[Is("volume", 4800.0), Last("recent", 96_000.0)]),
+            (
+                "send-volume",
+                25,
+                &[Is("volume", 4800.0), Last("recent", 96_000.0)],
+            ),
         ],
     ),
     session(
         Program::Known(2, "parts"),
-        "2s",
         &[(
             "iteration-time",
+            15,
             &[
                 About("T_Ini", 0.030, CLOSE),
                 About("T_Send", 0.020, CLOSE),
@@ -182,9 +188,9 @@ const TABLE: [Session; 8] = [
     ),
     session(
         Program::Known(2, "token"),
-        "",
         &[(
             "waiting-for-messages",
+            0,
             &[Finding(
                 "of the ranks' time is spent waiting for messages, while all compute alike",
             )],
@@ -192,9 +198,9 @@ const TABLE: [Session; 8] = [
     ),
     session(
         Program::Loops(2, &["turns", "20", "1", "5"]),
-        "",
         &[(
             "waiting-in-collectives",
+            0,
             &[Finding(
                 "of the ranks' time is spent in collective calls, while all compute alike",
             )],
@@ -202,15 +208,14 @@ const TABLE: [Session; 8] = [
     ),
     session(
         Program::Known(2, "small"),
-        "",
-        &[("small-messages", &[Finding("8 B each on the mean")])],
+        &[("small-messages", 0, &[Finding("8 B each on the mean")])],
     ),
     // T(p) = 10 + 120 / p ms, so that S(p) is 130 ms / T(p).
     session(
         Program::Scaling,
-        "2s",
         &[(
             "speedup",
+            25,
             &[
                 Where("S", ("p", 4.0), 130.0 / 40.0, CLOSE),
                 Where("S", ("p", 2.0), 130.0 / 70.0, CLOSE),
@@ -221,18 +226,18 @@ const TABLE: [Session; 8] = [
     // A byte takes 1 us and a message 5 ms more.
     session(
         NETWORK,
-        "3s",
         &[(
             "network",
+            25,
             &[About("latency", 0.005, CLOSE), About("per_byte", 1e-6, CLOSE)],
         )],
     ),
     // A task takes 0.8 ms, of one of four workers three times as long: x_0 is 1 + 0.693/1.2 sqrt(4/2).
     session(
         BODIES,
-        "2s",
         &[(
             "factoring",
+            30,
             &[
                 About("mu", 0.0012, 0.2),
                 About("sigma", 0.000_693, 0.2),
@@ -242,8 +247,8 @@ const TABLE: [Session; 8] = [
     ),
 ];
 
-const fn session(program: Program, time: &'static str, rules: &'static [Rule]) -> Session {
-    Session { program, time, rules }
+const fn session(program: Program, rules: &'static [Rule]) -> Session {
+    Session { program, rules }
 }
 
 impl Program {
@@ -314,6 +319,19 @@ fn values(table: &str, rule: &str) -> Vec<Value> {
 }
 
 impl Session {
+    /// Each rule has its windows, and each finding is there: however long that takes.
+    fn is_seen(&self, report: &serde_json::Value) -> bool {
+        let windows = |rule: &str| {
+            let mut all = report["rules"].as_array().into_iter().flatten();
+            all.find(|of| of["name"] == rule)?["windows"].as_u64()
+        };
+        let findings = report["findings"].to_string();
+        self.rules.iter().all(|(rule, least, knows)| {
+            let is_said = |known: &Known| !matches!(known, Finding(part) if !findings.contains(part));
+            windows(rule) >= Some(*least) && knows.iter().all(is_said)
+        })
+    }
+
     /// What is not as it should be.
     fn wrong(&self) -> Outcome<Vec<String>> {
         let mut job = self.program.start()?;
@@ -323,21 +341,14 @@ impl Session {
         let names = self.program.names().iter();
         let names: Vec<String> = names.map(|(name, is)| format!("{name}={is}")).collect();
         let mut rules = vec!["--rules", "none"];
-        rules.extend(self.rules.iter().map(|(rule, _)| *rule));
+        rules.extend(self.rules.iter().map(|(rule, ..)| *rule));
         rules.extend(names.iter().flat_map(|name| ["--bind", name]));
 
-        let mut flags = [&rules[..], &["--record", &recording]].concat();
-        let report = match self.time {
-            "" => {
-                let mut agent = Agent::attach(job.pid(), &flags)?;
-                agent.lines.wait_for_line("finding  ", SOON)?;
-                agent.stop()?
-            }
-            time => {
-                flags.extend(["--duration", time]);
-                Agent::attach(job.pid(), &flags)?.finish(SOON)?
-            }
-        };
+        let flags = [&rules[..], &["--record", &recording]].concat();
+        let mut agent = Agent::attach(job.pid(), &flags)?;
+        agent.armed()?;
+        wait_for(&agent, |now| self.is_seen(now))?;
+        let report = agent.stop()?;
         job.open("stop")?;
         job.finish(SOON)?;
 
@@ -347,7 +358,7 @@ impl Session {
         let table = fs::read_to_string(&table).while_(&table)?;
         let findings = report["findings"].to_string();
         let mut wrong = Vec::new();
-        for (rule, knows) in self.rules {
+        for (rule, _, knows) in self.rules {
             let values = values(&table, rule);
             let of_it = knows.iter().filter_map(|known| known.wrong(&values, &findings));
             wrong.extend(of_it.map(|wrong| format!("{rule}: {wrong}")));
@@ -427,7 +438,7 @@ fn every_shipped_rule_is_attached_to_a_running_program_by_a_test() -> Outcome {
     let elsewhere = ELSEWHERE.iter().map(|(rule, _)| (*rule).to_owned());
     let rows = TABLE.iter().flat_map(|session| session.rules);
     let tried: BTreeSet<String> = rows
-        .map(|(rule, _)| (*rule).to_owned())
+        .map(|(rule, ..)| (*rule).to_owned())
         .chain(elsewhere)
         .collect();
     let mut shipped = BTreeSet::new();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::problem::While;
 use tuneagent_e2e::{Outcome, gromacs, lammps, programs, require};
 
@@ -240,7 +240,7 @@ fn compare(mut job: Job, ranks: usize) -> Outcome<Told> {
 #[test]
 fn every_kind_of_call_carries_what_mpi_says_it_does_to_the_rank_that_mpi_says() -> Outcome {
     require!(Root, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = shared();
     for mpi in Mpi::ALL {
         let job = start(mpi, 4, programs::mpi("messages", mpi)?, |folder| {
             vec![folder.to_string_lossy().into_owned(), "all".to_owned()]
@@ -260,7 +260,7 @@ fn every_kind_of_call_carries_what_mpi_says_it_does_to_the_rank_that_mpi_says() 
 #[test]
 fn fortran_programs_are_seen_as_c_programs_are() -> Outcome {
     require!(Root, OpenMpi, Mpich, Fortran);
-    let _machine = machine();
+    let _machine = shared();
     let each = Mpi::ALL.into_iter().flat_map(|mpi| [(mpi, false), (mpi, true)]);
     for (mpi, f08) in each {
         let program = programs::mpi_fortran("exchange", mpi, f08)?;
@@ -274,7 +274,7 @@ fn fortran_programs_are_seen_as_c_programs_are() -> Outcome {
 #[test]
 fn cxx_programs_are_seen_as_c_programs_are() -> Outcome {
     require!(Root, OpenMpi, Mpich, Cxx);
-    let _machine = machine();
+    let _machine = shared();
     for mpi in Mpi::ALL {
         let program = programs::mpi_cxx("particles", mpi)?;
         let seen = compare(start(mpi, 3, program, |_| Vec::new())?, 3)?;
@@ -287,7 +287,7 @@ fn cxx_programs_are_seen_as_c_programs_are() -> Outcome {
 #[test]
 fn programs_of_mpi4py_are_seen_as_c_programs_are_with_their_arrays_and_objects() -> Outcome {
     require!(Root, OpenMpi, Mpi4py);
-    let _machine = machine();
+    let _machine = shared();
     let script = programs::source("exchange.py");
     let job = start(Mpi::OpenMpi, 3, PathBuf::from("/usr/bin/python3"), |_| {
         vec![script.to_string_lossy().into_owned(), "10".to_owned()]

@@ -130,11 +130,21 @@ pub fn signal_all(child: &Child, with: Signal) -> Outcome {
 
 /// Ends a child and all that descends from it: politely, then, after `patience`, for certain.
 pub fn end(child: &mut Child, patience: Duration) {
+    end_by(child, patience, |_| ());
+}
+
+/// The same for a launcher, which alone is asked: Open MPI gives its ranks a second to end, and here nobody waits for their last words.
+pub fn end_launcher(child: &mut Child, patience: Duration) {
+    end_by(child, patience, |ranks| ranks.iter().for_each(Member::kill));
+}
+
+fn end_by(child: &mut Child, patience: Duration, then: impl FnOnce(&[Member])) {
     if matches!(child.try_wait(), Ok(Some(_))) {
         return;
     }
     let family = descendants(child.id());
     let _ = signal(child, Signal::TERM);
+    then(&family);
     if !ends(child.id(), patience).unwrap_or(false) {
         let _ = child.kill();
     }

@@ -14,18 +14,18 @@ use tempfile::TempDir;
 
 use crate::lines::Lines;
 use crate::problem::While;
-use crate::{Outcome, Problem, family};
+use crate::{Outcome, Problem, family, programs};
 
 /// Which MPI.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mpi {
     /// Open MPI: ranks that wait spin, and yield the CPU only if told to.
     OpenMpi,
-    /// MPICH
+    /// MPICH: the same, and it has no switch.
     Mpich,
 }
 
-/// How Open MPI's ranks wait when they share CPUs; MPICH has no such switch.
+/// How ranks wait when they share CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Waiting {
     /// They keep the CPU: what the agent repairs.
@@ -144,6 +144,12 @@ impl Job {
     ) -> Outcome<Job> {
         let folder = tempfile::tempdir()?;
         let mut words = mpi.launcher(ranks, waiting, folder.path())?;
+        if (mpi, waiting) == (Mpi::Mpich, Waiting::Yielding) {
+            // MPICH has no such switch: below it a library does what the rule mpich-busy-wait does.
+            let library = programs::library("yielding", 1)?;
+            words.splice(1..1, ["-genv", "LD_PRELOAD"].map(str::to_owned));
+            words.insert(3, library.to_string_lossy().into_owned());
+        }
         if !environment.is_empty() {
             words.push("env".to_owned());
             words.extend(environment.iter().cloned());
@@ -296,6 +302,6 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        family::end(&mut self.child, Duration::from_secs(3));
+        family::end_launcher(&mut self.child, Duration::from_secs(3));
     }
 }

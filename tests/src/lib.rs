@@ -1,6 +1,7 @@
 //! The harness of the whole-program tests: real MPI jobs, the real agent, deadlines on everything.
 //!
-//! `problem` is how things fail here, `needs` decides whether a test can run on this machine, `programs` compiles
+//! `problem` is how things fail here, `needs` decides whether a test can run on this machine, `turns`
+//! which tests may run beside each other, `programs` compiles
 //! the small programs of `programs/`, `lines` waits for what a program prints, `family` ends process trees, `job`
 //! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `underload` one of many
 //! threads that check their results, `agent` starts `tuneagent`, `lammps` and `gromacs` know the real programs we run, `crowd`
@@ -29,6 +30,7 @@ pub mod repairs;
 pub mod screen;
 pub mod sight;
 pub mod slurm;
+pub mod turns;
 pub mod underload;
 pub mod usage;
 pub mod wheels;

@@ -1,16 +1,15 @@
-//! Whether a test can run on this machine, and which tests may not run beside each other.
+//! Whether a test can run on this machine.
 //!
 //! A test that cannot run says `skipped: …` where everybody sees it; with TUNEAGENT_REQUIRE_ALL=1, as
 //! `cargo xtask test` sets it, it fails instead. Nothing is installed here: that is `cargo xtask setup`.
 
 use std::env;
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::problem::While;
+pub use crate::turns::{machine, shared};
 use crate::{Outcome, Problem};
 
 /// Seconds for which a core that is idle is waited for.
@@ -173,42 +172,11 @@ fn finds(program: &str) -> bool {
 pub fn amount(variable: &str, short: u64, long: u64) -> Outcome<u64> {
     match env::var(variable) {
         Ok(text) => text.parse().while_(format!("{variable}={text}")),
-        Err(_) if env::var("TUNEAGENT_LONG").as_deref() == Ok("1") => Ok(long),
-        Err(_) => Ok(short),
+        Err(_) => Ok(if is_long() { long } else { short }),
     }
 }
 
-/// Held by tests that fill the machine or attach probes: on two cores they would measure each other.
-pub fn machine() -> Machine {
-    static MACHINE: Mutex<()> = Mutex::new(());
-    Machine {
-        // A test that failed while it held the machine has left it in order: its values were dropped.
-        _held: MACHINE.lock().unwrap_or_else(PoisonError::into_inner),
-        since: Instant::now(),
-    }
-}
-
-/// The machine for one test, until this is dropped. How long that was is added to the file that TUNEAGENT_TIMES names: seconds, a tab, the test.
-#[must_use = "the machine is given back when this is dropped"]
-#[derive(Debug)]
-pub struct Machine {
-    since: Instant,
-    _held: MutexGuard<'static, ()>,
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let Some(file) = env::var_os("TUNEAGENT_TIMES") else {
-            return;
-        };
-        let thread = std::thread::current();
-        let line = format!(
-            "{:.3}\t{}\n",
-            self.since.elapsed().as_secs_f64(),
-            thread.name().unwrap_or_default()
-        );
-        let file = OpenOptions::new().create(true).append(true).open(file);
-        // A time that cannot be kept is no reason for a test to fail.
-        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
-    }
+/// The run of every test in its long form, which repeats and measures more: TUNEAGENT_LONG=1.
+pub fn is_long() -> bool {
+    env::var("TUNEAGENT_LONG").as_deref() == Ok("1")
 }

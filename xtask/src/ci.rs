@@ -20,6 +20,9 @@ use crate::process::{cargo, find_program, host, run};
 use crate::setup::{self, Brought, Purpose};
 use crate::{Result, deny, ebpf, fuzz, minimum, release, slowest, target_folder, twice, vm};
 
+/// Threads of the whole-program tests. Most of them wait; how many may run beside each other is known to them (`tests/src/turns.rs`).
+const TEST_THREADS: &str = "3";
+
 /// Cases of the law of the crate `rules`; each run without `--long` has 500.
 const LAW_CASES: &str = "10000";
 
@@ -209,6 +212,7 @@ pub(crate) fn whole_programs(root: &Path, profile: &str, settings: &[(&str, &str
     command.envs(settings.iter().copied());
     let times = slowest::file(root);
     command.env(slowest::VARIABLE, &times);
+    command.env("RUST_TEST_THREADS", TEST_THREADS);
     if !rustix::process::geteuid().is_root() {
         let sudo = find_program("sudo")
             .ok_or("the whole-program tests need root, and sudo is not here; run this command as root")?;
@@ -219,7 +223,9 @@ pub(crate) fn whole_programs(root: &Path, profile: &str, settings: &[(&str, &str
         std::fs::create_dir_all(&programs).map_err(|error| format!("{}: {error}", programs.display()))?;
         // `env` restores what sudo takes away.
         let mut runner = OsString::from(sudo);
-        runner.push(" env TUNEAGENT_REQUIRE_ALL=1");
+        runner.push(format!(
+            " env TUNEAGENT_REQUIRE_ALL=1 RUST_TEST_THREADS={TEST_THREADS}"
+        ));
         if is_long {
             runner.push(" TUNEAGENT_LONG=1");
         }

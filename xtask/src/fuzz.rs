@@ -12,7 +12,7 @@ use crate::process::run;
 use crate::{Result, target_folder};
 
 const TARGETS: [&str; 2] = ["rule_file", "recording"];
-const SMOKE_SECONDS: u32 = 10;
+const SMOKE_SECONDS: u32 = 5;
 const LONG_SECONDS: u32 = 300;
 /// Of what a target says that fails.
 const LAST_LINES: usize = 40;

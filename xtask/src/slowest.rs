@@ -1,16 +1,16 @@
-//! The tests that kept the machine longest, of those that need it for themselves (`needs::machine`): where a faster run is to be had.
+//! The tests that had the machine longest, alone or beside others (`tests/src/turns.rs`): where a faster run is to be had.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::target_folder;
 
-/// What the tests are told the file by.
+/// The variable that names the file for the tests.
 pub(crate) const VARIABLE: &str = "TUNEAGENT_TIMES";
 
-const SHOWN: usize = 10;
+const SHOWN: usize = 20;
 
-/// To which each test adds a line: seconds, a tab, its name.
+/// Each test adds a line: seconds, its name, `alone` or `shared`, with tabs between.
 pub(crate) fn file(root: &Path) -> PathBuf {
     target_folder(root).join("times.tsv")
 }
@@ -27,24 +27,30 @@ pub(crate) fn table(root: &Path) -> String {
 }
 
 fn shown(times: &str) -> String {
-    let mut times: Vec<(f64, &str)> = times
-        .lines()
-        .filter_map(|line| line.split_once('\t'))
-        .filter_map(|(seconds, name)| Some((seconds.parse().ok()?, name)))
-        .collect();
+    let parsed = |line| {
+        let mut fields = str::split(line, '\t');
+        let seconds = fields.next()?.parse::<f64>().ok()?;
+        Some((seconds, fields.next()?, fields.next()?))
+    };
+    let mut times: Vec<(f64, &str, &str)> = times.lines().filter_map(parsed).collect();
     if times.is_empty() {
         return String::new();
     }
-    let all: f64 = times.iter().map(|(seconds, _)| seconds).sum();
+    let sum = |wanted: &str| {
+        let of = times.iter().filter(|(_, _, how)| *how == wanted);
+        of.map(|(seconds, ..)| seconds).sum::<f64>()
+    };
+    let head = format!(
+        "the slowest of {} tests, which had the machine alone for {:.0} s and shared it for {:.0} s:\n",
+        times.len(),
+        sum("alone"),
+        sum("shared")
+    );
     times.sort_by(|a, b| b.0.total_cmp(&a.0));
     let lines = times
         .iter()
         .take(SHOWN)
-        .map(|(seconds, name)| format!("{seconds:8.1} s  {name}\n"));
-    let head = format!(
-        "the slowest tests, of {} that took {all:.0} s one after another:\n",
-        times.len()
-    );
+        .map(|(seconds, name, how)| format!("{seconds:8.1} s  {name} ({how})\n"));
     head + &lines.collect::<String>()
 }
 
@@ -55,8 +61,9 @@ mod tests {
     #[test]
     fn the_slowest_come_first_and_what_was_cut_off_is_left_out() {
         assert_eq!(
-            shown("1.5\ta::quick\n20.25\tb::slow\n3.0"),
-            "the slowest tests, of 2 that took 22 s one after another:\n    20.2 s  b::slow\n     1.5 s  a::quick\n"
+            shown("1.5\ta::quick\tshared\n20.25\tb::slow\talone\n3.0\tc::cut"),
+            "the slowest of 2 tests, which had the machine alone for 20 s and shared it for 2 s:\n    \
+             20.2 s  b::slow (alone)\n     1.5 s  a::quick (shared)\n"
         );
         assert_eq!(shown(""), "");
     }

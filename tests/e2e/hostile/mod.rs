@@ -2,8 +2,8 @@
 //!
 //! A row of the table (`rows`) is a program in `programs/hostile`. It says `NAME: ok: …` at its end and exits with 0, or says what was
 //! wrong; its verdict is that line and its exit code. A batch of rows runs side by side, in `batch`. Each batch runs once alone and then
-//! for 2 rounds, 20 with TUNEAGENT_LONG=1: in even rounds it is watched by `attach` and changed by a rule, in odd rounds it is started by
-//! `run` and changed by hand. TUNEAGENT_ROWS=PART runs the rows
+//! for a round, 20 with TUNEAGENT_LONG=1. In turns it is watched by `attach` and changed by a rule, or started by `run` and changed by
+//! hand; of two batches one begins with the first, the other with the second. TUNEAGENT_ROWS=PART runs the rows
 //! whose names have that part. What is refused is no failure here: it must leave the program unharmed.
 
 mod batch;
@@ -79,7 +79,7 @@ const HANDS: usize = 4;
 const DONE_OR_REFUSED: [i32; 3] = [0, 1, 2];
 
 fn rounds() -> Outcome<usize> {
-    Ok(amount("TUNEAGENT_ROUNDS", 2, 20)? as usize)
+    Ok(amount("TUNEAGENT_ROUNDS", 1, 20)? as usize)
 }
 
 /// Watched by `attach`, then changed by a rule and put back when that session ends.
@@ -228,7 +228,7 @@ fn hostile_programs_are_the_same_watched_changed_and_put_back_as_they_are_alone(
     let mut failures = Vec::new();
     let mut count = 0;
     let part = std::env::var("TUNEAGENT_ROWS").unwrap_or_default();
-    for mut rows in rows::batches() {
+    for (number, mut rows) in rows::batches().into_iter().enumerate() {
         rows.retain(|row| row.name().contains(&part));
         if rows.is_empty() {
             continue;
@@ -236,7 +236,7 @@ fn hostile_programs_are_the_same_watched_changed_and_put_back_as_they_are_alone(
         count += rows.len();
         let alone = Batch::start(&rows, None)?.ends()?;
         failures.extend(alone.failures());
-        for round in 0..rounds()? {
+        for round in (number..).take(rounds()?) {
             match one_round(&rows, round) {
                 Ok(verdicts) => failures.extend(verdicts.differences(&alone, round)),
                 Err(problem) => failures.push(format!("round {round}: {problem}")),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
@@ -93,7 +93,7 @@ const RIGHT: [&str; 2] = ["\"by-key\" \"right so far\"", "\"by-time\" \"right so
 #[test]
 fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of_it_is_sent() -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
     let report = watched(&["500", "10000"], &rules)?;
     assert_eq!(findings(&report), RIGHT, "{report:#}");
@@ -109,7 +109,7 @@ fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of
 #[test]
 fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_histogram() -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::c_with_math("hot")?;
     let job = start(&program, &["500", "10000"])?;
     job.events("ready", 1, SOON)?;
@@ -145,7 +145,7 @@ fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_hist
 #[test]
 fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::c_with_math("hot")?;
     let folder = tempfile::tempdir()?;
     let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
@@ -182,7 +182,7 @@ fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {
 #[test]
 fn threads_that_hit_at_once_are_added_up_or_sent_and_none_is_lost_or_counted_twice() -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
     let report = watched(&["2000", "0", "8"], &rules)?;
     assert_eq!(findings(&report), RIGHT, "{report:#}");
@@ -194,7 +194,7 @@ fn threads_that_hit_at_once_are_added_up_or_sent_and_none_is_lost_or_counted_twi
 fn keys_that_share_a_cell_are_handed_over_one_after_the_other_and_values_that_are_too_large_are_sent_and_counted()
 -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     // No iteration has such a number: nothing is added to any, but each hit makes the one before it be sent.
     let counts = "rule: many-keys\nabout: for a test\nprobes:\n  begin: {entry: begin_iteration}\n  work: {span: work}\n  \
                   too: {span: work_too}\ncapture:\n  begin.number: arg(0) as i64\n  work.number: arg(1) as i64\nwindows:\n  \
@@ -220,7 +220,7 @@ fn keys_that_share_a_cell_are_handed_over_one_after_the_other_and_values_that_ar
 #[test]
 fn a_recorded_session_has_each_hit() -> Outcome {
     require!(Root);
-    let _machine = machine();
+    let _machine = shared();
     let program = programs::c_with_math("hot")?;
     let job = start(&program, &["50", "5000"])?;
     job.events("ready", 1, SOON)?;

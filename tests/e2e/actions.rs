@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -147,7 +147,7 @@ fn while_heavy(
 #[test]
 fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
     let tunes = "  - set: cfg.solver.chunk
     value: 128
@@ -191,7 +191,7 @@ fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Ou
 #[test]
 fn who_only_watches_is_told_where_every_copy_is_and_what_would_be_called_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
     let folder = tempfile::tempdir()?;
     let tunes = "  - set: tuned_level
@@ -225,7 +225,7 @@ fn who_only_watches_is_told_where_every_copy_is_and_what_would_be_called_as_root
 #[test]
 fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tunes = "  - set: cfg.solver.chunk
     value: 0.5
     when: load > 0
@@ -275,7 +275,7 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
 #[test]
 fn a_call_is_in_force_while_the_condition_holds_and_its_inverse_takes_it_back_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tune = "  - call: flush_level(cfg.level)\n    was: level_flushed()\n    inverse: flush_level(was)\n";
     let change = while_heavy(&[], tune, "call", |view| view["flushed"] == 2)?;
     assert_eq!(
@@ -292,7 +292,7 @@ fn a_call_is_in_force_while_the_condition_holds_and_its_inverse_takes_it_back_as
 #[test]
 fn a_guard_says_that_a_call_is_undone_once_the_program_has_what_it_had_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let head = "about: for a test
 probes: {step: {entry: step}}
 capture: {step.flushed: flushed, step.heavy: heavy}
@@ -329,7 +329,7 @@ tune:
 fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_said_to_stay_as_root() -> Outcome
 {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tune = "  - call: flush_level(4)\n    when: load > 0\n";
     let folder = tempfile::tempdir()?;
     let file = rule(&folder, HEAD, tune)?;
@@ -366,7 +366,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
 #[test]
 fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let library = programs::library("tuned", 3)?;
     let load = format!("load: {}", library.to_string_lossy());
     let back = "1 change put back";
@@ -435,7 +435,7 @@ fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
 #[test]
 fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let head = format!("names:\n  flush: writes a level out\n  any: whatever there is\n{HEAD}");
     let tunes = "  - call: flush(4)
@@ -484,7 +484,7 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() 
 #[test]
 fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let library = programs::library("tuned", 3)?;
     let path = library.to_string_lossy();
     let name = library.file_name().ok_or("no name")?.to_string_lossy();
@@ -518,7 +518,7 @@ fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> 
 #[test]
 fn a_function_replaces_another_while_the_condition_holds_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tune = "  - replace: sort_a\n    with: sort_b\n";
     let change = while_heavy(&[], tune, "replace", |view| view["sort"] == "b")?;
     assert_eq!(change["variable"], "replace sort_a with sort_b");
@@ -528,7 +528,7 @@ fn a_function_replaces_another_while_the_condition_holds_as_root() -> Outcome {
 #[test]
 fn a_call_is_inserted_while_the_condition_holds_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tune = "  - insert_call: tick(3)\n    in: step\n    place: return\n";
     let change = while_heavy(&[], tune, "insert_call", |view| view["ticks"] == 3)?;
     let mechanism = change["mechanism"].as_str().unwrap_or_default();
@@ -539,7 +539,7 @@ fn a_call_is_inserted_while_the_condition_holds_as_root() -> Outcome {
 #[test]
 fn a_call_is_removed_while_the_condition_holds_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tune = "  - remove_call: log_state\n    in: step\n";
     while_heavy(&[], tune, "remove_call", |view| view["logs"] == 0)?;
     Ok(())
@@ -548,7 +548,7 @@ fn a_call_is_removed_while_the_condition_holds_as_root() -> Outcome {
 #[test]
 fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let tune = "  - set_arg: send_block(1)\n    value: min(original * 2, 100 + wished)\n";
     let acting = Acting::start(&[], tune)?;
     let done = acting.sees("5 more", 0, |view| view["size"] == 105)?;
@@ -567,7 +567,7 @@ fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end_as_root() -
 #[test]
 fn a_team_grows_through_a_call_at_the_begin_of_a_region_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let head = "about: for a test
 probes: {region: {span: openmp.region}}
 windows: {pulse: {every: 100ms}}
@@ -615,7 +615,7 @@ const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
 #[test]
 fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed_as_root() -> Outcome {
     require!(Root, Cc);
-    let _machine = machine();
+    let _machine = shared();
     let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
     let program = programs::openmp("regions")?;
     let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
@@ -642,7 +642,7 @@ fn cpus_of(pid: u64) -> Outcome<String> {
 #[test]
 fn ranks_are_bound_to_cores_of_their_own_and_let_go_again_as_root() -> Outcome {
     require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = shared();
     let folder = tempfile::tempdir()?;
     let head = "about: for a test\nwindows: {pulse: {every: 200ms}}\nmetrics: {used: sum(cpu.time)}\ntune:\n";
     let rule = rule(&folder, head, "  - affinity: spread\n    when: used > 0s\n")?;
