@@ -110,7 +110,7 @@ fn what_was_changed_is_put_back_at_the_end_unless_it_is_to_be_kept() -> Outcome 
     let after = lammps::pace(&all[fast.len() + 1..])?;
     assert!(
         during / after >= 5.0,
-        "{during:.1} steps/s while applied, {after:.1} after it was put back"
+        "{during:.1} steps/s while applied, {after:.1} after it was reverted"
     );
     Ok(())
 }

@@ -186,7 +186,7 @@ const TABLE: [Session; 8] = [
         &[(
             "waiting-for-messages",
             &[Finding(
-                "of the ranks' time is spent waiting for messages, while all compute alike",
+                "of the ranks' time is spent waiting for messages, although the load is balanced",
             )],
         )],
     ),
@@ -196,7 +196,7 @@ const TABLE: [Session; 8] = [
         &[(
             "waiting-in-collectives",
             &[Finding(
-                "of the ranks' time is spent in collective calls, while all compute alike",
+                "of the ranks' time is spent in collective calls, although the load is balanced",
             )],
         )],
     ),

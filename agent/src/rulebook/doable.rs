@@ -136,7 +136,7 @@ fn meeting(together: &Together) -> Result<Meeting, String> {
         },
         _ => {
             return Err(format!(
-                "the key of `{}` is {}: processes meet by an argument or a global variable, a whole number",
+                "the key of `{}` is {}: it must be an integer argument or an integer global variable",
                 together.window, key.source
             ));
         }

@@ -177,18 +177,18 @@ impl Session {
         if rings_turn {
             self.painter.say(&match self.pace.rests() {
                 true => format!(
-                    "{dear}: it reads calls only {often:.0} times a second from now on; where more are made than there is room for, \
-                     iterations and call sites lack some, which are counted"
+                    "{dear}: it reads calls only {often:.0} times a second from now on; calls that do not fit between two readings are \
+                     missing in iterations and call sites, and are counted"
                 ),
-                false => format!("{cheap}: calls are read as they come again"),
+                false => format!("{cheap}: calls are read at once again"),
             });
         }
         if look_outs_turn {
             self.painter.say(&match self.pace.lets_decisions_come() {
                 true => format!(
-                    "{dear}: it looks out for decisions no longer, which follow the program somewhat later from now on"
+                    "{dear}: it no longer polls for decisions, which are written somewhat later from now on"
                 ),
-                false => format!("{cheap}: decisions are looked out for again"),
+                false => format!("{cheap}: it polls for decisions again"),
             });
         }
     }

@@ -109,9 +109,7 @@ impl Watched {
             teams: teams.map(TeamsView::from),
             without_teams: match (teams, is_distorted, has_bodies) {
                 (Some(_), _, _) => None,
-                (None, true, _) => {
-                    Some("its regions are so short that the probes are too great a part of them")
-                }
+                (None, true, _) => Some("its regions are so short that the probes would distort them"),
                 (None, false, true) => Some("no region of its first thread was seen from begin to end"),
                 (None, false, false) => {
                     Some("the functions that its regions run have no symbols, or are too many")
@@ -251,7 +249,7 @@ impl Session {
             .filter_map(|process| process.regions.rate())
             .fold(0.0, f64::max);
         self.painter.say(&format!(
-            "note: parallel regions are probed now and then: {} a second are so short that it would cost about {}",
+            "note: parallel regions are probed in sampling windows: {} a second are so short that probing all would cost about {}",
             count(rate.round()),
             percent(share),
         ));

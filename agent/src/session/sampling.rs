@@ -406,7 +406,7 @@ impl Session {
         let what = if view.cuts_sequence {
             "Call sites, sizes of messages, who sends to whom and iterations are those of the windows"
         } else {
-            "All else is told as before, but the parts of the communication efficiency"
+            "Everything else is reported as before, except the parts of the communication efficiency"
         };
         let (names, budget) = (view.names(NAMED_MAX), view.budget);
         self.painter.say(&format!(
@@ -460,11 +460,11 @@ impl Session {
         let name = dearest.map_or("a function", |probe: &Probe| &probe.name);
         let why = match self.probes.can_take_turns() {
             true => format!(
-                "{name} is watched for a rule that needs every call of it, or is recorded: do without that"
+                "{name} is watched for a rule that needs every call of it, or for the recording: remove the rule or --record"
             ),
-            false => format!(
-                "{name} costs most, and in this session probes cannot be taken off: attach to less of the program"
-            ),
+            false => {
+                format!("{name} costs most, and this session cannot detach probes: watch fewer functions")
+            }
         };
         format!(
             "note: watching costs {} of the job's CPU time, more than it should (--budget {budget}): {why}, or allow more",
@@ -475,8 +475,8 @@ impl Session {
 
 fn advice_on_agent(load: &Load, budget: Budget) -> String {
     format!(
-        "note: tuneagent itself takes {} of a core, more than it should beside what this job computes (--budget {budget}): fewer rules \
-         (--rules none) and fewer processes have it do less, or allow more",
+        "note: tuneagent itself takes {} of a core, more than it should beside what this job computes (--budget {budget}): use fewer \
+         rules (--rules none) or fewer processes, or allow more",
         percent(load.agent),
     )
 }

@@ -368,7 +368,8 @@ impl Checker<'_> {
                 (None, Some(because)) => Some(Inverse::NotNeeded(because.raw.trim().to_string())),
                 (None, None) => {
                     let wrong = lacks("`inverse: none` must have `because`", text.span);
-                    let help = "say why nothing is left to be taken back: `because: it writes out what was buffered`";
+                    let help =
+                        "say why nothing is left to revert: `because: it writes out what was buffered`";
                     self.report(wrong.help(help))
                 }
             };
@@ -419,7 +420,7 @@ impl Checker<'_> {
         let wrong = Diagnostic::error("E0159", message)
             .at(call, "")
             .at(span, "undone from here");
-        self.report(wrong.help("`inverse: set_level(was)` and `was: level()`: the call that takes it back"))
+        self.report(wrong.help("`inverse: set_level(was)` and `was: level()`: the call that reverts it"))
     }
 
     /// A function and what it is called with.
@@ -453,15 +454,14 @@ impl Checker<'_> {
         }
         if is_path(argument) && self.is_of_the_program(argument, home) {
             if passing != Passing::Variables {
-                let message =
-                    "what a variable holds then is not known before: here values of the rule are handed over";
+                let message = "what a variable holds then is not known before: here only values of the rule can be passed";
                 let wrong = Diagnostic::error("E0134", message).at(argument.span, "");
                 return self.report(wrong.help_if((passing == Passing::Was).then(|| "or `was`".to_string())));
             }
             return match source(argument, &self.file.bindings) {
                 Ok(source) if matches!(source.base, Base::Global(_)) => Some(Given::Variable(source)),
                 Ok(_) => {
-                    let message = "what is handed over is a value of the rule or a variable of the program";
+                    let message = "a value of the rule or a variable of the program can be passed";
                     self.report(Diagnostic::error("E0134", message).at(argument.span, ""))
                 }
                 Err(wrong) => self.report(wrong),

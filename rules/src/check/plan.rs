@@ -7,6 +7,7 @@ use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune};
 use crate::target::Site;
 use crate::term::{Statistic, Term, Typed};
 use crate::types::Kind;
+use crate::value::Scalar;
 use crate::window::{Window, WindowKind};
 
 use crate::plan::{
@@ -234,7 +235,12 @@ fn probed(probe: &PlannedProbe) -> String {
 
 fn given(arguments: &[Given]) -> String {
     let given = |argument: &Given| match argument {
-        Given::Value(value) => value.of.what(),
+        // What is computed differs from decision to decision.
+        Given::Value(value) => match &value.term {
+            Term::Constant(Scalar::Number(number)) => number.to_string(),
+            Term::Constant(Scalar::Boolean(is_set)) => is_set.to_string(),
+            _ => "…".to_string(),
+        },
         Given::Variable(source) => source.to_string(),
         Given::Was => WAS.to_string(),
     };
@@ -249,12 +255,12 @@ fn called(call: &Invocation) -> String {
 fn taken_back(inverse: &Inverse) -> String {
     match inverse {
         Inverse::Unstated => "it stays".to_string(),
-        Inverse::NotNeeded(why) => format!("nothing to take back: {why}"),
-        Inverse::Call { reader: None, call } => format!("taken back by {}", called(call)),
+        Inverse::NotNeeded(why) => format!("nothing to revert: {why}"),
+        Inverse::Call { reader: None, call } => format!("reverted by {}", called(call)),
         Inverse::Call {
             reader: Some(reader),
             call,
-        } => format!("taken back by {}, was = {}", called(call), called(reader)),
+        } => format!("reverted by {}, was = {}", called(call), called(reader)),
     }
 }
 
