@@ -1,4 +1,4 @@
-/* Marks: places of a program that tuneagent, bpftrace and perf find by name, with values that the program hands over there.
+/* Marks: places of a program that tuneagent, bpftrace and perf find by name, with values that the program passes there.
  *
  *     #include "tuneagent.h"
  *     TUNEAGENT_MARK(app, step, iteration, dt);
@@ -10,7 +10,7 @@
  * float or a double is handed over as its bits, in a rule `arg(1) as f64`. A pointer is handed over as such: what it points to is
  * up to date at the mark, for a mark is also a barrier to the compiler. (So are variables, and those read behind it are read anew.)
  *
- * The nop is one byte long on purpose. The kernel steps over it without running it (0.5 us a hit, nothing while nobody
+ * The nop is one byte long on purpose. The kernel steps over it without running it (0.5 us a hit, nothing while no tool
  * probes). A nop of five bytes would be cheaper by a quarter on Linux 6.18 and destroy what a leaf function keeps below its stack
  * pointer, for the kernel makes a call of it.
  *

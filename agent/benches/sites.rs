@@ -42,7 +42,7 @@ impl Way {
         (Way::Entry, "entry"),
         (Way::UnwatchedPair, "unwatched pair"),
         (Way::EntryAndReturn, "entry and return"),
-        (Way::AddedUp, "added up"),
+        (Way::AddedUp, "aggregated"),
         (Way::Message, "message"),
     ];
 

@@ -28,8 +28,8 @@ pub use self::{
 )]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, and the answer is no; 2 not understood or not there; 3 not permitted; \
-    4 a session that hung was ended.\n\
-    TARGET is any process of the program, its launcher, the program's name, or what its processes belong to: slurm:4711,\n\
+    4 the session hung and was ended.\n\
+    TARGET is any process of the program, its launcher, the program's name, or a job or container: slurm:4711,\n\
     slurm:4711.0, container:3f9c."
 )]
 pub struct Cli {
@@ -41,7 +41,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Programs here that lose time, and why (from /proc alone, no probes, no root)
+    /// List programs that lose time, and why (from /proc: no probes, no root)
     Ps(PsArgs),
     /// Watch a running program; --apply lets rules change it
     #[command(after_help = ATTACH_HELP)]
@@ -49,25 +49,25 @@ pub enum Command {
     /// Start a command and watch it from its first instruction, with everything that it starts: tuneagent run -- mpirun -n 4 ./app
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
-    /// Put back what was changed
+    /// Revert changes
     Undo(UndoArgs),
-    /// What was changed, when, why, by whom
+    /// List changes: what, when, why, by whom
     Journal(JournalArgs),
-    /// Sessions that run now: list, snapshot, switch, add and remove rules, stop
+    /// Control running sessions: list, snapshot, switch, add and remove rules, stop
     #[command(subcommand)]
     Session(SessionCommand),
     /// Rules: list, show, new, check, plan, schema
     #[command(subcommand)]
     Rule(RuleCommand),
-    /// Rules on recordings: needs no program, no root, no kernel
+    /// Evaluate rules on recordings: needs no program and no root
     Replay(ReplayArgs),
-    /// What an error (E0107), a finding (openmpi-busy-wait) or a change (change 1) means
+    /// Explain an error (E0107), a finding (openmpi-busy-wait) or a change (change 1)
     Explain {
-        /// What was printed: the code of an error, the name of a finding, `change` and its number
+        /// The code of an error, the name of a finding, or `change` and its number
         #[arg(required = true, num_args = 1..)]
         id: Vec<String>,
     },
-    /// Functions and variables, and what can be done with them
+    /// List functions and variables, and what can be done with them
     Symbols(SymbolsArgs),
     /// Read variables of a program
     Get(GetArgs),
@@ -75,9 +75,9 @@ pub enum Command {
     Set(SetArgs),
     /// Call a function of a program once
     Call(CallArgs),
-    /// Change the code of a program: every change can be taken back with undo
+    /// Change the code of a program: `undo` reverts each change
     Patch(PatchArgs),
-    /// What works on this machine, and what would change it
+    /// Test what works on this machine, and how to fix the rest
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// Watches for `run`, with the rights that probes need; started by it, with its orders as standard input.
@@ -86,7 +86,7 @@ pub enum Command {
     /// Waits until `run` says so, then becomes the command.
     #[command(hide = true)]
     Gate {
-        /// Where it hears that.
+        /// The pipe that says so.
         door: String,
         /// The command and its arguments.
         #[arg(last = true, required = true)]
@@ -112,8 +112,8 @@ pub enum Command {
 
 /// How to read what the doctor says.
 const DOCTOR_HELP: &str = "\
-works: as it should be. lacks: a session does without, and the text says what it then cannot do. FAILS: what sessions need is not there; \
-what does without still works (ps, and `attach` with what /proc tells).\n\n\
+works: nothing is missing. lacks: a session works without it; the text says what it then cannot do. FAILS: something that \
+sessions need is missing; the rest still works (ps, and `attach` with the data of /proc).\n\n\
 Exit codes: 0 nothing fails; 1 something does; 2 TARGET is not there.";
 
 /// What users of `run` must know beside its flags.
@@ -127,17 +127,17 @@ Examples:
     sudo tuneagent attach 8123 --probe solve --json report.json";
 
 const RUN_HELP: &str = "\
-The command runs as you and in your environment, with your terminal, input and output; what tuneagent says goes to standard error. \
-The probes come from a second process, which sudo starts where your own rights do not suffice: so never type sudo before it.\n\n\
+The command runs as you and in your environment, with your terminal, input and output; messages of tuneagent go to standard error. \
+The probes come from a second process, which sudo starts if your own rights do not suffice: do not type sudo before it.\n\n\
 Probes sit on the files before the command runs, in every process of this machine: other programs that use the same libraries pay \
-about 1 us for each call of a probed function as long as it runs, and are not looked at.\n\n\
-Exit codes: the command's own (128 + the signal that ended it); 125 it was not started; 126 it cannot be executed; 127 it is not \
-there. If tuneagent is killed the command goes on unwatched.";
+about 1 us for each call of a probed function while it runs. Nothing of them is recorded.\n\n\
+Exit codes: the command's own (128 + the signal that ended it); 125 it was not started; 126 it cannot be executed; 127 it was not \
+found. If tuneagent is killed the command continues unwatched.";
 
 /// `tuneagent doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Also look at this program
+    /// Also test this program
     pub target: Option<String>,
     /// As JSON
     #[arg(long)]

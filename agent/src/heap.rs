@@ -3,7 +3,7 @@
 //! Frees nothing itself.
 #![allow(
     unsafe_code,
-    reason = "the allocator is told by a call of the C library, and the kernel where our own file is mapped"
+    reason = "the allocator is set by a call of the C library, and the kernel where our own file is mapped"
 )]
 
 use rustix::mm::{Advice, madvise};

@@ -106,7 +106,7 @@ async fn answer<B>(request: &Request<B>, names: &Names, shared: Shared) -> Respo
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     if !host.is_some_and(|host| names.has(host)) {
         let text = format!(
-            "/metrics is not served under this name: ask for it by the address, or as localhost or {}\n",
+            "/metrics is not served under this host name: use the address, localhost or {}\n",
             names.host
         );
         return text_with(StatusCode::MISDIRECTED_REQUEST, text);

@@ -108,7 +108,7 @@ impl Count {
 pub fn start(progress: &Progress, actuator: Option<UnixStream>, give_back: fn()) {
     let started = watch(progress, actuator, give_back, (TICK, TICKS_MAX));
     if let Err(error) = started {
-        tracing::warn!(%error, "nobody ends this session should it hang");
+        tracing::warn!(%error, "no watchdog ends this session if it hangs");
     }
 }
 
@@ -138,7 +138,7 @@ fn end(step: &str, actuator: Option<&UnixStream>, give_back: fn(), after: Durati
     // What was ended already needs no ending.
     let _ = actuator.map(|stream| stream.shutdown(Shutdown::Both));
     let back = match actuator {
-        Some(_) => "what was changed is put back by the actuator (tuneagent journal tells)",
+        Some(_) => "the actuator reverts what was changed (see tuneagent journal)",
         None => "nothing was written",
     };
     let text = format!(

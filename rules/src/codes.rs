@@ -34,7 +34,7 @@ pub const PAGES: &[Page] = &[
         "A colon with a space behind it ends a key, also in the middle of a value:\n\n    \
          finding: slow: {x} a step       # an error\n    \
          finding: \"slow: {x} a step\"     # right\n\n\
-         Put the whole value into quotes, or write it on lines of its own below a `|`.",
+         Put all of the value into quotes, or write it on lines of its own below a `|`.",
     ),
     page(
         "E0103",
@@ -90,7 +90,7 @@ pub const PAGES: &[Page] = &[
         "E0111",
         "something required is missing",
         "A rule needs its name, an `about` and a window; a probe its place, and in a rule with several roles its role. A\n\
-         change needs what its keyword asks for: `set` and `set_arg` a value, `replace` a `with`, `insert_call` an `in`.\n\
+         change needs what its keyword requires: `set` and `set_arg` a value, `replace` a `with`, `insert_call` an `in`.\n\
          A tune needs its `when` or `while`; only a change without a guard may lack it, and then acts whenever its\n\
          value differs from the last one.",
     ),
@@ -205,7 +205,7 @@ pub const PAGES: &[Page] = &[
         "E0145",
         "a setting out of its range",
         "Windows last 10ms to 60min; `for` and `over` are 1 to 1000 windows; `undo_if_worse_by` is at least 0% and less\n\
-         than 100%; a cooldown is not negative; a priority is a whole number.",
+         than 100%; a cooldown is not negative; a priority is an integer.",
     ),
     page(
         "E0146",
@@ -219,12 +219,12 @@ pub const PAGES: &[Page] = &[
         "Every formula is evaluated at the close of one window, or at a hit in it. A rule with several says which:\n\
          `{in: window, value: …}` for a metric, `every: window` in a tune; else it is the window of the metrics it uses,\n\
          else the innermost of its hits. Of a window around it a formula sees what is known while that is open: the\n\
-         captures of its borders, its index, values so far (`sum(x over iteration)`), and metrics of instances before\n\
+         captures of its boundaries, its index, values so far (`sum(x over iteration)`), and metrics of instances before\n\
          (`C[-1]`). Of a window within it, it sees the metrics of all instances as a table, and `count(window)`.",
     ),
     page(
         "E0148",
-        "the borders of a window",
+        "the boundaries of a window",
         "A window lasts some time (`every`) or goes from hit to hit (`from`, `to` or `until`), and only the latter has a\n\
          key, a condition on completeness, a timeout, and instances to leave out. Where a key places hits, the probe the\n\
          window begins at captures it. `from` names a probe, one end of a span (`loop.entry`), the window around it, or\n\
@@ -262,8 +262,8 @@ pub const PAGES: &[Page] = &[
          pointed to (`*arg(1)`). Where the program has no debug information the type is said: `as i32`, of i8 i16 i32\n\
          i64 u8 u16 u32 u64 f32 f64 bool char and str(1) to str(64).\n\
          Real numbers among the arguments are passed in registers that a probe cannot read. The ways out: a global\n\
-         variable that has the number; a pointer to it (`*arg(1) as f64`); a mark of `include/tuneagent.h`, which hands\n\
-         over its bits (`arg(1) as f64`).",
+         variable that has the number; a pointer to it (`*arg(1) as f64`); a mark of `include/tuneagent.h`, which\n\
+         passes its bits (`arg(1) as f64`).",
     ),
     page(
         "E0154",
@@ -298,21 +298,21 @@ pub const PAGES: &[Page] = &[
     ),
     page(
         "E0159",
-        "a call that stays where it may have to be taken back",
+        "a call without an inverse where it may have to be reverted",
         "A guard undoes what does harm, and `while` what is no longer wanted. Of a call only its rule can say what undoes it:\n\n    \
          call: omp_set_num_threads(n)\n    \
          was: omp_get_max_threads()\n    \
          inverse: omp_set_num_threads(was)\n\n\
          `was` is read just before the call, by the same thread at the same place, and that thread makes the inverse. A call\n\
          without one has no guard and no `while`, and is made only by sessions that leave in place what they did (`--keep`),\n\
-         unless it leaves nothing to be taken back: `inverse: none`, and `because:` says why.",
+         unless it leaves nothing to revert: `inverse: none`, and `because:` says why.",
     ),
     page(
         "E0160",
         "a role that no process has",
         "The condition of the role is false of every process of the program, or speaks of facts that are not known: `rank`\n\
          of a program without MPI, or an `exe` that is written otherwise. What the rule measures and changes in that role\n\
-         it does when a process takes the role. A rule of whose roles nobody has any is about another program.",
+         it does when a process takes the role. If no process has any role of a rule, the rule is about another program.",
     ),
     page(
         "E0161",
@@ -330,8 +330,8 @@ pub const PAGES: &[Page] = &[
     page(
         "E0163",
         "a name that means several things",
-        "Several files of the process define the name. Of a function every copy is probed. Of a variable nobody can say\n\
-         which is meant, and none is read or written.",
+        "Several files of the process define the name. Every copy of a function is probed. No copy of a variable is read or\n\
+         written, since it is not known which one the program uses.",
     ),
     page(
         "E0164",
@@ -356,14 +356,14 @@ pub const PAGES: &[Page] = &[
         "E0167",
         "a variable that cannot be used",
         "The name means something that cannot be read or written from outside, such as a thread-local variable, of which every\n\
-         thread has its own, or the process could not be looked into.",
+         thread has its own, or the process could not be inspected.",
     ),
     page(
         "E0168",
         "the program has no such mark, or a mark without this argument",
         "A mark is a place that the source of the program names (`include/tuneagent.h`, SystemTap's `sys/sdt.h`). It is found in\n\
-         the notes of the file, which stay when it is stripped. `tuneagent symbols` lists the marks of a program, and what each\n\
-         hands over.",
+         the notes of the file, which stay when it is stripped. `tuneagent symbols` lists the marks of a program, and what\n\
+         each passes.",
     ),
     page(
         "E0169",

@@ -278,7 +278,7 @@ impl<'a> Fitting<'a> {
                     "argument {number} of the mark `{name}` cannot be read: {why}"
                 )),
                 None => Some(format!(
-                    "the mark `{name}` has no argument {number}: it hands over {}",
+                    "the mark `{name}` has no argument {number}: it passes {}",
                     mark.arguments.len()
                 )),
             });

@@ -221,7 +221,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "floor",
         usage: "floor(x)",
-        doc: "The greatest whole number that is not above a plain number.",
+        doc: "The greatest integer that is not above a plain number.",
         example: "floor(mean(cpus.available))",
         arguments: 1..=1,
         meaning: Meaning::Scalar(ScalarFunction::Floor),
@@ -229,7 +229,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "ceil",
         usage: "ceil(x)",
-        doc: "The least whole number that is not below a plain number.",
+        doc: "The least integer that is not below a plain number.",
         example: "ceil(2.5)",
         arguments: 1..=1,
         meaning: Meaning::Scalar(ScalarFunction::Ceil),
@@ -237,7 +237,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "round",
         usage: "round(x)",
-        doc: "The whole number nearest to a plain number, halves away from 0.",
+        doc: "The integer nearest to a plain number, halves away from 0.",
         example: "round(2.5)",
         arguments: 1..=1,
         meaning: Meaning::Scalar(ScalarFunction::Round),

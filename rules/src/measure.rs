@@ -66,13 +66,13 @@ measures! {
     MpiTime "mpi.time" Counter Process TIME
         "Wall time spent inside MPI calls, the time a rank waits for a CPU there included.";
     MpiRunqueueTime "mpi.runqueue" Counter Process TIME
-        "Time of that spent ready to run but waiting for a CPU; none where the kernel does not tell.";
+        "Part of `mpi.time` spent ready to run but waiting for a CPU; none where the kernel does not measure it.";
     MpiCalls "mpi.calls" Counter Process NONE "MPI calls made, those inside other MPI calls left out.";
     MpiBytes "mpi.bytes" Counter Process BYTES "Bytes handed to MPI for sending.";
     UsefulShare "useful.share" Gauge Process NONE
-        "Share of its time that a rank is outside MPI, over whole iterations of the loop that was found by itself, else over about a second.";
+        "Share of its time that a rank is outside MPI, over complete iterations of the detected loop, else over about a second.";
     IterationTime "iteration.time" Gauge Process TIME
-        "Time of an iteration of the loop that was found by itself, the mean over about two seconds; none where there is no loop.";
+        "Time of an iteration of the detected loop, the mean over about two seconds; none where there is no loop.";
     CpuTime "cpu.time" Counter Process TIME "Time on a CPU, all threads.";
     RunqueueTime "runqueue.time" Counter Process TIME "Time ready to run but waiting for a CPU, all threads.";
     SwitchesInvoluntary "switches.involuntary" Counter Process NONE
@@ -90,7 +90,7 @@ measures! {
     CpusBusyByOthers "cpus.busy_by_others" Gauge Machine NONE
         "CPUs that others keep busy among those the job may use: what is done there, less what the job does, over about two seconds.";
     CpusIdle "cpus.idle" Gauge Machine NONE
-        "CPUs that nobody keeps busy among those that the job or what started it may use, over about two seconds: also those that its processes are bound away from.";
+        "Idle CPUs among those that the job or its launcher may use, over about two seconds, including those that the processes are not bound to.";
     CpusFree "cpus.free" Gauge Machine NONE
         "CPUs left for the job: those allowed to any of its processes less what others keep busy, and no more than quotas grant.";
 }

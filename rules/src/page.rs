@@ -38,25 +38,25 @@ fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     line!(out, "## Is it safe?\n");
     let acts = rule.tunes.iter().any(|tune| tune.action.is_some());
     if !acts {
-        line!(out, "It changes nothing: it says what it found.\n");
+        line!(out, "It changes nothing: it only reports.\n");
         return;
     }
     let results = file
         .results
         .as_deref()
-        .unwrap_or("the rule does not say what becomes of them");
+        .unwrap_or("the rule does not state it");
     let guard = match rule.tunes.iter().any(|tune| tune.guard().is_some()) {
-        true => "by the guard where the program got slower, ",
+        true => "by the guard if the program gets slower, ",
         false => "",
     };
     line!(
         out,
-        "- It changes a program with `--apply` only; what it may change stands under Effects."
+        "- It changes a program only with `--apply`; its changes are listed under Effects."
     );
     line!(out, "- Results: {}", sentence(results));
     line!(
         out,
-        "- Taken back: {guard}at the end of the session unless `--keep` is given, and by `tuneagent undo` at any time.\n"
+        "- Reverted: {guard}at the end of the session unless `--keep` is given, and by `tuneagent undo` at any time.\n"
     );
 }
 
@@ -270,7 +270,7 @@ fn tune(out: &mut String, entry: &TuneEntry) {
     let formula = |expr: &Option<crate::lang::ast::Expr>| expr.as_ref().map(ToString::to_string);
     let text = |text: &Option<crate::lang::text::Text>| text.as_ref().map(|text| text.raw.clone());
     row(
-        "taken back by",
+        "reverted by",
         entry.inverse.as_ref().map(|inverse| inverse.text.raw.clone()),
     );
     row("where `was`, just before the call, is", formula(&entry.was));

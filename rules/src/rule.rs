@@ -268,7 +268,7 @@ impl CheckedRule {
             ));
         };
         let key = borders.keys.get(place).copied().flatten().ok_or_else(|| {
-            format!("`{window}` has no key: nothing tells that two processes are at the same instance of it")
+            format!("`{window}` has no key: without one it is not known that two processes are at the same instance of it")
         })?;
         let of_program = probe.captures.get(key).and_then(|(_, typed)| match typed.term {
             Term::Read(read) => probe.reads.get(read),

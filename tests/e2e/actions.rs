@@ -252,7 +252,7 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
 ";
     let acting = Acting::start(&[], tunes)?;
     let said = [
-        "`0.5` is not a whole number",
+        "`0.5` is not an integer",
         "the type of `cfg.solver` (4 bytes) is not known",
         "is read-only",
         "element 3 is outside of int[3]",
@@ -343,7 +343,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
         ["--rules", "none", &file, "--apply=acting"],
     );
     let (code, text) = Agent::run_in(folder.path(), &[&["attach", &pid][..], &flags[..]].concat())?;
-    let refused = "its call flush_level() has no `inverse` and cannot be put back at the end of the session; such rules act with --keep";
+    let refused = "its call flush_level() has no `inverse` and cannot be reverted at the end of the session; such rules act with --keep";
     assert!(code != 0 && text.contains(refused), "{text}");
     let agent = Agent::attach(job.pid(), &[&flags[..], &["--keep"]].concat())?;
     let acting = Acting {
@@ -356,7 +356,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
     assert_eq!(views.last().ok_or("no view")?["flushed"], 4, "{views:?}");
     let outcome = changes(&report, "call")[0]["outcome"].clone();
     assert_eq!(outcome, "returned 40; it has no inverse and stays");
-    let stays = "1 change cannot be taken back and stays (call flush_level(4))";
+    let stays = "1 change cannot be reverted and stays (call flush_level(4))";
     assert!(said.contains(stays), "{said}");
     assert!(!said.contains("ended with"), "the program lives: {said}");
     Ok(())
@@ -369,7 +369,7 @@ fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
     let _machine = shared();
     let library = programs::library("tuned", 3)?;
     let load = format!("load: {}", library.to_string_lossy());
-    let back = "1 change put back";
+    let back = "1 change reverted";
     let with_inverse = "call: flush_level(4)\n    was: level_flushed()\n    inverse: flush_level(was)";
     let without =
         "call: flush_level(4)\n    inverse: none\n    because: the level is written anew in each round";
@@ -385,7 +385,7 @@ fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
         (
             without,
             &|view| view["flushed"] == 4,
-            "nothing is left to be put back",
+            "nothing is left to revert",
             true,
         ),
         (&load, &|view| view["loaded"] == 1, back, false),
@@ -676,7 +676,7 @@ fn ranks_are_bound_to_cores_of_their_own_and_let_go_again_as_root() -> Outcome {
         let words = if ranks > cpus {
             "nothing was changed"
         } else {
-            "2 changes put back"
+            "2 changes reverted"
         };
         assert!(
             agent.lines.text().trim_end().ends_with(words),

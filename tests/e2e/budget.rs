@@ -287,7 +287,7 @@ fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -
     job.finish(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
     assert!(
-        missing.contains("calls of GOMP_parallel were counted for rules now and then"),
+        missing.contains("calls of GOMP_parallel were counted for rules in sampling windows"),
         "{missing}"
     );
     Ok(())

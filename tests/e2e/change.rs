@@ -70,7 +70,7 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     assert_eq!((code, text.matches("is as it was").count()), (0, 4), "{text}");
     assert_eq!(values(state, &pid)?, ["0x00"; 4]);
     let (code, text) = Agent::run_in(state, &["undo", &pid])?;
-    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    assert_eq!((code, text.trim()), (0, "nothing to revert"));
     job.open("stop")?;
     finish_pingpong(job, 4)?;
     Ok(())
@@ -165,7 +165,7 @@ fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
     agent.wait(SOON)?;
     let deadline = Instant::now() + SOON;
     while values(state.path(), &pid)? != ["0x00"; 6] {
-        assert!(Instant::now() < deadline, "not put back");
+        assert!(Instant::now() < deadline, "not reverted");
     }
     job.open("stop")?;
     finish_pingpong(job, 6)?;
@@ -191,7 +191,7 @@ fn every_way_of_leaving_puts_back_what_was_changed() -> Outcome {
         assert_eq!(code, 0, "{signal:?}: {}", agent.lines.text());
         assert_eq!(values(state.path(), &pid)?, ["0x00"; 6], "{signal:?}");
         assert!(
-            agent.lines.text().contains("6 changes put back"),
+            agent.lines.text().contains("6 changes reverted"),
             "{signal:?}: {}",
             agent.lines.text()
         );
@@ -228,15 +228,15 @@ fn the_last_change_alone_is_taken_back_and_the_journal_tells_everything() -> Out
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "1"])?;
     assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
-    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    assert_eq!((code, text.trim()), (0, "nothing to revert"));
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all", "--last"])?;
     assert_eq!(code, 2, "{text}");
 
     let (code, text) = Agent::run_in(state.path(), &["journal", &pid])?;
     assert_eq!(code, 0, "{text}");
     for part in [
-        "change 2  knob 11 -> 12  taken back",
-        "change 3  rate 1.5 -> 2.5  taken back",
+        "change 2  knob 11 -> 12  reverted",
+        "change 3  rate 1.5 -> 2.5  reverted",
         "by hand, for root, plain write, the program was not held",
         "set by hand",
     ] {

@@ -78,7 +78,7 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
             vec!["replay", "none.rec", "--param", "foo=1"],
             "--param foo: no loaded rule has a parameter of this name",
         ),
-        (vec!["explain", "E9999"], "nothing is known as E9999"),
+        (vec!["explain", "E9999"], "E9999 is no error"),
         (vec!["explain", "change", "999"], "has a change 999"),
         (vec!["undo", "999999999"], "there is no process 999999999 here"),
         (
@@ -222,7 +222,7 @@ fn without_the_rights_the_missing_ones_and_the_whole_command_are_told() -> Outco
         "CAP_BPF",
         "CAP_PERFMON",
         again.as_str(),
-        "what /proc alone tells",
+        "from /proc alone",
         " CPUs   waiting for ",
     ] {
         assert!(text.contains(part), "{part} is not in:\n{text}");
@@ -513,7 +513,7 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
             "current->level=3",
         ],
         0,
-        &["cfg.solver.chunk 64 -> 65 (i32)", "back: tuneagent undo"],
+        &["cfg.solver.chunk 64 -> 65 (i32)", "revert: tuneagent undo"],
     )?;
     input.write_all(b"x")?;
     line.clear();

@@ -79,7 +79,7 @@ fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of
     assert_eq!(report["changes"][0]["outcome"], "reverted", "{report}");
     let said = agent.lines.text();
     assert!(
-        said.contains("; probes end in the background; 1 change put back"),
+        said.contains("; probes end in the background; 1 change reverted"),
         "{said}"
     );
     assert_eq!(knobs.knob()?, 10);

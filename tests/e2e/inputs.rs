@@ -232,7 +232,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
                         .iter()
                         .any(|text| text.text.starts_with(&line("")) && text.text.contains(end))
                 };
-                (said("went on as another program") && said(") joined")).then_some(())
+                (said("executed another program") && said(") joined")).then_some(())
             })?;
         }
         // The programs that they became say so too.
@@ -247,7 +247,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
             .collect();
         assert_eq!(ended, [true, true, false, false], "{report}");
         let missing = report["completeness"]["missing"].to_string();
-        assert!(missing.contains("went on as another program"), "{missing}");
+        assert!(missing.contains("executed another program"), "{missing}");
     }
     Ok(())
 }
@@ -303,7 +303,7 @@ fn a_rank_that_goes_on_without_mpi_is_told_and_the_session_ends_with_the_last_pr
     let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
     agent.armed()?;
     job.open("become-1")?;
-    agent.lines.wait_for_line("went on as another program", SOON)?;
+    agent.lines.wait_for_line("executed another program", SOON)?;
     // Rank 0 ends first: rank 1 may still come to have MPI.
     job.open("end")?;
     let deadline = Instant::now() + SOON;
@@ -341,7 +341,7 @@ fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() 
     let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     job.open("become")?;
-    agent.lines.wait_for_line("went on as another program", SOON)?;
+    agent.lines.wait_for_line("executed another program", SOON)?;
     let joined = format!("a process (pid {}) joined", job.pid());
     agent.lines.wait_for_line(&joined, SOON)?;
     job.events("ready", 1, SOON)?;

@@ -211,7 +211,7 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
     assert_eq!(
         (&first["knob"], &first["first"]),
         (&10.into(), &1.into()),
-        "the session put back what it had changed"
+        "the session reverted what it had changed"
     );
     job.finish(SOON)?;
     Ok(())

@@ -137,7 +137,7 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     );
     assert_eq!(links(&agent)?, before, "its probes are gone");
     let (code, text) = agent.ask("remove", &["sets"])?;
-    assert_eq!((code, text.trim()), (0, "sets is removed; 1 change put back"));
+    assert_eq!((code, text.trim()), (0, "sets is removed; 1 change reverted"));
     let deadline = Instant::now() + SOON;
     while knobs.knob()? != 10 {
         assert!(Instant::now() < deadline, "{}", agent.lines.text());

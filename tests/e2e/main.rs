@@ -33,6 +33,9 @@ mod slurm;
 // Programs as they come: without symbols, with MPI linked in, in containers, and those that become another one.
 mod inputs;
 
+// What a user meets first.
+mod first_hour;
+
 // What everybody mistypes once.
 mod mistakes;
 
@@ -62,6 +65,9 @@ mod guide;
 
 // The pages for contributors: the files that they name, their links and lengths.
 mod guidance;
+
+// The words of what users read.
+mod words;
 
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;

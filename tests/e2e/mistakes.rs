@@ -132,7 +132,7 @@ fn what_was_meant_is_done_or_the_answer_has_the_command_that_does_it() -> Outcom
             "nothing was written",
         ),
         (vec!["replay", &text], 1, "this is not a recording of tuneagent"),
-        (vec!["replay", &empty], 1, "there is nothing in the recording"),
+        (vec!["replay", &empty], 1, "the recording is empty"),
         (vec!["attach", "4194304"], 2, "there is no process 4194304 here"),
         (vec!["attach", "2"], 2, "is a thread of the kernel"),
         (vec!["attach", "1"], 2, "process 1 is init"),

@@ -160,7 +160,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
     agent.armed()?;
     agent
         .lines
-        .wait_for_line("parallel regions are probed now and then", SOON)?;
+        .wait_for_line("parallel regions are probed in sampling windows", SOON)?;
     let rested = |now: &Value| {
         let of = &now["processes"][0]["openmp"];
         number(&of["probed_s"]) < 0.5 * number(&now["elapsed_s"])

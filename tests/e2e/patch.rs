@@ -27,7 +27,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
         text.contains("call step_inner(3) = 3 (one thread was held for "),
         "{text}"
     );
-    let warned = text.find("step_inner(3) stays: what it sets cannot be undone");
+    let warned = text.find("step_inner(3) stays: it cannot be undone");
     assert!(
         warned < text.find("call step_inner(3)") && warned.is_some(),
         "before it is made: {text}"
@@ -67,7 +67,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     let (code, text) = run(&["patch", &pid, "replace", "may_jump", "step_inner"])?;
     assert_eq!(code, 1, "{text}");
     assert!(
-        text.contains("change 3 is in force in the same code: take that back first"),
+        text.contains("change 3 is in force in the same code: revert that first"),
         "{text}"
     );
     let (code, text) = run(&["patch", &pid, "affinity", "0"])?;
@@ -98,7 +98,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     let (code, text) = run(&["undo", &pid])?;
     assert_eq!((code, text.matches("is as it was").count()), (0, 3), "{text}");
     let (code, text) = run(&["undo", &pid])?;
-    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    assert_eq!((code, text.trim()), (0, "nothing to revert"));
     let (code, text) = run(&["call", &pid, "step_outer(0)"])?;
     assert_eq!(code, 0, "{text}");
     let (_, text) = run(&["get", &pid, "inner_calls"])?;
@@ -224,7 +224,7 @@ fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
         "{text}"
     );
     assert!(!text.contains("stays"), "{text}");
-    let back = format!("change 1; back by flush_level(was): tuneagent undo {pid} 1");
+    let back = format!("change 1; revert by flush_level(was): tuneagent undo {pid} 1");
     assert!(text.contains(&back), "{text}");
     sees(7)?;
     let (_, text) = run(&["journal", &pid])?;
@@ -234,7 +234,7 @@ fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
     assert_eq!((code, text.matches("is as it was").count()), (0, 1), "{text}");
     sees(0)?;
     let (code, text) = run(&["undo", &pid])?;
-    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    assert_eq!((code, text.trim()), (0, "nothing to revert"));
     let (code, text) = run(&["call", &pid, "flush_level(7)", "--inverse", "flush_level(was)"])?;
     assert_eq!(code, 1, "{text}");
     assert!(

@@ -582,14 +582,14 @@ fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back()
     let (code, text) = Agent::run_in(&state, &watch)?;
     assert_eq!(code, 0, "{text}");
     assert!(
-        text.contains("1 change of an earlier session that did not end as it should")
+        text.contains("1 change of an earlier session that did not end properly")
             && text.contains(&format!("undo {pid}")),
         "{text}"
     );
     // Of another process of the same program nothing is offered or taken back.
     let other_pid = other.pid().to_string();
     let (code, text) = Agent::run_in(&state, &["undo", &other_pid])?;
-    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    assert_eq!((code, text.trim()), (0, "nothing to revert"));
     let (code, text) = Agent::run_in(&state, &["undo", &pid])?;
     assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
     assert_eq!(other.knob()?, 10);

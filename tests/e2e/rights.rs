@@ -288,7 +288,7 @@ fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
     }
     // Nor does the actuator on its own, which anybody can start and talk to.
     let answer = ask_actuator(&ana, foreign.pid())?;
-    assert!(answer.contains("lent for one's own processes"), "{answer}");
+    assert!(answer.contains("lent for your own processes"), "{answer}");
     assert_eq!(foreign.knob()?, 10);
 
     // What the user may not read is not read for him either.
@@ -346,8 +346,8 @@ fn repaired_without_probes(user: &User, pids: &[u32], rule: &str, changes: usize
     assert_eq!((code, session.wait()?), (0, 0), "{text}");
     let said = session.lines.text();
     for part in [
-        "is not seen without probes",
-        &format!("{changes} changes put back"),
+        "Without probes it is not known",
+        &format!("{changes} changes reverted"),
     ] {
         assert!(said.contains(part), "{part} is not in:\n{said}");
     }
@@ -446,7 +446,7 @@ fn without_any_capability_one_still_reads_writes_applies_and_takes_back_in_ones_
         "missing: probes need CAP_BPF, CAP_PERFMON",
         "with them: sudo ",
         "sudo setcap cap_bpf,cap_perfmon",
-        "what /proc tells is all there is",
+        "only the data of /proc are shown",
     ] {
         assert!(said.contains(part), "{part} is not in:\n{said}");
     }

@@ -246,7 +246,7 @@ fn whoever_of_us_is_killed_the_command_goes_on_to_its_end() -> Outcome {
     kill(attendant.pid, Signal::KILL)?;
     agent
         .lines
-        .wait_for_line("the command goes on without it", SOON)?;
+        .wait_for_line("the command continues without it", SOON)?;
     fs::write(folder.path().join("end"), "")?;
     assert_eq!(agent.wait(SOON)?, 3, "{}", agent.lines.text());
     assert!(folder.path().join("ended").exists());

@@ -192,7 +192,7 @@ const TABLE: [Session; 8] = [
             "waiting-for-messages",
             0,
             &[Finding(
-                "of the ranks' time is spent waiting for messages, while all compute alike",
+                "of the ranks' time is spent waiting for messages, although the load is balanced",
             )],
         )],
     ),
@@ -202,7 +202,7 @@ const TABLE: [Session; 8] = [
             "waiting-in-collectives",
             0,
             &[Finding(
-                "of the ranks' time is spent in collective calls, while all compute alike",
+                "of the ranks' time is spent in collective calls, although the load is balanced",
             )],
         )],
     ),

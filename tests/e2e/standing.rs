@@ -111,7 +111,7 @@ fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_chan
         .wait_for_line("1 change written and read back", AT_ONCE)?;
     assert_eq!(stays.knob()?, 20);
     let text = tuneagent_e2e::crowd::leave(agent)?;
-    assert!(text.contains("1 change put back"), "{text}");
+    assert!(text.contains("1 change reverted"), "{text}");
     assert_eq!(stays.knob()?, 10);
     stays.end()?;
     Ok(())

@@ -87,7 +87,7 @@ pub enum ActionError {
         address: Address,
     },
     /// A change of ours is there already.
-    #[error("change {change} is in force in the same code: take that back first")]
+    #[error("change {change} is in force in the same code: revert that first")]
     AlreadyChanged {
         /// Its number.
         change: u64,
@@ -112,8 +112,8 @@ pub enum ActionError {
     },
     /// The thread that made a call is gone, and with it what could take the call back.
     #[error(
-        "thread {tid} of process {pid}, which made the call {call}, has ended: what that set for the thread ended with it, what it set for \
-         the whole process stays"
+        "thread {tid} of process {pid}, which made the call {call}, has ended: what the call set for the thread ended with it, what it set \
+         for the process stays"
     )]
     CallerEnded {
         /// The process.

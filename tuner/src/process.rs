@@ -41,10 +41,10 @@ pub enum ProcessError {
         parent: i32,
     },
     /// The first process.
-    #[error("process 1 is init: it is never looked into")]
+    #[error("process 1 is init: it is never inspected")]
     Init,
     /// A thread of the kernel.
-    #[error("process {pid} ({name}) is a thread of the kernel: it has no program to look into")]
+    #[error("process {pid} ({name}) is a thread of the kernel: it has no program to inspect")]
     KernelThread {
         /// Its number.
         pid: i32,
@@ -67,7 +67,7 @@ pub enum ProcessError {
     },
     /// The kernel does not let us.
     #[error(
-        "process {pid} belongs to {user}: not permitted to look into it (only its owner, where the kernel's Yama \
+        "process {pid} belongs to {user}: not permitted to inspect it (only its owner, where the kernel's Yama \
          scope allows it, and root may){}", without(.missing)
     )]
     NotPermitted {
@@ -81,7 +81,7 @@ pub enum ProcessError {
     /// It was started with more rights than its user has: looking into it would hand them on.
     #[error(
         "process {pid} ({user}) was started with rights that its user does not have (a set-uid or set-gid program, or one \
-         with file capabilities): it is never looked into"
+         with file capabilities): it is never inspected"
     )]
     Privileged {
         /// The process.

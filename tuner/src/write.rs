@@ -107,7 +107,7 @@ pub enum WriteError {
     Slot(SlotError),
     /// It was unloaded between the check and the store.
     #[error(
-        "`{symbol}` of process {pid} was unloaded in the very moment of the write, and was not changed: {}", .found.text()
+        "`{symbol}` of process {pid} was unloaded in the instant of the write, and was not changed: {}", .found.text()
     )]
     WentElsewhere {
         /// The process.
@@ -119,7 +119,7 @@ pub enum WriteError {
     },
     /// It began another program in the very moment of the store.
     #[error(
-        "process {pid} began another program in the very moment of the write: whether that got it is not known"
+        "process {pid} began another program in the instant of the write: whether that got it is not known"
     )]
     Replaced {
         /// The process.
@@ -167,9 +167,11 @@ pub enum Elsewhere {
 impl Elsewhere {
     fn text(self) -> &'static str {
         match self {
-            Elsewhere::PutBack => "the value was in what is mapped there now, and was put back",
+            Elsewhere::PutBack => "the value was written to another mapping, whose old bytes were restored",
             Elsewhere::Nowhere => "the value is nowhere",
-            Elsewhere::Left => "the value is in what is mapped there now, AND COULD NOT BE PUT BACK",
+            Elsewhere::Left => {
+                "the value was written to another mapping, WHOSE OLD BYTES COULD NOT BE RESTORED"
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ pub struct SymbolsArgs {
     /// A process of the program, the program's name, or a file
     #[arg(value_name = "TARGET|FILE")]
     pub target: String,
-    /// Which: a name as the source has it, or a pattern with * and ?; without, those of the program itself
+    /// Names as in the source, or patterns with * and ?; by default all of the program's own
     pub pattern: Option<String>,
     /// Only functions
     #[arg(long, conflicts_with = "variables")]
@@ -68,7 +68,7 @@ pub struct SetArgs {
     /// How long to wait for that
     #[arg(long, default_value = "60s", value_parser = duration, value_name = "TIME", requires = "at")]
     pub within: Duration,
-    /// Only this process, not the whole job
+    /// Only this process, not all of the job
     #[arg(long)]
     pub only: bool,
     /// Also programs of other users
@@ -92,16 +92,16 @@ pub struct CallArgs {
     /// What it returns, where the program has no debug information: bool, i8 ... u64, f32, f64, pointer, nothing
     #[arg(long, value_name = "TYPE")]
     pub returns: Option<String>,
-    /// How long to wait for it to return, at most 8s; it is never broken off
+    /// How long to wait for it to return, at most 8s; it is never interrupted
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
     pub wait: Duration,
-    /// Only this thread may do it; else the first that can, the main thread before others
+    /// The thread that makes the call; by default the first that can, the main thread before others
     #[arg(long, value_name = "TID", requires = "only")]
     pub thread: Option<i32>,
     /// Also where the program has a seccomp filter that kills at some system calls, or that cannot be read: the function may make one
     #[arg(long)]
     pub despite_seccomp: bool,
-    /// Only this process, not the whole job
+    /// Only this process, not all of the job
     #[arg(long)]
     pub only: bool,
     /// Also programs of other users
@@ -120,7 +120,7 @@ pub struct PatchArgs {
     /// Insert and load also where the program has a seccomp filter that kills at some system calls, or that cannot be read
     #[arg(long, global = true)]
     pub despite_seccomp: bool,
-    /// Only this process, not the whole job
+    /// Only this process, not all of the job
     #[arg(long, global = true)]
     pub only: bool,
     /// Also programs of other users
@@ -189,7 +189,7 @@ pub struct UndoArgs {
     /// The newest change in force of each process, and no other
     #[arg(long)]
     pub last: bool,
-    /// All of them, newest first, which is meant without as well
+    /// All of them, newest first (the default)
     #[arg(long, conflicts_with = "last")]
     pub all: bool,
     /// Also programs of other users

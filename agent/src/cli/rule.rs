@@ -13,7 +13,7 @@ pub struct RuleArgs {
     /// Rules to load beside the built-in ones: files, folders, names; `none` for no other rule
     #[arg(long = "rules", value_name = "FILE|DIR|NAME", num_args = 1.., help_heading = "Rules")]
     pub paths: Vec<String>,
-    /// What is set in them
+    /// Parameters and bindings
     #[command(flatten)]
     pub settings: SettingArgs,
 }
@@ -24,7 +24,7 @@ pub struct SettingArgs {
     /// Parameters of the rules
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment, help_heading = "Rules")]
     pub parameters: Vec<(String, String)>,
-    /// Names of the rules as this program has them
+    /// Names in the rules, and their names in this program
     #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment, help_heading = "Rules")]
     pub bindings: Vec<(String, String)>,
 }
@@ -42,22 +42,22 @@ impl SettingArgs {
 /// `tuneagent rule ...`
 #[derive(Debug, Subcommand)]
 pub enum RuleCommand {
-    /// The built-in rules
+    /// List the built-in rules
     List {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// The text of a rule
+    /// Print the text of a rule
     Show {
         /// Its name.
         name: String,
     },
-    /// A rule to begin with, from the symbols of a program
+    /// Write a first rule from the symbols of a program
     New(NewRuleArgs),
     /// Find mistakes in rule files, and show what the rules would do
     Check(CheckRuleArgs),
-    /// What rules compute and where: parts they share, probes they share, kernel, node or coordinator
+    /// Show what rules compute and where (kernel, node, coordinator), and what they share
     Plan {
         /// Built-in rules by their names, files, folders
         #[arg(required = true)]
@@ -66,7 +66,7 @@ pub enum RuleCommand {
         #[arg(long)]
         dot: bool,
     },
-    /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
+    /// Print the JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
     Schema,
 }
 
@@ -76,10 +76,10 @@ pub struct CheckRuleArgs {
     /// The files, or names of built-in rules
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// A running program that they should fit: a process of it, its launcher, or its name
+    /// A running program to check against: a process of it, its launcher, or its name
     #[arg(short = 'p', long, value_name = "PID")]
     pub pid: Option<String>,
-    /// What is set in them
+    /// Parameters and bindings
     #[command(flatten)]
     pub settings: SettingArgs,
     /// Also programs of other users

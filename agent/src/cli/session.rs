@@ -7,18 +7,18 @@ use super::rule::SettingArgs;
 /// `tuneagent session ...`
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
-    /// The sessions of yours that run here, and their rules
+    /// List your running sessions and their rules
     List {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// The report of a session as it is now, as JSON
+    /// Print the current report of a session, as JSON
     Snapshot {
         /// The number of the session's process, or of one that it watches
         session: String,
     },
-    /// Let a rule do more or less from now on
+    /// Change the mode of a rule
     Switch {
         /// The number of the session's process, or of one that it watches
         session: String,
@@ -28,19 +28,19 @@ pub enum SessionCommand {
         #[arg(value_parser = super::values::mode())]
         mode: plan::Mode,
     },
-    /// Take one more rule in, beside those that are there
+    /// Add a rule to those of the session
     Add(AddRuleArgs),
-    /// Let go of a rule: its probes end, and what it changed is put back
+    /// Remove a rule: its probes are detached, and its changes are reverted
     Remove {
         /// The number of the session's process, or of one that it watches
         session: String,
         /// The rule
         rule: String,
-        /// Leave what it changed, until the session ends
+        /// Leave its changes in place until the session ends
         #[arg(long)]
         keep: bool,
     },
-    /// End a session as Ctrl-C does, and wait until it has ended
+    /// End a session as Ctrl-C does, and wait for its end
     Stop {
         /// The number of the session's process, or of one that it watches
         session: String,

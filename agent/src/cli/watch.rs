@@ -13,7 +13,7 @@ use crate::cost::BudgetShare;
 /// `tuneagent ps`
 #[derive(Debug, Args)]
 pub struct PsArgs {
-    /// How long to look
+    /// How long to measure
     #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
     pub duration: Duration,
     /// Show every program, not only those that lose time
@@ -54,13 +54,13 @@ pub struct AttachArgs {
     pub tracefs: bool,
 }
 
-/// What a session is told, of `attach` and `run` alike.
+/// The flags of a session, of `attach` and `run` alike.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
     /// Let rules change the program: all loaded ones, or those named. Those that change code or load libraries must be named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',', help_heading = "Changes")]
     pub apply: Option<Vec<String>>,
-    /// Tell also what each rule saw, and why it found nothing
+    /// Show also what each rule measured, and why it found nothing
     #[arg(short, long, help_heading = "Session")]
     pub verbose: bool,
     /// Leave what the guard confirmed in place at the end
@@ -72,7 +72,7 @@ pub struct WatchArgs {
     /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
     #[arg(long, value_name = "FUNCTION", num_args = 1.., help_heading = "What is watched")]
     pub probe: Vec<String>,
-    /// End by itself after this time
+    /// End after this time
     #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true, help_heading = "Session")]
     pub duration: Option<Duration>,
     /// Write the report here at the end (- for standard output, %h for the host's name)
@@ -81,24 +81,24 @@ pub struct WatchArgs {
     /// Compare with the report of another run of the same problem: how much more the ranks compute for an iteration
     #[arg(long, value_name = "REPORT", help_heading = "What is watched")]
     pub reference: Option<String>,
-    /// Record what the rules are told, to replay rules on it (%h for the host's name)
+    /// Record what rules observe, for `replay` (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record: Option<String>,
     /// What else is written
     #[command(flatten)]
     pub exports: ExportArgs,
-    /// What watching may cost, probes and agent together, of the job's CPU time: MPI functions that cost more are watched in windows, and
-    /// what is told of them is estimated. `none` for no bound
+    /// What watching may cost, probes and agent together, of the job's CPU time. Above it MPI functions are watched in sampling windows, and
+    /// their totals are estimated. `none` for no bound
     #[arg(long, value_name = "SHARE", default_value_t = BudgetShare::default(), help_heading = "What it may cost")]
     pub budget: BudgetShare,
     /// CPUs that tuneagent itself runs on
     #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "What it may cost")]
     pub agent_cpus: Option<Cpus>,
-    /// Never sleep on these CPUs: decisions follow sooner, and a CPU is taken whole
+    /// Never sleep on these CPUs: decisions follow sooner, and one CPU is always busy
     #[arg(long, requires = "agent_cpus", help_heading = "What it may cost")]
     pub busy_poll: bool,
-    /// Keep CPUs that have nothing to do from sleeping until the session ends: decisions follow sooner, and programs that often sleep and
-    /// wake are faster where waking takes long, as in virtual machines. Costs power
+    /// Keep idle CPUs awake until the session ends: decisions follow sooner, and programs that often sleep and wake are faster where waking
+    /// takes long, as in virtual machines. Costs power
     #[arg(long, help_heading = "What it may cost")]
     pub keep_awake: bool,
     /// Serve /metrics, read-only
@@ -134,7 +134,7 @@ pub struct ExportArgs {
     /// How large that file may become, about 100 bytes a call; later calls are counted
     #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size, requires = "trace", help_heading = "What is written")]
     pub trace_max: u64,
-    /// Write the report here again and again, each on a line of its own (%h for the host's name)
+    /// Write the report here repeatedly, each on its own line (%h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub snapshots: Option<String>,
     /// How often that is

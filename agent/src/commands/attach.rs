@@ -220,7 +220,7 @@ fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Fai
 /// Without its process probes are taken off all the same, and the session waits for it.
 fn closer() -> Closer {
     Closer::start()
-        .inspect_err(|error| tracing::warn!(%error, "probes will be taken off by the session itself"))
+        .inspect_err(|error| tracing::warn!(%error, "the session itself will detach the probes"))
         .unwrap_or_default()
 }
 
@@ -265,7 +265,7 @@ fn no_mpi(job: &Job) -> Failure {
         format!("{count} of it could not be read, in which MPI may be: {first}\n")
     });
     Failure::not_there(format!(
-        "{program} (process {pid}) is no MPI program, nor has it parallel regions of OpenMP: none of its {modules} modules defines MPI_Init or GOMP_parallel\n\
+        "{program} (process {pid}) is no MPI program and has no parallel regions of OpenMP: none of its {modules} modules defines MPI_Init or GOMP_parallel\n\
          (libmpi, libmpich, or MPI linked into the program; a Python program loads it at `import mpi4py`).\n\
          {unread}To count calls of its own functions: {}",
         as_root(&format!("attach {pid} --probe FUNCTION")),
@@ -286,7 +286,7 @@ fn missing_rights(missing: &[&str]) -> String {
         );
     }
     format!(
-        "probes need {missing}, which this process does not have\nwith them: {}\nor once, for one's own programs: {}",
+        "probes need {missing}, which this process does not have\nwith them: {}\nor once, for your own programs: {}",
         as_root_again(),
         rights::give_command(),
     )
@@ -297,7 +297,7 @@ fn not_permitted(job: &Job, missing: &[&str]) -> Failure {
     let mut lines = vec![
         missing_rights(missing),
         String::new(),
-        "what /proc alone tells:".to_owned(),
+        "from /proc alone:".to_owned(),
     ];
     let snapshot = look(job);
     lines.push(view::header(&snapshot));
@@ -357,7 +357,7 @@ fn stopped(job: &Job) -> Option<String> {
         .collect();
     (!pids.is_empty()).then(|| {
         let pids = pids.join(" ");
-        format!("note: stopped by a signal or by job control, and does nothing until it goes on: kill -CONT {pids}")
+        format!("note: stopped by a signal or by job control; to continue it: kill -CONT {pids}")
     })
 }
 

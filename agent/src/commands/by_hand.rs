@@ -127,7 +127,7 @@ fn value_of(space: &AddressSpace, location: &Location) -> Result<String, String>
         }
         (_, Some(leaf)) => format!("0x{} ({})", hex(), leaf.type_name),
         (_, None) => format!(
-            "0x{} ({} bytes; no debug information tells its type)",
+            "0x{} ({} bytes; no debug information on its type)",
             hex(),
             bytes.as_slice().len()
         ),
@@ -302,7 +302,7 @@ impl ByHand<'_> {
             _ => String::new(),
         };
         format!(
-            "{} -> {} ({}), change {change}{how}; back: tuneagent undo {pid} {change}",
+            "{} -> {} ({}), change {change}{how}; revert: tuneagent undo {pid} {change}",
             show(receipt.old),
             show(receipt.new),
             receipt.value_type.name(),

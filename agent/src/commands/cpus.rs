@@ -20,7 +20,7 @@ pub(super) fn bind(cpus: &Cpus) -> Result<(), Failure> {
     let mut wanted = CpuSet::new();
     cpus.0.iter().for_each(|cpu| wanted.set(*cpu));
     sched_setaffinity(None, &wanted)
-        .map_err(|_| refused("none of these CPUs may be used here (nproc tells how many may)".to_owned()))?;
+        .map_err(|_| refused("none of these CPUs may be used here (nproc shows how many may)".to_owned()))?;
     let got = sched_getaffinity(None).map_err(|error| refused(error.to_string()))?;
     // The kernel takes what there is of them.
     match cpus.0.iter().find(|cpu| !got.is_set(**cpu)) {

@@ -21,8 +21,8 @@ pub(super) fn run(words: &[String]) -> Outcome {
             Ok(Code::Done)
         }
         None => Err(Failure::not_there(format!(
-            "nothing is known as {id}; there are errors (E0107), findings by their rules (openmpi-busy-wait; all of them: tuneagent rule \
-             list) and changes (change 1; all of them: tuneagent journal)"
+            "{id} is no error (E0107), no rule (openmpi-busy-wait; all of them: tuneagent rule list) and no \
+             change (change 1; all of them: tuneagent journal)"
         ))),
     }
 }

@@ -86,7 +86,7 @@ pub(super) fn explain(number: u64) -> Outcome {
     let changes: Vec<Change> = changes.filter(|change| change.intent.change == number).collect();
     if changes.is_empty() {
         return Err(Failure::not_there(format!(
-            "no journal in {} has a change {number}; all there are: tuneagent journal",
+            "no journal in {} has a change {number}; all changes: tuneagent journal",
             state.path().display()
         )));
     }
@@ -95,7 +95,7 @@ pub(super) fn explain(number: u64) -> Outcome {
         if matches!(change.status, Status::Applied | Status::Pending) {
             let pid = change.intent.target.pid;
             say!(
-                "    take it back: {}",
+                "    revert it: {}",
                 crate::hint::as_we_are(&format!("undo {pid} {number}"))
             );
         }
@@ -153,8 +153,8 @@ fn status(change: &Change) -> String {
         },
         Status::Failed => "not written".into(),
         Status::Done => format!("returned {}", change.result.as_deref().unwrap_or("?")),
-        Status::RevertPending => "being taken back".into(),
-        Status::Reverted => "taken back".into(),
+        Status::RevertPending => "being reverted".into(),
+        Status::Reverted => "reverted".into(),
         Status::ChangedSince => "changed by the program since".into(),
         Status::Superseded { by } => format!("replaced by change {by}"),
     }
@@ -254,12 +254,11 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
     let kept = standing.iter().filter(|change| change.confirmed).count();
     let lost = standing.len() - kept;
     let command = crate::hint::as_we_are(&format!("undo {typed}"));
-    let line =
-        |number, what: &str| format!("note: {} {what}. Take back: {command}", plural(number, "change"));
+    let line = |number, what: &str| format!("note: {} {what}. Revert: {command}", plural(number, "change"));
     if lost > 0 {
         lines.push(line(
             lost,
-            "of an earlier session that did not end as it should may be in force",
+            "of an earlier session that did not end properly may be in force",
         ));
     }
     if kept > 0 {
@@ -296,7 +295,7 @@ fn other_writer(job: &Job) -> Option<String> {
         }
     };
     Some(format!(
-        "note: {who} may write into this program, and only one may: nothing can be changed here until it ends. What it does: {}",
+        "note: {who} may write into this program, and only one session may: this one can change nothing until that one ends. Details: {}",
         crate::hint::as_we_are("session list")
     ))
 }
@@ -312,7 +311,7 @@ fn say(farewell: &Farewell) -> Outcome {
             }
             RevertOutcome::Failed(reason) => {
                 code = Code::No;
-                format!("could not be put back: {reason}")
+                format!("could not be reverted: {reason}")
             }
         };
         say!("{pid:>8}  change {}: {} {said}", undone.change, undone.symbol);
@@ -329,7 +328,7 @@ fn say(farewell: &Farewell) -> Outcome {
         say!("{pid:>8}  {refusal}");
     }
     if farewell.undone.is_empty() && farewell.failed.is_empty() && farewell.refused.is_empty() {
-        say!("nothing to put back");
+        say!("nothing to revert");
     }
     Ok(code)
 }

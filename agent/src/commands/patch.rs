@@ -29,7 +29,7 @@ pub(super) fn call(args: &CallArgs) -> Outcome {
     let Invocation { function, arguments } = Invocation::parse(&args.call).map_err(Failure::not_there)?;
     if args.wait > WAIT_MAX {
         return Err(Failure::not_there(format!(
-            "--wait is at most {} s; a call that takes longer goes on, and `tuneagent journal` tells later what it returned",
+            "--wait is at most {} s; a call that takes longer continues, and `tuneagent journal` shows later what it returned",
             WAIT_MAX.as_secs()
         )));
     }
@@ -44,7 +44,7 @@ pub(super) fn call(args: &CallArgs) -> Outcome {
     };
     if request.inverse == Inverse::Unstated {
         say!(
-            "{} stays: what it sets cannot be undone. With --inverse 'CALL' it can; `was` in CALL is what --was 'CALL' returns just before",
+            "{} stays: it cannot be undone without --inverse 'CALL'. In CALL `was` is the result of --was 'CALL', which is called just before",
             args.call
         );
     }
@@ -203,7 +203,7 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
     };
     match &receipt.outcome {
         ActionOutcome::InForce => {
-            say!("{pid:>8}  {text} ({held}), change {change}; back: tuneagent undo {pid} {change}")
+            say!("{pid:>8}  {text} ({held}), change {change}; revert: tuneagent undo {pid} {change}")
         }
         ActionOutcome::Returned {
             result,
@@ -215,7 +215,7 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
                 .as_ref()
                 .map_or_else(String::new, |was| format!(", was {was}"));
             say!(
-                "{pid:>8}  {text} = {result}{was} ({held}), change {change}; back by {back}: tuneagent undo {pid} {change}"
+                "{pid:>8}  {text} = {result}{was} ({held}), change {change}; revert by {back}: tuneagent undo {pid} {change}"
             );
         }
         ActionOutcome::Returned { result, .. } => {
@@ -223,7 +223,7 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
         }
         ActionOutcome::Running => {
             say!(
-                "{pid:>8}  {text} has not returned yet and goes on ({held}), change {change}; `tuneagent undo {pid}` finds out later"
+                "{pid:>8}  {text} has not returned yet and continues ({held}), change {change}; `tuneagent undo {pid}` checks it later"
             );
         }
     }

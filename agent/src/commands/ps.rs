@@ -243,7 +243,7 @@ fn why(program: &Program, rivals: &[(&Key, &Program)]) -> String {
         let runtimes = program.pids.first().map_or_else(Vec::new, |pid| runtimes(*pid));
         match runtimes.is_empty() {
             true => parts.push("too many busy processes or threads".into()),
-            false => parts.push(format!("too many of {}", runtimes.join(", "))),
+            false => parts.push(format!("too many threads or ranks ({})", runtimes.join(", "))),
         }
     }
     let named: Vec<String> = rivals

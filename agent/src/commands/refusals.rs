@@ -61,7 +61,7 @@ impl Outcomes {
         match self.done {
             0 => format!("nothing was {did}{same}"),
             done => format!(
-                "{done} of {} were {did}{same}, and stay so; `tuneagent undo` takes them back",
+                "{done} of {} were {did}{same}, and stay so; `tuneagent undo` reverts them",
                 done + refused
             ),
         }

@@ -51,7 +51,7 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
 
 /// Why no window was evaluated, for each rule that says so.
 fn without_windows(rules: &RuleBook) -> String {
-    let mut text = "no window was evaluated: none closed in what was recorded".to_owned();
+    let mut text = "no window was evaluated: none closed in the recording".to_owned();
     for view in rules.views() {
         text += &format!("\n  {}: {}", view.name, view.state);
     }
@@ -205,9 +205,7 @@ impl Outputs {
         }
         // A reader that has seen enough is no failure.
         if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-            return Err(Failure::no(format!(
-                "what was asked for could not be written: {error}"
-            )));
+            return Err(Failure::no(format!("the output could not be written: {error}")));
         }
         if !self.is_quiet {
             say!("{} evaluated", crate::format::plural(self.windows, "window"));

@@ -30,7 +30,7 @@ pub(super) fn run(command: &SessionCommand) -> Outcome {
             let what = match (put_back, kept) {
                 (0, 0) => "it had changed nothing".to_owned(),
                 (0, kept) => format!("{} left in place", plural(kept, "change")),
-                (put_back, _) => format!("{} put back", plural(put_back, "change")),
+                (put_back, _) => format!("{} reverted", plural(put_back, "change")),
             };
             say!("{rule} is removed; {what}");
             Ok(Code::Done)
@@ -123,7 +123,7 @@ fn find(number: &str) -> Result<Session, Failure> {
                 .chain([last.view.pid]);
             let all: Vec<String> = all.map(|pid| pid.to_string()).collect();
             Err(Failure::not_there(format!(
-                "several sessions watch process {pid}: {}; say which is meant",
+                "several sessions watch process {pid}: {}; give the number of one session",
                 all.join(", ")
             )))
         }
@@ -131,7 +131,7 @@ fn find(number: &str) -> Result<Session, Failure> {
         (None, _) => Err(silent.pop().map_or_else(
             || {
                 Failure::not_there(format!(
-                    "no session of yours watches process {pid}; tuneagent session list tells which run"
+                    "no session of yours watches process {pid}; tuneagent session list shows those that run"
                 ))
             },
             failure,

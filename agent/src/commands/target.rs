@@ -73,7 +73,7 @@ fn looked_up(scout: &mut Scout, target: &str) -> Result<Job, Failure> {
     }
     if job.members.is_empty() {
         return Err(Failure::not_there(format!(
-            "no process of {target} could be looked into"
+            "no process of {target} could be inspected"
         )));
     }
     Ok(job)
@@ -108,11 +108,11 @@ pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Resu
     }
     let why = if rights::is_lent() {
         format!(
-            "the capabilities of tuneagent's file are lent for one's own programs\nas root: {}",
+            "the capabilities of tuneagent's file are lent for your own programs\nas root: {}",
             crate::hint::as_root_again()
         )
     } else {
-        "--any-user says that this is meant".to_owned()
+        "add --any-user if you want this".to_owned()
     };
     Err(Failure::not_permitted(format!(
         "{program} (process {}) belongs to {}, not to {}: {why}",

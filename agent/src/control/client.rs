@@ -29,7 +29,7 @@ pub enum ClientError {
     },
     /// It takes too long.
     #[error(
-        "{}: the session has not answered for {} s: it is stopped (kill -CONT), or far too busy; its program runs on meanwhile. Ask again",
+        "{}: the session has not answered for {} s: it is stopped (kill -CONT) or starved of CPU time; its program continues. Try again",
         path.display(),
         ANSWER_TIMEOUT.as_secs()
     )]
@@ -38,7 +38,7 @@ pub enum ClientError {
         path: PathBuf,
     },
     /// It answered something else than was asked.
-    #[error("{}: the session answered something else than was asked", path.display())]
+    #[error("{}: the session sent an answer that does not fit the request", path.display())]
     OutOfStep {
         /// The socket.
         path: PathBuf,

@@ -126,8 +126,8 @@ impl Member {
     pub fn stripped_mpi(&self) -> Option<&'static str> {
         let program = self.space.executable().filter(|_| self.mpi.is_none())?;
         mpi::is_stripped_of(&program.image).then_some(
-            "MPI is linked into its program, whose symbols were removed (strip, -s): nothing tells where MPI_Send and the \
-             others begin. It can be watched when a file with the symbols is there (/usr/lib/debug by build id, or \
+            "MPI is linked into its program, whose symbols were removed (strip, -s): the addresses of MPI_Send and the \
+             others are not known. It can be watched when a file with the symbols exists (/usr/lib/debug by build id, or \
              .gnu_debuglink, as gdb finds it), when it is built without strip, or linked with the shared library of its MPI",
         )
     }

@@ -12,7 +12,7 @@ pub enum TargetError {
         name: String,
     },
     /// More than one program has the name.
-    #[error("{count} programs named {name} run here: {listed}; say which process is meant")]
+    #[error("{count} programs named {name} run here: {listed}; give the number of one process")]
     Ambiguous {
         /// As typed.
         name: String,
@@ -22,7 +22,7 @@ pub enum TargetError {
         listed: String,
     },
     /// Nobody here belongs to it.
-    #[error("no process here that may be looked into belongs to {target}{}", elsewhere(.target))]
+    #[error("no process that you may inspect here belongs to {target}{}", elsewhere(.target))]
     NobodyOf {
         /// As typed.
         target: String,
@@ -137,10 +137,10 @@ mod tests {
         assert_eq!(resolve("4711", &table), Ok(vec![4711]));
         assert_eq!(resolve("lmp", &table), Ok(vec![11, 12]));
         assert_eq!(resolve("app", &table), Ok(vec![20]));
-        insta::assert_snapshot!(resolve("twice", &table).unwrap_err(), @"2 programs named twice run here: 30, 31; say which process is meant");
+        insta::assert_snapshot!(resolve("twice", &table).unwrap_err(), @"2 programs named twice run here: 30, 31; give the number of one process");
         insta::assert_snapshot!(resolve("none", &table).unwrap_err(), @"no program named none runs here");
-        insta::assert_snapshot!(resolve("slurm:4711.0", &table).unwrap_err(), @"no process here that may be looked into belongs to slurm:4711.0; on the job's nodes: srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711.0");
-        insta::assert_snapshot!(resolve("container:3f9c", &table).unwrap_err(), @"no process here that may be looked into belongs to container:3f9c; processes of other users are seen by root");
+        insta::assert_snapshot!(resolve("slurm:4711.0", &table).unwrap_err(), @"no process here that can be inspected belongs to slurm:4711.0; on the job's nodes: srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711.0");
+        insta::assert_snapshot!(resolve("container:3f9c", &table).unwrap_err(), @"no process here that can be inspected belongs to container:3f9c; processes of other users are seen by root");
         insta::assert_snapshot!(resolve("pbs:12", &table).unwrap_err(), @"there are no targets of the form pbs:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c");
     }
 }

@@ -39,7 +39,9 @@ impl Setting {
     /// For a family that has room for so many processes.
     pub(super) fn of(root: FamilyRoot, room: u32) -> Result<Setting, KernelError> {
         let places = fields::of_family();
-        let places = places.ok_or(KernelError::NoFamily("the kernel does not tell its types (BTF)"))?;
+        let places = places.ok_or(KernelError::NoFamily(
+            "the kernel does not describe its types (BTF)",
+        ))?;
         Ok(Setting { root, room, places })
     }
 

@@ -40,7 +40,7 @@ pub const LABELS: &[Label] = &[
     label(
         "direction",
         4,
-        "`sent`: handed over for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` \
+        "`sent`: passed to MPI for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` \
          from files",
     ),
     label(
@@ -58,7 +58,7 @@ pub const LABELS: &[Label] = &[
         6,
         "why a rule's numbers leave something out; of windows: `partial` (hits of them were lost), `discarded` (by the rule), `skipped` \
          (the first); of hits: `late`, `duplicate`, `outside` (of all windows), `unplaced` (without the key of a window), `overflow` \
-         (no room), `straddling` (a border)",
+         (no room), `straddling` (a boundary)",
     ),
     label(
         "metric",
@@ -79,7 +79,7 @@ pub const LABELS: &[Label] = &[
     label(
         "state",
         4,
-        "of changes: `in_force`, `reverted`, `refused`, `other` (a call that stays, or one that could not be put back)",
+        "of changes: `in_force`, `reverted`, `refused`, `other` (a call that stays, or one that could not be reverted)",
     ),
     label(
         "verdict",
@@ -90,7 +90,7 @@ pub const LABELS: &[Label] = &[
     label(
         "action",
         8,
-        "what a change was made with: `set`, `call`, `load`, `replace`, `insert_call`, `remove_call`, `set_arg`, `affinity`",
+        "the action of a change: `set`, `call`, `load`, `replace`, `insert_call`, `remove_call`, `set_arg`, `affinity`",
     ),
     label(
         "part",
@@ -234,7 +234,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_processes",
         JOB,
-        "Processes of the job on this node that are watched and run.",
+        "Running processes of the job on this node that are watched.",
     ),
     counter(
         "tuneagent_session_seconds_total",
@@ -254,12 +254,12 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_watched_ratio",
         FUNCTION,
-        "Of a function that is watched in windows (`--budget`): the part of the time in which its calls were counted.",
+        "Of a function that is watched in sampling windows (`--budget`): the part of the time in which its calls were counted.",
     ),
     counter(
         "tuneagent_counted_calls_total",
         FUNCTION,
-        "Of a function that is watched in windows: those of its calls that were counted; what is told of all of them is estimated.",
+        "Of a function that is watched in sampling windows: those of its calls that were counted; totals over all calls are estimated.",
     ),
     counter(
         "tuneagent_mpi_function_seconds_total",
@@ -284,7 +284,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_mpi_point_to_point_messages_total",
         RANK_DIRECTION,
-        "The communication matrix, a row or a column added up: messages to and from ranks that are known.",
+        "Sums over rows and columns of the communication matrix: messages to and from known ranks.",
     ),
     counter(
         "tuneagent_mpi_point_to_point_bytes_total",
@@ -299,7 +299,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_mpi_unresolved_messages_total",
         &["jobid", "direction"],
-        "Messages point to point that are in no pair, because the world's rank of the other end could not be told.",
+        "Point-to-point messages that are in no pair, because the world rank of the other end is not known.",
     ),
     counter(
         "tuneagent_mpi_runqueue_seconds_total",
@@ -309,7 +309,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_efficiency_ratio",
         &["jobid", "efficiency"],
-        "The POP efficiencies of late, of the ranks here: 1 is nothing lost. Over whole iterations where a loop was found.",
+        "The POP efficiencies of the last seconds, of the ranks here: 1 is perfect. Over complete iterations where a loop was detected.",
     ),
     gauge(
         "tuneagent_computation_scalability_ratio",
@@ -319,12 +319,12 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_useful_ratio",
         RANK,
-        "Share of a rank's time outside MPI, over the whole iterations of the loop that was found by itself.",
+        "Share of a rank's time outside MPI, over complete iterations of the detected loop.",
     ),
     counter(
         "tuneagent_iterations_total",
         JOB,
-        "Iterations of the loop that was found by itself, seen from begin to end.",
+        "Iterations of the detected loop that were observed from begin to end.",
     ),
     counter(
         "tuneagent_iteration_seconds_total",
@@ -334,22 +334,22 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_mpi_unseen_calls_total",
         JOB,
-        "Calls that came quicker than they were read: in all totals, but in no iteration and no call site.",
+        "Calls that came faster than they were read: they are in all totals, but in no iteration and no call site.",
     ),
     counter(
         "tuneagent_mpi_unsized_calls_total",
         FUNCTION,
-        "Calls whose bytes could not be told.",
+        "Calls whose bytes are not known.",
     ),
     counter(
         "tuneagent_untimed_calls_total",
         FUNCTION,
-        "Calls that were counted but not timed: too deep, or left without a return.",
+        "Calls that were counted but not timed: nested too deep, or left without a return.",
     ),
     counter(
         "tuneagent_function_calls_total",
         FUNCTION,
-        "Outermost calls of functions that are not MPI's, which rules or the user asked for.",
+        "Outermost calls of functions other than MPI's that rules or --probe watch.",
     ),
     counter(
         "tuneagent_function_seconds_total",
@@ -369,7 +369,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_context_switches_total",
         &["jobid", "rank", "type"],
-        "Times that the kernel took the CPU away (involuntary), and that the process gave it up (voluntary).",
+        "Context switches: the kernel took the CPU away (involuntary), or the process gave it up (voluntary).",
     ),
     counter(
         "tuneagent_minor_page_faults_total",
@@ -379,7 +379,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_major_page_faults_total",
         RANK,
-        "Page faults that the disk was read for since the process started.",
+        "Page faults that read the disk since the process started.",
     ),
     counter(
         "tuneagent_openmp_regions_total",
@@ -394,7 +394,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_openmp_probed_seconds_total",
         RANK,
-        "Time in which parallel regions were probed: short ones are now and then.",
+        "Time in which parallel regions were probed: short ones are probed in sampling windows.",
     ),
     counter(
         "tuneagent_openmp_team_seconds_total",
@@ -419,7 +419,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_openmp_team_longest_seconds_total",
         RANK,
-        "Time that the teams would work if all their threads did as the one that works longest: what they do work divided by it is \
+        "Time that the teams would work if all their threads worked as long as the longest: the time worked divided by it is \
          their load balance.",
     ),
     gauge("tuneagent_resident_memory_bytes", RANK, "Memory in use."),
@@ -452,7 +452,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_rule_value",
         &["jobid", "rule", "metric"],
-        "What a metric of the rule came to in its window that closed last, in seconds, bytes or as it is; of a table the \
+        "The value of a metric of the rule in its window that closed last, in seconds, bytes or without a unit; of a table the \
          mean of its rows.",
     ),
     gauge(
@@ -463,7 +463,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_guard_changes",
         &["jobid", "rule", "verdict"],
-        "Changes by what the guard says of them.",
+        "Changes by the guard's verdict.",
     ),
     gauge(
         "tuneagent_guard_improvement_ratio",
@@ -473,18 +473,18 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_guard_objective",
         &["jobid", "rule", "moment"],
-        "The objective before and after the change that was judged last, in seconds, bytes or as it is.",
+        "The objective before and after the change that was judged last, in seconds, bytes or without a unit.",
     ),
     info(
         "tuneagent_change_timestamp_seconds",
         &["jobid", "rule", "rank", "decision", "variable", "old", "new"],
         CHANGES_MAX,
-        "When each of the newest changes was made, in seconds since 1970: for annotations. The report says what it was decided from and what came of it.",
+        "When each of the newest changes was made, in seconds since 1970: for annotations. The report has its reasons and its verdict.",
     ),
     counter(
         "tuneagent_reactions_total",
         RULE,
-        "Changes whose way from the end of a window to the write was timed.",
+        "Changes with a timed reaction, from the end of a window to the write.",
     ),
     counter(
         "tuneagent_reaction_seconds_total",
@@ -499,22 +499,22 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_slowdown_ratio",
         JOB,
-        "How much longer the program takes of late because it is watched, at most, as share of its time.",
+        "How much longer the program takes in the last seconds because it is watched, at most, as share of its time.",
     ),
     gauge(
         "tuneagent_probe_cost_ratio",
         JOB,
-        "What all probes cost of late, as share of the job's CPU time.",
+        "What all probes cost in the last seconds, as share of the job's CPU time.",
     ),
     gauge(
         "tuneagent_cost_ratio",
         JOB,
-        "What probes and agent cost of late together, as share of the job's CPU time.",
+        "What probes and agent cost together in the last seconds, as share of the job's CPU time.",
     ),
     counter(
         "tuneagent_hold_seconds_total",
         &["jobid", "action"],
-        "Time that threads of the program stood for changes.",
+        "Time that threads of the program were stopped for changes.",
     ),
     counter(
         "tuneagent_agent_cpu_seconds_total",
@@ -529,7 +529,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_unread_event_seconds",
         JOB,
-        "The longest that an event of late lay unread.",
+        "The longest time in the last seconds that an event was not read.",
     ),
     counter(
         "tuneagent_lost_total",
@@ -539,26 +539,26 @@ pub const METRICS: &[Metric] = &[
     counter(
         "tuneagent_events_total",
         JOB,
-        "Hits, and sums of hits, that were sent one by one to the rules.",
+        "Hits and partial sums that were sent to the rules.",
     ),
     counter(
         "tuneagent_hits_added_up_total",
         JOB,
-        "Hits that were added up where they happened, and not sent.",
+        "Hits that were aggregated in the kernel and not sent.",
     ),
     counter(
         "tuneagent_hits_not_added_up_total",
         JOB,
-        "Hits that were to be added up and were sent: a value was no whole number or not read, or there was no room.",
+        "Hits that should have been aggregated and were sent one by one: a value was no integer or not read, or there was no room.",
     ),
     gauge(
         "tuneagent_missing",
         JOB,
-        "What is missing from the picture, as the report says it in words.",
+        "What is missing in the measurement, in the words of the report.",
     ),
     gauge(
         "tuneagent_unpublished",
         &["jobid", "kind"],
-        "What this page has no place for: `functions`, `ranks`, `rules`, `rule_values`, `changes`. The report has all.",
+        "What this page leaves out: `functions`, `ranks`, `rules`, `rule_values`, `changes`. The report has all.",
     ),
 ];

@@ -91,7 +91,7 @@ impl Probes {
                 let [other, name] =
                     [other, place].map(|place| self.numbers.probes[place.site.probe as usize].name.clone());
                 self.missing.tell(format!("{name} at {other}"), || {
-                    format!("{name} is not probed: {other} begins at the same instruction, and this kernel tells them not apart")
+                    format!("{name} is not probed: {other} begins at the same instruction, and this kernel cannot distinguish them")
                 });
                 continue;
             }

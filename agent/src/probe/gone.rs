@@ -30,8 +30,8 @@ impl Probes {
                     let (file, pid) = (module.file_name(), member.process.pid);
                     self.missing.tell(format!("{file} gone from {pid}"), || {
                         format!(
-                            "probes in {file} are gone from the memory of process {pid}: it has thrown code pages away (madvise), and calls \
-                             there are not counted since; attach again and they are"
+                            "probes in {file} are gone from the memory of process {pid}: it discarded code pages (madvise), and calls there \
+                             are no longer counted; attach again to count them"
                         )
                     });
                 }

@@ -14,7 +14,9 @@ impl Probes {
         let member = if self.is_of_another_mpi(member) {
             let pid = member.process.pid;
             self.missing.tell(format!("MPI of {pid}"), || {
-                format!("MPI of process {pid} is not probed: it is another one than that of the others")
+                format!(
+                    "MPI of process {pid} is not probed: it is not the MPI library of the other processes"
+                )
             });
             without = Member {
                 mpi: None,

@@ -88,7 +88,7 @@ impl Probes {
             if count > 0 {
                 let (pid, sought) = (member.process.pid, &want.sought);
                 self.missing.tell(format!("{sought} of {pid}"), || {
-                    format!("{count} functions of process {pid} that fit {sought} are not probed: none had them at the start")
+                    format!("{count} functions of process {pid} that match {sought} are not probed: none had them at the start")
                 });
             }
         }

@@ -236,7 +236,7 @@ impl Probes {
             unsettled: BTreeSet::new(),
         };
         if all_on && loaded.numbers.probes.iter().any(|probe| probe.is_quiet) {
-            let text = "parallel regions are not profiled: on this kernel (tracefs) probes that cost too much could not be taken off";
+            let text = "parallel regions are not profiled: on this kernel (tracefs) probes that cost too much could not be detached";
             loaded.missing.tell(text.to_owned(), || text.to_owned());
         }
         loaded.tell_of_rows();
@@ -295,8 +295,8 @@ impl Probes {
         if self.kernel.is_some() && !is_heard {
             self.missing.tell(format!("calls of {pid}"), || {
                 format!(
-                    "calls of process {pid} are not counted: it is in a pid namespace below ours, and the kernel tells probes no number \
-                     of it there; tuneagent outside of all containers, or in the same one, hears it"
+                    "calls of process {pid} are not counted: it is in a pid namespace below ours, and the kernel gives probes no number \
+                     for it there. Run tuneagent outside of all containers, or in the same one"
                 )
             });
         }

@@ -93,8 +93,8 @@ impl Probes {
             let file = module.file_name();
             self.missing.tell(format!("others of {file}"), || {
                 format!(
-                    "whether the code of {file} was overwritten in memory is not known of {unknown} other processes that use it: they cannot \
-                     be looked into"
+                    "whether the code of {file} was overwritten in memory is not known of {unknown} other processes that use it: they \
+                     cannot be inspected"
                 )
             });
         }
@@ -163,8 +163,8 @@ impl Probes {
             _ => "",
         };
         format!(
-            "{what} not probed {place}: its code in {file} was overwritten in the memory of process {pid} ({overwritten}), and under a probe \
-             the kernel would run the file's; {instead}start the program without what overwrites it{how}"
+            "{what} not probed {place}: its code in {file} was overwritten in the memory of process {pid} ({overwritten}), and a probe would make \
+             the kernel run the code of the file; {instead}start the program without what overwrites it{how}"
         )
     }
 }

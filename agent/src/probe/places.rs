@@ -214,7 +214,7 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
     }
     let why = match member.space.every_function(name) {
         Err(error) => error.to_string(),
-        Ok(_) => format!("no code of process {} is known to be {name}", member.process.pid),
+        Ok(_) => format!("process {} has no function {name}", member.process.pid),
     };
     match sought::nearest(member, name) {
         Some(near) => format!("{why}; did you mean `{near}`?"),

@@ -93,13 +93,13 @@ impl Way {
         let argument = match arguments.get(usize::from(number)) {
             Some(Ok(argument)) => argument,
             Some(Err(why)) => return Err(why.to_string()),
-            None => return Err(format!("the mark hands over {} values", arguments.len())),
+            None => return Err(format!("the mark passes {} values", arguments.len())),
         };
         let of = argument.type_name;
         let is_text = want.stated.is_some_and(|(_, length)| length > 0);
         let follows = want.steps.len() + usize::from(is_text);
         if want.steps.iter().any(|step| *step != Step::Dereference) {
-            return Err("nothing tells where the parts of what a mark hands over are".to_owned());
+            return Err("the layout of a value that a mark passes is not known".to_owned());
         }
         let width = super::captures::width;
         if follows > 0 && width(of) != Some(8) {
@@ -107,7 +107,7 @@ impl Way {
         }
         let is_wider = |(stated, _): (&str, u8)| width(stated) > width(of);
         if follows == 0 && want.stated.is_some_and(is_wider) {
-            return Err(format!("the mark hands over only {of}"));
+            return Err(format!("the mark passes only {of}"));
         }
         let first = match argument.place {
             MarkPlace::Memory { offset, .. } => Some(offset),
@@ -126,7 +126,7 @@ impl Way {
     fn by_pointers(want: &WantedCapture) -> Result<Way, String> {
         if want.steps.iter().any(|step| *step != Step::Dereference) {
             return Err(
-                "there is no debug information on it, so nothing tells where its parts are".to_owned(),
+                "there is no debug information on it, so the place of its parts is not known".to_owned(),
             );
         }
         // A text in a register is what it points to; a variable that is a text is read where it lies.
@@ -142,7 +142,7 @@ impl Way {
                 Read::Argument(number) => *number,
                 Read::NamedArgument(name) => {
                     return Err(format!(
-                        "there is no debug information on the function, so nothing tells which argument is {name}"
+                        "there is no debug information on the function, so it is not known which argument is {name}"
                     ));
                 }
                 _ => 0,

@@ -75,7 +75,7 @@ impl Watched {
             without_teams: match (teams, is_distorted, has_bodies) {
                 (Some(_), _, _) => None,
                 (None, true, _) => {
-                    Some("its regions are so short that the probes are too great a part of them")
+                    Some("its regions are so short that the probes would distort them")
                 }
                 (None, false, true) => Some("no region of its first thread was seen from begin to end"),
                 (None, false, false) => {

@@ -34,8 +34,7 @@ impl Reference {
         let ranks = efficiencies["ranks"].as_u64();
         let (Some(useful_s), Some(ranks)) = (useful_s, ranks) else {
             return Err(
-                "it does not tell the useful time of an iteration: no loop was found in every rank"
-                    .to_owned(),
+                "it has no useful time of an iteration: not every rank has a detected loop".to_owned(),
             );
         };
         if report["job"]["size"].as_u64() != Some(ranks) {

@@ -53,7 +53,7 @@ const TABLE: [Capability; 6] = [
     ),
     row(
         "CAP_SYS_PTRACE",
-        "look into processes of other users",
+        "inspect processes of other users",
         Need::Others,
         CapabilitySet::SYS_PTRACE,
     ),

@@ -74,7 +74,7 @@ pub enum RightsError {
     Thread(std::io::Error),
     /// Started as a set-uid program.
     #[error(
-        "tuneagent must not be a set-uid program: that would hand root's rights to whoever starts it; give the file \
+        "tuneagent must not be a set-uid program: everybody who starts it would get root's rights; give the file \
          capabilities instead: {0}"
     )]
     SetUid(String),

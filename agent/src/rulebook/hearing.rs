@@ -345,7 +345,7 @@ fn read(
     }
     if known == Some(Known::Threads) && team_size_argument(&probe.name).is_none() {
         return Err(format!(
-            "{} is not told how many threads its team has",
+            "{} does not get the number of threads of its team",
             probe.name
         ));
     }
@@ -354,7 +354,7 @@ fn read(
     let place = place.ok_or("it is not captured in this session")?;
     if hit.valid & (1 << place) == 0 {
         return Err(match known {
-            Some(Known::Bytes) => format!("the bytes of this {} cannot be told", probe.name),
+            Some(Known::Bytes) => format!("the bytes of this {} are not known", probe.name),
             _ => "it could not be read in the program at this hit".to_owned(),
         });
     }

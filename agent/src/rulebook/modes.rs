@@ -96,7 +96,7 @@ fn why_not(rule: &CheckedRule) -> String {
     let calls = rule.plan().actions.iter().filter(|action| action.stays);
     let calls: Vec<String> = calls.map(|action| format!("{}()", action.target)).collect();
     format!(
-        "its call {} has no `inverse` and cannot be put back at the end of the session; such rules act with --keep",
+        "its call {} has no `inverse` and cannot be reverted at the end of the session; such rules act with --keep",
         calls.join(", ")
     )
 }
@@ -132,7 +132,7 @@ mod tests {
             RuleBook::of(vec![rule], Some(&apply)).unwrap_or_else(|_| panic!("{source} is loaded"))
         };
         let stays = "call: f(1)";
-        let text = "its call f() has no `inverse` and cannot be put back at the end of the session; such rules act with --keep";
+        let text = "its call f() has no `inverse` and cannot be reverted at the end of the session; such rules act with --keep";
         let mut kept = book(stays, &[]);
         assert_eq!(kept.applying, ["a"]);
         assert!(kept.switch("a", Mode::Applying, 1).is_ok());

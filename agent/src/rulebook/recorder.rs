@@ -378,7 +378,7 @@ impl Recorder {
     /// That the recording does not go on, in words, once.
     pub(super) fn news(&mut self) -> Option<String> {
         let stop = self.stopped.as_ref().filter(|_| !self.is_told)?;
-        let text = format!("the recording {} goes on no longer: {stop}", self.name);
+        let text = format!("the recording {} ends here: {stop}", self.name);
         self.is_told = true;
         Some(text)
     }

@@ -205,10 +205,10 @@ impl Session {
         let (who, missed) = (who(member), duration(missed as f64));
         Ok(Some(match file.is_again {
             true => format!(
-                "{who} {pid}: calls of its first {missed} may be missing, for MPI was not watched then (--budget)"
+                "{who} {pid}: calls of its first {missed} may be missing, because MPI was not watched then (--budget)"
             ),
             false => format!(
-                "{who} {pid}: its first {missed} are not measured, for nobody foresaw {}",
+                "{who} {pid}: its first {missed} are not measured, because the session did not expect {}",
                 file.name
             ),
         }))
@@ -358,13 +358,13 @@ impl Session {
         let unseen = self.family.as_ref().map_or(0, |family| family.unseen);
         if unseen > 0 {
             missing.push(format!(
-                "{unseen} processes had ended before they were looked into, between two windows (--budget): of MPI only their first call \
+                "{unseen} processes had ended before they were inspected, between two windows (--budget): of MPI only their first call \
                  is counted"
             ));
         }
         if state.privileged > 0 {
             missing.push(format!(
-                "{} programs were executed with rights that the command has not, and are not watched",
+                "{} programs have more rights than the command (set-uid) and are not watched",
                 state.privileged
             ));
         }

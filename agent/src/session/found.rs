@@ -6,12 +6,11 @@ use super::{Session, orders::file_name};
 use crate::{clock::monotonic_ns, discover::Member, snapshot::FindingView};
 
 /// What is said of changes that a session without probes would make.
-const UNJUDGED: &str =
-    "nobody judges it where there are no probes, and it is put back when that session ends";
+const UNJUDGED: &str = "without probes no guard judges it, and it is reverted when that session ends";
 
 /// And of those that a session which may write does not make.
 const UNNAMED: &str =
-    "it is not done here: rules that change code or load libraries apply when they are named";
+    "this session does not apply it: rules that change code or load libraries must be named";
 
 impl Session {
     /// Where the copies are that a rule would write, for each variable that has several in a process.

@@ -177,7 +177,7 @@ impl Session {
         match farewell {
             None => "nothing was written".to_owned(),
             Some(Err(error)) => {
-                format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
+                format!("the actuator did not report what it reverted: {error}; see tuneagent journal")
             }
             Some(Ok(farewell)) => {
                 (0..self.probes.slots()).for_each(|slot| self.look_whether_ended(process_here(slot)));

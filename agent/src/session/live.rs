@@ -98,7 +98,7 @@ impl Session {
         let what = match (put_back, kept) {
             (0, 0) => "it had changed nothing".to_owned(),
             (0, kept) => format!("{} left in place", plural(kept, "change")),
-            (put_back, _) => format!("{} put back", plural(put_back, "change")),
+            (put_back, _) => format!("{} reverted", plural(put_back, "change")),
         };
         self.painter.say(&format!("{name} removed; {what}"));
         Answer::Removed { put_back, kept }

@@ -47,7 +47,7 @@ impl Session {
         let mut found = Vec::new();
         for (slot, rank, member) in late.collect::<Vec<_>>() {
             let text = format!(
-                "{} (pid {}) has loaded its MPI after {}: what it did before stays an entry of its own",
+                "{} (pid {}) has loaded its MPI after {}: what it did before has its own entry",
                 who(rank),
                 member.process.pid,
                 self.since_armed(),
@@ -75,7 +75,7 @@ impl Session {
             0..MISSING_MAX => self.missing.push(text),
             MISSING_MAX => self
                 .missing
-                .push("of more processes something is missing than are listed".to_owned()),
+                .push("more processes have missing data than are listed".to_owned()),
             _ => {}
         }
     }
@@ -92,7 +92,7 @@ impl Session {
             "soon"
         };
         format!(
-            "{} (pid {}) went on as another program after {}, {}: what it did before stays an entry of its own, and the new program \
+            "{} (pid {}) executed another program after {}, {}: what it did before has its own entry, and the new program \
              joins {when}",
             who(rank),
             now.pid,

@@ -74,7 +74,7 @@ impl Outputs {
     ) -> Result<Outputs, Failure> {
         if json == Some("-") && exports.csv.as_deref() == Some("-") {
             return Err(Failure::not_there(
-                "--json and --csv both ask for standard output: give one of them a file",
+                "--json and --csv cannot both use standard output: give one of them a file",
             ));
         }
         for (flag, file) in [("--trace", &exports.trace), ("--snapshots", &exports.snapshots)] {

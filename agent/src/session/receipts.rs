@@ -25,7 +25,7 @@ impl Session {
                 result,
             } => self.receive_done(decision, part, result.map(|done| *done)),
             Receipt::Confirmed(pid, change, Err(error)) => {
-                tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be put back at the end");
+                tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be reverted at the end");
             }
             Receipt::Confirmed(_, _, Ok(())) => {}
             Receipt::Undone(pid, number, result) => {

@@ -79,7 +79,7 @@ impl Session {
                 return Answer::refused(
                     RefusalKind::NotPermitted,
                     format!(
-                        "{rule} makes a call without an `inverse`, which this session could not put back at its end: start another \
+                        "{rule} makes a call without an `inverse`, which this session could not revert at its end: start another \
                          session with --keep"
                     ),
                 );

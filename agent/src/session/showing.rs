@@ -40,7 +40,7 @@ impl Session {
             ""
         };
         let what = if self.probes.kernel().is_none() {
-            "no function is watched, what /proc tells is all there is".to_owned()
+            "no function is watched; only the data of /proc are shown".to_owned()
         } else if watched == 0 && self.has_regions() {
             "parallel regions watched".to_owned()
         } else if profile::has_mpi(self.probes.list()) {
@@ -208,8 +208,8 @@ fn says_something(snapshot: &Snapshot) -> bool {
 /// What a session has not where the kernel attaches probes by tracefs alone; `paranoia` is the level at which that is not enough.
 fn notes_of_tracefs(applies: bool, paranoia: Option<i32>) -> Vec<String> {
     let mut notes = vec![
-        "note: on this kernel (before 6.6) probes are attached at the start only: programs that come later and rules that are added later \
-         have those that are there"
+        "note: on this kernel (before 6.6) probes are attached at the start only: later programs and rules use \
+         only those"
             .to_owned(),
     ];
     notes.extend(paranoia.filter(|_| applies).map(|level| {

@@ -204,7 +204,7 @@ impl Session {
             (None, _) | (_, Some(_)) => None,
             _ => Some(
                 self.without_ranks(efficiencies.ranks)
-                    .unwrap_or("no loop was found in every rank"),
+                    .unwrap_or("not every rank has a detected loop"),
             ),
         };
     }

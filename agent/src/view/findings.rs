@@ -92,12 +92,12 @@ fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     if !counting.is_empty() {
         let counting: Vec<&str> = counting.into_iter().collect();
         lines.push(format!(
-            " no findings yet: the conditions of {} hold, and are looked at for some more windows",
+            " no findings yet: the conditions of {} hold, and are checked for some more windows",
             counting.join(", ")
         ));
     } else if has_ended(snapshot) && !had_value {
         lines.push(format!(
-            " no findings: none of {} had a value as long as the program ran",
+            " no findings: none of {} had a value while the program ran",
             plural(all, "rule")
         ));
     } else {
@@ -151,8 +151,8 @@ fn silent_lines(snapshot: &Snapshot) -> Vec<String> {
         (!silent.is_empty()).then(|| format!("    {what}: {}", Vec::from_iter(silent).join(", ")))
     };
     let lines = [
-        line("found no process that they are for", true),
-        line("no value as long as it ran", false),
+        line("matched no process", true),
+        line("no value while it ran", false),
     ];
     lines.into_iter().flatten().collect()
 }
@@ -178,7 +178,7 @@ fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
     let share = waiting / (cpu + waiting);
     (cpu + waiting > WANTED_LEAST && share > WAITING_TOLD).then(|| {
         format!(
-            "    but it waits for a CPU {} of the time that it wants one: tuneagent ps tells who else runs here",
+            "    but it waits for a CPU {} of the time that it wants one: tuneagent ps shows what else runs here",
             percent(share)
         )
     })
@@ -189,7 +189,7 @@ pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut text = finding.text.lines();
     let repaired = match (finding.repaired, &finding.now) {
         (true, None) => " (repaired)",
-        (true, Some(_)) => " (repaired, and put back at the end)",
+        (true, Some(_)) => " (repaired, and reverted at the end)",
         (false, _) => "",
     };
     lines.push(format!(
@@ -238,7 +238,7 @@ mod tests {
         let rule = |name: &str, had_value| RuleView {
             name: name.into(),
             mode: "advising",
-            state: "no value: wanted has none because the table has no rows; rank 0 left within the window"
+            state: "no value: wanted has no value because the table has no rows; rank 0 left within the window"
                 .into(),
             standing: Standing::NoValue,
             saw_nobody: true,
@@ -275,13 +275,13 @@ mod tests {
         });
         insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @"
         no findings: 2 rules fit this program
-           found no process that they are for: blas-threads
-           no value as long as it ran: batches
+           matched no process: blas-threads
+           no value while it ran: batches
            mine                   condition false
         ");
         snapshot.rules.truncate(2);
         snapshot.rules[0].had_value = false;
-        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @" no findings: none of 2 rules had a value as long as the program ran");
+        insta::assert_snapshot!(lines(&snapshot, true).join("\n"), @" no findings: none of 2 rules had a value while the program ran");
         // Nor beside what was found before.
         snapshot.findings.push(FindingView {
             rule: "shared-core".into(),
@@ -314,7 +314,7 @@ mod tests {
         }];
         insta::assert_snapshot!(lines(&snapshot, false).join("\n"), @"
         no findings: 1 rule fits this program
-           but it waits for a CPU 67 % of the time that it wants one: tuneagent ps tells who else runs here
+           but it waits for a CPU 67 % of the time that it wants one: tuneagent ps shows what else runs here
            mine                   condition false: n > 5 (3 > 5)
                                   12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 outside of all windows)
         ");

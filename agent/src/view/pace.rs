@@ -70,7 +70,7 @@ fn lines(
     let mut lines = Vec::new();
     match (&sequence.iteration, &sequence.without) {
         (Some(iteration), _) => lines.push(step_line(iteration, time(iteration), sequence)),
-        (None, Some(why)) => lines.push(format!(" no loop found by itself: {why}")),
+        (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
     }
     lines.extend(efficiencies.map(efficiency_line));
@@ -101,11 +101,15 @@ fn step_line(iteration: &IterationView, time_ns: f64, sequence: &SequenceView) -
         }
         _ => String::new(),
     };
-    let over = if iteration.is_over { "; it was left" } else { "" };
+    let over = if iteration.is_over {
+        "; the loop has ended"
+    } else {
+        ""
+    };
     let seen = if sequence.unseen > 0 { " seen" } else { "" };
     let takes = if iteration.is_over { "took" } else { "takes" };
     format!(
-        " one step {takes} {}   ({}{seen}, {calls}; loop found by itself{over}{change})",
+        " one step {takes} {}   ({}{seen}, {calls}; detected loop{over}{change})",
         duration(time_ns),
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
@@ -118,7 +122,7 @@ fn efficiency_line(view: &EfficienciesView) -> String {
         false => format!("{efficiency:.2}"),
     };
     let over = if view.over_iterations {
-        "over whole steps"
+        "over complete steps"
     } else {
         "over a time that may cut a step"
     };
@@ -186,7 +190,7 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
             percent(inside),
             percent((1.0 - inside).max(0.0)),
         ),
-        None => ", too short for their time to be told".to_owned(),
+        None => ", too short to measure their time".to_owned(),
     };
     let rate = count((regions.regions as f64 * 1e9 / watched.max(1.0)).round());
     let mut lines = vec![format!(" {rate} parallel regions/s{inside}{seen}")];
@@ -252,7 +256,7 @@ pub(super) fn watched_ns(snapshot: &Snapshot) -> f64 {
 pub(super) fn unseen(sequence: &SequenceView) -> Option<String> {
     (sequence.unseen > 0).then(|| {
         format!(
-            " {} are in no call site: they came quicker than they were read",
+            " {} are in no call site: they came faster than they were read",
             plural(usize::try_from(sequence.unseen).unwrap_or(usize::MAX), "call")
         )
     })
@@ -336,14 +340,14 @@ mod tests {
             .concat()
             .join("\n");
         insta::assert_snapshot!(text, @"
-        one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; loop found by itself; 12 % shorter than at first)
-        parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over whole steps)
+        one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; detected loop; 12 % shorter than at first)
+        parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over complete steps)
         serialisation 0.80  x  transfer 0.75   (between 22 collectives of all ranks: 30 % of the time waiting for the last, 25 % transfer)
         computation scalability 0.90 from 2 ranks to 4   (by useful time of a step; if the problem grew with the ranks 1.80)
 
         MPI by call site         calls   share of the time
         MPI_Wait                   800     50 %  in LAMMPS_NS::CommBrick::forward_comm (comm_brick.cpp:471)
-        3 calls are in no call site: they came quicker than they were read
+        3 calls are in no call site: they came faster than they were read
         ");
     }
 
@@ -422,10 +426,7 @@ mod tests {
             without: Some("too few MPI calls were seen: 3".into()),
             ..SequenceView::default()
         };
-        assert_eq!(
-            now(&none),
-            [" no loop found by itself: too few MPI calls were seen: 3"]
-        );
+        assert_eq!(now(&none), [" no loop detected: too few MPI calls were seen: 3"]);
         assert!(now(&SequenceView::default()).is_empty());
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     }
     if matrix.unresolved_sent.count > 0 {
         lines.push(format!(
-            " {} of it to ranks that could not be told: their communicator is not known",
+            " {} of it to unknown ranks: their communicator is not known",
             percent(share(matrix.unresolved_sent))
         ));
     }

@@ -314,10 +314,10 @@ fn trace_line(trace: &TraceView) -> String {
         trace.file,
         bytes(trace.bytes as f64),
         number(trace.dropped, "calls did not fit (--trace-max)"),
-        number(trace.not_seen, "came quicker than they were read"),
+        number(trace.not_seen, "came faster than they were read"),
         number(
             trace.polling,
-            "calls that only ask (MPI_Test, MPI_Iprobe) are not traced"
+            "polling calls (MPI_Test, MPI_Iprobe) are not traced"
         ),
     )
 }
@@ -412,7 +412,7 @@ pub(super) mod tests {
          MPI_Wait                   700   6.10 ms    160 %  ###########################
 
          no findings: 1 rule fits this program
-            but it waits for a CPU 67 % of the time that it wants one: tuneagent ps tells who else runs here
+            but it waits for a CPU 67 % of the time that it wants one: tuneagent ps shows what else runs here
          lost: 3 (ring_full)
         ");
     }

@@ -382,15 +382,15 @@ impl Inverse {
     fn effect(&self, first: usize, shown: &dyn Fn(&[Argument], usize) -> String) -> String {
         match self {
             Inverse::Unstated => "it stays".to_owned(),
-            Inverse::NotNeeded(why) => format!("nothing to take back: {why}"),
+            Inverse::NotNeeded(why) => format!("nothing to revert: {why}"),
             Inverse::Call { call, was } => {
                 let read = was.as_ref().map_or(0, |was| was.arguments.len());
                 let inverse = format!("{}({})", call.function, shown(&call.arguments, first + read));
                 match was {
-                    None => format!("taken back by {inverse}"),
+                    None => format!("reverted by {inverse}"),
                     Some(was) => {
                         let reader = shown(&was.arguments, first);
-                        format!("taken back by {inverse}, was = {}({reader})", was.function)
+                        format!("reverted by {inverse}, was = {}({reader})", was.function)
                     }
                 }
             }

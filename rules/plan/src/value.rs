@@ -49,7 +49,7 @@ fn expected(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Bool => "true, false, 1 or 0",
         ValueType::F32 | ValueType::F64 => "a number",
-        _ => "a whole number",
+        _ => "an integer",
     }
 }
 

@@ -110,7 +110,7 @@ impl fmt::Display for WhyNone {
             WhyNone::Overflow => f.write_str("overflow: more than 2^63 values"),
             WhyNone::TooLarge => f.write_str("the result is too large for a number"),
             WhyNone::SameX => f.write_str("the x of all points are the same"),
-            WhyNone::NoShare => f.write_str("a quantile is asked for by a share from 0 to 1"),
+            WhyNone::NoShare => f.write_str("the share of a quantile is from 0 to 1"),
         }
     }
 }

@@ -434,7 +434,8 @@ impl Checker<'_> {
                 }
                 (None, None) => {
                     let wrong = lacks("`inverse: none` must have `because`", text.span);
-                    let help = "say why nothing is left to be taken back: `because: it writes out what was buffered`";
+                    let help =
+                        "say why nothing is left to revert: `because: it writes out what was buffered`";
                     self.report(wrong.help(help))
                 }
             };
@@ -490,7 +491,7 @@ impl Checker<'_> {
         let wrong = Diagnostic::error("E0159", message)
             .at(call, "")
             .at(span, "undone from here");
-        self.report(wrong.help("`inverse: set_level(was)` and `was: level()`: the call that takes it back"))
+        self.report(wrong.help("`inverse: set_level(was)` and `was: level()`: the call that reverts it"))
     }
 
     /// A function and what it is called with.
@@ -534,8 +535,7 @@ impl Checker<'_> {
         }
         if is_path(argument) && self.is_of_the_program(argument, home) {
             if passing != Passing::Variables {
-                let message =
-                    "what a variable holds then is not known before: here values of the rule are handed over";
+                let message = "what a variable holds then is not known before: here only values of the rule can be passed";
                 let wrong = Diagnostic::error("E0134", message).at(argument.span, "");
                 return self.report(wrong.help_if((passing == Passing::Was).then(|| "or `was`".to_string())));
             }
@@ -544,7 +544,7 @@ impl Checker<'_> {
                     Some(Given::Known(Argument::Variable(source.to_string())))
                 }
                 Ok(_) => {
-                    let message = "what is handed over is a value of the rule or a variable of the program";
+                    let message = "a value of the rule or a variable of the program can be passed";
                     self.report(Diagnostic::error("E0134", message).at(argument.span, ""))
                 }
                 Err(wrong) => self.report(wrong),

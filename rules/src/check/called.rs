@@ -145,11 +145,11 @@ impl Infer<'_> {
                 Kind::Number(_) if rows == KeyKind::Process => "a rank".to_string(),
                 kind => Type::single(kind).what(),
             };
-            let message = format!("the rows are told by {wanted}, this is {}", key.of.what());
+            let message = format!("the key of a row is {wanted}, this is {}", key.of.what());
             return self.report(Diagnostic::error("E0140", message).at(key.span, ""));
         }
         if key.of.table.is_some() {
-            let message = "a row is told by a single value, this is a table";
+            let message = "the key of a row is a single value, this is a table";
             return self.report(Diagnostic::error("E0143", message).at(key.span, ""));
         }
         let result = Type { table: None, ..of.of };

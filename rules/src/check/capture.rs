@@ -174,10 +174,7 @@ impl Infer<'_> {
     /// A mark hands over what it was given, by its place.
     fn known_at_mark(&mut self, source: &Source, span: Span) -> Option<()> {
         let (message, help) = match &source.base {
-            Base::ReturnValue => (
-                "a mark returns nothing",
-                "hand the value over to the mark: `arg(0)`",
-            ),
+            Base::ReturnValue => ("a mark returns nothing", "pass the value to the mark: `arg(0)`"),
             Base::NamedArgument(_) => (
                 "the arguments of a mark have no names",
                 "name it by its place: the first is `arg(0)`",

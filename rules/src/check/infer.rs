@@ -300,7 +300,7 @@ impl Infer<'_> {
     fn about_process(&mut self, function: &Function, argument: &Expr, span: Span) -> Option<Typed> {
         let name = function.name;
         if self.place != Place::Role {
-            let message = format!("`{name}` asks about a process, and only under `roles`");
+            let message = format!("`{name}` is a fact of a process and belongs under `roles`");
             return self.report(
                 Diagnostic::error("E0134", message)
                     .at(span, "")
@@ -338,10 +338,7 @@ impl Infer<'_> {
             ScalarFunction::Floor | ScalarFunction::Ceil | ScalarFunction::Round
         ) && of.kind != Type::PLAIN.kind
         {
-            let message = format!(
-                "only a plain number has a nearest whole number, this is {}",
-                of.what()
-            );
+            let message = format!("only a plain number has a nearest integer, this is {}", of.what());
             let help = "divide by the unit you mean to count in: `floor(x / 1ms)`";
             return self.report(Diagnostic::error("E0141", message).at(first.span, "").help(help));
         }

@@ -154,7 +154,7 @@ impl Infer<'_> {
         if self.place == Place::Role && measured {
             return elsewhere(
                 "is measured, and roles are decided before",
-                "roles ask for facts: mpi, rank, size, exe, loads, has",
+                "roles use facts: mpi, rank, size, exe, loads, has",
             );
         }
         if self.place == Place::Constant && (measured || self.names.roles.contains_key(name)) {

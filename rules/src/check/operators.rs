@@ -71,7 +71,7 @@ impl Infer<'_> {
             whole_constant(&right).and_then(|exponent| base.power(exponent))
         };
         let Some(dimension) = dimension else {
-            let message = format!("the exponent of {base} must be a small whole number written out");
+            let message = format!("the exponent of {base} must be a small integer written out");
             return self.report(Diagnostic::error("E0141", message).at(right.span, ""));
         };
         let of = Type {

@@ -75,7 +75,7 @@ impl Infer<'_> {
             );
         }
         let Some(count) = whole(&count_of, 1000.0) else {
-            let message = "`over` is a constant number of windows: a whole number of 1 to 1000";
+            let message = "`over` is a constant number of windows: an integer of 1 to 1000";
             return self.report(Diagnostic::error("E0145", message).at(count.span, ""));
         };
         let result = Type {
@@ -136,7 +136,7 @@ impl Infer<'_> {
             let count_of = self.infer(count)?;
             let found = whole(&count_of, MOST_NEWEST);
             if found.is_none() {
-                let message = "`over` is a constant number of hits: a whole number of 1 to 1000000";
+                let message = "`over` is a constant number of hits: an integer of 1 to 1000000";
                 self.report(Diagnostic::error("E0145", message).at(count.span, ""));
             }
             return found.map(Reach::Newest);

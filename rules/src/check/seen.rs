@@ -130,9 +130,9 @@ impl Infer<'_> {
             Some(probe) => probe,
             None => {
                 let name = self.names.window_name(self.home);
-                let message = format!("`{place}` is no border of the window {name}");
+                let message = format!("`{place}` is no boundary of the window {name}");
                 let help = format!(
-                    "`{name}.begin`, `{name}.end`, or the name of the probe, if hits are its borders"
+                    "`{name}.begin`, `{name}.end`, or the name of the probe, if its hits are the boundaries"
                 );
                 return self.report(Diagnostic::error("E0147", message).at(place_span, "").help(help));
             }

@@ -149,6 +149,6 @@ fn element(index: &Expr) -> Result<u32, Diagnostic> {
     {
         return Ok(index);
     }
-    let message = format!("an element is told by a number, 0 to {MOST_INDEX}");
+    let message = format!("the index of an element is a number, 0 to {MOST_INDEX}");
     Err(Diagnostic::error("E0153", message).at(index.span, ""))
 }

@@ -359,8 +359,8 @@ fn what_is_not_known_is_none_with_its_reason_and_spreads() {
     let lost = "faults.minor of rank 1 was not observed in the window";
     for (formula, expected) in [
         ("sum(faults.minor)", format!("none ({lost})")),
-        ("V + 1", format!("none (V has none because {lost})")),
-        ("V > 1 or true", format!("none (V has none because {lost})")),
+        ("V + 1", format!("none (V has no value because {lost})")),
+        ("V > 1 or true", format!("none (V has no value because {lost})")),
         ("1 / 0", "none (it divides by 0)".to_string()),
         ("10^400", "none (the result is not a finite number)".to_string()),
         (

@@ -164,7 +164,7 @@ impl Checker<'_> {
             });
         }
         let Some(span) = foreign else { return Some(()) };
-        let message = "this uses hits of other processes, and the process that is held cannot wait for them";
+        let message = "this uses hits of other processes, and the held process cannot wait for them";
         let wrong = Diagnostic::error("E0156", message).at(span, "");
         let at = entry.at.as_ref().map_or(entry.span, |at| at.function.span);
         self.report(wrong.at(at, "`decide: true` here"))
@@ -330,7 +330,7 @@ impl Checker<'_> {
         if value.fract() == 0.0 && (1.0..=MOST_WINDOWS).contains(&value) {
             return Some(value as u32);
         }
-        let message = format!("`{what}` is a number of windows: a whole number of 1 to {MOST_WINDOWS}");
+        let message = format!("`{what}` is a number of windows: an integer of 1 to {MOST_WINDOWS}");
         self.report(Diagnostic::error("E0145", message).at(expr.span, ""))
     }
 

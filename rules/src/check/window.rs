@@ -285,7 +285,7 @@ impl Checker<'_> {
             Some((_, end)) => {
                 let message = match end {
                     "entry" | "return" => format!("`{}` is not probed there", name.raw),
-                    _ => format!("a border is a probe, or one end of a span, and there is no end `{end}`"),
+                    _ => format!("a boundary is a probe, or one end of a span, and there is no end `{end}`"),
                 };
                 let help = "the ends of a span `p` are `p.entry` and `p.return`";
                 return self.report(Diagnostic::error("E0148", message).at(name.span, "").help(help));
@@ -359,7 +359,7 @@ impl Checker<'_> {
         if value.fract() == 0.0 && (0.0..=MOST_SKIPPED).contains(&value) {
             return Some(value as u64);
         }
-        let message = "`skip` is a whole number of instances";
+        let message = "`skip` is a number of instances: an integer";
         self.report(Diagnostic::error("E0145", message).at(expr.span, ""))
     }
 

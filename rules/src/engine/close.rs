@@ -163,7 +163,7 @@ impl Engine {
         let missing = missing
             .or_else(|| lost.then(|| "hits were lost in it".to_string()))
             .or_else(|| {
-                silent.map(|(process, _)| format!("{} was not heard of until its end", self.name(process)))
+                silent.map(|(process, _)| format!("{} was not observed until its end", self.name(process)))
             });
         let mut data = closed.instance.data(&around);
         self.complete_data(running, &mut data, (start, end), missing.as_deref());

@@ -197,7 +197,7 @@ impl Dropped {
             ("outside", "outside of all windows", self.outside),
             ("unplaced", "without the key of a window", self.unplaced),
             ("overflow", "beyond what there is room for", self.overflow),
-            ("straddling", "across the border of a window", self.straddling),
+            ("straddling", "across the boundary of a window", self.straddling),
         ])
     }
 

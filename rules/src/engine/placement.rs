@@ -83,15 +83,16 @@ impl CheckedRule {
             );
         }
         if window.borders().is_none() {
-            let why = "the hits of a window of a length are chosen by the totals at its borders";
+            let why = "the hits of a window of a length are chosen by the totals at its boundaries";
             return (Placement::Coordinator, why);
         }
         let tally = self.tally(fold.probe, by_key).map(|tally| tally.by);
         match (tally, by_key.has(fold.probe)) {
-            (Ok(Grouping::Read(_)), _) => (Placement::Kernel, "added up for each key"),
-            (Ok(Grouping::Stretch), _) => {
-                (Placement::Kernel, "added up from border to border of its process")
-            }
+            (Ok(Grouping::Read(_)), _) => (Placement::Kernel, "aggregated for each key"),
+            (Ok(Grouping::Stretch), _) => (
+                Placement::Kernel,
+                "aggregated from boundary to boundary of its process",
+            ),
             (Err(why), by_key) => {
                 let place = if by_key {
                     Placement::Node
@@ -114,18 +115,20 @@ impl CheckedRule {
                 if let Term::Hits { probe, statistic, .. } = term {
                     let name = self.probes.get(*probe).map_or("", |probe| probe.name.as_str());
                     let (of, placement, why) = match statistic {
-                        Statistic::Count => {
-                            (format!("count({name})"), Placement::Kernel, "told by its totals")
-                        }
+                        Statistic::Count => (
+                            format!("count({name})"),
+                            Placement::Kernel,
+                            "computed from its totals",
+                        ),
                         Statistic::Sum => (
                             format!("sum({name}.duration)"),
                             Placement::Kernel,
-                            "told by its totals",
+                            "computed from its totals",
                         ),
                         Statistic::Mean => (
                             format!("mean({name}.duration)"),
                             Placement::Kernel,
-                            "told by its totals",
+                            "computed from its totals",
                         ),
                         Statistic::Min => (
                             format!("min({name}.duration)"),

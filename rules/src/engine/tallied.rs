@@ -86,7 +86,7 @@ impl CheckedRule {
             return Err("a text is read at its hits");
         }
         if self.is_of_time(probe) {
-            return Err("the hits of a window of a length are chosen by the totals at its borders");
+            return Err("the hits of a window of a length are chosen by the totals at its boundaries");
         }
         if self
             .joins
@@ -111,7 +111,7 @@ impl CheckedRule {
             values.extend(value.filter(|value| !values.contains(value)));
         }
         if values.len() > MOST_VALUES {
-            return Err("more values of its hits are folded than are added up");
+            return Err("more values of its hits are folded than can be aggregated");
         }
         Ok(PlannedTally { by, values })
     }
@@ -135,7 +135,7 @@ impl CheckedRule {
         for (place, (window, folds)) in self.windows.iter().zip(&self.folds).enumerate() {
             let Some(borders) = window.borders() else { continue };
             if borders.are_at(probe) {
-                return Err("its hits are borders");
+                return Err("its hits are boundaries");
             }
             if is_looked_at(self, place, borders, probe) {
                 return Err("its hits are looked at before the window closes");
@@ -158,7 +158,7 @@ impl CheckedRule {
             return Err("its hits have a key for each of several windows");
         }
         self.whole_read(probe, first)
-            .ok_or("its key is no whole number as it is read")
+            .ok_or("its key is no integer as it is read")
     }
 
     /// Hits that have no key belong to the time between two hits of borders, if those are of the same process.
@@ -169,7 +169,7 @@ impl CheckedRule {
         for borders in windows.filter_map(|(window, _)| window.borders()) {
             let mut ends = borders.begins_at().into_iter().chain(borders.to);
             if !ends.all(|end| self.probes.get(end).map(|end| end.role) == role) {
-                return Err("its hits are placed by time, between borders in another process");
+                return Err("its hits are placed by time, between boundaries in another process");
             }
             if borders.keys.get(probe).copied().flatten().is_some() {
                 return Err("its hits have a key, and are placed in the order of all hits");
@@ -217,7 +217,7 @@ impl CheckedRule {
             None => Ok(None),
             Some(of) => value(of)
                 .map(Some)
-                .ok_or("the kernel folds durations and whole numbers as they are read"),
+                .ok_or("the kernel folds durations and integers as they are read"),
         }
     }
 

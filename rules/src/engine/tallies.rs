@@ -20,7 +20,7 @@ use crate::value::{Key, ProcessId, Scalar, Time};
 const MOST_WAITING: usize = 65_536;
 
 /// Why an instance is partial that has only a part of what was added up.
-const ACROSS: &str = "hits were added up across one of its borders";
+const ACROSS: &str = "hits were aggregated across one of its boundaries";
 
 /// What was added up and has not found its instance.
 #[derive(Clone, Debug, Default)]

@@ -203,7 +203,7 @@ fn decisions(outputs: &[Output]) -> usize {
 fn ranks_that_spin_on_too_few_cpus_are_found_after_three_windows() {
     let mut job = Job::busy_wait(2.0);
     assert_eq!(job.windows(2, SPINNING), []);
-    assert_eq!(job.status(), (Standing::Counting, "for: 2 of 3 windows".into()));
+    assert_eq!(job.status(), (Standing::Counting, "its condition has held for 2 of 3 windows".into()));
     let found = job.window(SPINNING);
     let [Output::FindingOpened(finding)] = found.as_slice() else {
         panic!("{found:?}")
@@ -249,7 +249,7 @@ fn a_missing_counter_is_never_taken_for_zero() {
         let (standing, why) = job.status();
         assert_eq!(standing, Standing::NoValue);
         let reason = format!(
-            "has none because {} of rank 0 was not observed in the window",
+            "has no value because {} of rank 0 was not observed in the window",
             measure.name()
         );
         assert!(why.starts_with("no value: ") && why.ends_with(&reason), "{why}");

@@ -260,7 +260,7 @@ impl Track {
             instance.take(begin);
         }
         if instance.key.is_none() && !passing.is_shared() {
-            instance.spoil("several processes hit its borders, and it has no key to join them by");
+            instance.spoil("several processes hit its boundaries, and it has no key to join them by");
         }
         self.next += 1;
         self.admit(&mut instance, passing.borders, dropped);

@@ -276,15 +276,15 @@ impl<'a> Context<'a> {
     fn about_process(self, f: impl Fn(&ProcessFacts) -> bool) -> Value {
         match self.facts {
             Some(facts) => Value::Single(Ok(Scalar::Boolean(f(facts)))),
-            None => Value::none("no process is asked"),
+            None => Value::none("no process is evaluated"),
         }
     }
 
     fn metric(self, index: usize) -> Value {
         match self.metrics.get(index) {
             // A reason that already names the metric at its root is passed on as it is.
-            Some((name, Value::Single(Err(reason)))) if !reason.contains(" has none because ") => {
-                Value::none(format!("{name} has none because {reason}"))
+            Some((name, Value::Single(Err(reason)))) if !reason.contains(" has no value because ") => {
+                Value::none(format!("{name} has no value because {reason}"))
             }
             Some((_, value)) => value.clone(),
             None => Value::none("it is not evaluated yet"),
@@ -313,7 +313,7 @@ impl<'a> Context<'a> {
     }
 
     fn fact(self, fact: Fact) -> Cell {
-        let facts = self.facts.ok_or_else(|| "no process is asked".to_string())?;
+        let facts = self.facts.ok_or_else(|| "no process is evaluated".to_string())?;
         let known = match fact {
             Fact::Mpi => facts.mpi.clone().map(Scalar::Text),
             Fact::Rank => facts.rank.map(|rank| Scalar::Number(rank.into())),
@@ -457,7 +457,7 @@ fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: boo
         }
     }
     if rows.is_empty() {
-        return Value::none("no process of the probe's role was there for the whole window");
+        return Value::none("no process of the probe's role was there for all of the window");
     }
     Value::Single(of_hits(name, &all, statistic))
 }

@@ -48,7 +48,7 @@ pub(crate) fn for_each(
         _ => return Err("a range goes from number to number".to_string()),
     };
     if from.fract() != 0.0 {
-        return Err(format!("a range begins at a whole number, not at {from}"));
+        return Err(format!("a range begins at an integer, not at {from}"));
     }
     if to - from >= MOST_NUMBERS {
         return Err(format!("a range has at most {MOST_NUMBERS} numbers"));

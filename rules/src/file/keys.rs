@@ -202,12 +202,7 @@ pub(crate) const ROLE: Keys = Keys {
 pub(crate) const PARAMETER: Keys = Keys {
     place: "a parameter",
     known: &[
-        key(
-            "value",
-            Shape::Formula,
-            "The value it has if nobody sets another.",
-        )
-        .required(),
+        key("value", Shape::Formula, "The default value.").required(),
         key("about", Shape::Text, "What it means.").required(),
     ],
     one_of: &[],
@@ -299,7 +294,7 @@ pub(crate) const WINDOW: Keys = Keys {
         key(
             "straddle",
             Shape::Words(&["end", "begin", "split", "drop"]),
-            "Where a span across a border belongs: to the instance it ends in, it begins in, each with its part, or none.",
+            "Where a span across a boundary belongs: to the instance it ends in, to the one it begins in, to each with its part, or to none.",
         ),
     ],
     one_of: &[&["every", "from"]],
@@ -333,7 +328,7 @@ pub(crate) const TUNE: Keys = Keys {
         key(
             "inverse",
             Shape::Formula,
-            "The call that takes a call back, made by the same thread: `set_level(was)`; or `none`, with `because`.",
+            "The call that reverts a call, made by the same thread: `set_level(was)`; or `none`, with `because`.",
         )
         .beside(&["call"]),
         key(
@@ -345,7 +340,7 @@ pub(crate) const TUNE: Keys = Keys {
         key(
             "because",
             Shape::Text,
-            "Why a call with `inverse: none` leaves nothing that would have to be taken back.",
+            "Why a call with `inverse: none` leaves nothing to revert.",
         )
         .beside(&["call", "inverse"]),
         key("load", Shape::Text, "The shared library to load."),
@@ -365,7 +360,7 @@ pub(crate) const TUNE: Keys = Keys {
         key(
             "remove_call",
             Shape::Symbol,
-            "The function that is called no more.",
+            "The function that is no longer called.",
         ),
         key(
             "set_arg",
@@ -465,7 +460,7 @@ pub(crate) const TUNE: Keys = Keys {
         key(
             "finding",
             Shape::Template,
-            "What is told when the condition holds.",
+            "The text of the finding while the condition holds.",
         ),
         key(
             "next_start",

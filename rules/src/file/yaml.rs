@@ -296,7 +296,7 @@ impl<'a> Reader<'a> {
         if error.info().starts_with("mapping values are not allowed") {
             return Diagnostic::error("E0102", "YAML takes this colon for the end of a key")
                 .at(place, "a colon with a space behind it")
-                .help("put the whole value into quotes, or write a longer text below `|`");
+                .help("put all of the value into quotes, or write a longer text below `|`");
         }
         let in_braces = error
             .info()
@@ -312,7 +312,7 @@ impl<'a> Reader<'a> {
         if error.info().contains("trailing content after") {
             return Diagnostic::error("E0101", "to YAML the value ends with its closing quote")
                 .at(place, "something follows")
-                .help("a formula that begins with a text in quotes is put into single quotes as a whole");
+                .help("put single quotes around a formula that begins with a text in double quotes");
         }
         if error.info().contains("unknown anchor") {
             return Diagnostic::error("E0106", "an alias (`*`) has no place in a rule")

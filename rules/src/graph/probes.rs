@@ -83,7 +83,7 @@ impl Graph {
                 Delivery::Nothing => "nothing",
                 Delivery::Count => "counts",
                 Delivery::Durations => "counts and durations",
-                Delivery::Tallies => "added up in the kernel",
+                Delivery::Tallies => "aggregated in the kernel",
                 Delivery::EachHit => "each hit",
             };
             let captures: Vec<String> = probe

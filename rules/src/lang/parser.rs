@@ -221,7 +221,7 @@ impl Parser {
         self.at += 1;
         let (Token::Name(place), place_span) = self.advance() else {
             self.at -= 1;
-            return Err(self.unexpected("a probe or a border such as `iteration.end` after `at`"));
+            return Err(self.unexpected("a probe or a boundary such as `iteration.end` after `at`"));
         };
         let span = of.span.to(place_span);
         let of = Box::new(of);

@@ -146,7 +146,7 @@ fn what_cannot_be_read_is_said_where_it_stands() {
     );
     check(
         "x at 3",
-        "E0120 expected a probe or a border such as `iteration.end` after `at`, but `3` stands here",
+        "E0120 expected a probe or a boundary such as `iteration.end` after `at`, but `3` stands here",
     );
     check("x in 3", "E0120 expected `[`, but `3` stands here");
     check("x in []", "E0120 expected a value, but `]` stands here");

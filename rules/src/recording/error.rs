@@ -39,15 +39,15 @@ impl fmt::Display for ReadError {
                 "the recording has format {found}, this program reads format {MAJOR}; \
                  use the tuneagent that made it, or a newer one"
             ),
-            ReadError::Torn { at: 0 } => f.write_str("there is nothing in the recording: the session that wrote it was stopped at once, or the copy is not whole"),
+            ReadError::Torn { at: 0 } => f.write_str("the recording is empty: the session that wrote it was stopped at once, or the copy is incomplete"),
             ReadError::Torn { at } => write!(
                 f,
-                "the recording breaks off at byte {at}: the session that wrote it was stopped, or the copy is not whole; \
-                 what comes before is good"
+                "the recording breaks off at byte {at}: the session that wrote it was stopped, or the copy is incomplete; \
+                 the data before is good"
             ),
             ReadError::Corrupt { at, what } => write!(
                 f,
-                "the recording is damaged at byte {at} ({what}); what comes before is good, copy it again for the rest"
+                "the recording is damaged at byte {at} ({what}); the data before is good; copy it again for the rest"
             ),
         }
     }

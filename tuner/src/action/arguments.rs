@@ -119,7 +119,7 @@ fn held(location: &Location, memory: &Memory) -> Result<Argument, String> {
         return match location.variable_type() {
             Some(of) if of.kind == Kind::Pointer => Ok(Argument::Integer(bytes.word().cast_signed())),
             _ => Err(format!(
-                "{symbol} is no number that could be passed, or no debug information tells that it is"
+                "{symbol} cannot be passed: it is no number, or there is no debug information on it"
             )),
         };
     };

@@ -127,7 +127,7 @@ impl Found {
                 },
                 false => self.refused(
                     done,
-                    format!("its code at {address} is not what its file has: somebody changed it"),
+                    format!("its code at {address} is not what its file has: another tool changed it"),
                 ),
             });
         }

@@ -171,7 +171,7 @@ impl Insertion {
         let start = plan.next(&arena);
         plan.code.extend(body.copy(start, before).map_err(refused)?);
         if plan.code.len() as u64 > arena.code_bytes {
-            return Err(refused("its copy is larger than was reckoned".to_owned()));
+            return Err(refused("its copy is larger than estimated".to_owned()));
         }
         lead(context, &mut plan, into, body, &displaced, start, Self::DONE)?;
         Ok(plan)

@@ -20,8 +20,8 @@ use crate::writer::{Writer, WriterError};
 const WAIT_MS: u64 = 5_000;
 /// So often an inverse is made that the program leaves by a jump.
 const TRIES: u32 = 8;
-const NOT_MADE: &str = "the writer ended, or a jump of the program left the call that takes it back, before the function was called";
-const LEFT: &str = "a jump of the program left the call that takes it back";
+const NOT_MADE: &str = "the writer ended, or a jump of the program left the call that reverts it, before the function was called";
+const LEFT: &str = "a jump of the program left the call that reverts it";
 
 /// Finds and checks the functions of an inverse before the call that it takes back is made.
 pub(super) fn planned(

@@ -143,7 +143,7 @@ impl Writer {
             Deed::Patch(patch) => self.take_back_patch(change, patch),
             Deed::Call(call) => self.call_inverse(known, call),
             Deed::Set(_) => {
-                let why = "a value is not taken back like this".to_owned();
+                let why = "a value is not reverted like this".to_owned();
                 Ok(RevertOutcome::Failed(why))
             }
         }

@@ -51,12 +51,10 @@ fn place_of(found: &Found, index: usize, stated: Option<ValueType>) -> Result<Pa
             (index, of)
         }
         Some(known) => {
-            let of = known.get(index).map(|parameter| parameter.of).ok_or_else(|| {
-                error(format!(
-                    "it has {} arguments that can be told, counted from 0",
-                    known.len()
-                ))
-            })?;
+            let of = known
+                .get(index)
+                .map(|parameter| parameter.of)
+                .ok_or_else(|| error(format!("it has {} known arguments, counted from 0", known.len())))?;
             if let Some(stated) =
                 stated.filter(|stated| of.value_type().is_some_and(|known| known != *stated))
             {

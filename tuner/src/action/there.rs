@@ -286,6 +286,6 @@ fn nobody(pid: crate::process::Pid) -> ActionError {
     ActionError::NoThread {
         pid,
         waited_ms: 0,
-        why: "nobody looked after the thread that was held".to_owned(),
+        why: "no worker released the thread that was held".to_owned(),
     }
 }

@@ -30,13 +30,13 @@ pub enum ClientError {
     Refused(#[from] Refusal),
     /// The actuator ended: what it had begun is in the journal, and the next writer of the process settles
     /// it.
-    #[error("the actuator has ended; `tuneagent undo` takes back what it left")]
+    #[error("the actuator has ended; `tuneagent undo` reverts what it left")]
     Ended,
     /// The stream failed.
     #[error("the stream to the actuator failed: {0}")]
     Io(#[from] io::Error),
     /// It answered something else than was asked.
-    #[error("the actuator answered something else than was asked")]
+    #[error("the actuator sent an answer that does not fit the request")]
     OutOfStep,
 }
 
@@ -54,7 +54,7 @@ pub struct ActuatorClient {
 
 /// A set that was sent; its receipt is still to be taken.
 #[derive(Debug)]
-#[must_use = "nothing else can be asked before its receipt was taken"]
+#[must_use = "the next request must wait for its receipt"]
 pub struct SentSet(u64);
 
 macro_rules! expect {

@@ -226,7 +226,7 @@ impl Session {
             Some(user) if process.uid != user => Err(Refusal {
                 kind: RefusalKind::NotPermitted,
                 message: format!(
-                    "process {pid} belongs to {}: the capabilities of this program's file are lent for one's own processes",
+                    "process {pid} belongs to {}: the capabilities of this program's file are lent for your own processes",
                     process.user()
                 ),
             }),
@@ -399,7 +399,7 @@ impl Farewell {
             let refusal = Refusal {
                 kind: RefusalKind::Busy,
                 message: format!(
-                    "{} has not come to its end, so that it is not known whether it is in force; a later undo finds out",
+                    "{} has not finished, so that it is not known whether it is in force; run undo later to find out",
                     change.intent.deed
                 ),
             };

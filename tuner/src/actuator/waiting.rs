@@ -70,7 +70,7 @@ impl Waiting {
     pub(super) fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
         if self.rendezvous.is_none() {
             let make = self.options.rendezvous;
-            let made = make.map_or_else(|| Err("no rule of this session asked for a place when it began, so it gave up the right to probe".to_owned()), |make| make());
+            let made = make.map_or_else(|| Err("no rule of this session needed a place when it began, so it gave up the right to probe".to_owned()), |make| make());
             self.rendezvous =
                 Some(made.map_err(|reason| refused(format!("cannot act at a sync point: {reason}")))?);
         }
@@ -241,10 +241,10 @@ impl Session {
                 let undone = receipt.change.map(|change| writer.undo(change));
                 let now = match undone {
                     Some(Ok(undone)) if undone.outcome == RevertOutcome::Reverted => {
-                        "it was taken back".to_owned()
+                        "it was reverted".to_owned()
                     }
-                    Some(Ok(undone)) => format!("it could not be taken back: {:?}", undone.outcome),
-                    Some(Err(error)) => format!("it could not be taken back: {error}"),
+                    Some(Ok(undone)) => format!("it could not be reverted: {:?}", undone.outcome),
+                    Some(Err(error)) => format!("it could not be reverted: {error}"),
                     None => "nothing was changed".to_owned(),
                 };
                 Err(refused(format!(

@@ -66,7 +66,7 @@ pub enum WalkError {
         of: String,
     },
     /// Some bits of a byte are no place.
-    #[error("the field `{field}` is {bits} bits of a word: only whole bytes can be read and written")]
+    #[error("the field `{field}` is {bits} bits of a word: only complete bytes can be read and written")]
     BitField {
         /// The field.
         field: String,
@@ -82,7 +82,7 @@ pub enum WalkError {
         of: String,
     },
     /// The debug information does not say what it is.
-    #[error("the debug information does not tell the type of {of}")]
+    #[error("the debug information does not have the type of {of}")]
     Unknown {
         /// What.
         of: String,
@@ -282,7 +282,7 @@ impl<'a> Walk<'_, 'a> {
             known.push_str(&format!(" and {} more", names.len() - LISTED_MAX));
         }
         if names.is_empty() {
-            known = "none that the debug information of this file tells".to_owned();
+            known = "none in the debug information of this file".to_owned();
         }
         Ok(WalkError::NoField {
             field: name.to_owned(),

@@ -153,7 +153,7 @@ pub(crate) fn obstacle(thread: &HeldThread, registers: &RawRegisters, ground: &G
     let stack = arch::stack(registers);
     let room = |map: &crate::maps::Mapping| is_main_stack(map) || stack.0 - map.start.0 >= STACK_ROOM;
     let why = match ground.mapping(stack, 1) {
-        _ if thread.is_stopped_by_signal() => "the process is stopped by a signal (SIGCONT lets it go on)",
+        _ if thread.is_stopped_by_signal() => "the process is stopped by a signal (SIGCONT continues it)",
         _ if !arch::is_native(registers) => "it runs 32-bit code",
         _ if in_restartable_sequence(thread, ground) => "it is in a restartable sequence",
         None => "its stack is nowhere",

@@ -270,8 +270,8 @@ fn put_back(parts: &[Part]) -> String {
         match write::commit(&part.slot, new, old, || {}) {
             Ok(found) if found == old => None,
             _ if !pid.is_alive() => None,
-            Ok(found) => Some(format!("; process {pid} COULD NOT BE PUT BACK: it holds {found}")),
-            Err(error) => Some(format!("; process {pid} COULD NOT BE PUT BACK: {error}")),
+            Ok(found) => Some(format!("; process {pid} COULD NOT BE REVERTED: it holds {found}")),
+            Err(error) => Some(format!("; process {pid} COULD NOT BE REVERTED: {error}")),
         }
     };
     parts.iter().rev().filter_map(back).collect()

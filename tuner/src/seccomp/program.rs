@@ -93,8 +93,8 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 & ACTION {
             0x7fff_0000 | Answer::LOG => f.write_str("allows"),
-            Answer::TRACE => f.write_str("hands to a debugger"),
-            Answer::NOTIFY => f.write_str("hands to a supervisor"),
+            Answer::TRACE => f.write_str("passes to a debugger"),
+            Answer::NOTIFY => f.write_str("passes to a supervisor"),
             Answer::ERRNO => write!(f, "fails (errno {})", self.0 & !ACTION),
             0x0003_0000 => f.write_str("sends SIGSYS at"),
             _ => f.write_str("kills the program at"),

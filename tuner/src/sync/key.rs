@@ -47,7 +47,7 @@ fn argument(space: &AddressSpace, at: &SyncPoint, argument: &ArgumentName) -> Re
     }
     match value.leaf.of.kind {
         Kind::Signed | Kind::Unsigned => Ok((value.register, value.leaf.of.size)),
-        _ => Err(format!("{argument} is no whole number")),
+        _ => Err(format!("{argument} is no integer")),
     }
 }
 

@@ -103,8 +103,8 @@ pub enum VariableError {
     },
     /// Every thread has its own.
     #[error(
-        "`{name}` in {path} is thread-local: every thread has its own, and where that is, only a stopped thread tells; nothing is stopped \
-         to look. Probe a function that is passed the value or a pointer to it, or let the program keep it in a global variable"
+        "`{name}` in {path} is thread-local: every thread has its own copy, whose place only a stopped thread shows, and tuneagent stops no thread \
+         to read. Probe a function that is passed the value or a pointer to it, or let the program keep it in a global variable"
     )]
     ThreadLocal {
         /// The name.
@@ -125,7 +125,7 @@ pub enum VariableError {
     },
     /// Without types there are no fields and elements.
     #[error(
-        "`{name}`: there is no debug information on `{root}` in {path}, so nothing tells where its parts are"
+        "`{name}`: there is no debug information on `{root}` in {path}, so the place of its parts is not known"
     )]
     NoDebugInformation {
         /// What was asked for.

@@ -116,9 +116,9 @@ fn status_text(status: Status) -> String {
         Status::Pending | Status::RevertPending => "it is not known whether it was written".to_owned(),
         Status::Applied => "it is".to_owned(),
         Status::Failed => "it was never written".to_owned(),
-        Status::Done => "it is done, and cannot be taken back".to_owned(),
-        Status::Reverted => "it was taken back already".to_owned(),
+        Status::Done => "it is done, and cannot be reverted".to_owned(),
+        Status::Reverted => "it was reverted already".to_owned(),
         Status::ChangedSince => "the program changed the variable since".to_owned(),
-        Status::Superseded { by } => format!("change {by} replaced it; take that back first"),
+        Status::Superseded { by } => format!("change {by} replaced it; revert that first"),
     }
 }

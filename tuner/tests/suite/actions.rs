@@ -49,7 +49,7 @@ fn a_call_passes_every_kind_of_argument_and_gives_every_kind_of_result_back() {
     let error = writer.undo(1).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "change 1 is not in force: it is done, and cannot be taken back"
+        "change 1 is not in force: it is done, and cannot be reverted"
     );
     assert_eq!(load.ends(), FINE);
 }
@@ -168,7 +168,7 @@ fn a_call_passes_what_variables_hold_when_it_is_made() {
     assert_eq!(result(&receipt), "2", "as the parameter wants it");
     for (variable, wanted) in [
         ("nobody", "has no variable `nobody`"),
-        ("steps", "is no number that could be passed"),
+        ("steps", "cannot be passed: it is no number"),
     ] {
         let error = writer
             .call(with("back_i64", variable), Reason::default())
@@ -263,7 +263,7 @@ fn what_must_not_be_patched_is_refused_with_the_reason() {
         ),
         (
             argument("send_block", 9, "1"),
-            "it has 3 arguments that can be told",
+            "it has 3 known arguments",
         ),
         (
             argument("send_block", 2, "-1"),
@@ -286,7 +286,7 @@ fn what_must_not_be_patched_is_refused_with_the_reason() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "change 1 is in force in the same code: take that back first"
+        "change 1 is in force in the same code: revert that first"
     );
     writer.undo(1).unwrap();
     assert!(load.code() == code);

@@ -425,7 +425,7 @@ fn with_keep_only_what_was_confirmed_stays() {
     assert_eq!(
         later.undo_all(&[setting.pid()]).unwrap().undone.len(),
         1,
-        "the command that takes it back"
+        "the command that reverts it"
     );
     assert_eq!(setting.program.sees("knob"), "10");
 }

@@ -69,7 +69,7 @@ fn each_call_is_taken_back_by_the_thread_that_made_it_with_what_it_read_beforeha
         let undone = writer.undo(*change).unwrap();
         assert_eq!(undone.outcome, RevertOutcome::Reverted);
         let again = writer.undo(*change).unwrap_err().to_string();
-        assert!(again.contains("it was taken back already"), "{again}");
+        assert!(again.contains("it was reverted already"), "{again}");
     }
     assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
     assert_eq!(load.runs(), QUIET);
@@ -93,7 +93,7 @@ fn calls_of_the_same_are_taken_back_newest_first_and_one_that_stays_is_none_of_t
     let (first, second) = (set(5), set(6));
     let stays = make(&mut writer, call("tick()", None));
     let error = writer.undo(stays).unwrap_err().to_string();
-    assert!(error.contains("cannot be taken back"), "{error}");
+    assert!(error.contains("cannot be reverted"), "{error}");
     let error = writer.undo(first).unwrap_err().to_string();
     assert!(error.contains(&format!("change {second} replaced it")), "{error}");
     let undone = writer.undo_all(|_| true).unwrap();
@@ -235,7 +235,7 @@ fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
     );
     let undone = writer.undo(change).unwrap().outcome;
     assert!(
-        matches!(&undone, RevertOutcome::Failed(why) if why.contains("a jump of the program left the call that takes it back")),
+        matches!(&undone, RevertOutcome::Failed(why) if why.contains("a jump of the program left the call that reverts it")),
         "{undone:?}"
     );
     assert_eq!(writer.changes().pop().unwrap().status, Status::Applied);

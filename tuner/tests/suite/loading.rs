@@ -27,7 +27,7 @@ fn a_library_is_loaded_used_and_unloaded_again() {
     assert_eq!(
         error.to_string(),
         format!(
-            "change {} is in force in the same code: take that back first",
+            "change {} is in force in the same code: revert that first",
             replaced.change
         )
     );

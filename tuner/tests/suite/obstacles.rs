@@ -207,7 +207,7 @@ fn code_that_somebody_changed_since_is_left_alone_and_said() {
     let outcome = writer.undo(change).unwrap().outcome;
     assert!(matches!(outcome, RevertOutcome::ChangedSince(_)), "{outcome:?}");
     assert_eq!(writer.changes()[0].status, Status::ChangedSince);
-    assert!(load.code() == code, "nothing was put back");
+    assert!(load.code() == code, "nothing was reverted");
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
     assert_eq!(load.ends(), FINE);
 }

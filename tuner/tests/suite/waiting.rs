@@ -92,7 +92,7 @@ fn a_change_whose_instant_is_not_known_is_taken_back_and_told() {
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
     let refusal = collect(&mut session).unwrap_err();
     assert!(
-        refusal.contains("had to be let go from entry:main") && refusal.ends_with("it was taken back"),
+        refusal.contains("had to be let go from entry:main") && refusal.ends_with("it was reverted"),
         "{refusal}"
     );
     assert_eq!(
@@ -271,7 +271,7 @@ fn changes_that_are_asked_for_by_their_numbers_are_taken_back_in_one_passage() {
     };
     let over = |change| {
         Err(format!(
-            "change {change} is not in force: it was taken back already"
+            "change {change} is not in force: it was reverted already"
         ))
     };
     assert_eq!(
@@ -314,7 +314,7 @@ fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory(
         let leaving = std::thread::spawn(move || session.shutdown());
         let until = Instant::now() + Duration::from_secs(20);
         while setting.status(3) != Status::RevertPending {
-            assert!(Instant::now() < until, "it is not taken back");
+            assert!(Instant::now() < until, "it is not reverted");
             std::thread::yield_now();
         }
         process.kill().unwrap();
@@ -338,7 +338,7 @@ fn without_a_rendezvous_a_change_with_a_place_is_refused_and_nothing_is_written(
         Err(ClientError::Refused(refusal)) => {
             assert_eq!(
                 refusal.message,
-                "cannot act at a sync point: no rule of this session asked for a place when it began, so it gave up the right to probe"
+                "cannot act at a sync point: no rule of this session needed a place when it began, so it gave up the right to probe"
             );
         }
         other => panic!("{other:?}"),

@@ -316,7 +316,7 @@ fn changes_of_one_variable_are_taken_back_newest_first() {
     let error = writer.undo(1).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "change 1 is not in force: change 2 replaced it; take that back first"
+        "change 1 is not in force: change 2 replaced it; revert that first"
     );
     writer.undo(3).unwrap();
     assert_eq!(program.sees("knob"), "30");

@@ -89,7 +89,7 @@ fn capabilities() -> Check {
     } else if rights::is_lent() {
         Check::works(
             name,
-            format!("{text}\n(those of the file are lent for one's own programs, which do without)"),
+            format!("{text}\n(those of the file are lent for your own programs, which do without)"),
         )
     } else {
         Check::lacks(name, text).by(as_root())
@@ -233,7 +233,7 @@ fn writing() -> Check {
     match written {
         Ok(mechanism) => Check::works(
             "writing memory",
-            format!("written, read back, taken back ({mechanism})"),
+            format!("written, read back, reverted ({mechanism})"),
         ),
         Err(error) => Check::fails("writing memory", error).by(as_root()),
     }
@@ -321,22 +321,22 @@ fn yama_says(scope: Option<&str>, may_trace: bool) -> Check {
     let relax = rights::as_root("sysctl kernel.yama.ptrace_scope=0");
     match scope {
         None => Check::works("Yama", "not built into this kernel"),
-        Some("0") => Check::works("Yama", "scope 0: one's own processes may be looked into"),
+        Some("0") => Check::works("Yama", "scope 0: your own processes can be inspected"),
         Some("3") => Check::fails(
             "Yama",
-            "scope 3: nobody may look into a process until the next boot",
+            "scope 3: no process may inspect another one until the next boot",
         ),
         Some(scope) if may_trace => {
             Check::works("Yama", format!("scope {scope}, which CAP_SYS_PTRACE passes"))
         }
         Some("1") => Check::lacks(
             "Yama",
-            "scope 1: without CAP_SYS_PTRACE only a parent may look into a process",
+            "scope 1: without CAP_SYS_PTRACE only a parent may inspect a process",
         )
         .by(relax),
         Some(scope) => Check::lacks(
             "Yama",
-            format!("scope {scope}: only CAP_SYS_PTRACE may look into a process"),
+            format!("scope {scope}: only CAP_SYS_PTRACE may inspect a process"),
         )
         .by(relax),
     }

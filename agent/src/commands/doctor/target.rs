@@ -50,7 +50,7 @@ fn looked_into(job: &Job) -> Check {
         .map(|mpi| mpi.sites.len())
         .sum();
     let text = format!(
-        "{}: {} can be looked into, {sites} MPI sites",
+        "{}: {} can be inspected, {sites} MPI sites",
         job.program(),
         crate::format::plural(job.members.len(), "process"),
     );
@@ -73,7 +73,7 @@ fn owner(member: &Member) -> Check {
     if rights::is_lent() {
         return Check::fails(
             "its user",
-            format!("{text}: the file's capabilities are lent for one's own programs"),
+            format!("{text}: the file's capabilities are lent for your own programs"),
         )
         .by(as_root());
     }
@@ -135,7 +135,7 @@ fn written(member: &Member) -> Check {
         return Check::lacks(name, format!("not tried: it has no variable {SOME_VARIABLE}"));
     };
     match Slot::validate(&location, Some(ValueType::I32)) {
-        Ok(_) => Check::works(name, "would be let through"),
+        Ok(_) => Check::works(name, "is permitted"),
         // It ends when the debugger lets go, and only whoever runs it knows when that may be.
         Err(error @ SlotError::Traced { .. }) => Check::fails(name, error.to_string()),
         Err(error) => Check::fails(name, error.to_string()).by(as_root()),
@@ -144,7 +144,7 @@ fn written(member: &Member) -> Check {
 
 fn lock(member: &Member) -> Check {
     match WriterLock::acquire(member.process.pid) {
-        Ok(_) => Check::works("its writer", "nobody else writes into it"),
+        Ok(_) => Check::works("its writer", "no other session may write into it"),
         Err(error @ LockError::Held { pid, .. }) => {
             Check::lacks("its writer", error.to_string()).by(format!("tuneagent session stop {pid}"))
         }
@@ -168,7 +168,7 @@ fn left_behind(job: &Job) -> Check {
             Check::works(
                 "its changes",
                 format!(
-                    "{} in force; back: tuneagent undo {pid}",
+                    "{} in force; revert: tuneagent undo {pid}",
                     crate::format::plural(number, "change")
                 ),
             )

@@ -44,8 +44,8 @@ pub(super) fn version_says(release: &str, found: Option<LinkKind>) -> Check {
         None => Check::fails(
             name,
             format!(
-                "Linux {release}: probes need 5.17 or newer (bpf_loop). What does without: ps, get, set, undo, replay,\n\
-                 and `attach` of users without root, with what /proc tells"
+                "Linux {release}: probes need 5.17 or newer (bpf_loop). These work without: ps, get, set, undo, replay,\n\
+                 and `attach` of users without root, with the data of /proc"
             ),
         ),
     }
@@ -62,8 +62,8 @@ pub(super) fn lockdown_says(state: Option<&str>) -> Check {
     match state.split(['[', ']']).nth(1).unwrap_or("not known") {
         "confidentiality" => Check::fails(
             name,
-            "confidentiality: the kernel lets no BPF program read memory, so there are no probes. It ends with a boot without\n\
-             lockdown= (and without Secure Boot, where that asks for it); what /proc tells needs none",
+            "confidentiality: the kernel lets no BPF program read memory, so there are no probes. To change that, boot without lockdown=\n\
+             (and without Secure Boot, where it requires lockdown); the data of /proc need no probes",
         ),
         "integrity" => Check::works(
             name,

@@ -73,7 +73,7 @@ fn of_process(target: &str, any_user: bool) -> Result<Candidates, Failure> {
     let job = target::job(&mut Scout::default(), target, any_user)?;
     let Some(member) = job.members.first() else {
         return Err(Failure::not_there(format!(
-            "no process of {target} could be looked into"
+            "no process of {target} could be inspected"
         )));
     };
     let Some(program) = member.space.executable() else {

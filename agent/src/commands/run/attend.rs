@@ -96,7 +96,7 @@ impl Attendant {
         let mut why = "the command was not started".to_owned();
         if self.is_by_sudo {
             why += &format!(
-                ": without the rights that sudo was asked for there are no probes\nonce, for one's own programs: {}",
+                ": sudo gave no rights, so there are no probes\nonce, for your own programs: {}",
                 rights::give_command()
             );
         }
@@ -125,7 +125,7 @@ fn by_sudo() -> Result<Command, Failure> {
     let sudo = program("sudo".as_ref()).map_err(|_| {
         super::not_started(format!(
             "probes need {missing}, which this process does not have, and there is no sudo here\n\
-             once, for one's own programs, as root: {}",
+             once, for your own programs, as root: {}",
             rights::give_command()
         ))
     })?;

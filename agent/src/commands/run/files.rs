@@ -76,7 +76,7 @@ pub(super) fn program(word: &OsStr) -> Result<PathBuf, Failure> {
     Err(match found.first() {
         Some(file) => Failure::of_command(
             Code::NOT_EXECUTABLE,
-            format!("{} is there, but no program that you may execute", file.display()),
+            format!("{} exists, but you may not execute it", file.display()),
         ),
         None if word.as_bytes().contains(&b'/') => {
             Failure::of_command(Code::NO_COMMAND, format!("{shown}: there is no such file"))

@@ -102,7 +102,7 @@ async fn accompany(
             signal = passed_on.next() => passed_on.pass(signal, command.id()),
             _ = unattended.wait(), if is_attended => {
                 is_attended = false;
-                warn!("the session has ended; the command goes on without it");
+                warn!("the session has ended; the command continues without it");
             }
         }
     }

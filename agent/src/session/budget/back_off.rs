@@ -131,13 +131,13 @@ impl BackOff {
                 "{more}: it reads calls only {ticks_per_s:.0} times a second from now on; where more are made than there is room for, \
                  iterations and call sites lack some, which are counted"
             ),
-            false => format!("{less}: calls are read as they come again"),
+            false => format!("{less}: calls are read at once again"),
         };
         let of_predictions = || match self.predictions.rests {
             true => format!(
-                "{more}: it looks out for decisions no longer, which follow the program somewhat later from now on"
+                "{more}: it no longer polls for decisions, which are written somewhat later from now on"
             ),
-            false => format!("{less}: decisions are looked out for again"),
+            false => format!("{less}: it polls for decisions again"),
         };
         let notices = [turns[0].then(of_rings), turns[1].then(of_predictions)];
         notices.into_iter().flatten().map(Effect::Say).collect()

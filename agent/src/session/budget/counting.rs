@@ -50,7 +50,7 @@ impl Counting {
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let text = |name: &String| {
             format!(
-                "calls of {name} were counted for rules now and then (--budget): those between are not in its calls"
+                "calls of {name} were counted for rules in sampling windows (--budget): calls between them are missing"
             )
         };
         self.rested.iter().map(text)

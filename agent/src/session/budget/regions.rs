@@ -102,7 +102,7 @@ impl Regions {
 /// What is said of it at the first time: so many regions a second, whose probes would cost this share of a thread's time.
 pub fn notice_of_rest(rate: f64, share: f64) -> String {
     format!(
-        "note: parallel regions are probed now and then: {} a second are so short that it would cost about {}",
+        "note: parallel regions are probed in sampling windows: {} a second are so short that probing all would cost about {}",
         count(rate.round()),
         percent(share),
     )

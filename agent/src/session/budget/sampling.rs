@@ -381,7 +381,7 @@ impl Sampling {
         let what = if view.cuts_sequence {
             "Call sites, sizes of messages, who sends to whom and iterations are those of the windows"
         } else {
-            "All else is told as before, but the parts of the communication efficiency"
+            "Everything else is reported as before, except the parts of the communication efficiency"
         };
         let (names, budget) = (view.names(NAMED_MAX), view.budget);
         Some(Effect::Say(format!(
@@ -441,10 +441,10 @@ impl Sampling {
         let name = dearest.map_or("a function", |(_, watched)| watched.name);
         let why = match state.can_detach {
             true => format!(
-                "{name} is watched for a rule that needs every call of it, or is recorded: do without that"
+                "{name} is watched for a rule that needs every call of it, or for the recording: remove the rule or --record"
             ),
             false => format!(
-                "{name} costs most, and in this session probes cannot be taken off: attach to less of the program"
+                "{name} costs most, and this session cannot detach probes: watch fewer functions"
             ),
         };
         format!(
@@ -456,8 +456,8 @@ impl Sampling {
 
 fn advice_on_agent(load: &Load, budget: BudgetShare) -> String {
     format!(
-        "note: tuneagent itself takes {} of a core, more than it should beside what this job computes (--budget {budget}): fewer rules \
-         (--rules none) and fewer processes have it do less, or allow more",
+        "note: tuneagent itself takes {} of a core, more than it should beside what this job computes (--budget {budget}): use fewer \
+         rules (--rules none) or fewer processes, or allow more",
         percent(load.agent),
     )
 }

@@ -42,19 +42,19 @@ pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: 
         }
     };
     say(Standing::Kept, &|changes| {
-        format!("{changes} left in place until {program} ends. Take it back: {undo}")
+        format!("{changes} left in place until {program} ends. Revert it: {undo}")
     });
     say(Standing::Stays, &|changes| {
         let calls: BTreeSet<&str> = here(Standing::Stays).map(|left| left.text.as_str()).collect();
         let calls: Vec<&str> = calls.into_iter().collect();
-        format!("{changes} cannot be taken back and stays ({})", calls.join(", "))
+        format!("{changes} cannot be reverted and stays ({})", calls.join(", "))
     });
-    say(Standing::Back, &|changes| format!("{changes} put back"));
+    say(Standing::Back, &|changes| format!("{changes} reverted"));
     say(Standing::LeftAlone, &|changes| {
-        format!("{changes} left alone, for {program} changed it since")
+        format!("{changes} left alone, because {program} has changed it since")
     });
     say(Standing::NotBack, &|changes| {
-        format!("{changes} could not be put back (tuneagent journal tells why)")
+        format!("{changes} could not be reverted (tuneagent journal has the reason)")
     });
     say(Standing::Running, &|changes| {
         format!("{changes} not known yet: a call has not returned (tuneagent undo finds out)")
@@ -79,10 +79,10 @@ pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: 
         count(Standing::InForce),
     ) {
         (true, 0, 0, 0) => "nothing was changed".to_owned(),
-        (true, 0, _, 0) => "nothing is left to be put back".to_owned(),
+        (true, 0, _, 0) => "nothing is left to revert".to_owned(),
         // Neither put back nor left by word of the actuator: nobody said how they stand.
-        (true, 0, _, _) => "how the changes stand is not known; tuneagent journal tells".to_owned(),
-        (true, _, _, _) => format!("what was changed ended with {program}"),
+        (true, 0, _, _) => "the state of the changes is not known; see tuneagent journal".to_owned(),
+        (true, _, _, _) => format!("the changes ended with {program}"),
         (false, 0, _, _) => words.join("; "),
         (false, ended, _, _) => {
             words.push(format!("{} ended with {program}", plural(ended, "change")));
@@ -110,23 +110,23 @@ mod tests {
         for (changes, wanted) in [
             (&[][..], "nothing was changed"),
             (&[(NotMade, false)], "nothing was changed"),
-            (&[(Back, false), (Back, true)], "2 changes put back"),
+            (&[(Back, false), (Back, true)], "2 changes reverted"),
             (
                 &[(Kept, false)],
-                "1 change left in place until app ends. Take it back: tuneagent undo 7",
+                "1 change left in place until app ends. Take it revert: tuneagent undo 7",
             ),
             (
                 &[(Stays, false)],
-                "1 change cannot be taken back and stays (call f(2))",
+                "1 change cannot be reverted and stays (call f(2))",
             ),
-            (&[(Over, false)], "nothing is left to be put back"),
+            (&[(Over, false)], "nothing is left to revert"),
             (
                 &[(LeftAlone, false), (Back, false)],
-                "1 change put back; 1 change left alone, for app changed it since",
+                "1 change reverted; 1 change left alone, for app changed it since",
             ),
             (
                 &[(NotBack, false)],
-                "1 change could not be put back (tuneagent journal tells why)",
+                "1 change could not be reverted (tuneagent journal has the reason)",
             ),
             (
                 &[(Running, false)],
@@ -134,22 +134,19 @@ mod tests {
             ),
             (
                 &[(InForce, false)],
-                "how the changes stand is not known; tuneagent journal tells",
+                "the state of the changes is not known; see tuneagent journal",
             ),
-            (
-                &[(InForce, true), (Stays, true)],
-                "what was changed ended with app",
-            ),
+            (&[(InForce, true), (Stays, true)], "the changes ended with app"),
             (
                 &[(Back, false), (InForce, true)],
-                "1 change put back; 1 change ended with app",
+                "1 change reverted; 1 change ended with app",
             ),
         ] {
             assert_eq!(words(changes, 0), wanted, "{changes:?}");
         }
         assert_eq!(
             words(&[(Back, false)], 3),
-            "1 change put back; 3 changes more are in the journal alone (tuneagent journal)"
+            "1 change reverted; 3 changes more are in the journal alone (tuneagent journal)"
         );
     }
 

@@ -122,7 +122,7 @@ impl Changes {
         }
         if self.decisions.len() >= DECISIONS_MAX {
             let reason =
-                format!("this session has decided {DECISIONS_MAX} times, its bound; a new one goes on");
+                format!("this session has made {DECISIONS_MAX} decisions, the maximum; start a new session");
             return refuse(id, rule, reason);
         }
         let parts: Vec<(usize, Process)> =

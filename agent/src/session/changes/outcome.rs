@@ -58,13 +58,13 @@ impl fmt::Display for Outcome {
             Outcome::InForce => f.write_str(words::IN_FORCE),
             Outcome::AlreadyThere => f.write_str(words::THERE),
             Outcome::Stays(result) => write!(f, "returned {result}; it has no inverse and stays"),
-            Outcome::Over(result) => write!(f, "returned {result}; nothing is left to be taken back"),
-            Outcome::Running => f.write_str("has not returned yet, and goes on; the journal tells later"),
+            Outcome::Over(result) => write!(f, "returned {result}; nothing is left to revert"),
+            Outcome::Running => f.write_str("has not returned yet and continues; see the journal later"),
             Outcome::Gone => f.write_str(words::GONE),
             Outcome::Refused(reason) => f.write_str(reason),
             Outcome::Reverted => f.write_str(words::REVERTED),
             Outcome::LeftAlone => f.write_str(words::LEFT_ALONE),
-            Outcome::NotBack(reason) => write!(f, "not put back: {reason}"),
+            Outcome::NotBack(reason) => write!(f, "not reverted: {reason}"),
         }
     }
 }

@@ -24,7 +24,7 @@ const BAR: usize = 16;
 pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: Glyphs) -> Content {
     let all = snapshot.functions();
     let Some(all) = all.iter().find(|function| function.name == name) else {
-        return Content::rows(vec![plain(format!(" {name} is called no more"))]);
+        return Content::rows(vec![plain(format!(" {name} is no longer called"))]);
     };
     let sites = snapshot.sequence.call_sites.iter();
     let sites: Vec<_> = sites.filter(|site| site.function == name).collect();
@@ -58,7 +58,7 @@ pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: 
 pub(super) fn rank(snapshot: &Snapshot, pid: &str, _: usize, glyphs: Glyphs) -> Content {
     let is_it = |process: &&ProcessView| process.pid.to_string() == pid;
     let Some(process) = snapshot.processes.iter().find(is_it) else {
-        return Content::rows(vec![plain(format!(" process {pid} is watched no more"))]);
+        return Content::rows(vec![plain(format!(" process {pid} is no longer watched"))]);
     };
     let mut functions: Vec<&FunctionTotals> = process.functions.iter().collect();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));

@@ -11,23 +11,23 @@ const KEYS: [(&str, &str); 9] = [
     ("1-8  Tab  Left Right", "another view"),
     ("Up Down  PgUp PgDn  Home End", "choose a row, or scroll"),
     ("Enter  Esc", "details of a rank or a function, and back"),
-    ("/", "only rows with a text (not in every view)"),
-    ("s  r", "another order of ranks and functions; reversed"),
-    ("o  a  p", "in Rules: it is off, it advises, it applies"),
+    ("/", "filter rows by a text (not in every view)"),
+    ("s  r", "change the order of ranks and functions; reverse it"),
+    ("o  a  p", "in Rules: off, advise, apply"),
     ("?", "this list"),
-    ("q  Ctrl-C", "end; changes are put back, unless --keep"),
-    ("", "The program goes on in any case."),
+    ("q  Ctrl-C", "end; changes are reverted, unless --keep"),
+    ("", "The program continues in any case."),
 ];
 
 /// What each view answers.
 const VIEWS: [(Tab, &str); 8] = [
-    (Tab::Overview, "where does the time go, what was found"),
+    (Tab::Overview, "where the time goes, findings"),
     (Tab::Ranks, "which rank is slow, which one waits"),
     (Tab::Functions, "which calls take the time"),
     (Tab::CallSites, "which line of the program calls them"),
-    (Tab::Rules, "what does each rule see, and do"),
-    (Tab::Changes, "what was changed, what came of it"),
-    (Tab::Log, "what was said, and when"),
+    (Tab::Rules, "what each rule measures and does"),
+    (Tab::Changes, "changes and their verdicts"),
+    (Tab::Log, "messages, with their time"),
     (Tab::Matrix, "which rank sends how much to which"),
 ];
 

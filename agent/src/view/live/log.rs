@@ -24,7 +24,7 @@ impl Log {
 
     /// All of them, those that are gone as one.
     pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = (Option<Duration>, String)> + '_ {
-        let gone = (self.gone > 0).then(|| (None, format!("{} lines were said before these", self.gone)));
+        let gone = (self.gone > 0).then(|| (None, format!("{} older messages are not kept", self.gone)));
         let lines = self
             .lines
             .iter()

@@ -104,7 +104,7 @@ fn told(matrix: &MatrixView) -> String {
     all += matrix.unresolved_sent;
     let untold = match matrix.unresolved_sent.count {
         0 => String::new(),
-        some => format!("; {} to ranks not told", percent(some as f64 / all.count as f64)),
+        some => format!("; {} to unknown ranks", percent(some as f64 / all.count as f64)),
     };
     format!(
         " {} sent, {}, mean {}{untold}",

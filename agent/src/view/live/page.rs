@@ -306,7 +306,7 @@ fn said(log: &Log, columns: usize) -> Content {
         .flat_map(|text| wrapped("              ", &text, columns))
         .collect();
     if rows.is_empty() {
-        rows.push(plain(" nothing was said yet".to_owned()));
+        rows.push(plain(" no messages yet".to_owned()));
     }
     Content::rows(rows)
 }

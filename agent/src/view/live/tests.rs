@@ -192,7 +192,7 @@ fn snapshot() -> Snapshot {
         rules: vec![
             rule("openmpi-busy-wait", "applying", "applied"),
             rule("shared-core", "advising", "condition false: rivals = 0, the rule asks for more than 0"),
-            rule("shared-core", "advising", "no value: cores has none because the quota is not known"),
+            rule("shared-core", "advising", "no value: cores has no value because the quota is not known"),
             rule("blas-threads", "off", "off"),
         ],
         rule_values: vec![RuleValue {

@@ -121,7 +121,7 @@ fn a_condition_for_each_process_changes_those_for_which_it_held_long_enough() {
     let tune = "  - {set: n, value: floor(busy * 10), when: busy > 50%, for: 2}\n";
     let mut shares = Shares::new(tune, 3);
     assert_eq!(shares.actions(&[60, 10, 10]), [""; 0]);
-    assert_eq!(shares.why(), "for: 1 of 2 windows");
+    assert_eq!(shares.why(), "its condition has held for 1 of 2 windows");
     assert_eq!(shares.actions(&[60, 70, 10]), ["0: set n = 6"]);
     assert_eq!(shares.actions(&[60, 70, 10]), ["1: set n = 7"]);
     assert_eq!(shares.actions(&[80, 70, 10]), ["0: set n = 8"]);

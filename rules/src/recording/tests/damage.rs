@@ -217,7 +217,7 @@ fn each_way_of_not_being_a_recording_says_what_to_do() {
         ),
         (
             b"",
-            "there is nothing in the recording: the session that wrote it was stopped at once, or the copy is not whole",
+            "the recording is empty: the session that wrote it was stopped at once, or the copy is incomplete",
         ),
         (
             &newer,
@@ -225,11 +225,11 @@ fn each_way_of_not_being_a_recording_says_what_to_do() {
         ),
         (
             &good[..good.len() - 1],
-            "the recording breaks off at byte 31: the session that wrote it was stopped, or the copy is not whole; what comes before is good",
+            "the recording breaks off at byte 31: the session that wrote it was stopped, or the copy is incomplete; the data before is good",
         ),
         (
             &[&good[..], b"x"].concat(),
-            "the recording is damaged at byte 46 (something follows the end); what comes before is good, copy it again for the rest",
+            "the recording is damaged at byte 46 (something follows the end); the data before is good; copy it again for the rest",
         ),
     ] {
         assert_eq!(read(bytes).1.unwrap().to_string(), expected);

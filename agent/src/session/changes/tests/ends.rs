@@ -19,7 +19,7 @@ fn a_stop_with_an_order_under_way_takes_its_receipt_and_it_is_put_back() {
     assert_eq!(it.on(written(1, 0, 1), s(1)), [say_done(1), applied(1)]);
     it.on(farewell(&[change(R0, 1)], &[]), s(1));
     assert_eq!(outcomes(&it), ["reverted"]);
-    assert_eq!(at_last(&it), "1 change put back");
+    assert_eq!(at_last(&it), "1 change reverted");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_stop_leaves_what_is_confirmed_and_was_to_stay() {
     assert_eq!(outcomes(&it), ["written"]);
     assert_eq!(
         at_last(&it),
-        "1 change left in place until app ends. Take it back: tuneagent undo 7"
+        "1 change left in place until app ends. Take it revert: tuneagent undo 7"
     );
 }
 
@@ -57,7 +57,7 @@ fn a_stop_while_an_undo_is_under_way_takes_its_answer() {
     it.on(stop(), s(1));
     assert_eq!(it.on(reverted(R0, 1), s(1)), [say_guard("undone")]);
     it.on(farewell(&[], &[]), s(1));
-    assert_eq!(at_last(&it), "1 change put back");
+    assert_eq!(at_last(&it), "1 change reverted");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
     let effects = it.on(refused(1, 1, "read-only"), s(1));
     assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
     it.on(farewell(&[change(R0, 1)], &[]), s(1));
-    assert_eq!(at_last(&it), "1 change put back");
+    assert_eq!(at_last(&it), "1 change reverted");
 }
 
 #[test]
@@ -112,11 +112,11 @@ fn what_cannot_be_put_back_is_reported() {
     it.on(Event::Farewell(Machine::HERE, parting), s(1));
     assert_eq!(
         outcomes(&it),
-        ["not put back: busy", "not put back: not permitted"]
+        ["not reverted: busy", "not reverted: not permitted"]
     );
     assert_eq!(
         at_last(&it),
-        "2 changes could not be put back (tuneagent journal tells why)"
+        "2 changes could not be reverted (tuneagent journal has the reason)"
     );
 }
 
@@ -126,7 +126,7 @@ fn what_ended_with_its_process_is_said_to_have() {
     it.on(Event::Ended(R0), ms(2));
     it.on(stop(), s(1));
     it.on(farewell(&[change(R1, 1)], &[]), s(1));
-    assert_eq!(at_last(&it), "1 change put back; 1 change ended with app");
+    assert_eq!(at_last(&it), "1 change reverted; 1 change ended with app");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_process_that_has_ended_is_no_failure_of_one_that_nobody_knows() {
         it.on(Event::Farewell(Machine::HERE, parting), s(1));
         let expected = match has_ended {
             true => "nothing was changed",
-            false => "1 change could not be put back (tuneagent journal tells why)",
+            false => "1 change could not be reverted (tuneagent journal has the reason)",
         };
         assert_eq!(at_last(&it), expected);
     }
@@ -253,7 +253,7 @@ fn notices_are_lines_that_say_what_they_always_said() {
     assert_eq!(
         lines,
         [
-            format!("undo     change 1 of process {process} is not put back: busy; it is tried again"),
+            format!("undo     change 1 of process {process} is not reverted: busy; it is tried again"),
             "guard    pace: 1 -> 2; not undone: busy".to_owned(),
             format!("undo     change 1 of process {process}: reverted now"),
             "guard    pace: 1 -> 2; undone".to_owned(),

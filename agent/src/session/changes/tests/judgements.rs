@@ -112,7 +112,7 @@ fn an_undo_that_never_will_succeed_is_said_and_not_tried_again() {
     let mut it = with_one_change();
     it.on(taken_back(1), ms(2));
     assert_eq!(it.on(lost(R0, 1), ms(3)), [say_guard("not undone: unmapped")]);
-    assert_eq!(outcomes(&it), ["not put back: unmapped"]);
+    assert_eq!(outcomes(&it), ["not reverted: unmapped"]);
     assert_eq!(it.on(Event::Tick, s(200)), []);
 }
 
@@ -248,9 +248,9 @@ fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
     for (outcome, last) in [
         (
             Outcome::Stays("3".to_owned()),
-            "1 change cannot be taken back and stays (knob)",
+            "1 change cannot be reverted and stays (knob)",
         ),
-        (Outcome::Over("3".to_owned()), "nothing is left to be put back"),
+        (Outcome::Over("3".to_owned()), "nothing is left to revert"),
         (
             Outcome::Running,
             "1 change not known yet: a call has not returned (tuneagent undo finds out)",
@@ -302,7 +302,7 @@ fn a_change_by_hand_that_the_session_does_not_know_counts_where_the_actuator_nam
     let mut it = with_one_change();
     it.on(stop(), s(1));
     it.on(farewell(&[change(R0, 1), change(R1, 9)], &[]), s(1));
-    assert_eq!(at_last(&it), "2 changes put back");
+    assert_eq!(at_last(&it), "2 changes reverted");
 }
 
 // A rule is removed.

@@ -290,9 +290,9 @@ impl World {
             let process = self.changes.process_of(*change);
             process.is_none_or(|process| !self.ended.contains(&process))
         });
-        assert_eq!(unsettled.count(), 0, "what lives is put back, kept or reported");
+        assert_eq!(unsettled.count(), 0, "what lives is reverted, kept or reported");
         let last = at_last(&self.changes);
-        assert!(!last.contains("how the changes stand is not known"), "{last}");
+        assert!(!last.contains("the state of the changes is not known"), "{last}");
     }
 }
 

@@ -1,0 +1,164 @@
+//! The words of texts that users read: pages, rules, dashboards, help and messages. One word for one thing, and the field's word.
+
+use std::fs;
+use std::path::Path;
+
+use tuneagent_e2e::Outcome;
+use tuneagent_e2e::problem::While;
+
+use crate::tidy::{assert_none, root, sources};
+
+/// Words that a reader has to decode, and what to write instead.
+const BANNED: [(&str, &str); 38] = [
+    ("ahead", "early, before"),
+    ("asked", "requested, required"),
+    ("asking", "requesting"),
+    ("belonging", "of"),
+    ("border", "boundary"),
+    ("borders", "boundaries"),
+    ("dear", "expensive"),
+    ("dearer", "more expensive"),
+    ("deed", "action"),
+    ("deeds", "actions"),
+    ("desk", "the name of the part"),
+    ("doable", "supported"),
+    ("evidence", "measurements"),
+    ("foresaw", "expected"),
+    ("foreseen", "expected"),
+    ("gauged", "measured"),
+    ("hands", "passes"),
+    ("heard", "observed"),
+    ("hearing", "observing"),
+    ("hears", "observes"),
+    ("homes", "places"),
+    ("meant", "the subject of the sentence"),
+    ("nobody", "no process, no user, no rule"),
+    ("practise", "warm up"),
+    ("practised", "warmed up"),
+    ("rehearsal", "warm-up"),
+    ("rehearse", "warm up"),
+    ("rehearsed", "warmed up"),
+    ("scout", "discovery"),
+    ("sought", "matched"),
+    ("spoil", "mark incomplete"),
+    ("stretch", "epoch"),
+    ("tallies", "sums, counts"),
+    ("tally", "sum, count"),
+    ("tells", "shows, reports"),
+    ("told", "reported, shown, estimated"),
+    ("whoever", "the user, the process"),
+    ("whole", "complete, all of"),
+];
+
+/// The banned words of a text, with their lines. A path, a name with underscores and a flag are no words.
+fn banned(name: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        // What a text of the program has in braces is a name.
+        for word in line.split_whitespace().filter(|word| !word.contains('{')) {
+            let word = word
+                .trim_matches(|c: char| !c.is_alphanumeric())
+                .to_lowercase();
+            if let Some((banned, better)) = BANNED.iter().find(|(banned, _)| *banned == word) {
+                found.push(format!("{name}:{}: {banned}; better: {better}", number + 1));
+            }
+        }
+    }
+    found
+}
+
+/// The files below a folder that end so.
+fn files(folder: &Path, endings: &[&str], into: &mut Vec<std::path::PathBuf>) -> Outcome {
+    for entry in fs::read_dir(folder).while_(folder.display())? {
+        let path = entry?.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if path.is_dir() {
+            files(&path, endings, into)?;
+        } else if ending.is_some_and(|ending| endings.contains(&ending)) {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn pages_rules_and_dashboards_have_no_banned_word() -> Outcome {
+    let mut all = vec![root().join("README.md"), root().join("rules/LANGUAGE.md")];
+    for folder in ["docs", "rules/library", "dashboards"] {
+        files(&root().join(folder), &["md", "yaml", "yml", "json"], &mut all)?;
+    }
+    files(&root().join("include"), &["h"], &mut all)?;
+    let mut found = Vec::new();
+    for path in all {
+        let text = fs::read_to_string(&path).while_(path.display())?;
+        let name = path.strip_prefix(root()).unwrap_or(&path);
+        found.extend(banned(&name.display().to_string(), &text));
+    }
+    assert_none(&found, "texts for users have words that must be decoded");
+    Ok(())
+}
+
+/// What users may read of a source: its string literals, and in the command line the comments that clap prints.
+fn shown(name: &str, text: &str) -> String {
+    let is_help = name.starts_with("agent/src/cli");
+    let mut shown = String::new();
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        match c {
+            '\n' => shown.push('\n'),
+            '/' if characters.peek() == Some(&'/') => {
+                let mut comment = String::new();
+                while let Some(c) = characters.next_if(|c| *c != '\n') {
+                    comment.push(c);
+                }
+                if is_help && comment.starts_with("// ") {
+                    shown.push_str(&comment);
+                }
+            }
+            // A character or a lifetime: a quotation mark as a character begins no text.
+            '\'' => {
+                let is_escape = characters.next_if_eq(&'\\').is_some();
+                let is_quote = characters.next_if_eq(&'"').is_some();
+                if is_escape && !is_quote {
+                    characters.next();
+                }
+            }
+            '"' => {
+                shown.push(' ');
+                while let Some(c) = characters.next_if(|c| *c != '"') {
+                    // The next line of a text is shown; `\n` and others part words.
+                    match c {
+                        '\\' => shown.push(if characters.next() == Some('\n') { '\n' } else { ' ' }),
+                        c => shown.push(c),
+                    }
+                }
+                characters.next();
+                shown.push(' ');
+            }
+            _ => {}
+        }
+    }
+    shown
+}
+
+#[test]
+fn help_and_messages_have_no_banned_word() -> Outcome {
+    let mut found = Vec::new();
+    for source in sources(&["agent/src", "rules/src", "tuner/src"])? {
+        found.extend(banned(&source.name, &shown(&source.name, &source.product)));
+    }
+    assert_none(&found, "help and messages have words that must be decoded");
+    Ok(())
+}
+
+#[test]
+fn a_banned_word_is_found_in_a_message_and_not_in_a_name() {
+    let source = "/// It was told.\nlet told = '\"';\nlet text = \"no hit \\\n is told, {told}\";\n// heard\n";
+    assert_eq!(
+        banned("a.rs", &shown("a.rs", source)),
+        ["a.rs:4: told; better: reported, shown, estimated"]
+    );
+    let help = shown("agent/src/cli.rs", "/// What a session hears.\n// told\n");
+    assert_eq!(banned("cli", &help), ["cli:1: hears; better: observes"]);
+    assert_eq!(banned("page", "`deeds.rs`, a_deed, un-told"), Vec::<String>::new());
+}
