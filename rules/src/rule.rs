@@ -279,7 +279,7 @@ impl CheckedRule {
         })?;
         let key = key.as_key().ok_or_else(|| {
             format!(
-                "the key of `{window}` is {}: processes meet by an argument or a global variable, a whole number",
+                "the key of `{window}` is {}: it must be an integer argument or an integer global variable",
                 key.source
             )
         })?;

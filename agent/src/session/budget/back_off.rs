@@ -128,8 +128,8 @@ impl BackOff {
         let less = format!("note: tuneagent itself takes {agent} of a core");
         let of_rings = || match self.rings.rests {
             true => format!(
-                "{more}: it reads calls only {ticks_per_s:.0} times a second from now on; where more are made than there is room for, \
-                 iterations and call sites lack some, which are counted"
+                "{more}: it reads calls only {ticks_per_s:.0} times a second from now on; calls that do not fit between two \
+                 readings are missing in iterations and call sites, and are counted"
             ),
             false => format!("{less}: calls are read at once again"),
         };
