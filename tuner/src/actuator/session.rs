@@ -400,7 +400,7 @@ impl Farewell {
                 kind: RefusalKind::Busy,
                 message: format!(
                     "{} has not come to its end, so that it is not known whether it is in force; a later undo finds out",
-                    change.intent.deed
+                    change.intent.action
                 ),
             };
             self.failed.push((ChangeNumber { pid, change: number }, refusal));
