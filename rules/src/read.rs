@@ -103,6 +103,36 @@ impl Source {
         }
     }
 
+    /// As users name it on the command line, which has no brackets around a dereference: `(*head)[1]` is `head[0][1]`.
+    pub(crate) fn as_path(&self) -> String {
+        let pointed = |steps: &[Step]| {
+            steps
+                .iter()
+                .rev()
+                .take_while(|step| **step == Step::Dereference)
+                .count()
+        };
+        let (way, behind) = self.steps.split_at(self.steps.len() - pointed(&self.steps));
+        let base = Source {
+            base: self.base.clone(),
+            steps: Vec::new(),
+        };
+        let mut out = format!("{}{base}", "*".repeat(behind.len()));
+        for (place, step) in way.iter().enumerate() {
+            match (step, way.get(place + 1)) {
+                (Step::Dereference, Some(Step::Field(_))) => {}
+                (Step::Dereference, _) => out.push_str("[0]"),
+                (Step::Field(name), _) => {
+                    let is_pointed = place > 0 && way[place - 1] == Step::Dereference;
+                    out.push_str(if is_pointed { "->" } else { "." });
+                    out.push_str(name);
+                }
+                (Step::Index(index), _) => out.push_str(&format!("[{index}]")),
+            }
+        }
+        out
+    }
+
     /// How many pointers must be followed.
     pub fn depth(&self) -> usize {
         let follows = |step: &&Step| **step == Step::Dereference;
@@ -215,6 +245,30 @@ mod tests {
             "(*head)[1]"
         );
         assert_eq!(source(head(), vec![field("a"), Step::Index(2)]), "head.a[2]");
+    }
+
+    #[test]
+    fn a_way_without_brackets_leads_to_the_same_place() {
+        let path = |steps: &[Step]| {
+            let base = Base::Global("head".to_string());
+            let steps = steps.to_vec();
+            Source { base, steps }.as_path()
+        };
+        let (pointed, field) = (Step::Dereference, Step::Field("n".to_string()));
+        for (steps, expected) in [
+            (&[][..], "head"),
+            (&[field.clone(), Step::Index(2)], "head.n[2]"),
+            (
+                &[pointed.clone(), field.clone(), pointed.clone(), field.clone()],
+                "head->n->n",
+            ),
+            (&[pointed.clone(), Step::Index(1)], "head[0][1]"),
+            (&[pointed.clone(), pointed.clone(), field.clone()], "head[0]->n"),
+            (&[pointed.clone(), pointed.clone()], "**head"),
+            (&[Step::Index(1), pointed.clone()], "*head[1]"),
+        ] {
+            assert_eq!(path(steps), expected, "{steps:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use plan::{Bytes, SyncPoint};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{
-    Assignment, Change, Deed, Hold, Outcome, RevertOutcome, Settled, StateDir, Status, settle,
+    ActionRecord, Assignment, Change, Hold, Outcome, RevertOutcome, Settled, StateDir, Status, settle,
 };
 use crate::module::Images;
 use crate::process::Process;
@@ -103,7 +103,7 @@ impl Writer {
         change: u64,
         wanted: &dyn Fn(&Change) -> bool,
     ) -> Result<Back, WriterError> {
-        let Deed::Set(set) = self.in_force(change)?.intent.deed else {
+        let ActionRecord::Set(set) = self.in_force(change)?.intent.action else {
             return Err(WriterError::NoSyncPoint { change });
         };
         let Some(sync) = set.sync.clone() else {
@@ -183,9 +183,9 @@ impl Writer {
     ) -> Result<Undone, WriterError> {
         let known = change;
         let intent = &known.intent;
-        let (change, symbol) = (intent.change, intent.deed.symbol().to_owned());
-        let outcome = match &intent.deed {
-            Deed::Set(set) => {
+        let (change, symbol) = (intent.change, intent.action.symbol().to_owned());
+        let outcome = match &intent.action {
+            ActionRecord::Set(set) => {
                 let space = match space {
                     Some(known) => known,
                     None => space.insert(self.space()?),
@@ -194,9 +194,9 @@ impl Writer {
             }
             _ => self.take_back_action(&known)?,
         };
-        match &intent.deed {
+        match &intent.action {
             // Written down already, or not decided yet.
-            Deed::Load(_) | Deed::Call(_) => Ok(Undone {
+            ActionRecord::Load(_) | ActionRecord::Call(_) => Ok(Undone {
                 change,
                 symbol,
                 outcome,
@@ -228,7 +228,7 @@ impl Writer {
         let changes = self.changes();
         let undecided = |change: &&Change| matches!(change.status, Status::Pending | Status::RevertPending);
         let has_memory =
-            |change: &Change| change.intent.deed.arena().is_some() || change.revert_arena.is_some();
+            |change: &Change| change.intent.action.arena().is_some() || change.revert_arena.is_some();
         if !changes
             .iter()
             .any(|change| undecided(&change) || has_memory(change))
@@ -237,13 +237,13 @@ impl Writer {
         }
         let space = self.space()?;
         for change in changes.iter().filter(undecided) {
-            match &change.intent.deed {
-                Deed::Set(set) => {
+            match &change.intent.action {
+                ActionRecord::Set(set) => {
                     let mut set = set.clone();
                     set.old = self.found_by(change).unwrap_or(set.old);
                     self.settle_value(&space, change, &set)?;
                 }
-                deed => self.settle_action(&space, change, deed)?,
+                action => self.settle_action(&space, change, action)?,
             }
         }
         self.sweep(&space)
@@ -252,8 +252,8 @@ impl Writer {
     /// What the oldest of those found that were to be taken back with it.
     fn found_by(&self, change: &Change) -> Option<Bytes> {
         let oldest = self.known(change.revert_through?).ok()?;
-        match oldest.intent.deed {
-            Deed::Set(set) => Some(set.old),
+        match oldest.intent.action {
+            ActionRecord::Set(set) => Some(set.old),
             _ => None,
         }
     }

@@ -66,7 +66,7 @@ fn as_json(change: &Change) -> serde_json::Value {
         "program": intent.target.executable,
         "pid": intent.target.pid.number,
         "change": intent.change,
-        "action": intent.deed.to_string(),
+        "action": intent.action.to_string(),
         "status": status(change),
         "confirmed": change.confirmed,
         "rule": intent.rule,
@@ -119,7 +119,7 @@ fn print(change: &Change) {
         printable(program),
         intent.target.pid,
         intent.change,
-        printable(&intent.deed.to_string()),
+        printable(&intent.action.to_string()),
         status(change),
     );
     let by = intent
@@ -127,7 +127,7 @@ fn print(change: &Change) {
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
     let hold = change.hold.map_or_else(String::new, |hold| {
-        format!(", {}", said(&hold, intent.deed.sync()))
+        format!(", {}", said(&hold, intent.action.sync()))
     });
     say!("    {by}, for {}{hold}", intent.who.user);
     intent.why.iter().for_each(|why| say!("    {}", printable(why)));
@@ -146,7 +146,7 @@ fn status(change: &Change) -> String {
     match change.status {
         Status::Pending => "begun; undo finds out whether it was written".into(),
         Status::Applied => match &change.result {
-            Some(result) if change.intent.deed.inverse().is_some() => {
+            Some(result) if change.intent.action.inverse().is_some() => {
                 format!("returned {result}, in force{confirmed}")
             }
             _ => format!("in force{confirmed}"),

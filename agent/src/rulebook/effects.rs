@@ -1,4 +1,4 @@
-//! What rules may do to a program: told before they do it, and asked where that is prepared for.
+//! What rules may do to a program, for those who announce it and who prepare for it.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ impl RuleBook {
         everywhere.map(|variable| variable.name.clone()).collect()
     }
 
-    /// The variables that rules which may act would write in a process, each with whether all of its copies are meant.
+    /// The variables that rules which may act would write in a process, each with whether all of its copies are written.
     pub fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
         let written = self.written_by(member, |mode| mode == Mode::Applying);
         written

@@ -88,7 +88,10 @@ fn all_at_the_right_iteration(case: &str, moment: &str, pace: &str, place: &str)
         .unwrap();
     let last = journal.changes().pop().unwrap();
     assert_eq!(
-        (last.status, last.intent.deed.sync().unwrap().to_string().as_str()),
+        (
+            last.status,
+            last.intent.action.sync().unwrap().to_string().as_str()
+        ),
         (Status::Done, place)
     );
     target.goes_on();

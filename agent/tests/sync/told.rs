@@ -61,7 +61,7 @@ fn the_journal_says_how_a_change_met_its_sync_point_and_it_is_taken_back_there_a
         .unwrap();
     let history = || StateDir::at(directory.path()).history(target.pid()).unwrap();
     let change = history().change(receipt.change.unwrap()).unwrap();
-    assert_eq!(change.intent.deed.sync(), Some(&"entry:step".parse().unwrap()));
+    assert_eq!(change.intent.action.sync(), Some(&"entry:step".parse().unwrap()));
     let how = change.hold.unwrap();
     assert_eq!((how.mechanism, how.passage), (receipt.mechanism, receipt.passage));
     // The end of the session takes it back, and the program sees that at the same place.

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why a text is not a value of the type asked for.
+/// Why a text is not a value of a type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ValueError {
     /// Not a number (or not true/false) at all.

@@ -11,6 +11,7 @@ mod hits;
 mod homes;
 mod implied;
 mod infer;
+mod invocation;
 mod join;
 mod meant;
 mod names;

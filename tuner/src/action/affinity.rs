@@ -10,7 +10,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::ActionError;
-use crate::journal::{Affinity, Change, Deed, Hold, Mechanism, Outcome, RevertOutcome, Status, ThreadCpus};
+use crate::journal::{
+    ActionRecord, Affinity, Change, Hold, Mechanism, Outcome, RevertOutcome, Status, ThreadCpus,
+};
 use crate::process::Pid;
 use crate::ptrace;
 use crate::writer::{Writer, WriterError};
@@ -39,7 +41,7 @@ impl Writer {
             return Err(refused("none of them may be used by this process (its cpuset)".to_owned()).into());
         }
         let had = masks(pid)?;
-        let deed = Affinity {
+        let action = Affinity {
             symbol: "affinity".to_owned(),
             cpus: list(&wanted),
             threads: had
@@ -50,8 +52,8 @@ impl Writer {
                 })
                 .collect(),
         };
-        let text = Deed::Affinity(deed.clone()).to_string();
-        let change = self.announce(Deed::Affinity(deed), reason, at.clone())?;
+        let text = ActionRecord::Affinity(action.clone()).to_string();
+        let change = self.announce(ActionRecord::Affinity(action), reason, at.clone())?;
         let bound = bind_all(pid, |_| wanted.clone()).inspect_err(|_| give_back(&had));
         (self.hooks.after_write)();
         let mechanism = Mechanism::Plain;
@@ -77,10 +79,10 @@ impl Writer {
     pub(crate) fn take_back_affinity(
         &mut self,
         change: u64,
-        deed: &Affinity,
+        action: &Affinity,
     ) -> Result<RevertOutcome, WriterError> {
         let pid = self.process().pid;
-        let (had, ours) = (recorded(deed), parse(&deed.cpus).unwrap_or_default());
+        let (had, ours) = (recorded(action), parse(&action.cpus).unwrap_or_default());
         let now = masks(pid)?;
         if !now.iter().any(|(_, mask)| *mask == ours) {
             let first = now
@@ -90,7 +92,7 @@ impl Writer {
             return Ok(found.map_or(RevertOutcome::Reverted, RevertOutcome::ChangedSince));
         }
         self.announce_revert(change, None)?;
-        let first = deed
+        let first = action
             .threads
             .first()
             .and_then(|thread| parse(&thread.cpus))
@@ -114,9 +116,9 @@ impl Writer {
     }
 
     /// Finds out what a crash left: one thread that has what we gave, and had something else, is enough to take back.
-    pub(crate) fn settle_affinity(&mut self, known: &Change, deed: &Affinity) -> Result<(), WriterError> {
+    pub(crate) fn settle_affinity(&mut self, known: &Change, action: &Affinity) -> Result<(), WriterError> {
         let change = known.intent.change;
-        let (had, ours) = (recorded(deed), parse(&deed.cpus).unwrap_or_default());
+        let (had, ours) = (recorded(action), parse(&action.cpus).unwrap_or_default());
         let now = masks(self.process().pid)?;
         let is_ours = |(tid, mask): &(i32, BTreeSet<usize>)| *mask == ours && had.get(tid) != Some(&ours);
         let ended = || "the writer ended before the threads were bound".to_owned();
@@ -129,8 +131,8 @@ impl Writer {
     }
 }
 
-fn recorded(deed: &Affinity) -> BTreeMap<i32, BTreeSet<usize>> {
-    let threads = deed.threads.iter();
+fn recorded(action: &Affinity) -> BTreeMap<i32, BTreeSet<usize>> {
+    let threads = action.threads.iter();
     threads
         .filter_map(|thread| Some((thread.tid, parse(&thread.cpus)?)))
         .collect()

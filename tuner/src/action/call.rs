@@ -18,7 +18,7 @@ use crate::arch::x86_64::{
 use crate::arena::Arena;
 use crate::clock;
 use crate::error::ActionError;
-use crate::journal::{Call, Change, Deed, Hold, Inverse, Mechanism, Outcome, Record, Status};
+use crate::journal::{ActionRecord, Call, Change, Hold, Inverse, Mechanism, Outcome, Record, Status};
 use crate::place::Ground;
 use crate::process::{Process, ThreadId};
 use crate::ptrace;
@@ -82,10 +82,10 @@ impl Writer {
         let at = clock::now();
         let space = self.space()?;
         let plan = Plan::new(&space, request)?;
-        let (deed, machinery, ground) = self.prepare(&space, &plan)?;
-        let change = self.announce(Deed::Call(deed.clone()), reason, at.clone())?;
-        let called = self.carry_out(change, &deed, &plan, &machinery, &ground)?;
-        let outcome = self.returned(change, &deed, &called, &machinery)?;
+        let (action, machinery, ground) = self.prepare(&space, &plan)?;
+        let change = self.announce(ActionRecord::Call(action.clone()), reason, at.clone())?;
+        let called = self.carry_out(change, &action, &plan, &machinery, &ground)?;
+        let outcome = self.returned(change, &action, &called, &machinery)?;
         Ok(ActionReceipt {
             change,
             text: format!("call {}", plan.text),
@@ -102,29 +102,29 @@ impl Writer {
     pub(super) fn returned(
         &mut self,
         change: u64,
-        deed: &Call,
+        action: &Call,
         called: &Called,
         machinery: &Machinery,
     ) -> Result<ActionOutcome, WriterError> {
-        let Some(answer) = called.state.answer(deed) else {
+        let Some(answer) = called.state.answer(action) else {
             return Ok(ActionOutcome::Running);
         };
-        self.record_answer(change, deed, answer, Some(hold(called.hold)))?;
+        self.record_answer(change, action, answer, Some(hold(called.hold)))?;
         if matches!(called.state, State::Returned(_)) {
-            self.leave(&deed.arena, called.tid, machinery);
+            self.leave(&action.arena, called.tid, machinery);
         }
-        Ok(answer.outcome(deed))
+        Ok(answer.outcome(action))
     }
 
     /// Writes down what a call returned; without `hold` it was found out later.
     pub(super) fn record_answer(
         &mut self,
         change: u64,
-        deed: &Call,
+        action: &Call,
         answer: &Answer,
         hold: Option<Hold>,
     ) -> Result<(), WriterError> {
-        let inverse = deed.inverse.as_ref();
+        let inverse = action.inverse.as_ref();
         self.record(Record::Returned {
             change,
             at: clock::now(),
@@ -156,7 +156,7 @@ impl Writer {
             despite_seccomp: self.despite_seccomp,
             ..arena
         };
-        let deed = Call {
+        let action = Call {
             symbol: plan.text.clone(),
             module: plan.function.module.path.clone(),
             address: target,
@@ -165,19 +165,19 @@ impl Writer {
             sync: None,
             inverse: plan.inverse.clone(),
         };
-        Ok((deed, machinery, ground))
+        Ok((action, machinery, ground))
     }
 
     /// Sends a thread to call, and waits; what failed is in the journal.
     pub(super) fn carry_out(
         &mut self,
         change: u64,
-        deed: &Call,
+        action: &Call,
         plan: &Plan,
         machinery: &Machinery,
         ground: &Ground,
     ) -> Result<Called, WriterError> {
-        let called = self.enter_and_wait(deed, plan, machinery, ground);
+        let called = self.enter_and_wait(action, plan, machinery, ground);
         (self.hooks.after_write)();
         let error = match called {
             Ok(Called {
@@ -185,7 +185,7 @@ impl Writer {
                 ..
             }) => ActionError::Left {
                 pid: self.process().pid,
-                call: deed.symbol.clone(),
+                call: action.symbol.clone(),
             },
             Ok(called) => return Ok(called),
             Err(error) => error,
@@ -196,7 +196,7 @@ impl Writer {
 
     pub(super) fn enter_and_wait(
         &self,
-        deed: &Call,
+        action: &Call,
         plan: &Plan,
         machinery: &Machinery,
         ground: &Ground,
@@ -209,14 +209,14 @@ impl Writer {
                 process,
                 ground,
                 &machinery.gate,
-                plan.task(deed),
+                plan.task(action),
                 plan.thread,
                 unsuitable,
-                |thread| enter(thread, process, ground, deed, plan, underway),
+                |thread| enter(thread, process, ground, action, plan, underway),
             )
         })?;
         Ok(Called {
-            state: self.await_state(deed, plan, machinery, ground)?,
+            state: self.await_state(action, plan, machinery, ground)?,
             hold: entered.hold,
             tid: entered.tid,
         })
@@ -225,7 +225,7 @@ impl Writer {
     /// How a call stands that was just entered: once it has returned or was left, or the time for it is over.
     fn await_state(
         &self,
-        deed: &Call,
+        action: &Call,
         plan: &Plan,
         machinery: &Machinery,
         ground: &Ground,
@@ -234,10 +234,10 @@ impl Writer {
         let mut look = LEFT_LOOK;
         loop {
             let rest = plan.wait.saturating_sub(began.elapsed());
-            if let Some(answer) = await_result(ground, deed, look.min(rest))? {
+            if let Some(answer) = await_result(ground, action, look.min(rest))? {
                 return Ok(State::Returned(answer));
             }
-            match self.state(deed, machinery, ground)? {
+            match self.state(action, machinery, ground)? {
                 State::UnderWay if look < rest => look *= 2,
                 state => return Ok(state),
             }
@@ -264,19 +264,21 @@ impl Writer {
     }
 
     /// Finds out what came of a call whose writer ended, or did not wait.
-    pub(crate) fn settle_call(&mut self, known: &Change, deed: &Call) -> Result<(), WriterError> {
+    pub(crate) fn settle_call(&mut self, known: &Change, action: &Call) -> Result<(), WriterError> {
         if known.status == Status::RevertPending {
-            return match &known.intent.deed {
-                Deed::Load(_) => self.settle_reverting_call(known, deed, load::UNLOAD_RETURNS, |word| {
-                    word.map(load::unloaded)
-                }),
-                _ => self.settle_reverting_call(known, deed, ReturnType::Nothing, inverse::called_back),
+            return match &known.intent.action {
+                ActionRecord::Load(_) => {
+                    self.settle_reverting_call(known, action, load::UNLOAD_RETURNS, |word| {
+                        word.map(load::unloaded)
+                    })
+                }
+                _ => self.settle_reverting_call(known, action, ReturnType::Nothing, inverse::called_back),
             };
         }
         let change = known.intent.change;
-        let state = self.came_of(deed)?;
-        match (&state, state.answer(deed)) {
-            (_, Some(answer)) => self.record_answer(change, deed, answer, None),
+        let state = self.came_of(action)?;
+        match (&state, state.answer(action)) {
+            (_, Some(answer)) => self.record_answer(change, action, answer, None),
             (State::NotMade, None) => {
                 let why = "the writer ended, or a jump of the program left the call, before the function was called";
                 self.recover_outcome(change, Outcome::NotWritten(why.to_owned()))
@@ -287,33 +289,33 @@ impl Writer {
     }
 
     /// How a call stands whose writer ended, or did not wait.
-    pub(super) fn came_of(&mut self, deed: &Call) -> Result<State, WriterError> {
+    pub(super) fn came_of(&mut self, action: &Call) -> Result<State, WriterError> {
         let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
         let machinery = Machinery::of(&space, &mut self.machinery)?;
-        Ok(self.state(deed, &machinery, &ground)?)
+        Ok(self.state(action, &machinery, &ground)?)
     }
 
     /// How a call stands, by the memory that was mapped for it; and where that says that it is under way, by where the threads stand.
     pub(super) fn state(
         &self,
-        deed: &Call,
+        action: &Call,
         machinery: &Machinery,
         ground: &Ground,
     ) -> Result<State, ActionError> {
         let mut ground = ground.clone();
         ground.refresh()?;
-        if !remote::is_ours(&ground, &deed.arena) {
+        if !remote::is_ours(&ground, &action.arena) {
             return Ok(State::NotMade);
         }
-        if let Ok(Progress::Returned(answer)) = look(&ground, deed) {
+        if let Ok(Progress::Returned(answer)) = look(&ground, action) {
             return Ok(State::Returned(answer));
         }
-        if self.is_somebody_in(&deed.arena, machinery, &ground)? {
+        if self.is_somebody_in(&action.arena, machinery, &ground)? {
             return Ok(State::UnderWay);
         }
         // It may have gone on since: what the memory says counts once nobody is in it.
-        match look(&ground, deed) {
+        match look(&ground, action) {
             Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
             Ok(Progress::Called(was)) => Ok(State::Left(Answer {
                 word: 0,
@@ -389,8 +391,8 @@ impl Plan {
     }
 
     /// What the thread that makes the call is to do.
-    pub(super) fn task<'a>(&'a self, deed: &'a Call) -> Task<'a> {
-        Task::Call(&deed.arena, &self.function.name)
+    pub(super) fn task<'a>(&'a self, action: &'a Call) -> Task<'a> {
+        Task::Call(&action.arena, &self.function.name)
     }
 
     /// What it returns.
@@ -408,8 +410,8 @@ impl Plan {
 
 impl Answer {
     /// As a receipt has it.
-    pub(super) fn outcome(&self, deed: &Call) -> ActionOutcome {
-        let inverse = deed.inverse.as_ref();
+    pub(super) fn outcome(&self, action: &Call) -> ActionOutcome {
+        let inverse = action.inverse.as_ref();
         let reader = inverse.and_then(|inverse| inverse.reader.as_ref());
         ActionOutcome::Returned {
             word: self.word,
@@ -425,17 +427,17 @@ pub(super) fn enter(
     mut thread: Worker<'_>,
     process: &Process,
     ground: &Ground,
-    deed: &Call,
+    action: &Call,
     plan: &Plan,
     underway: fn(),
 ) -> Result<(), ActionError> {
     let mut data = vec![0; stub::DATA_BYTES as usize];
-    let passed = plan.passed(process, &deed.arena, &mut data)?;
+    let passed = plan.passed(process, &action.arena, &mut data)?;
     let reader = plan.reader.as_ref();
-    let read_with = reader.map(|reader| reader.passed(process, &deed.arena, &mut data));
+    let read_with = reader.map(|reader| reader.passed(process, &action.arena, &mut data));
     let read_with = read_with.transpose()?;
     name_thread(&mut data, ptrace::thread_id(process.pid, thread.thread().tid())?);
-    thread.map(&deed.arena)?;
+    thread.map(&action.arena)?;
     underway();
     let mut ground = ground.clone();
     ground.refresh()?;
@@ -443,17 +445,17 @@ pub(super) fn enter(
         reader: reader
             .zip(read_with.as_ref())
             .map(|(reader, passed)| (reader.function.address(), passed)),
-        function: deed.address,
+        function: action.address,
         passed: &passed,
-        data: deed.arena.data(),
+        data: action.arena.data(),
         resume: thread.resumes_at(),
         extended_bytes: thread.extended_bytes,
     };
-    let code = code.assemble(deed.arena.code());
+    let code = code.assemble(action.arena.code());
     let code = code.map_err(|error| plan.function.refused("called", error.to_string()))?;
-    let mut page = deed.arena.head();
+    let mut page = action.arena.head();
     page.extend(code);
-    let arena = &deed.arena;
+    let arena = &action.arena;
     remote::fill(&ground, arena, arena.address, &page, thread.thread())?;
     remote::fill(&ground, arena, arena.data(), &data, thread.thread())?;
     thread.enter(arena.code())?;
@@ -472,11 +474,11 @@ fn name_thread(data: &mut [u8], thread: ThreadId) {
     }
 }
 
-fn await_result(ground: &Ground, deed: &Call, wait: Duration) -> Result<Option<Answer>, ActionError> {
+fn await_result(ground: &Ground, action: &Call, wait: Duration) -> Result<Option<Answer>, ActionError> {
     let began = Instant::now();
     let mut looks = 0;
     loop {
-        if let Progress::Returned(answer) = look(ground, deed)? {
+        if let Progress::Returned(answer) = look(ground, action)? {
             return Ok(Some(answer));
         }
         if began.elapsed() > wait {

@@ -11,7 +11,7 @@ use crate::arch::{
     x86_64::code::{Body, FUNCTION_BYTES_MAX},
 };
 use crate::error::ActionError;
-use crate::journal::{Change, Deed, HexBytes, Site, Status};
+use crate::journal::{ActionRecord, Change, HexBytes, Site, Status};
 use crate::module::{Module, ModuleError};
 use crate::place::Ground;
 use crate::site::EntrySites;
@@ -24,7 +24,7 @@ const BREAKPOINT: u8 = 0xcc;
 /// A function of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// As it was asked for.
+    /// As it was named.
     pub(crate) name: String,
     pub(crate) module: Module,
     pub(crate) function: Function,
@@ -244,7 +244,7 @@ impl<'a> Context<'a> {
         };
         let mut taken = Vec::new();
         for change in changes.filter(is_in_force) {
-            if let Deed::Patch(patch) = &change.intent.deed {
+            if let ActionRecord::Patch(patch) = &change.intent.action {
                 let range = |site: &Site| site.address.0..site.address.0 + site.new.0.len() as u64;
                 let number = change.intent.change;
                 taken.extend(

@@ -113,10 +113,10 @@ impl Writer {
         &self,
         space: &AddressSpace,
         known: &Change,
-        deed: &Call,
+        action: &Call,
     ) -> Result<Plan, WriterError> {
         let change = known.intent.change;
-        let (Some(inverse), Some(thread)) = (&deed.inverse, known.thread) else {
+        let (Some(inverse), Some(thread)) = (&action.inverse, known.thread) else {
             let status = known.status;
             return Err(WriterError::NotInForce { change, status });
         };
@@ -124,7 +124,7 @@ impl Writer {
         match ptrace::thread_id(pid, thread.tid) {
             Ok(found) if found == thread => {}
             Ok(_) | Err(PtraceError::ThreadEnded { .. }) => {
-                let (call, tid) = (deed.symbol.clone(), thread.tid);
+                let (call, tid) = (action.symbol.clone(), thread.tid);
                 return Err(ActionError::CallerEnded { pid, tid, call }.into());
             }
             Err(error) => return Err(ActionError::from(error).into()),
@@ -155,15 +155,19 @@ impl Writer {
     }
 
     /// Takes a call back at once, wherever its thread stands.
-    pub(crate) fn call_inverse(&mut self, known: &Change, deed: &Call) -> Result<RevertOutcome, WriterError> {
+    pub(crate) fn call_inverse(
+        &mut self,
+        known: &Change,
+        action: &Call,
+    ) -> Result<RevertOutcome, WriterError> {
         let space = self.space()?;
-        let plan = self.inverse_of(&space, known, deed)?;
+        let plan = self.inverse_of(&space, known, action)?;
         let change = known.intent.change;
         let mut tries = 0;
         loop {
             tries += 1;
             let outcome =
-                self.revert_by_call(&space, change, &plan, deed.arena.despite_seccomp, called_back)?;
+                self.revert_by_call(&space, change, &plan, action.arena.despite_seccomp, called_back)?;
             // It sets a value: what a jump has left may be made again.
             let again = |why: &str| outcome == RevertOutcome::Failed(why.to_owned());
             if tries == TRIES || !(again(LEFT) || again(NOT_MADE)) {
@@ -209,7 +213,7 @@ impl Writer {
     pub(super) fn settle_reverting_call(
         &mut self,
         known: &Change,
-        deed: &Call,
+        action: &Call,
         returns: ReturnType,
         judged: impl Fn(Option<u64>) -> Option<RevertOutcome>,
     ) -> Result<(), WriterError> {
@@ -217,7 +221,7 @@ impl Writer {
             arena,
             returns,
             inverse: None,
-            ..deed.clone()
+            ..action.clone()
         });
         let state = call.map(|call| self.came_of(&call)).transpose()?;
         let Some(outcome) = judge(&state.unwrap_or(State::NotMade), judged) else {

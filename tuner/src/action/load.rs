@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::ActionError;
 use crate::foreign;
 use crate::image::{Image, ImageError};
-use crate::journal::{Call, Deed, Mechanism, Outcome, RevertOutcome, Status};
+use crate::journal::{ActionRecord, Call, Mechanism, Outcome, RevertOutcome, Status};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::space::AddressSpace;
@@ -37,22 +37,22 @@ impl Writer {
             &space,
             call::request("dlopen", arguments, ReturnType::Pointer, wait_ms),
         )?;
-        let (deed, machinery, ground) = self.prepare(&space, &plan)?;
-        let deed = Call {
+        let (action, machinery, ground) = self.prepare(&space, &plan)?;
+        let action = Call {
             symbol: path.to_owned(),
-            ..deed
+            ..action
         };
-        let change = self.announce(Deed::Load(deed.clone()), reason, at.clone())?;
-        let called = self.carry_out(change, &deed, &plan, &machinery, &ground)?;
+        let change = self.announce(ActionRecord::Load(action.clone()), reason, at.clone())?;
+        let called = self.carry_out(change, &action, &plan, &machinery, &ground)?;
         if matches!(&called.state, State::Returned(answer) if answer.word == 0) {
-            self.leave(&deed.arena, called.tid(), &machinery);
-            let why = self.message(&space, &deed);
+            self.leave(&action.arena, called.tid(), &machinery);
+            let why = self.message(&space, &action);
             let hold = Some(call::hold(called.hold));
             self.record_outcome(change, Outcome::NotWritten(why.clone()), hold)?;
             let path = path.to_owned();
             return Err(ActionError::NotLoaded { path, why }.into());
         }
-        let outcome = match self.returned(change, &deed, &called, &machinery)? {
+        let outcome = match self.returned(change, &action, &called, &machinery)? {
             ActionOutcome::Returned { .. } => ActionOutcome::InForce,
             outcome => outcome,
         };
@@ -73,7 +73,7 @@ impl Writer {
         &mut self,
         space: &AddressSpace,
         change: u64,
-        deed: &Call,
+        action: &Call,
         handle: Option<u64>,
     ) -> Result<RevertOutcome, WriterError> {
         let Some(handle) = handle else {
@@ -81,13 +81,14 @@ impl Writer {
                 "what dlopen returned is not known".to_owned(),
             ));
         };
-        let path = path_of(self.process(), space, handle).unwrap_or_else(|| deed.symbol.clone());
+        let path = path_of(self.process(), space, handle).unwrap_or_else(|| action.symbol.clone());
         let uses = |other: &&crate::journal::Change| {
             let in_force = matches!(
                 other.status,
                 Status::Applied | Status::Superseded { .. } | Status::RevertPending
             );
-            in_force && matches!(&other.intent.deed, Deed::Patch(patch) if patch.uses.contains(&path))
+            in_force
+                && matches!(&other.intent.action, ActionRecord::Patch(patch) if patch.uses.contains(&path))
         };
         if let Some(user) = self.changes().iter().find(uses) {
             return Err(ActionError::AlreadyChanged {
@@ -100,7 +101,7 @@ impl Writer {
             space,
             call::request("dlclose", arguments, UNLOAD_RETURNS, WAIT_MS),
         )?;
-        self.revert_by_call(space, change, &plan, deed.arena.despite_seccomp, |word| {
+        self.revert_by_call(space, change, &plan, action.arena.despite_seccomp, |word| {
             word.map(unloaded)
         })
     }
@@ -137,7 +138,7 @@ impl Writer {
     }
 }
 
-/// The file behind what dlopen returned, which may have another name than was asked for: the dynamic linker keeps its own record
+/// The file behind what dlopen returned, which may have another name than the one requested: the dynamic linker keeps its own record
 /// of each file (`struct link_map`), whose third word is where the file's dynamic section lies.
 fn path_of(process: &Process, space: &AddressSpace, handle: u64) -> Option<String> {
     let ground = Ground::open(process.pid).ok()?;

@@ -70,7 +70,7 @@ pub(crate) use there::{CallThere, Reached};
 use crate::clock::Instant;
 pub use crate::error::ActionError;
 pub use crate::journal::Reason;
-use crate::journal::{Change, Deed, Mechanism, RevertOutcome};
+use crate::journal::{ActionRecord, Change, Mechanism, RevertOutcome};
 use crate::space::AddressSpace;
 use crate::sync::Passage;
 use crate::writer::{Writer, WriterError};
@@ -137,12 +137,12 @@ impl Writer {
     /// Takes anything but a value back.
     pub(crate) fn take_back_action(&mut self, known: &Change) -> Result<RevertOutcome, WriterError> {
         let change = known.intent.change;
-        match &known.intent.deed {
-            Deed::Affinity(affinity) => self.take_back_affinity(change, affinity),
-            Deed::Load(call) => self.unload(&self.space()?, change, call, known.returned),
-            Deed::Patch(patch) => self.take_back_patch(change, patch),
-            Deed::Call(call) => self.call_inverse(known, call),
-            Deed::Set(_) => {
+        match &known.intent.action {
+            ActionRecord::Affinity(affinity) => self.take_back_affinity(change, affinity),
+            ActionRecord::Load(call) => self.unload(&self.space()?, change, call, known.returned),
+            ActionRecord::Patch(patch) => self.take_back_patch(change, patch),
+            ActionRecord::Call(call) => self.call_inverse(known, call),
+            ActionRecord::Set(_) => {
                 let why = "a value is not reverted like this".to_owned();
                 Ok(RevertOutcome::Failed(why))
             }
@@ -154,13 +154,13 @@ impl Writer {
         &mut self,
         space: &AddressSpace,
         known: &Change,
-        deed: &Deed,
+        action: &ActionRecord,
     ) -> Result<(), WriterError> {
-        match deed {
-            Deed::Affinity(affinity) => self.settle_affinity(known, affinity),
-            Deed::Call(call) | Deed::Load(call) => self.settle_call(known, call),
-            Deed::Patch(patch) => self.settle_patch(space, known, patch),
-            Deed::Set(_) => Ok(()),
+        match action {
+            ActionRecord::Affinity(affinity) => self.settle_affinity(known, affinity),
+            ActionRecord::Call(call) | ActionRecord::Load(call) => self.settle_call(known, call),
+            ActionRecord::Patch(patch) => self.settle_patch(space, known, patch),
+            ActionRecord::Set(_) => Ok(()),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::arena::Arena;
 use crate::clock;
 use crate::error::ActionError;
-use crate::journal::{Change, Deed, Hold, Mechanism, Outcome, Patch, RevertOutcome, Site, Status};
+use crate::journal::{ActionRecord, Change, Hold, Mechanism, Outcome, Patch, RevertOutcome, Site, Status};
 use crate::place::{Ground, Place};
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
@@ -40,7 +40,7 @@ impl Writer {
         if let Some(arena) = &mut plan.patch.arena {
             arena.despite_seccomp = self.despite_seccomp;
         }
-        let change = self.announce(Deed::Patch(plan.patch.clone()), reason, at.clone())?;
+        let change = self.announce(ActionRecord::Patch(plan.patch.clone()), reason, at.clone())?;
         let (process, underway) = (self.process(), self.hooks.underway);
         let is_prepared = AtomicBool::new(plan.patch.arena.is_none());
         let applied = remote::insist(|| {
@@ -140,7 +140,10 @@ impl Writer {
     /// That of a call that the program left by a jump stays.
     pub(crate) fn sweep(&mut self, space: &AddressSpace) -> Result<(), WriterError> {
         let finished = |change: &Change| {
-            let by_call = matches!(change.intent.deed, Deed::Call(_) | Deed::Load(_));
+            let by_call = matches!(
+                change.intent.action,
+                ActionRecord::Call(_) | ActionRecord::Load(_)
+            );
             matches!(change.status, Status::Failed | Status::Reverted | Status::Done)
                 || (by_call && !matches!(change.status, Status::Pending))
         };
@@ -151,10 +154,13 @@ impl Writer {
         };
         let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
         let of_change = |change: &Change| {
-            let is_call = matches!(change.intent.deed, Deed::Call(_) | Deed::Load(_));
+            let is_call = matches!(
+                change.intent.action,
+                ActionRecord::Call(_) | ActionRecord::Load(_)
+            );
             let ground = &ground;
             let is_needed = move |arena: &Arena| is_call && progress::may_come_back(ground, arena);
-            [change.intent.deed.arena().copied(), reverting(change)]
+            [change.intent.action.arena().copied(), reverting(change)]
                 .into_iter()
                 .flatten()
                 .filter(move |arena| arena.is_in(&space.maps) && !is_needed(arena))

@@ -26,10 +26,10 @@ pub(super) enum State {
 impl State {
     /// What is to be written down of a call. Of one that was left, only where another call takes it back: that makes what it may have done
     /// undone, whatever it was.
-    pub(super) fn answer(&self, deed: &Call) -> Option<&Answer> {
+    pub(super) fn answer(&self, action: &Call) -> Option<&Answer> {
         match self {
             State::Returned(answer) => Some(answer),
-            State::Left(answer) if deed.inverse.is_some() => Some(answer),
+            State::Left(answer) if action.inverse.is_some() => Some(answer),
             State::Left(_) | State::NotMade | State::UnderWay => None,
         }
     }
@@ -50,8 +50,8 @@ pub(super) enum Progress {
 }
 
 /// How far the stub has come.
-pub(super) fn look(ground: &Ground, deed: &Call) -> Result<Progress, crate::memory::MemoryError> {
-    let word = |offset: u64| ground.word(Address(deed.arena.data().0 + offset));
+pub(super) fn look(ground: &Ground, action: &Call) -> Result<Progress, crate::memory::MemoryError> {
+    let word = |offset: u64| ground.word(Address(action.arena.data().0 + offset));
     let is_over = word(stub::DONE)? != 0;
     if !is_over && word(stub::ENTERED)? != stub::IN_FUNCTION {
         return Ok(Progress::NotCalled);
@@ -62,12 +62,15 @@ pub(super) fn look(ground: &Ground, deed: &Call) -> Result<Progress, crate::memo
             _ => integer,
         })
     };
-    let returned = of(deed.returns, stub::INTEGER_RESULT, stub::FLOAT_RESULT)?;
-    let reader = deed.inverse.as_ref().and_then(|inverse| inverse.reader.as_ref());
+    let returned = of(action.returns, stub::INTEGER_RESULT, stub::FLOAT_RESULT)?;
+    let reader = action
+        .inverse
+        .as_ref()
+        .and_then(|inverse| inverse.reader.as_ref());
     let was = reader.map(|reader| of(reader.returns, stub::INTEGER_WAS, stub::FLOAT_WAS));
     let answer = Answer {
         word: returned,
-        text: shown(deed.returns, returned),
+        text: shown(action.returns, returned),
         was: was.transpose()?.unwrap_or_default(),
         thread: ThreadId {
             tid: word(stub::THREAD)? as i32,

@@ -1,7 +1,7 @@
 //! A function is called by the thread that has reached a sync point, while it stands there.
 //!
 //! The probe holds the thread in the kernel, and it is stopped one instruction behind ([`crate::rendezvous::Stopping`]). The stopped thread
-//! is sent to call as in `call`; where it was let go before it was asked to stop, nothing is called. A call that was made so is taken
+//! is sent to call as in `call`; where it was let go before it was to stop, nothing is called. A call that was made so is taken
 //! back so, by the same thread: another one that comes to the point is let go.
 
 use std::sync::{Arc, PoisonError};
@@ -14,7 +14,7 @@ use super::progress::{self, Progress, State};
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::ActionError;
-use crate::journal::{Call, Deed, Hold, Mechanism, Outcome, RevertOutcome};
+use crate::journal::{ActionRecord, Call, Hold, Mechanism, Outcome, RevertOutcome};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread};
@@ -40,7 +40,7 @@ struct Errand {
     ground: Ground,
     machinery: Arc<Machinery>,
     plan: Plan,
-    deed: Call,
+    action: Call,
     underway: fn(),
     told: Arc<Told<Result<i32, ActionError>>>,
 }
@@ -83,13 +83,13 @@ impl Errand {
                 why,
             });
         }
-        let task = self.plan.task(&self.deed);
+        let task = self.plan.task(&self.action);
         let worker = Worker::begin(thread, ground, &self.machinery.gate, task)?;
         call::enter(
             worker,
             &self.process,
             ground,
-            &self.deed,
+            &self.action,
             &self.plan,
             self.underway,
         )?;
@@ -110,10 +110,10 @@ impl Writer {
         ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
         let plan = Plan::new(&space, request)?;
-        let (mut deed, machinery, ground) = self.prepare(&space, &plan)?;
-        deed.sync = Some(sync);
-        let change = self.announce(Deed::Call(deed.clone()), reason, at.clone())?;
-        let errand = Arc::new(self.errand(plan, deed, machinery, ground));
+        let (mut action, machinery, ground) = self.prepare(&space, &plan)?;
+        action.sync = Some(sync);
+        let change = self.announce(ActionRecord::Call(action.clone()), reason, at.clone())?;
+        let errand = Arc::new(self.errand(plan, action, machinery, ground));
         Ok(CallThere {
             change,
             takes_back: false,
@@ -129,14 +129,14 @@ impl Writer {
         let started_ns = clock::monotonic_ns();
         let at = clock::now();
         let known = self.in_force(change)?;
-        let Deed::Call(deed) = &known.intent.deed else {
+        let ActionRecord::Call(action) = &known.intent.action else {
             return Err(WriterError::NoSyncPoint { change });
         };
         ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
-        let plan = self.inverse_of(&space, &known, deed)?;
+        let plan = self.inverse_of(&space, &known, action)?;
         let (mut call, machinery, ground) = self.prepare(&space, &plan)?;
-        call.sync.clone_from(&deed.sync);
+        call.sync.clone_from(&action.sync);
         self.announce_revert(change, Some(call.arena))?;
         let errand = Arc::new(self.errand(plan, call, machinery, ground));
         Ok(CallThere {
@@ -149,13 +149,13 @@ impl Writer {
         })
     }
 
-    fn errand(&self, plan: Plan, deed: Call, machinery: Arc<Machinery>, ground: Ground) -> Errand {
+    fn errand(&self, plan: Plan, action: Call, machinery: Arc<Machinery>, ground: Ground) -> Errand {
         Errand {
             process: self.process().clone(),
             ground,
             machinery,
             plan,
-            deed,
+            action,
             underway: self.hooks.underway,
             told: Arc::default(),
         }
@@ -197,11 +197,11 @@ impl Writer {
                 }
             }
         };
-        let state = match progress::look(&errand.ground, &errand.deed) {
+        let state = match progress::look(&errand.ground, &errand.action) {
             Err(error) => Err(error.into()),
             Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
             Ok(_) if entered.since.elapsed() <= errand.plan.wait => return Reached::UnderWay,
-            Ok(_) => self.state(&errand.deed, &errand.machinery, &errand.ground),
+            Ok(_) => self.state(&errand.action, &errand.machinery, &errand.ground),
         };
         Reached::Over(Box::new(match state {
             Err(error) => Err(error.into()),
@@ -230,10 +230,10 @@ impl Writer {
         let hold = Some(Hold::at(Mechanism::Stop, passage));
         let left = || ActionError::Left {
             pid: errand.process.pid,
-            call: errand.deed.symbol.clone(),
+            call: errand.action.symbol.clone(),
         };
         let is_left = matches!(state, State::Left(_)) && call.takes_back;
-        let outcome = match state.answer(&errand.deed) {
+        let outcome = match state.answer(&errand.action) {
             None if is_left || matches!(state, State::NotMade) => {
                 self.abandon_call(call, &left().to_string(), hold)?;
                 return Err(left().into());
@@ -241,13 +241,13 @@ impl Writer {
             None => ActionOutcome::Running,
             Some(answer) => {
                 match call.takes_back {
-                    false => self.record_answer(call.change, &errand.deed, answer, hold)?,
+                    false => self.record_answer(call.change, &errand.action, answer, hold)?,
                     true => self.record_revert(call.change, RevertOutcome::Reverted, false, hold)?,
                 }
                 if matches!(state, State::Returned(_)) {
-                    self.leave(&errand.deed.arena, entered.tid, &errand.machinery);
+                    self.leave(&errand.action.arena, entered.tid, &errand.machinery);
                 }
-                answer.outcome(&errand.deed)
+                answer.outcome(&errand.action)
             }
         };
         Ok(ActionReceipt {
@@ -271,7 +271,7 @@ impl CallThere {
 
     /// What it calls: `f(1)`.
     pub(crate) fn symbol(&self) -> &str {
-        &self.errand.deed.symbol
+        &self.errand.action.symbol
     }
 
     /// What is to be done while a thread is held at the point.

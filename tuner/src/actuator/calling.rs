@@ -156,7 +156,7 @@ impl Session {
         let known = self.writer(call.pid)?.known(change)?;
         Ok(Undone {
             change,
-            symbol: known.intent.deed.symbol().to_owned(),
+            symbol: known.intent.action.symbol().to_owned(),
             outcome,
         })
     }

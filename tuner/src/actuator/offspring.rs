@@ -18,7 +18,7 @@ use super::undoing::Tried;
 use super::{Refusal, RefusalKind};
 use crate::address::Address;
 use crate::clock;
-use crate::journal::{Assignment, Change, Deed, Status};
+use crate::journal::{ActionRecord, Assignment, Change, Status};
 use crate::memory::Memory;
 use crate::process::{Pid, Process, auxiliary, children};
 use crate::space::AddressSpace;
@@ -118,8 +118,8 @@ impl Session {
             return Ok(None);
         }
         let writer = self.writer(child)?;
-        let deed = &change.intent.deed;
-        let is_own = |own: &Change| !own.status.is_over() && own.intent.deed.overlaps(deed);
+        let action = &change.intent.action;
+        let is_own = |own: &Change| !own.status.is_over() && own.intent.action.overlaps(action);
         if writer.changes().iter().any(is_own) {
             return Ok(None);
         }
@@ -178,8 +178,8 @@ fn forks(parent: Pid, mark: Mark) -> Vec<Fork> {
 
 /// A value that is written at any instant.
 fn plain(change: &Change) -> Option<&Assignment> {
-    match &change.intent.deed {
-        Deed::Set(set) if set.sync.is_none() && set.together.is_none() => Some(set),
+    match &change.intent.action {
+        ActionRecord::Set(set) if set.sync.is_none() && set.together.is_none() => Some(set),
         _ => None,
     }
 }

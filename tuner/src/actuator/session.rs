@@ -400,7 +400,7 @@ impl Farewell {
                 kind: RefusalKind::Busy,
                 message: format!(
                     "{} has not finished, so that it is not known whether it is in force; run undo later to find out",
-                    change.intent.deed
+                    change.intent.action
                 ),
             };
             self.failed.push((ChangeNumber { pid, change: number }, refusal));

@@ -10,7 +10,7 @@ use super::calling::InverseThere;
 use super::session::Session;
 use super::waiting::not_reached;
 use super::{ChangeNumber, Farewell, Refusal};
-use crate::journal::{Change, Deed, RevertOutcome, Status};
+use crate::journal::{ActionRecord, Change, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::sync::ResolvedPoint;
 use crate::undo::{Attempt, Back, Returning, Undone, reverted};
@@ -76,11 +76,11 @@ impl Session {
     /// It was not in force, or went a moment ago with another process of its group.
     fn not_tried(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
         let known = self.writer(pid)?.known(change)?;
-        let deed = &known.intent.deed;
+        let action = &known.intent.action;
         match known.status {
-            Status::Reverted if deed.together().is_some() => Ok(Undone {
+            Status::Reverted if action.together().is_some() => Ok(Undone {
                 change,
-                symbol: deed.symbol().to_owned(),
+                symbol: action.symbol().to_owned(),
                 outcome: RevertOutcome::Reverted,
             }),
             status => Err(WriterError::NotInForce { change, status }.into()),
@@ -155,15 +155,16 @@ impl Session {
     fn undo_plain_and_arm(&mut self, pid: Pid, undoing: &mut Undoing) -> Result<Option<ArmedUndo>, Refusal> {
         loop {
             let is_left =
-                |change: &Change| undoing.is_left(pid, change) && change.intent.deed.together().is_none();
+                |change: &Change| undoing.is_left(pid, change) && change.intent.action.together().is_none();
             let has_point = |change: &Change| {
-                change.status == Status::Applied && change.intent.deed.sync().is_some() && is_left(change)
+                change.status == Status::Applied && change.intent.action.sync().is_some() && is_left(change)
             };
             let next = self.writer(pid)?.changes().into_iter().rev().find(has_point);
             let at_once = |change: &Change| {
                 let is_newer = |next: &Change| change.intent.change > next.intent.change;
-                let may_go = matches!(change.intent.deed, Deed::Set(_)) || next.as_ref().is_none_or(is_newer);
-                is_left(change) && change.intent.deed.sync().is_none() && may_go
+                let may_go = matches!(change.intent.action, ActionRecord::Set(_))
+                    || next.as_ref().is_none_or(is_newer);
+                is_left(change) && change.intent.action.sync().is_none() && may_go
             };
             let gone = self.writer(pid)?.undo_all(at_once)?;
             undoing.have_tried(pid, gone.into_iter().map(Tried::from));
@@ -174,8 +175,8 @@ impl Session {
             // Before it is waited for: it is not to be armed again meanwhile.
             undoing.tried.insert((pid, change));
             let wanted = undoing.wanted;
-            let armed = match (&intent.deed, intent.deed.sync()) {
-                (Deed::Call(_), Some(at)) => self
+            let armed = match (&intent.action, intent.action.sync()) {
+                (ActionRecord::Call(_), Some(at)) => self
                     .arm_inverse(pid, change, at.clone(), undoing.until)
                     .map(|inverse| ArmedUndo::Call(change, Box::new(inverse))),
                 _ => self

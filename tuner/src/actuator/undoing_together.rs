@@ -34,7 +34,8 @@ impl Session {
         for pid in pids {
             let Ok(writer) = self.writer(*pid) else { continue };
             for change in writer.changes() {
-                let (Some(bond), at) = (change.intent.deed.together(), change.intent.at.monotonic_ns) else {
+                let (Some(bond), at) = (change.intent.action.together(), change.intent.at.monotonic_ns)
+                else {
                     continue;
                 };
                 let is_newer = newest.as_ref().is_none_or(|(newest, _)| at > *newest);
@@ -185,5 +186,5 @@ impl Session {
 }
 
 fn group_of(change: &Change) -> Option<&String> {
-    change.intent.deed.together().map(|bond| &bond.group)
+    change.intent.action.together().map(|bond| &bond.group)
 }

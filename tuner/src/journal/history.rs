@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use plan::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::deed::{Assignment, Deed};
+use super::action::{ActionRecord, Assignment};
 use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
 use crate::arena::Arena;
 use crate::process::ThreadId;
@@ -200,9 +200,9 @@ impl History {
         if let Some(change) = self.changes.get_mut(&change) {
             change.returned = Some(word);
             change.result = Some(result);
-            change.status = match change.intent.deed {
-                Deed::Load(_) => Status::Applied,
-                _ if change.intent.deed.inverse().is_some() => Status::Applied,
+            change.status = match change.intent.action {
+                ActionRecord::Load(_) => Status::Applied,
+                _ if change.intent.action.inverse().is_some() => Status::Applied,
                 _ => Status::Done,
             };
         }
@@ -244,8 +244,9 @@ impl History {
     pub fn change(&self, number: u64) -> Option<Change> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
-            let again =
-                |later: &&Change| !later.status.is_over() && later.intent.deed.overlaps(&change.intent.deed);
+            let again = |later: &&Change| {
+                !later.status.is_over() && later.intent.action.overlaps(&change.intent.action)
+            };
             let by = self
                 .changes
                 .range(number + 1..)
@@ -266,8 +267,9 @@ impl History {
         let mut last = newest.and_then(|newest| Some((newest, set_of(newest)?)));
         std::iter::from_fn(move || {
             let (change, set) = last.take()?;
-            let is_there =
-                |known: &&Change| !known.status.is_over() && known.intent.deed.overlaps(&change.intent.deed);
+            let is_there = |known: &&Change| {
+                !known.status.is_over() && known.intent.action.overlaps(&change.intent.action)
+            };
             last = earlier
                 .find(is_there)
                 .filter(|known| known.status == Status::Applied)
@@ -317,8 +319,8 @@ pub fn settle(set: &Assignment, found: Bytes) -> Settled {
 }
 
 fn set_of(change: &Change) -> Option<&Assignment> {
-    match &change.intent.deed {
-        Deed::Set(set) => Some(set),
+    match &change.intent.action {
+        ActionRecord::Set(set) => Some(set),
         _ => None,
     }
 }
@@ -368,7 +370,7 @@ mod tests {
                 boot: "b".into(),
                 executable: "/bin/app".into(),
             },
-            deed: Deed::Set(Assignment {
+            action: ActionRecord::Set(Assignment {
                 module: "/bin/app".into(),
                 build_id: None,
                 symbol: "chunk".into(),
@@ -438,7 +440,7 @@ mod tests {
         let Record::Intent(mut step) = intent(change, address) else {
             panic!("it is an intent")
         };
-        if let Deed::Set(set) = &mut step.deed {
+        if let ActionRecord::Set(set) = &mut step.action {
             set.old = Value::I32(old).to_bytes();
             set.new = Value::I32(new).to_bytes();
         }
@@ -512,7 +514,7 @@ mod tests {
         let action = fields.as_object_mut().unwrap().remove("action");
         assert_eq!(action, Some("set".into()));
         let read = History::parse(format!("{fields}\n").as_bytes());
-        assert_eq!(read.change(1).unwrap().intent.deed, now.deed);
+        assert_eq!(read.change(1).unwrap().intent.action, now.action);
         // An action that this version does not know is no set, whatever else it says.
         fields["action"] = "paint".into();
         assert_eq!(

@@ -6,15 +6,17 @@
 //! what is in place ([`settle`]). No fsync: a target never outlives a crash of the machine, and the page
 //! cache outlives ours.
 //!
-//! `record` says what a line holds, `deed` what a change does, `history` what all lines of a file mean, `file` where the files are and
+//! `record` says what a line holds, `action` what a change does, `history` what all lines of a file mean, `file` where the files are and
 //! how to append.
 
-mod deed;
+mod action;
 mod file;
 mod history;
 mod record;
 
-pub use deed::{Affinity, Assignment, Bond, Call, Deed, HexBytes, Inverse, Patch, Reader, Site, ThreadCpus};
+pub use action::{
+    ActionRecord, Affinity, Assignment, Bond, Call, HexBytes, Inverse, Patch, Reader, Site, ThreadCpus,
+};
 pub(crate) use file::boot_id;
 pub use file::{Journal, JournalError, StateDir};
 pub use history::{Change, History, Settled, Status, Unreadable, settle};

@@ -3,7 +3,7 @@
 use plan::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::deed::Deed;
+use super::action::ActionRecord;
 use crate::arena::Arena;
 use crate::clock::Instant;
 use crate::process::{Pid, ThreadId};
@@ -26,7 +26,7 @@ pub struct Target {
 pub struct Reason {
     /// A line each.
     pub why: Vec<String>,
-    /// The rule that asks for it.
+    /// The rule behind it.
     pub rule: Option<String>,
 }
 
@@ -41,13 +41,13 @@ pub struct Intent {
     pub who: Who,
     /// Why, a line each.
     pub why: Vec<String>,
-    /// The rule that asked for it; none when it was done by hand.
+    /// The rule behind it; none when it was done by hand.
     pub rule: Option<String>,
     /// To which process.
     pub target: Target,
     /// What.
     #[serde(flatten)]
-    pub deed: Deed,
+    pub action: ActionRecord,
 }
 
 /// How the bytes got there.

@@ -101,7 +101,7 @@ impl ResolvedPoint {
         let mut found = space.functions(&[place.function.as_str()])?;
         match &place.module {
             Some(module) => found.retain(|(candidate, _)| candidate.is_called(module)),
-            // A name as common as `step` is a static function of libc too: the program's own is meant.
+            // A name as common as `step` is a static function of libc too: the program's own is taken.
             None if found.iter().any(|(module, _)| module.is_executable) => {
                 found.retain(|(module, _)| module.is_executable);
             }

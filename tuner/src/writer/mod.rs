@@ -16,8 +16,8 @@ pub use error::WriterError;
 
 use crate::clock::{self, Instant};
 use crate::journal::{
-    Assignment, Bond, Change, Deed, Hold, Intent, Journal, Mechanism, Outcome, Reason, Record, StateDir,
-    Target,
+    ActionRecord, Assignment, Bond, Change, Hold, Intent, Journal, Mechanism, Outcome, Reason, Record,
+    StateDir, Target,
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
@@ -180,7 +180,7 @@ impl Writer {
                 let mut set = self.assignment(slot, old, new);
                 set.sync = sync;
                 set.together = together;
-                Some(self.write_down(Deed::Set(set), Reason { why, rule }, at.clone())?)
+                Some(self.write_down(ActionRecord::Set(set), Reason { why, rule }, at.clone())?)
             }
         };
         Ok(Announced {
@@ -198,8 +198,8 @@ impl Writer {
     pub(crate) fn practise_set(&self, slot: &Slot, request: SetRequest) -> Result<Bytes, WriterError> {
         let (old, new) = self.values(slot, &request)?;
         let SetRequest { why, rule, .. } = request;
-        let deed = Deed::Set(self.assignment(slot, old, new));
-        let intent = self.intent(deed, Reason { why, rule }, clock::now());
+        let action = ActionRecord::Set(self.assignment(slot, old, new));
+        let intent = self.intent(action, Reason { why, rule }, clock::now());
         self.journal.practise(intent)?;
         Ok(write::practise(slot, old, new)?)
     }
@@ -330,14 +330,19 @@ impl Writer {
     }
 
     /// Writes down an action that is going to be taken at once, and gives back its number.
-    pub(crate) fn announce(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
-        let change = self.write_down(deed, reason, at)?;
+    pub(crate) fn announce(
+        &mut self,
+        action: ActionRecord,
+        reason: Reason,
+        at: Instant,
+    ) -> Result<u64, WriterError> {
+        let change = self.write_down(action, reason, at)?;
         (self.hooks.after_intent)();
         Ok(change)
     }
 
-    fn write_down(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
-        let intent = self.intent(deed, reason, at);
+    fn write_down(&mut self, action: ActionRecord, reason: Reason, at: Instant) -> Result<u64, WriterError> {
+        let intent = self.intent(action, reason, at);
         Ok(self.journal.announce(intent)?)
     }
 
@@ -355,12 +360,12 @@ impl Writer {
             )],
             rule: change.intent.rule.clone(),
         };
-        let change = self.write_down(Deed::Set(set), reason, clock::now())?;
+        let change = self.write_down(ActionRecord::Set(set), reason, clock::now())?;
         self.recover_outcome(change, Outcome::Applied)?;
         Ok(change)
     }
 
-    fn intent(&self, deed: Deed, reason: Reason, at: Instant) -> Intent {
+    fn intent(&self, action: ActionRecord, reason: Reason, at: Instant) -> Intent {
         let Reason { why, rule } = reason;
         Intent {
             change: 0, // The journal gives the number.
@@ -373,7 +378,7 @@ impl Writer {
                 boot: crate::journal::boot_id().to_owned(),
                 executable: self.process.executable.to_string_lossy().into_owned(),
             },
-            deed,
+            action,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Writer, WriterError};
 use crate::arena::Arena;
 use crate::clock;
-use crate::journal::{Assignment, Change, Deed, Hold, Record, RevertOutcome, Status};
+use crate::journal::{ActionRecord, Assignment, Change, Hold, Record, RevertOutcome, Status};
 
 impl Writer {
     /// The change, if it is in force.
@@ -27,8 +27,8 @@ impl Writer {
     /// The set as if it had found what the oldest of those before it did.
     pub(crate) fn through(&self, set: Assignment, with_it: &[u64]) -> Assignment {
         let oldest = with_it.last().and_then(|oldest| self.known(*oldest).ok());
-        match oldest.map(|oldest| oldest.intent.deed) {
-            Some(Deed::Set(oldest)) => Assignment {
+        match oldest.map(|oldest| oldest.intent.action) {
+            Some(ActionRecord::Set(oldest)) => Assignment {
                 old: oldest.old,
                 ..set
             },

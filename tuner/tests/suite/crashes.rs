@@ -6,7 +6,7 @@ use std::time::Duration;
 use plan::{Action, Moment};
 use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
 use tuner::address::Address;
-use tuner::journal::{Deed, Reason, Status};
+use tuner::journal::{ActionRecord, Reason, Status};
 
 use crate::actuator::session;
 use crate::programs::long;
@@ -57,8 +57,8 @@ fn act(session: &mut ActuatorClient, load: &Load, action: Option<&Action>) -> Re
 }
 
 /// What the program holds of a change, in part at least; none where that cannot be seen.
-fn is_held(load: &mut Load, deed: &Deed) -> Option<bool> {
-    if deed.inverse().is_some() {
+fn is_held(load: &mut Load, action: &ActionRecord) -> Option<bool> {
+    if action.inverse().is_some() {
         return Some(load.program.say("levels") != LEVELS);
     }
     let has = |address: Address, new: &[u8]| {
@@ -66,17 +66,17 @@ fn is_held(load: &mut Load, deed: &Deed) -> Option<bool> {
         load.program.space().memory().read(address, &mut found).unwrap();
         found == new
     };
-    match deed {
-        Deed::Set(set) => Some(has(set.address, set.new.as_slice())),
-        Deed::Patch(patch) => {
+    match action {
+        ActionRecord::Set(set) => Some(has(set.address, set.new.as_slice())),
+        ActionRecord::Patch(patch) => {
             let mut sites = patch.sites.iter();
             Some(sites.any(|site| has(site.address, &site.new.0)))
         }
-        Deed::Load(library) => {
+        ActionRecord::Load(library) => {
             let space = load.program.space();
             Some(space.modules.iter().any(|module| module.path == library.symbol))
         }
-        Deed::Affinity(_) | Deed::Call(_) => None,
+        ActionRecord::Affinity(_) | ActionRecord::Call(_) => None,
     }
 }
 
@@ -86,7 +86,8 @@ fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
     assert!(seen.ends_with("errors=0"), "{what}: {seen}");
     let mut writer = load.writer();
     for change in writer.changes() {
-        let is_call = matches!(change.intent.deed, Deed::Call(_)) && change.intent.deed.inverse().is_none();
+        let is_call =
+            matches!(change.intent.action, ActionRecord::Call(_)) && change.intent.action.inverse().is_none();
         let settled = match change.status {
             Status::Done => is_call,
             Status::Applied | Status::Superseded { .. } => !is_call,
@@ -97,7 +98,7 @@ fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
     }
     // Of earlier ones nothing is in force: later ones may be in the same bytes.
     if let Some(last) = writer.changes().last()
-        && let Some(held) = is_held(load, &last.intent.deed)
+        && let Some(held) = is_held(load, &last.intent.action)
     {
         assert_eq!(last.status == Status::Applied, held, "{what}: {last:?}");
     }

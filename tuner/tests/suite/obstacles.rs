@@ -7,7 +7,7 @@ use std::time::Duration;
 use plan::Moment;
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tuner::action::ActionError;
-use tuner::journal::{Deed, Reason, RevertOutcome, Status};
+use tuner::journal::{ActionRecord, Reason, RevertOutcome, Status};
 use tuner::ptrace::{PtraceError, Stopped};
 use tuner::writer::{Writer, WriterError};
 
@@ -192,7 +192,7 @@ fn code_that_somebody_changed_since_is_left_alone_and_said() {
         .patch(&replace("sort_a", "sort_b"), Reason::default())
         .unwrap()
         .change;
-    let Deed::Patch(patch) = writer.changes().remove(0).intent.deed else {
+    let ActionRecord::Patch(patch) = writer.changes().remove(0).intent.action else {
         panic!("not a patch")
     };
     let site = &patch.sites[0];

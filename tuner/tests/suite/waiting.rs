@@ -58,7 +58,7 @@ fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
         (change.status, change.hold.unwrap().passage.unwrap().misses),
         (Status::Applied, 2)
     );
-    assert_eq!(change.intent.deed.sync().unwrap().to_string(), "entry:main");
+    assert_eq!(change.intent.action.sync().unwrap().to_string(), "entry:main");
     drop(session);
     assert!(process.wait().unwrap().success());
     assert_eq!(

@@ -15,7 +15,7 @@ use crate::variable::Chain;
 /// What a change does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case", remote = "Self")]
-pub enum Deed {
+pub enum ActionRecord {
     /// A variable gets a value.
     Set(Assignment),
     /// A function is called once.
@@ -198,56 +198,62 @@ pub struct ThreadCpus {
     pub cpus: String,
 }
 
-impl Deed {
+impl ActionRecord {
     /// What it is about, in a word or two.
     pub fn symbol(&self) -> &str {
         match self {
-            Deed::Set(set) => &set.symbol,
-            Deed::Call(call) | Deed::Load(call) => &call.symbol,
-            Deed::Patch(patch) => &patch.symbol,
-            Deed::Affinity(affinity) => &affinity.symbol,
+            ActionRecord::Set(set) => &set.symbol,
+            ActionRecord::Call(call) | ActionRecord::Load(call) => &call.symbol,
+            ActionRecord::Patch(patch) => &patch.symbol,
+            ActionRecord::Affinity(affinity) => &affinity.symbol,
         }
     }
 
     /// The sync point at which it is to take effect.
     pub fn sync(&self) -> Option<&SyncPoint> {
         match self {
-            Deed::Set(set) => set.sync.as_ref(),
-            Deed::Call(call) => call.sync.as_ref(),
-            Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
+            ActionRecord::Set(set) => set.sync.as_ref(),
+            ActionRecord::Call(call) => call.sync.as_ref(),
+            ActionRecord::Load(_) | ActionRecord::Patch(_) | ActionRecord::Affinity(_) => None,
         }
     }
 
     /// The changes of other processes that it goes with, if any.
     pub fn together(&self) -> Option<&Bond> {
         match self {
-            Deed::Set(set) => set.together.as_ref(),
-            Deed::Call(_) | Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
+            ActionRecord::Set(set) => set.together.as_ref(),
+            ActionRecord::Call(_)
+            | ActionRecord::Load(_)
+            | ActionRecord::Patch(_)
+            | ActionRecord::Affinity(_) => None,
         }
     }
 
     /// The memory that it mapped in the program.
     pub fn arena(&self) -> Option<&Arena> {
         match self {
-            Deed::Call(call) | Deed::Load(call) => Some(&call.arena),
-            Deed::Patch(patch) => patch.arena.as_ref(),
-            Deed::Set(_) | Deed::Affinity(_) => None,
+            ActionRecord::Call(call) | ActionRecord::Load(call) => Some(&call.arena),
+            ActionRecord::Patch(patch) => patch.arena.as_ref(),
+            ActionRecord::Set(_) | ActionRecord::Affinity(_) => None,
         }
     }
 
     /// What takes it back, if it is a call that can be.
     pub fn inverse(&self) -> Option<&Inverse> {
         match self {
-            Deed::Call(call) => call.inverse.as_ref(),
-            Deed::Set(_) | Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
+            ActionRecord::Call(call) => call.inverse.as_ref(),
+            ActionRecord::Set(_)
+            | ActionRecord::Load(_)
+            | ActionRecord::Patch(_)
+            | ActionRecord::Affinity(_) => None,
         }
     }
 
     /// Both change the same bytes, the same thing of all threads, or what the same function takes back.
-    pub fn overlaps(&self, other: &Deed) -> bool {
+    pub fn overlaps(&self, other: &ActionRecord) -> bool {
         match (self, other) {
-            (Deed::Affinity(_), Deed::Affinity(_)) => return true,
-            (Deed::Call(_), Deed::Call(_)) => {
+            (ActionRecord::Affinity(_), ActionRecord::Affinity(_)) => return true,
+            (ActionRecord::Call(_), ActionRecord::Call(_)) => {
                 let (ours, theirs) = (self.inverse(), other.inverse());
                 return ours
                     .zip(theirs)
@@ -263,32 +269,32 @@ impl Deed {
     fn bytes(&self) -> Vec<(u64, u64)> {
         let range = |address: Address, length: usize| (address.0, address.0 + length as u64);
         match self {
-            Deed::Set(set) => vec![range(set.address, set.new.as_slice().len())],
-            Deed::Patch(patch) => {
+            ActionRecord::Set(set) => vec![range(set.address, set.new.as_slice().len())],
+            ActionRecord::Patch(patch) => {
                 let sites = patch.sites.iter();
                 sites.map(|site| range(site.address, site.new.0.len())).collect()
             }
-            Deed::Call(_) | Deed::Load(_) | Deed::Affinity(_) => Vec::new(),
+            ActionRecord::Call(_) | ActionRecord::Load(_) | ActionRecord::Affinity(_) => Vec::new(),
         }
     }
 }
 
-impl Serialize for Deed {
+impl Serialize for ActionRecord {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Deed::serialize(self, serializer)
+        ActionRecord::serialize(self, serializer)
     }
 }
 
 /// Journals from when there was nothing but `set` do not name the action.
-impl<'de> Deserialize<'de> for Deed {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Deed, D::Error> {
+impl<'de> Deserialize<'de> for ActionRecord {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<ActionRecord, D::Error> {
         #[derive(Deserialize)]
         enum NoAction {}
 
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Written {
-            Named(#[serde(with = "Deed")] Deed),
+            Named(#[serde(with = "ActionRecord")] ActionRecord),
             Unnamed {
                 action: Option<NoAction>,
                 #[serde(flatten)]
@@ -297,8 +303,8 @@ impl<'de> Deserialize<'de> for Deed {
         }
 
         Ok(match Written::deserialize(deserializer)? {
-            Written::Named(deed) => deed,
-            Written::Unnamed { action: None, set } => Deed::Set(set),
+            Written::Named(action) => action,
+            Written::Unnamed { action: None, set } => ActionRecord::Set(set),
             Written::Unnamed {
                 action: Some(none), ..
             } => match none {},
@@ -306,26 +312,26 @@ impl<'de> Deserialize<'de> for Deed {
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for ActionRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Deed::Set(set) => {
+            ActionRecord::Set(set) => {
                 let show = |bytes| {
                     Value::from_bytes(set.value_type, bytes)
                         .map_or_else(|_| "?".into(), |value| value.to_string())
                 };
                 write!(f, "{} {} -> {}", set.symbol, show(set.old), show(set.new))
             }
-            Deed::Call(call) => {
+            ActionRecord::Call(call) => {
                 write!(f, "call {}", call.symbol)?;
                 match &call.inverse {
                     Some(inverse) => write!(f, " (back: {})", inverse.symbol),
                     None => Ok(()),
                 }
             }
-            Deed::Load(call) => write!(f, "load {}", call.symbol),
-            Deed::Patch(patch) => f.write_str(&patch.symbol),
-            Deed::Affinity(affinity) => affinity.fmt(f),
+            ActionRecord::Load(call) => write!(f, "load {}", call.symbol),
+            ActionRecord::Patch(patch) => f.write_str(&patch.symbol),
+            ActionRecord::Affinity(affinity) => affinity.fmt(f),
         }
     }
 }
@@ -399,12 +405,12 @@ mod tests {
                 tid,
                 cpus: (*cpus).to_owned(),
             });
-            let deed = Affinity {
+            let action = Affinity {
                 symbol: "affinity".to_owned(),
                 cpus: cpus.to_owned(),
                 threads: threads.collect(),
             };
-            Deed::Affinity(deed).to_string()
+            ActionRecord::Affinity(action).to_string()
         };
         assert_eq!(told("0", &["0"]), "1 thread bound to CPU 0 (as before)");
         assert_eq!(
