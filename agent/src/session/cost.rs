@@ -232,7 +232,7 @@ impl Session {
         let full = self.costs.fullness.part();
         slowdown_of_late.agent = of_late.agent.unwrap_or_default() * full;
         of_late.slowdown = of_late.agent.map(|_| slowdown_of_late);
-        let watched_ns = self.read_ns.saturating_sub(self.armed_ns).max(1);
+        let watched_ns = self.read_ns.saturating_sub(self.start.armed_ns).max(1);
         slowdown.agent = self.costs.agent().cpu_ns as f64 / watched_ns as f64 * full;
         Some(CostView {
             arming_ns: self.costs.arming_ns,

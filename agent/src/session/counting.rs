@@ -101,7 +101,7 @@ impl Session {
             .iter()
             .any(|name| !self.sampling.counting.rested.contains(name));
         if is_new {
-            self.painter.say(&format!(
+            self.screen.say(&format!(
                 "note: {} is counted for rules {} of the time (--budget {}; counting cost {} of the job's CPU time): rules have no value of it \
                  in between, and it is counted all the time while a change is judged",
                 called.join(", "),

@@ -102,7 +102,7 @@ impl Session {
 
     /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
     pub(super) fn matrix(&self) -> Option<MatrixView> {
-        let is_one = self.job.roots.len() < 2 && self.has_sequence();
+        let is_one = self.job.roots.len() < 2 && self.calls().has_sequence();
         is_one.then(|| self.matrix.view(&self.processes))
     }
 }

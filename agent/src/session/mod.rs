@@ -6,7 +6,6 @@ pub mod hands;
 pub mod meter;
 pub mod outputs;
 pub mod signals;
-mod state;
 
 mod act;
 mod added;
@@ -18,85 +17,100 @@ mod cost;
 mod counting;
 mod cpus;
 mod durations;
-mod family;
+mod edges;
 mod found;
+mod greeting;
 mod intake;
 mod leave;
-mod live;
 mod load;
 mod matrix;
 mod meant;
-mod newcomers;
+pub mod members;
 mod options;
 mod orders;
 mod pace;
 mod practice;
+mod processes;
 mod reading;
 mod receipts;
 pub mod regions;
 mod requests;
 mod sampling;
-mod showing;
+mod screen;
+mod sequence;
+mod serving;
 mod switching;
 mod together;
-mod told;
 mod waits;
 mod waking;
 mod written;
 
-pub use self::showing::job_view;
+pub use self::edges::job_view;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-    time::Duration,
-};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use abi::Thread;
 
+pub use self::options::{Options, Started};
 use self::{
     added::Added,
     anticipate::Anticipation,
-    arming::{armed, asked_in, not_watched},
+    arming::{armed, not_watched},
     changes::Changes,
     cost::Costs,
     cpus::Cpus,
     durations::Durations,
-    family::Family,
     hands::Hands,
     matrix::Matrix,
+    members::{Members, Origin},
     meter::Metered,
-    orders::Ordered,
+    orders::{Ordered, process_here},
     outputs::Outputs,
     pace::Pace,
+    processes::candidate,
     regions::Regions,
     sampling::Sampling,
+    screen::Screen,
     written::Written,
 };
-pub use self::{family::Started, options::Options};
 use crate::{
     actuator::Actuator,
-    calls::{Collectives, place::Namer},
+    calls::Collectives,
     clock::monotonic_ns,
     control::Control,
     discover::{Job, Scout, host, job_id},
     evidence,
     exit::{Failure, Outcome},
     heap,
-    http::Shared,
-    kernel::{Closer, KernelError, Ring},
+    kernel::{Closer, Kernel, KernelError, Ring},
     priority::Hurry,
     probe::{Probes, Wanted},
-    rulebook::RuleBook,
-    view::{Painter, give_back_terminal},
+    rulebook::{RuleBook, Time},
+    view::give_back_terminal,
     watchdog,
 };
 
-/// New ranks are looked for this often.
+/// The clock of CPUs is read this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
 
 /// Hits taken from the ring before the loop looks at anything else; and gathered, where nothing falls due at them, before they are evaluated.
 const HITS_PER_WAKE: usize = 4096;
+
+/// Where and when a session began.
+struct Start {
+    host: String,
+    /// What the site calls the job.
+    job_id: String,
+    armed_ns: u64,
+    /// The same in seconds since 1970.
+    armed_unix_s: f64,
+}
+
+impl Start {
+    fn since_armed(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns))
+    }
+}
 
 /// A session whose probes are armed.
 pub struct Session {
@@ -104,7 +118,7 @@ pub struct Session {
     job: Job,
     scout: Scout,
     rules: RuleBook,
-    outputs: Outputs,
+    screen: Screen,
     probes: Probes,
     /// Of what is probed, what is asked for in every process: what the user named, and parallel regions.
     own: Range<usize>,
@@ -124,24 +138,13 @@ pub struct Session {
     /// What was decided, and what became of it.
     changes: Changes,
     hands: Option<Hands>,
-    control: Option<Control>,
     /// What the actuator is to do for decisions that are not answered.
     ordered: BTreeMap<u64, Ordered>,
-    painter: Painter,
-    shared: Option<Shared>,
-    host: String,
-    /// What the site calls the job.
-    job_id: String,
-    armed_ns: u64,
-    /// The same in seconds since 1970.
-    armed_unix_s: f64,
-    painted_ns: u64,
-    /// Numbers were shown.
-    has_shown: bool,
-    /// Names call sites, where they are looked at.
-    namer: Namer,
-    scanned_ns: u64,
-    missing: Vec<String>,
+    start: Start,
+    /// Who belongs to the job.
+    members: Members,
+    /// Of a command, who of its processes came and went.
+    comings: Option<Ring>,
     /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
     hits_left: bool,
     /// Hits that were taken since they were evaluated last.
@@ -156,10 +159,6 @@ pub struct Session {
     lost: u64,
     others: evidence::Others,
     cpus: Cpus,
-    /// Of a command, who belongs to it.
-    family: Option<Family>,
-    /// Slots that have ended because their processes run other programs now.
-    replaced: BTreeSet<u32>,
     /// The clock of the CPUs that may be used, and when it was read.
     frequency: Option<(u64, Option<evidence::Frequency>)>,
     matrix: Matrix,
@@ -191,16 +190,31 @@ impl Session {
         let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
         let hits = probes.take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
-        let family = Family::of(&options, &mut probes).map_err(kernel_failure)?;
+        let kernel = probes.kernel_mut().filter(|_| options.started.is_some());
+        let comings = kernel
+            .map(Kernel::take_comings)
+            .transpose()
+            .map_err(kernel_failure)?;
+        let origin = match comings {
+            Some(_) => Origin::Command,
+            None => Origin::Attached {
+                has_launcher: job.roots.iter().any(|root| root.is_launcher),
+            },
+        };
         let mut session = Session {
-            painter: painter(&options, &outputs),
-            shared: outputs.metrics.is_some().then(Shared::default),
-            missing: not_watched(&job),
+            screen: Screen::new(&options, outputs, comings.is_some(), Time(now)),
+            members: Members::new(origin, not_watched(&job), Time(now)),
+            comings,
+            start: Start {
+                host: host(),
+                job_id: job_id(&job),
+                armed_ns: now,
+                armed_unix_s: crate::clock::unix_s(),
+            },
             sampling: Sampling::new(options.budget),
             options,
             scout,
             rules,
-            outputs,
             durations: Durations::default(),
             probes,
             own,
@@ -213,10 +227,7 @@ impl Session {
             collectives: Collectives::default(),
             changes: Changes::default(),
             hands: None,
-            control: None,
             ordered: BTreeMap::new(),
-            host: host(),
-            job_id: job_id(&job),
             hits_left: false,
             gathered: 0,
             newest_hit_ns: 0,
@@ -225,8 +236,6 @@ impl Session {
             lost: 0,
             others: evidence::Others::default(),
             cpus: Cpus::default(),
-            family,
-            replaced: BTreeSet::new(),
             frequency: None,
             matrix: Matrix::default(),
             has_idle_cpu: false,
@@ -234,12 +243,6 @@ impl Session {
             added: Added::default(),
             costs: Costs::armed_in(now.saturating_sub(began)),
             pace: Pace::default(),
-            armed_ns: now,
-            armed_unix_s: crate::clock::unix_s(),
-            painted_ns: now,
-            has_shown: false,
-            namer: Namer::default(),
-            scanned_ns: now,
             job,
         };
         session.begin(now).map_err(kernel_failure).map(|()| session)
@@ -253,12 +256,13 @@ impl Session {
             self.processes
                 .push(Metered::new(member.process.pid.number, rank, slot));
             self.rules.join(slot, member, now);
+            self.members.begin(process_here(slot), candidate(member));
         }
         self.regions.begin(&self.probes, now);
         // The first readings, against which the first window is held: what happens from here on is in it.
         self.read()?;
-        if let Some(trace) = &mut self.outputs.trace {
-            trace.armed(self.armed_ns);
+        if let Some(trace) = self.screen.trace() {
+            trace.armed(self.start.armed_ns);
         }
         // All processes at once, and last: what one did while the next was attached to would belong to nothing.
         for process in &self.processes {
@@ -284,7 +288,6 @@ impl Session {
         self.costs.actuator = actuator.as_ref().map(Actuator::pid);
         self.hands = actuator.map(Hands::new);
         self.look_up_ahead(&self.job.members);
-        self.control = control;
         // What a session that writes asks of files again, a decision waits for.
         if self.hands.is_none() {
             self.scout.images().forget_tables();
@@ -295,14 +298,7 @@ impl Session {
             .enable_all()
             .build()
             .map_err(Failure::no)?;
-        runtime.block_on(self.watch())
-    }
-}
-
-fn painter(options: &Options, outputs: &Outputs) -> Painter {
-    match options.started {
-        None if !outputs.report_is_stdout() => Painter::new(options.plain),
-        _ => Painter::beside(),
+        runtime.block_on(self.watch(control))
     }
 }
 

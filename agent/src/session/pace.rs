@@ -175,7 +175,7 @@ impl Session {
         let dear = format!("note: tuneagent itself takes {agent} of a core, more than it may (--budget)");
         let cheap = format!("note: tuneagent itself takes {agent} of a core");
         if rings_turn {
-            self.painter.say(&match self.pace.rests() {
+            self.screen.say(&match self.pace.rests() {
                 true => format!(
                     "{dear}: it reads calls only {often:.0} times a second from now on; where more are made than there is room for, \
                      iterations and call sites lack some, which are counted"
@@ -184,7 +184,7 @@ impl Session {
             });
         }
         if look_outs_turn {
-            self.painter.say(&match self.pace.lets_decisions_come() {
+            self.screen.say(&match self.pace.lets_decisions_come() {
                 true => format!(
                     "{dear}: it looks out for decisions no longer, which follow the program somewhat later from now on"
                 ),

@@ -1,7 +1,7 @@
 //! What is read at a tick: counters, CPU times, what else runs on the CPUs; the rules hear of it. Hits and calls are taken in `intake`.
 
-use super::{SCAN_PERIOD, Session, intake, kernel_failure, meter::Metered};
-use crate::{clock::monotonic_ns, evidence, exit::Failure, kernel::KernelError};
+use super::{SCAN_PERIOD, Session, intake, meter::Metered, sequence};
+use crate::{clock::monotonic_ns, evidence, kernel::KernelError};
 
 impl Session {
     /// Reads all counters.
@@ -9,7 +9,8 @@ impl Session {
         self.take_calls()?;
         let now = monotonic_ns();
         self.read_ns = now;
-        self.look_for_loops(now);
+        sequence::look_for_loops(&mut self.processes, self.screen.trace(), now);
+        self.collectives.look(now);
         // First, so that none of them has more calls than are counted.
         let slots = self.processes.iter().map(|process| process.slot);
         self.durations.read(&self.probes, slots);
@@ -66,26 +67,6 @@ impl Session {
         self.take_account(now);
         if !self.retire_threads(&threads)? {
             self.threads = Some(threads);
-        }
-        Ok(())
-    }
-
-    pub(super) fn end_process(&mut self, slot: u32) -> Result<(), Failure> {
-        let has_ended = |process: &Metered| process.slot == slot && process.ended;
-        if self.processes.iter().any(has_ended) {
-            return Ok(());
-        }
-        self.take_all_hits().map_err(kernel_failure)?;
-        // The last totals are still on the kernel side; those of /proc are gone with the process.
-        self.read().map_err(kernel_failure)?;
-        let Some(process) = self.processes.iter_mut().find(|process| process.slot == slot) else {
-            return Ok(());
-        };
-        process.ended = true;
-        self.others.forget();
-        self.probes.forget(process.pid).map_err(kernel_failure)?;
-        if process.is_known {
-            self.rules.leave(slot, monotonic_ns());
         }
         Ok(())
     }

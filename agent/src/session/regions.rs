@@ -250,7 +250,7 @@ impl Session {
             .iter()
             .filter_map(|process| process.regions.rate())
             .fold(0.0, f64::max);
-        self.painter.say(&format!(
+        self.screen.say(&format!(
             "note: parallel regions are probed now and then: {} a second are so short that it would cost about {}",
             count(rate.round()),
             percent(share),

@@ -345,7 +345,7 @@ impl Session {
             }
             Turn::Shut => self.begin_gap(self.sampling.windows.functions().clone())?,
             _ => self
-                .painter
+                .screen
                 .say("note: all functions are watched all the time again"),
         }
         Ok(())
@@ -390,7 +390,7 @@ impl Session {
             else {
                 continue;
             };
-            if let Some(trace) = &mut self.outputs.trace {
+            if let Some(trace) = self.screen.trace() {
                 let (_, calls) = kernel.calls(process.slot, process.sequence.next())?;
                 trace.calls(process.whose(), &calls, self.probes.list());
             }
@@ -409,7 +409,7 @@ impl Session {
             "All else is told as before, but the parts of the communication efficiency"
         };
         let (names, budget) = (view.names(NAMED_MAX), view.budget);
-        self.painter.say(&format!(
+        self.screen.say(&format!(
             "note: {names} from now on watched in windows, {} of the time (--budget {budget}; watching cost {} of the job's CPU time): their \
              calls, times and bytes are estimated (~). {what}",
             percent(view.part),
@@ -443,7 +443,7 @@ impl Session {
                 true => self.advice_on_probes(load, rest),
                 false => advice_on_agent(load, windows.budget()),
             };
-            self.painter.say(&text);
+            self.screen.say(&text);
             self.sampling.is_advised = true;
         }
     }
@@ -487,7 +487,7 @@ fn foreseen(options: &Options) -> &[Member] {
 }
 
 /// Processes that are watched, with their slots.
-fn living<'a>(processes: &[Metered], members: &'a [Member]) -> Vec<(u32, &'a Member)> {
+pub(super) fn living<'a>(processes: &[Metered], members: &'a [Member]) -> Vec<(u32, &'a Member)> {
     let living = processes.iter().filter(|process| process.is_watched());
     living
         .filter_map(|process| Some((process.slot, members.get(process.slot as usize)?)))

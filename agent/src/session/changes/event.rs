@@ -124,7 +124,7 @@ pub struct Shown {
 }
 
 /// What came of taking a change back.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undo {
     /// The old value is back.
     Reverted,
@@ -160,7 +160,7 @@ pub enum Ending {
 }
 
 /// What the actuator of a machine did at its end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Farewell {
     /// What was tried.
     pub undone: Vec<(Change, Undo)>,

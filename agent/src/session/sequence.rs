@@ -1,21 +1,24 @@
-//! What the sequence of MPI calls, or of parallel regions, tells of the job: its pace, its efficiencies, its call sites. Puts together what [`crate::calls`] knows
-//! of each process; reads files only where call sites are to be named.
+//! What the sequences of MPI calls, or of parallel regions, come to for the job: its iterations, its efficiencies, its call sites. Puts
+//! together what [`crate::calls`] knows of each process; reads files only where call sites are to be named.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use super::{Session, meter::Metered};
+use tuner::module::Images;
+
+use super::meter::Metered;
 use crate::{
     calls::{
-        Pace, Part, SiteTotals,
+        Collectives, Pace, Part, SiteTotals,
         efficiency::{Efficiencies, Scalability},
-        place::Place,
+        place::{Namer, Place},
     },
-    clock::monotonic_ns,
-    kernel::KernelError,
+    discover::Member,
+    kernel::{Kernel, KernelError},
     mpi,
     probe::Probe,
+    report::reference::Reference,
     snapshot::{CallSiteView, EfficienciesView, IterationView, PaceView, SequenceView, Steps},
+    trace::Trace,
 };
 
 /// Call sites that are told one by one.
@@ -24,107 +27,104 @@ const CALL_SITES_MAX: usize = 20;
 /// Fewer calls tell nothing about a loop.
 const CALLS_LEAST: u64 = 12;
 
-impl Session {
-    /// Takes the newest calls out of the rings, before they are overwritten.
-    pub(super) fn take_calls(&mut self) -> Result<(), KernelError> {
-        self.read_rings()?;
-        self.pace.have_read_calls(monotonic_ns());
-        if let Some(kernel) = self.probes.kernel().filter(|_| !self.pace.rests()) {
-            kernel.sleep_until_half_full();
-        }
-        Ok(())
-    }
+/// The rings of calls of all processes.
+pub(super) struct Rings<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) probes: &'a [Probe],
+    pub(super) processes: &'a mut [Metered],
+    pub(super) collectives: &'a mut Collectives,
+    pub(super) trace: Option<&'a mut Trace>,
+    /// Some process has an MPI.
+    pub(super) has_mpi: bool,
+    /// Parallel regions are probed.
+    pub(super) has_regions: bool,
+    /// All ranks of the job are here.
+    pub(super) are_all_here: bool,
+}
 
-    fn read_rings(&mut self) -> Result<(), KernelError> {
-        if self.sampling.cuts_sequence() {
-            return self.pass_calls();
-        }
-        let Some(kernel) = self.probes.kernel() else {
-            return Ok(());
-        };
-        let ranks_elsewhere = self.job.size() != Some(self.processes.len());
-        self.collectives
-            .expect(if ranks_elsewhere { 0 } else { self.processes.len() });
+impl Rings<'_> {
+    /// Takes the newest calls out of the rings, before they are overwritten. False where nobody has made any.
+    pub(super) fn read(mut self) -> Result<bool, KernelError> {
+        let kernel = self.kernel;
+        self.collectives.expect(match self.are_all_here {
+            true => self.processes.len(),
+            false => 0,
+        });
         let has_called = |process: &Metered| {
             !process.ended && kernel.calls_so_far(process.slot) != Some(process.sequence.next())
         };
         if !self.processes.iter().any(has_called) {
-            return Ok(());
+            return Ok(false);
         }
-        self.pace.stir();
-        let probes = self.probes.list();
+        let probes = self.probes;
         let mpi_of = |probe: u32| probes.get(probe as usize).and_then(|probe| probe.mpi);
         let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::Function::keeps_all_together);
         let parts: Vec<Option<Part>> = probes.iter().map(Probe::part).collect();
         let part = |probe: u32| parts.get(probe as usize).copied().flatten();
-        let (has_mpi, has_regions) = (self.has_mpi(), self.has_regions());
+        let has_mpi = self.has_mpi;
         let is_of_loop = |probe: u32| match has_mpi {
             true => mpi_of(probe).is_some(),
             false => part(probe) == Some(Part::Region),
         };
-        for (place, process) in self
-            .processes
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, process)| !process.ended)
-        {
+        let running = self.processes.iter_mut().enumerate();
+        for (place, process) in running.filter(|(_, process)| !process.ended) {
             let (skipped, calls) = kernel.calls(process.slot, process.sequence.next())?;
             self.collectives.take(place, &calls, skipped, keeps_together);
-            if has_regions {
-                process
-                    .regions
-                    .teams
-                    .take(process.pid.unsigned_abs(), &calls, skipped, part);
+            if self.has_regions {
+                let teams = &mut process.regions.teams;
+                teams.take(process.pid.unsigned_abs(), &calls, skipped, part);
             }
-            if let Some(trace) = &mut self.outputs.trace {
+            if let Some(trace) = &mut self.trace {
                 trace.calls(process.whose(), &calls, probes);
             }
             process.sequence.take(calls, skipped, is_of_loop);
         }
         self.collectives.meet();
-        Ok(())
+        Ok(true)
     }
+}
 
-    /// Looks for loops in what was taken.
-    pub(super) fn look_for_loops(&mut self, now_ns: u64) {
-        for process in self.processes.iter_mut().filter(|process| !process.ended) {
-            process.sequence.look(now_ns);
-            let ended = process.sequence.take_ended();
-            let whose = process.whose();
-            if let Some(trace) = &mut self.outputs.trace {
-                let iterations = ended.iter();
-                iterations.for_each(|(thread, ended)| trace.iteration(whose, *thread, ended));
-            }
-        }
-        self.collectives.look(now_ns);
-    }
-
-    /// Records what the whole iterations of each process came to.
-    pub(super) fn tell_of_recording(&mut self) {
-        if let Some(text) = self.rules.recording_news() {
-            self.painter.say(&text);
-            self.note_missing(text);
+/// Looks for loops in what was taken out of the rings.
+pub(super) fn look_for_loops(processes: &mut [Metered], mut trace: Option<&mut Trace>, now_ns: u64) {
+    for process in processes.iter_mut().filter(|process| !process.ended) {
+        process.sequence.look(now_ns);
+        let ended = process.sequence.take_ended();
+        let whose = process.whose();
+        if let Some(trace) = &mut trace {
+            let iterations = ended.iter();
+            iterations.for_each(|(thread, ended)| trace.iteration(whose, *thread, ended));
         }
     }
+}
 
-    pub(super) fn summarise_recording(&mut self) {
-        let now = monotonic_ns();
-        for process in &self.processes {
-            if let Some(iterations) = process.iterations() {
-                self.rules.summarise(process.slot, iterations, now);
-            }
-            self.rules
-                .record_estimates(process.slot, process.estimates(), now, true);
-        }
-    }
+/// The processes of a job with their calls.
+#[derive(Clone, Copy)]
+pub(super) struct Calls<'a> {
+    pub(super) processes: &'a [Metered],
+    /// The same processes.
+    pub(super) members: &'a [Member],
+    pub(super) collectives: &'a Collectives,
+    /// How many ranks the job has, as far as that is stated.
+    pub(super) size: Option<usize>,
+    /// Functions are probed.
+    pub(super) can_probe: bool,
+    /// Parallel regions are probed.
+    pub(super) has_regions: bool,
+    /// MPI was not watched at some time.
+    pub(super) has_gaps: bool,
+    /// Another run to compare with.
+    pub(super) reference: Option<Reference>,
+    pub(super) armed_ns: u64,
+}
 
+impl Calls<'_> {
     /// Whether there are calls that a loop can be found in.
     pub(super) fn has_sequence(&self) -> bool {
-        self.probes.kernel().is_some() && (self.has_mpi() || self.has_regions())
+        self.can_probe && (self.has_mpi() || self.has_regions)
     }
 
     fn has_mpi(&self) -> bool {
-        self.job.members.iter().any(|member| member.mpi.is_some())
+        self.members.iter().any(|member| member.mpi.is_some())
     }
 
     fn steps(&self) -> Steps {
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    pub(super) fn sequence(&self) -> SequenceView {
+    pub(super) fn view(&self) -> SequenceView {
         let mut view = SequenceView {
             steps: self.steps(),
             unseen: self
@@ -168,7 +168,7 @@ impl Session {
         let Some(efficiencies) = &mut view.efficiencies else {
             return;
         };
-        let of_mpi = self.processes.iter().zip(&self.job.members);
+        let of_mpi = self.processes.iter().zip(self.members);
         let useful = of_mpi
             .filter(|(_, member)| member.mpi.is_some())
             .map(|(process, _)| {
@@ -180,11 +180,11 @@ impl Session {
         let now = efficiencies
             .useful_ns
             .filter(|_| self.without_ranks(efficiencies.ranks).is_none());
-        let both = self.options.reference.zip(now);
+        let both = self.reference.zip(now);
         efficiencies.scalability = both.and_then(|(before, now)| {
             Scalability::of((before.useful_ns, before.ranks), (now, efficiencies.ranks))
         });
-        view.without_scalability = match (self.options.reference, efficiencies.scalability) {
+        view.without_scalability = match (self.reference, efficiencies.scalability) {
             (None, _) | (_, Some(_)) => None,
             _ => Some(
                 self.without_ranks(efficiencies.ranks)
@@ -195,7 +195,7 @@ impl Session {
 
     /// Communication efficiency in parts, or why it is not.
     fn add_split(&self, view: &mut SequenceView) {
-        if self.sampling.has_gaps() {
+        if self.has_gaps {
             view.without_split = Some("MPI calls are watched in windows (--budget)".to_owned());
             return;
         }
@@ -217,7 +217,7 @@ impl Session {
 
     /// Why so many ranks are not known to be all of the job.
     fn without_ranks(&self, ranks: usize) -> Option<&'static str> {
-        match self.job.size() {
+        match self.size {
             None => Some("nothing states how many ranks the job has"),
             Some(size) if size != ranks => Some("ranks of the job on other machines are not seen"),
             Some(_) => None,
@@ -273,7 +273,7 @@ impl Session {
     }
 
     fn efficiencies(&self, useful: fn(&Metered) -> Option<(f64, bool)>) -> Option<EfficienciesView> {
-        let of_mpi = self.processes.iter().zip(&self.job.members);
+        let of_mpi = self.processes.iter().zip(self.members);
         let ranks: Vec<&Metered> = of_mpi
             .filter(|(_, member)| member.mpi.is_some())
             .map(|(process, _)| process)
@@ -286,7 +286,7 @@ impl Session {
         Some(EfficienciesView {
             of,
             // Ranks on other machines are not seen, and so not how they compare with these.
-            between_nodes: (self.job.size() == Some(shares.len())).then_some(of.between_nodes),
+            between_nodes: (self.size == Some(shares.len())).then_some(of.between_nodes),
             split: None,
             useful_ns: None,
             scalability: None,
@@ -295,46 +295,107 @@ impl Session {
             over_iterations: shares.iter().all(|(_, whole)| *whole),
         })
     }
+}
 
-    /// Time in MPI by call site, over all ranks: the greatest, and all others together.
-    pub(super) fn name_call_sites(&mut self, view: &mut SequenceView) {
-        let mut sums: BTreeMap<(String, Place), CallSiteView> = BTreeMap::new();
-        let mut others = SiteTotals::default();
-        for (process, member) in self.processes.iter().zip(&self.job.members) {
-            let mut sites: Vec<_> = process.sequence.sites().iter().collect();
-            sites.sort_by_key(|(site, totals)| (std::cmp::Reverse(totals.time_ns), *site));
-            for (_, totals) in sites.drain(CALL_SITES_MAX.min(sites.len())..) {
-                others.calls += totals.calls;
-                others.time_ns += totals.time_ns;
-            }
-            let addresses: Vec<u64> = sites.iter().map(|(site, _)| site.address).collect();
-            let now = member.space_now(self.scout.images());
-            let modules = &now.as_ref().unwrap_or(&member.space).modules;
-            let places = self.namer.places(modules, &addresses);
-            for ((site, totals), place) in sites.into_iter().zip(places) {
-                let probe = self.probes.list().get(site.probe as usize);
-                let function = probe.map_or_else(|| "?".to_owned(), |probe| probe.name.clone());
-                let sum = sums.entry((function, place)).or_default();
-                sum.calls += totals.calls;
-                sum.time_ns += totals.time_ns;
-                sum.ranks += 1;
-            }
-            let rest = process.sequence.sites().others();
-            others.calls += rest.calls;
-            others.time_ns += rest.time_ns;
+/// Time in MPI by call site, over all ranks: the greatest, and all others together.
+pub(super) fn name_call_sites(
+    namer: &mut Namer,
+    (processes, members): (&[Metered], &[Member]),
+    (probes, images): (&[Probe], &Images),
+    view: &mut SequenceView,
+) {
+    let mut sums: BTreeMap<(String, Place), CallSiteView> = BTreeMap::new();
+    let mut others = SiteTotals::default();
+    for (process, member) in processes.iter().zip(members) {
+        let mut sites: Vec<_> = process.sequence.sites().iter().collect();
+        sites.sort_by_key(|(site, totals)| (std::cmp::Reverse(totals.time_ns), *site));
+        for (_, totals) in sites.drain(CALL_SITES_MAX.min(sites.len())..) {
+            others.calls += totals.calls;
+            others.time_ns += totals.time_ns;
         }
-        let named = |((function, place), sum)| CallSiteView {
-            function,
-            place,
-            ..sum
+        let addresses: Vec<u64> = sites.iter().map(|(site, _)| site.address).collect();
+        let now = member.space_now(images);
+        let modules = &now.as_ref().unwrap_or(&member.space).modules;
+        let places = namer.places(modules, &addresses);
+        for ((site, totals), place) in sites.into_iter().zip(places) {
+            let probe = probes.get(site.probe as usize);
+            let function = probe.map_or_else(|| "?".to_owned(), |probe| probe.name.clone());
+            let sum = sums.entry((function, place)).or_default();
+            sum.calls += totals.calls;
+            sum.time_ns += totals.time_ns;
+            sum.ranks += 1;
+        }
+        let rest = process.sequence.sites().others();
+        others.calls += rest.calls;
+        others.time_ns += rest.time_ns;
+    }
+    let named = |((function, place), sum)| CallSiteView {
+        function,
+        place,
+        ..sum
+    };
+    let mut all: Vec<CallSiteView> = sums.into_iter().map(named).collect();
+    all.sort_by_key(|site| std::cmp::Reverse((site.time_ns, site.calls)));
+    for site in all.drain(CALL_SITES_MAX.min(all.len())..) {
+        others.calls += site.calls;
+        others.time_ns += site.time_ns;
+    }
+    view.call_sites = all;
+    view.other_call_sites = others;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls<'a>(collectives: &'a Collectives, size: Option<usize>) -> Calls<'a> {
+        Calls {
+            processes: &[],
+            members: &[],
+            collectives,
+            size,
+            can_probe: true,
+            has_regions: true,
+            has_gaps: false,
+            reference: None,
+            armed_ns: 0,
+        }
+    }
+
+    #[test]
+    fn ranks_are_all_of_the_job_only_where_that_is_stated() {
+        let collectives = Collectives::default();
+        for (size, why) in [
+            (None, Some("nothing states how many ranks the job has")),
+            (Some(8), Some("ranks of the job on other machines are not seen")),
+            (Some(4), None),
+        ] {
+            assert_eq!(calls(&collectives, size).without_ranks(4), why, "{size:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_without_a_call_says_nothing_of_a_loop() {
+        let collectives = Collectives::default();
+        let calls = calls(&collectives, None);
+        let view = calls.view();
+        assert_eq!(view.steps, Steps::Regions);
+        assert!(view.iteration.is_none() && view.without.is_none() && view.efficiencies.is_none());
+        assert_eq!(calls.why_none(), "too few parallel regions were seen: 0");
+    }
+
+    #[test]
+    fn there_is_a_sequence_where_functions_are_probed_and_there_is_something_to_follow() {
+        let collectives = Collectives::default();
+        let with = |can_probe, has_regions| {
+            let calls = Calls {
+                can_probe,
+                has_regions,
+                ..calls(&collectives, None)
+            };
+            calls.has_sequence()
         };
-        let mut all: Vec<CallSiteView> = sums.into_iter().map(named).collect();
-        all.sort_by_key(|site| std::cmp::Reverse((site.time_ns, site.calls)));
-        for site in all.drain(CALL_SITES_MAX.min(all.len())..) {
-            others.calls += site.calls;
-            others.time_ns += site.time_ns;
-        }
-        view.call_sites = all;
-        view.other_call_sites = others;
+        assert!(with(true, true));
+        assert!(!with(false, true) && !with(true, false));
     }
 }
