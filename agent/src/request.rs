@@ -113,6 +113,11 @@ pub struct SessionView {
 }
 
 impl Answer {
+    /// The session is ending, and does nothing more for anybody.
+    pub fn ending() -> Answer {
+        Answer::refused(RefusalKind::Failed, "the session is ending")
+    }
+
     /// A refusal.
     pub fn refused(kind: RefusalKind, message: impl Into<String>) -> Answer {
         Answer::Refused {

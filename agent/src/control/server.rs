@@ -168,11 +168,10 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>, idle: Duration
 
 async fn ask(asked: &mpsc::Sender<Asked>, request: Request) -> Answer {
     let (answer, answered) = oneshot::channel();
-    let ended = || Answer::refused(RefusalKind::Failed, "the session is ending");
     if asked.send((request, answer)).await.is_err() {
-        return ended();
+        return Answer::ending();
     }
-    answered.await.unwrap_or_else(|_| ended())
+    answered.await.unwrap_or_else(|_| Answer::ending())
 }
 
 /// Where answers go.

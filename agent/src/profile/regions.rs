@@ -74,9 +74,7 @@ impl Watched {
             teams: teams.map(TeamsView::from),
             without_teams: match (teams, is_distorted, has_bodies) {
                 (Some(_), _, _) => None,
-                (None, true, _) => {
-                    Some("its regions are so short that the probes would distort them")
-                }
+                (None, true, _) => Some("its regions are so short that the probes would distort them"),
                 (None, false, true) => Some("no region of its first thread was seen from begin to end"),
                 (None, false, false) => {
                     Some("the functions that its regions run have no symbols, or are too many")

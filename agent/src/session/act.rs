@@ -139,8 +139,8 @@ impl Session {
     /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
     fn step_around(&self, decision: u64) -> Option<String> {
         let at = self.changes.carried_out(decision)?;
-        let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns));
-        let (before, after) = self.iteration()?.around(at, now.saturating_sub(at))?;
+        let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
+        let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
         Some(format!("one step {} -> {}", duration(before), duration(after)))
     }
 
@@ -175,7 +175,7 @@ impl Session {
             match effect {
                 Effect::Order(machine, order) => self.order(machine, order),
                 Effect::Say(notice) => {
-                    self.painter.say(&format!("{}  {notice}", time_of_day()));
+                    self.screen.say(&format!("{}  {notice}", time_of_day()));
                     if let Some((kind, name, text)) = notice.mark() {
                         self.mark(kind, name, text);
                     }
@@ -210,7 +210,7 @@ impl Session {
     /// Marks this moment in the trace and in the recording, if they are written.
     pub(super) fn mark(&mut self, kind: MarkKind, name: &str, text: &str) {
         let now_ns = monotonic_ns();
-        if let Some(trace) = &mut self.outputs.trace {
+        if let Some(trace) = self.screen.trace() {
             trace.mark(kind.name(), name, text, now_ns);
         }
         // A verdict is recorded with its rule, where it is judged.

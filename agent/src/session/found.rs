@@ -1,9 +1,8 @@
-//! Findings: what a rule has found is said, with the command by which it would act and what it would do then. Does nothing about it.
+//! What is said of a finding beside what the rule found: the command by which the rule would act, and what it would do then. Pure.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use super::{Session, orders::file_name};
-use crate::{clock::monotonic_ns, discover::Member, snapshot::FindingView};
+use super::orders::file_name;
 
 /// What is said of changes that a session without probes would make.
 const UNJUDGED: &str = "without probes no guard judges it, and it is reverted when that session ends";
@@ -12,75 +11,136 @@ const UNJUDGED: &str = "without probes no guard judges it, and it is reverted wh
 const UNNAMED: &str =
     "this session does not apply it: rules that change code or load libraries must be named";
 
-impl Session {
-    /// Where the copies are that a rule would write, for each variable that has several in a process.
-    fn copies_in(&self, rule: &str) -> Vec<String> {
-        let copies = |variable: String| {
-            let of = |member: &Member| member.copies_at_start(&variable);
-            let paths: BTreeSet<String> = self.job.members.iter().flat_map(of).collect();
-            let files: Vec<&str> = paths.iter().map(|path| file_name(path)).collect();
-            (files.len() > 1).then(|| format!("{variable} is in {}", files.join(" and in ")))
-        };
-        let variables = self.rules.written_everywhere(rule).into_iter();
-        variables.filter_map(copies).collect()
-    }
+/// What a rule that found something could do about it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repair<'a> {
+    /// The rule.
+    pub(super) rule: &'a str,
+    /// The target as it was typed.
+    pub(super) target: &'a str,
+    /// This session may write.
+    pub(super) may_write: bool,
+    /// The rule acts only where it is named.
+    pub(super) must_be_named: bool,
+}
 
-    pub(super) fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
-        // Several tunes of a rule have one finding.
-        if is_new && !self.changes.findings.is_open(&rule) {
-            let indented = text.trim_end().replace('\n', "\n    ");
-            self.painter.say(&format!("finding  {rule}   {indented}"));
-            self.mark(plan::MarkKind::Finding, &rule, &text);
-        }
-        let mut effects = self.rules.effects(&rule);
-        effects.extend(self.copies_in(&rule));
-        let must_name = self.rules.never_applying().contains(&rule);
+impl Repair<'_> {
+    /// The command with which the rule would act, and what it would do then, line by line; none where this session does it, or there is
+    /// nothing to do.
+    pub(super) fn advice(self, can_probe: bool, effects: Vec<String>) -> Option<String> {
         // One that has to be named does not act in a session that applies the others either.
-        let advises = !self.options.applies || must_name;
-        let now = (advises && !effects.is_empty()).then(|| self.how_it_would_act(&rule, must_name, effects));
-        self.changes.findings.open(FindingView {
-            rule,
-            at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
-            text,
-            now,
-            next_start,
-            repaired: false,
-        });
-    }
-
-    /// The command with which a rule would act, and what it would do then.
-    fn how_it_would_act(&self, rule: &str, must_name: bool, effects: Vec<String>) -> String {
-        let attach = self.applying(rule, must_name);
-        // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
-        let (command, unjudged) = match self.probes.kernel() {
-            Some(_) => (crate::hint::as_root(&format!("{attach} --keep")), None),
-            None => (crate::hint::as_we_are(&attach), Some(UNJUDGED.to_owned())),
-        };
-        let unnamed = self.options.applies.then(|| UNNAMED.to_owned());
-        let lines = std::iter::once(command).chain(effects);
-        lines
-            .chain(unjudged)
-            .chain(unnamed)
-            .collect::<Vec<_>>()
-            .join("\n")
-    }
-
-    fn applying(&self, rule: &str, must_name: bool) -> String {
-        let named = if must_name {
-            format!("={rule}")
-        } else {
-            String::new()
-        };
-        format!("attach {} --apply{named}", self.options.typed)
-    }
-
-    /// Of repairs that were put back at the end, with what command they stay.
-    pub(super) fn say_how_repairs_stay(&mut self) {
-        let must_be_named = self.rules.never_applying();
-        for rule in self.changes.repairs_ended() {
-            let attach = self.applying(&rule, must_be_named.contains(&rule));
-            let command = crate::hint::as_root(&format!("{attach} --keep"));
-            self.changes.findings.stays_with(&rule, command);
+        let advises = !self.may_write || self.must_be_named;
+        if !advises || effects.is_empty() {
+            return None;
         }
+        let attach = self.attach();
+        // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
+        let (command, unjudged) = match can_probe {
+            true => (self.stays(), None),
+            false => (crate::hint::as_we_are(&attach), Some(UNJUDGED.to_owned())),
+        };
+        let unnamed = self.may_write.then(|| UNNAMED.to_owned());
+        let lines = [command].into_iter().chain(effects);
+        let lines: Vec<String> = lines.chain(unjudged).chain(unnamed).collect();
+        Some(lines.join("\n"))
+    }
+
+    /// The command with which what the rule does stays when its session ends.
+    pub(super) fn stays(self) -> String {
+        crate::hint::as_root(&format!("{} --keep", self.attach()))
+    }
+
+    fn attach(self) -> String {
+        let named = match self.must_be_named {
+            true => format!("={}", self.rule),
+            false => String::new(),
+        };
+        format!("attach {} --apply{named}", self.target)
+    }
+}
+
+/// Where the copies of a variable are that a rule would write in every process; none where there is one at most.
+pub(super) fn copies(variable: &str, paths: &BTreeSet<String>) -> Option<String> {
+    let files: Vec<&str> = paths.iter().map(|path| file_name(path)).collect();
+    (files.len() > 1).then(|| format!("{variable} is in {}", files.join(" and in ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOW: Repair<'_> = Repair {
+        rule: "slow",
+        target: "42",
+        may_write: false,
+        must_be_named: false,
+    };
+
+    #[test]
+    fn a_finding_names_the_command_that_would_repair_it_and_what_it_would_do() {
+        let does = || vec!["set knob = 4".to_owned()];
+        let applies = Repair {
+            may_write: true,
+            ..SLOW
+        };
+        let named = Repair {
+            must_be_named: true,
+            ..SLOW
+        };
+        let not_here = Repair {
+            may_write: true,
+            ..named
+        };
+        for (repair, can_probe, words) in [
+            (
+                SLOW,
+                true,
+                Some(vec!["attach 42 --apply --keep", "\nset knob = 4"]),
+            ),
+            (SLOW, false, Some(vec!["attach 42 --apply\n", UNJUDGED])),
+            (applies, true, None),
+            (named, true, Some(vec!["attach 42 --apply=slow --keep"])),
+            (
+                not_here,
+                true,
+                Some(vec!["attach 42 --apply=slow --keep", UNNAMED]),
+            ),
+            (
+                not_here,
+                false,
+                Some(vec!["attach 42 --apply=slow\n", UNJUDGED, UNNAMED]),
+            ),
+        ] {
+            let advice = repair.advice(can_probe, does());
+            assert_eq!(advice.is_some(), words.is_some(), "{repair:?}");
+            for word in words.into_iter().flatten() {
+                let advice = advice.as_deref().unwrap_or_default();
+                assert!(advice.contains(word), "{word:?} in {advice:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_that_would_do_nothing_gets_no_command() {
+        assert_eq!(SLOW.advice(true, Vec::new()), None);
+    }
+
+    #[test]
+    fn what_stays_is_named_with_keep_and_where_needed_with_its_rule() {
+        assert!(SLOW.stays().ends_with("attach 42 --apply --keep"));
+        let named = Repair {
+            must_be_named: true,
+            ..SLOW
+        };
+        assert!(named.stays().ends_with("attach 42 --apply=slow --keep"));
+    }
+
+    #[test]
+    fn copies_are_named_by_their_files_where_there_are_several() {
+        let of = |paths: &[&str]| copies("knob", &paths.iter().map(|path| (*path).to_owned()).collect());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&["/lib/liba.so"]), None);
+        let said = of(&["/lib/liba.so", "/opt/libb.so"]);
+        assert_eq!(said.as_deref(), Some("knob is in liba.so and in libb.so"));
     }
 }

@@ -1,223 +1,241 @@
-//! The end of a session: last reading, detach, put back what does not stay, report, last words.
+//! The end of a session, as a pure sequence: what is read last, who is stopped, what is said and written, and with what code it ends. What
+//! comes of a step is an event, and gives the next steps.
 
-use std::time::Duration;
-
-use tuner::actuator::{ChangeNumber, ClientError, Farewell, Refusal, RefusalKind};
+use tuner::{
+    actuator::{self, ChangeNumber, Refusal, RefusalKind},
+    process::Pid,
+};
 
 use super::{
-    Session,
     act::here,
-    changes::{self, Ending, Event, Machine, Undo},
-    kernel_failure,
-    orders::process_here,
+    changes::{Ending, Farewell, Undo},
     receipts::reverted,
 };
 use crate::{
-    clock::monotonic_ns,
     exit::{Code, Failure, Outcome},
     format::duration,
-    probe::Probes,
-    profile::Metered,
-    snapshot::{
-        Snapshot, TraceView,
-        outcome::{NOT_UNDONE, UNDONE},
-    },
-    trace, view,
-    watchdog::Step,
 };
-
-/// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to spare that takes 20 to 100 ms.
-const DETACH_WAIT: Duration = Duration::from_millis(300);
 
 /// The reason when a request ends the session.
 pub(super) const STOPPED: &str = "stopped by tuneagent session stop";
 
-impl Session {
-    /// With --keep a session ends by itself when everything that was changed is confirmed.
-    pub(super) fn is_settled(&self) -> bool {
-        self.options.keep && self.changes.is_settled()
-    }
+/// What happens on the way.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The session is to end.
+    Stop {
+        /// Rules could write: an actuator has to put back what does not stay.
+        has_actuator: bool,
+    },
+    /// What came last was read.
+    Read {
+        /// All processes have ended.
+        has_program_ended: bool,
+    },
+    /// The recording was completed, or could not be.
+    Recorded(Result<(), String>),
+    /// The actuator has put back what does not stay, and ended.
+    PutBack(Box<Parting>),
+    /// The actuator ended without saying what it put back.
+    NotKnown(String),
+    /// The trace was completed, or could not be.
+    Traced(Result<(), String>),
+    /// The last snapshot was taken.
+    Ready {
+        /// What it says of the job; of a command it was not known before.
+        header: String,
+        /// What it says at the end.
+        closing: Vec<String>,
+        /// A guard took a change back, or could not.
+        has_undone: bool,
+        /// What became of all changes, where an actuator said so.
+        changes: String,
+    },
+    /// Reports were written, or could not be.
+    Written(Result<(), String>),
+    /// The probes are off, after so many nanoseconds; none where the kernel needs longer.
+    Detached(Option<u64>),
+    /// Standard output was written, or could not be.
+    Printed(Result<(), String>),
+}
 
-    pub(super) async fn leave(mut self, reason: &str) -> Outcome {
-        // Whoever asked for the end gets the answer first.
-        tokio::task::yield_now().await;
-        self.liveness.progress.begin(Step::Leave);
-        // Putting back may take a while: it is said line by line.
-        self.painter.end();
-        self.take_family().map_err(kernel_failure)?;
-        self.take_last_hits().map_err(kernel_failure)?;
-        self.read().map_err(kernel_failure)?;
-        self.evaluate_last();
-        self.summarise_recording();
-        let recorded = self.rules.finish_recording();
-        self.end_changes();
-        let farewell = self.put_back().await;
-        let mut code = Code::Done;
-        if let Some(Ok(farewell)) = &farewell {
-            code = self.take_note(farewell);
-            self.say_how_repairs_stay();
-        }
-        self.read_matrix(true).map_err(kernel_failure)?;
-        let mut snapshot = self.snapshot();
-        self.name_call_sites(&mut snapshot.sequence);
-        self.tell_loads(&mut snapshot.processes);
-        let (trace, traced) = self.end_trace();
-        snapshot.trace = trace;
-        if self.family.is_some() {
-            self.painter.say(&view::header(&snapshot));
-        }
-        view::closing(&snapshot, self.options.is_verbose)
-            .iter()
-            .for_each(|line| self.painter.say(line));
-        if let Some(Err(_)) = &farewell {
-            code = Code::No;
-        }
-        let changes = self.words_on_changes(farewell.as_ref(), &snapshot.job.program);
-        self.liveness.progress.begin(Step::WriteReport);
-        let Session {
-            mut probes,
-            mut painter,
-            outputs,
-            changes: all_changes,
-            control,
-            ..
-        } = self;
-        // Before anything that the kernel may take long for.
-        let (written, printed) = outputs.write(&snapshot);
-        let detached = detach(&mut probes);
-        painter.say(&format!("{reason}; {detached}; {changes}"));
-        if has_undone(&snapshot) {
-            code = Code::No;
-        }
-        drop((all_changes, control));
-        let printed = printed.write();
-        written_all(code, [recorded, traced, written, printed])
-    }
-
-    /// The actuator puts back what does not stay, and ends; none in a session that has none.
-    async fn put_back(&mut self) -> Option<Result<Farewell, ClientError>> {
-        let hands = self.hands.take()?;
-        // The actuator's answers have a bound of their own.
-        self.liveness.progress.begin(Step::Waiting);
-        let (last, farewell) = hands.finish().await;
-        self.liveness.progress.begin(Step::Leave);
-        last.into_iter().for_each(|receipt| self.receive(receipt));
-        Some(farewell)
-    }
-
-    /// Nothing comes any more: the trace is complete.
-    fn end_trace(&mut self) -> (Option<TraceView>, Result<(), String>) {
-        let polled = |process: &Metered| process.polling_calls(self.probes.list());
-        let (program, host) = (self.job.program(), self.host.clone());
-        let ending = trace::Ending {
-            program: &program,
-            host: &host,
-            not_seen: self
-                .profile
-                .processes
-                .iter()
-                .map(|process| process.sequence.unseen())
-                .sum(),
-            polling: self.profile.processes.iter().map(polled).sum(),
-        };
-        self.outputs.end_trace(&ending)
-    }
-
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Effect {
+    /// Give the terminal back: putting back may take a while, and is said line by line.
+    EndLive,
+    /// Take what came last: processes, hits, counters; and evaluate it: [`Event::Read`].
+    ReadLast,
+    /// Complete the recording: [`Event::Recorded`].
+    Record,
     /// Nothing is decided any more, and what has not been judged never will be.
-    fn end_changes(&mut self) {
-        let has_ended = self.profile.processes.iter().all(|process| process.ended);
-        let ending = match has_ended {
-            true => Ending::Program,
-            false => Ending::Session,
-        };
-        let on_trial = self.trials();
-        self.change(Event::Stop { ending, on_trial });
-    }
+    EndChanges(Ending),
+    /// Have the actuator put back what does not stay: [`Event::PutBack`] or [`Event::NotKnown`].
+    PutBack,
+    /// The changes are to know what was put back.
+    TellChanges(Farewell),
+    /// Complete the trace ([`Event::Traced`]) and take the last snapshot ([`Event::Ready`]).
+    Show,
+    /// Say a line.
+    Say(String),
+    /// Write the reports: [`Event::Written`].
+    Write,
+    /// Take the probes off: [`Event::Detached`].
+    Detach,
+    /// Remove the control socket, then print what standard output is to have: [`Event::Printed`].
+    Print,
+    /// This was all.
+    End,
+}
 
-    /// Takes note of what the actuator put back.
-    fn take_note(&mut self, farewell: &Farewell) -> Code {
-        let mut code = Code::Done;
+/// What an actuator did at its end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parting {
+    farewell: Farewell,
+    /// Of which processes nothing could be tried, and why.
+    refused: Vec<(Pid, String)>,
+    /// Something that does not stay could not be put back.
+    has_failed: bool,
+}
+
+impl Parting {
+    pub(super) fn of(farewell: &actuator::Farewell) -> Parting {
         let of = |number: &ChangeNumber| here(number.pid, number.change);
         let undone = farewell.undone.iter();
-        let undone = undone.map(|(pid, undone)| {
-            let undo = reverted(undone.outcome.clone());
-            if matches!(undo, Undo::Failed { .. }) {
-                code = Code::No;
-            }
-            (here(*pid, undone.change), undo)
-        });
-        let undone = undone.collect();
-        let has_ended = |refusal: &Refusal| refusal.kind == RefusalKind::Ended;
-        let failed = farewell.failed.iter();
-        let failed = failed.map(|(number, refusal)| (of(number), refusal.to_string(), has_ended(refusal)));
+        let undone: Vec<_> = undone
+            .map(|(pid, undone)| (here(*pid, undone.change), reverted(undone.outcome.clone())))
+            .collect();
         // A process that has ended holds nothing any more.
-        let mut refusals = (farewell.failed.iter().map(|(_, refusal)| refusal))
-            .chain(farewell.refused.iter().map(|(_, refusal)| refusal));
-        if refusals.any(|refusal| !has_ended(refusal)) {
-            code = Code::No;
+        let has_ended = |refusal: &Refusal| refusal.kind == RefusalKind::Ended;
+        let refusals = farewell.failed.iter().map(|(_, refusal)| refusal);
+        let mut refusals = refusals.chain(farewell.refused.iter().map(|(_, refusal)| refusal));
+        let is_failed = |(_, undo): &(_, Undo)| matches!(undo, Undo::Failed { .. });
+        let failed = farewell.failed.iter();
+        let refused = farewell.refused.iter();
+        Parting {
+            has_failed: undone.iter().any(is_failed) || refusals.any(|refusal| !has_ended(refusal)),
+            refused: refused
+                .map(|(pid, refusal)| (*pid, refusal.to_string()))
+                .collect(),
+            farewell: Farewell {
+                undone,
+                failed: failed
+                    .map(|(number, refusal)| (of(number), refusal.to_string(), has_ended(refusal)))
+                    .collect(),
+                kept: farewell.kept.iter().map(of).collect(),
+            },
         }
-        let farewell_here = changes::Farewell {
-            undone,
-            failed: failed.collect(),
-            kept: farewell.kept.iter().map(of).collect(),
-        };
-        self.change(Event::Farewell(Machine::HERE, farewell_here));
-        for (pid, refusal) in &farewell.refused {
-            self.painter.say(&format!("process {pid}: {refusal}"));
+    }
+}
+
+/// A session that ends.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    reason: &'static str,
+    is_of_command: bool,
+    has_actuator: bool,
+    code: Code,
+    /// What could not be written.
+    errors: Vec<String>,
+    /// What became of all changes; none where the actuator says it.
+    changes: Option<String>,
+    /// The last line but for how the probes came off.
+    last: String,
+}
+
+impl Leaving {
+    /// For this reason.
+    pub(super) fn new(reason: &'static str, is_of_command: bool) -> Leaving {
+        Leaving {
+            reason,
+            is_of_command,
+            has_actuator: false,
+            code: Code::Done,
+            errors: Vec::new(),
+            changes: None,
+            last: String::new(),
         }
-        code
     }
 
-    /// What became of all changes, for the last line.
-    fn words_on_changes(
-        &mut self,
-        farewell: Option<&Result<Farewell, ClientError>>,
-        program: &str,
-    ) -> String {
-        match farewell {
-            None => "nothing was written".to_owned(),
-            Some(Err(error)) => {
-                format!("the actuator did not report what it reverted: {error}; see tuneagent journal")
+    /// What is to be done next, in this order.
+    pub(super) fn on(&mut self, event: Event) -> Vec<Effect> {
+        match event {
+            Event::Stop { has_actuator } => {
+                self.has_actuator = has_actuator;
+                if !has_actuator {
+                    self.changes = Some("nothing was written".to_owned());
+                }
+                vec![Effect::EndLive, Effect::ReadLast, Effect::Record]
             }
-            Some(Ok(farewell)) => {
-                (0..self.probes.slots()).for_each(|slot| self.look_whether_ended(process_here(slot)));
-                let undo = self.undo_command();
-                self.changes.last_words(farewell.omitted, &undo, program)
+            Event::Read { has_program_ended } => {
+                let ending = match has_program_ended {
+                    true => Ending::Program,
+                    false => Ending::Session,
+                };
+                let next = match self.has_actuator {
+                    true => Effect::PutBack,
+                    false => Effect::Show,
+                };
+                vec![Effect::EndChanges(ending), next]
+            }
+            Event::PutBack(parting) => {
+                if parting.has_failed {
+                    self.code = Code::No;
+                }
+                let refused = parting.refused.into_iter();
+                let refused = refused.map(|(pid, why)| Effect::Say(format!("process {pid}: {why}")));
+                let told = [Effect::TellChanges(parting.farewell)];
+                told.into_iter().chain(refused).chain([Effect::Show]).collect()
+            }
+            Event::NotKnown(error) => {
+                self.code = Code::No;
+                let text =
+                    format!("the actuator did not report what it reverted: {error}; see tuneagent journal");
+                self.changes = Some(text);
+                vec![Effect::Show]
+            }
+            Event::Ready {
+                header,
+                closing,
+                has_undone,
+                changes,
+            } => {
+                if has_undone {
+                    self.code = Code::No;
+                }
+                self.last = self.changes.take().unwrap_or(changes);
+                let header = self.is_of_command.then_some(header);
+                let said = header.into_iter().chain(closing).map(Effect::Say);
+                // Reports are written before anything that the kernel may take long for.
+                said.chain([Effect::Write, Effect::Detach]).collect()
+            }
+            Event::Detached(took_ns) => {
+                let detached = match took_ns {
+                    Some(ns) => format!("detached in {}", duration(ns as f64)),
+                    None => "detached; probes end in the background".to_owned(),
+                };
+                let last = format!("{}; {detached}; {}", self.reason, self.last);
+                vec![Effect::Say(last), Effect::Print]
+            }
+            Event::Recorded(result) | Event::Traced(result) | Event::Written(result) => {
+                self.errors.extend(result.err());
+                Vec::new()
+            }
+            Event::Printed(result) => {
+                self.errors.extend(result.err());
+                vec![Effect::End]
             }
         }
     }
 
-    /// What takes back what is left in place.
-    fn undo_command(&self) -> String {
-        let targets = self.options.typed.split(' ');
-        let commands = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
-        commands.collect::<Vec<_>>().join("; ")
+    /// How the session ended. What could not be written is no success.
+    pub(super) fn outcome(self) -> Outcome {
+        match self.errors.is_empty() {
+            true => Ok(self.code),
+            false => Err(Failure::no(self.errors.join("\n"))),
+        }
     }
 }
 
-/// Takes the probes off, in words. The kernel may take seconds to be sure that no hit is under way: a session that is over does not wait for it.
-fn detach(probes: &mut Probes) -> String {
-    let began = monotonic_ns();
-    match probes.detach(DETACH_WAIT) {
-        true => format!(
-            "detached in {}",
-            duration(monotonic_ns().saturating_sub(began) as f64)
-        ),
-        false => "detached; probes end in the background".to_owned(),
-    }
-}
-
-/// What could not be written is no success.
-fn written_all(code: Code, written: [Result<(), String>; 4]) -> Outcome {
-    let errors: Vec<String> = written.into_iter().filter_map(Result::err).collect();
-    match errors.is_empty() {
-        true => Ok(code),
-        false => Err(Failure::no(errors.join("\n"))),
-    }
-}
-
-/// The guard took a change back.
-fn has_undone(snapshot: &Snapshot) -> bool {
-    let mut guards = snapshot.changes.iter().filter_map(|change| change.guard.as_ref());
-    guards.any(|guard| [UNDONE, NOT_UNDONE].contains(&guard.verdict))
-}
+#[cfg(test)]
+mod tests;

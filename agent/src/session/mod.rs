@@ -5,7 +5,6 @@ pub mod ends;
 pub mod hands;
 pub mod outputs;
 pub mod signals;
-mod state;
 
 mod act;
 mod added;
@@ -13,74 +12,85 @@ mod arming;
 pub mod budget;
 pub mod changes;
 mod cpus;
-mod family;
+mod edges;
 mod found;
+mod greeting;
 mod ingest;
 pub mod intake;
 mod leave;
-mod live;
-mod newcomers;
+pub mod members;
 mod options;
 mod orders;
 mod prefetch;
 mod probing;
+mod processes;
 mod reading;
 mod receipts;
 mod requests;
 mod resolve;
-mod showing;
+mod screen;
+mod sequence;
+mod serving;
 mod switching;
 mod system;
 mod together;
-mod told;
 mod waits;
 mod waking;
 mod warm_up;
 mod written;
 
-pub use self::showing::job_view;
+pub use self::edges::job_view;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-    time::Duration,
-};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
+pub use self::options::{Options, Started};
 use self::{
     added::Added,
-    arming::{armed, asked_in, not_watched, wanted_regions},
+    arming::{armed, not_watched, wanted_regions},
     budget::Budget,
     changes::Changes,
     cpus::Cpus,
-    family::Family,
     hands::Hands,
     intake::{HITS_PER_WAKE, Intake},
-    orders::Ordered,
+    members::{Members, Origin},
+    orders::{Ordered, process_here},
     outputs::Outputs,
+    processes::candidate,
+    screen::Screen,
     system::System,
     written::Written,
 };
-pub use self::{family::Started, options::Options};
 use crate::{
     actuator::Actuator,
-    calls::place::Namer,
     clock::monotonic_ns,
     control::Control,
     discover::{Job, Scout, host, job_id},
     exit::{Failure, Outcome},
     heap,
-    http::Shared,
-    kernel::{Closer, KernelError, Ring},
+    kernel::{Closer, Kernel, KernelError, Ring},
     priority::Hurry,
     probe::{Probes, Wanted},
     profile::{Metered, Profile},
-    rulebook::RuleBook,
-    view::{Painter, give_back_terminal},
+    rulebook::{RuleBook, Time},
+    view::give_back_terminal,
     watchdog::{self, Progress},
 };
 
-/// New ranks are looked for this often.
-const SCAN_PERIOD: Duration = Duration::from_secs(2);
+/// Where and when a session began.
+struct Start {
+    host: String,
+    /// What the site calls the job.
+    job_id: String,
+    armed_ns: u64,
+    /// The same in seconds since 1970.
+    armed_unix_s: f64,
+}
+
+impl Start {
+    fn since_armed(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns))
+    }
+}
 
 /// How it shows that it lives.
 #[derive(Debug, Default)]
@@ -97,7 +107,7 @@ pub struct Session {
     job: Job,
     scout: Scout,
     rules: RuleBook,
-    outputs: Outputs,
+    screen: Screen,
     probes: Probes,
     /// Of what is probed, what is asked for in every process: what the user named, and parallel regions.
     own: Range<usize>,
@@ -115,29 +125,14 @@ pub struct Session {
     /// What was decided, and what became of it.
     changes: Changes,
     hands: Option<Hands>,
-    control: Option<Control>,
     /// What the actuator is to do for decisions that are not answered.
     ordered: BTreeMap<u64, Ordered>,
-    painter: Painter,
-    shared: Option<Shared>,
-    host: String,
-    /// What the site calls the job.
-    job_id: String,
-    armed_ns: u64,
-    /// The same in seconds since 1970.
-    armed_unix_s: f64,
-    painted_ns: u64,
-    /// Numbers were shown.
-    has_shown: bool,
-    /// Names call sites, where they are looked at.
-    namer: Namer,
-    scanned_ns: u64,
-    missing: Vec<String>,
+    start: Start,
+    /// Who belongs to the job.
+    members: Members,
+    /// Of a command, who of its processes came and went.
+    comings: Option<Ring>,
     cpus: Cpus,
-    /// Of a command, who belongs to it.
-    family: Option<Family>,
-    /// Slots that have ended because their processes run other programs now.
-    replaced: BTreeSet<u32>,
     added: Added,
     liveness: Liveness,
 }
@@ -162,11 +157,27 @@ impl Session {
         let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
         let hits = probes.take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
-        let family = Family::of(&options, &mut probes).map_err(kernel_failure)?;
+        let kernel = probes.kernel_mut().filter(|_| options.started.is_some());
+        let comings = kernel
+            .map(Kernel::take_comings)
+            .transpose()
+            .map_err(kernel_failure)?;
+        let origin = match comings {
+            Some(_) => Origin::Command,
+            None => Origin::Attached {
+                has_launcher: job.roots.iter().any(|root| root.is_launcher),
+            },
+        };
         let mut session = Session {
-            painter: painter(&options, &outputs),
-            shared: outputs.metrics.is_some().then(Shared::default),
-            missing: not_watched(&job),
+            screen: Screen::new(&options, outputs, comings.is_some(), Time(now)),
+            members: Members::new(origin, not_watched(&job), Time(now)),
+            comings,
+            start: Start {
+                host: host(),
+                job_id: job_id(&job),
+                armed_ns: now,
+                armed_unix_s: crate::clock::unix_s(),
+            },
             budget: Budget::new(
                 options.budget,
                 options.busy_poll,
@@ -176,7 +187,6 @@ impl Session {
             options,
             scout,
             rules,
-            outputs,
             probes,
             own,
             hits,
@@ -186,21 +196,10 @@ impl Session {
             written: Written::default(),
             changes: Changes::default(),
             hands: None,
-            control: None,
             ordered: BTreeMap::new(),
-            host: host(),
-            job_id: job_id(&job),
             cpus: Cpus::default(),
-            family,
-            replaced: BTreeSet::new(),
             added: Added::default(),
             liveness: Liveness::default(),
-            armed_ns: now,
-            armed_unix_s: crate::clock::unix_s(),
-            painted_ns: now,
-            has_shown: false,
-            namer: Namer::default(),
-            scanned_ns: now,
             job,
         };
         session.begin(now).map_err(kernel_failure).map(|()| session)
@@ -215,12 +214,13 @@ impl Session {
             self.system.open(&process);
             self.profile.processes.push(process);
             self.rules.join(slot, member, now);
+            self.members.begin(process_here(slot), candidate(member));
         }
         self.begin_regions(now);
         // The first readings, against which the first window is held: what happens from here on is in it.
         self.read()?;
-        if let Some(trace) = &mut self.outputs.trace {
-            trace.armed(self.armed_ns);
+        if let Some(trace) = self.screen.trace() {
+            trace.armed(self.start.armed_ns);
         }
         // All processes at once, and last: what one did while the next was attached to would belong to nothing.
         for process in &self.profile.processes {
@@ -246,7 +246,6 @@ impl Session {
         self.system.actuator = actuator.as_ref().map(Actuator::pid);
         self.hands = actuator.map(Hands::new);
         prefetch::look_up(self.hands.as_ref(), &self.rules, &self.job.members);
-        self.control = control;
         // What a session that writes asks of files again, a decision waits for.
         if self.hands.is_none() {
             self.scout.images().forget_tables();
@@ -257,14 +256,7 @@ impl Session {
             .enable_all()
             .build()
             .map_err(Failure::no)?;
-        runtime.block_on(self.watch())
-    }
-}
-
-fn painter(options: &Options, outputs: &Outputs) -> Painter {
-    match options.started {
-        None if !outputs.report_is_stdout() => Painter::new(options.plain),
-        _ => Painter::beside(),
+        runtime.block_on(self.watch(control))
     }
 }
 

@@ -2,8 +2,36 @@
 
 use std::time::Duration;
 
-use super::Started;
-use crate::{cost::BudgetShare, report::reference::Reference};
+use tuner::process::Process;
+
+use crate::{
+    cost::BudgetShare,
+    discover::{Job, Member},
+    kernel::FamilyRoot,
+    report::reference::Reference,
+};
+
+/// The command that a session is started with, before it begins.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The process that will execute it.
+    pub process: Process,
+    /// What the kernel side must know of it.
+    pub root: FamilyRoot,
+    /// What its processes will be, as far as that is known.
+    pub foreseen: Vec<Member>,
+    /// Of no process.
+    pub nobody: Member,
+}
+
+impl Started {
+    /// The job as it will be, to number and attach by.
+    pub(super) fn job(&self) -> Job {
+        let mut job = Job::of_command(self.process.clone());
+        job.members.clone_from(&self.foreseen);
+        job
+    }
+}
 
 /// What was asked for on the command line.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! From a decision to orders: what each process is to do, and how that is shown. Orders nothing.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use plan::{Action, Affinity, Cores, Set, SyncPoint};
 use tuner::{
@@ -18,7 +18,6 @@ use super::{
     switching::switched,
 };
 use crate::{
-    clock::monotonic_ns,
     evidence,
     rulebook::{Change, Decision},
     snapshot::{ChangeView, Reaction, outcome::NOBODY_LEFT},
@@ -248,7 +247,7 @@ impl Session {
             pid: pid.number,
             rank,
             decision: decision.id,
-            at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
+            at: self.start.since_armed(),
             expect: decision.expect.clone(),
             because: decision.because.clone(),
             action: change.action.keyword().name(),

@@ -78,12 +78,12 @@ impl Session {
     fn carry_out_effects(&mut self, effects: Effects) -> Result<(), KernelError> {
         for effect in effects {
             match effect {
-                Effect::Say(line) => self.painter.say(&line),
+                Effect::Say(line) => self.screen.say(&line),
                 Effect::SayRegionsRest(share) => {
                     let processes = self.profile.processes.iter();
                     let rates = processes.filter_map(|process| process.regions.rate());
                     let rate = rates.fold(0.0, f64::max);
-                    self.painter.say(&budget::notice_of_rest(rate, share));
+                    self.screen.say(&budget::notice_of_rest(rate, share));
                 }
                 Effect::BeginSampling => self.profile.begin_sampling(),
                 Effect::Detach(functions) => self.detach(&functions),

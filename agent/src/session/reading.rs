@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 
 use abi::{Frame, Thread};
 
-use super::{Session, budget::Shown, kernel_failure, probing::functions};
+use super::{Session, budget::Shown, probing::functions, sequence};
 use crate::{
     clock::{CpuClock, monotonic_ns},
     cost::{CostView, Moment},
     evidence::{CpuShare, Frequency},
-    exit::Failure,
     kernel::{Kernel, KernelError},
     profile::{Inputs, Metered, Threads, threads_of},
     snapshot::MatrixView,
@@ -22,7 +21,8 @@ impl Session {
         self.take_calls()?;
         let now = monotonic_ns();
         self.profile.read_ns = now;
-        self.look_for_loops(now);
+        sequence::look_for_loops(&mut self.profile.processes, self.screen.trace(), now);
+        self.profile.collectives.look(now);
         let has_moved = self.count()?;
         let threads = self.table_of_threads(has_moved)?;
         let share = self.look_at_shares(now);
@@ -134,26 +134,6 @@ impl Session {
         }
     }
 
-    pub(super) fn end_process(&mut self, slot: u32) -> Result<(), Failure> {
-        let has_ended = |process: &Metered| process.slot == slot && process.ended;
-        if self.profile.processes.iter().any(has_ended) {
-            return Ok(());
-        }
-        self.take_all_hits().map_err(kernel_failure)?;
-        // The last totals are still on the kernel side; those of /proc are gone with the process.
-        self.read().map_err(kernel_failure)?;
-        let Some(process) = self.profile.find_mut(slot) else {
-            return Ok(());
-        };
-        process.ended = true;
-        self.system.others.forget();
-        self.probes.forget(process.pid).map_err(kernel_failure)?;
-        if process.is_known {
-            self.rules.leave(slot, monotonic_ns());
-        }
-        Ok(())
-    }
-
     /// A process that has just joined: what it does until the next window is not seen.
     pub(super) fn take_in(&mut self, process: &mut Metered, now_ns: u64) {
         self.system.open(process);
@@ -235,7 +215,7 @@ impl Session {
             else {
                 continue;
             };
-            if let Some(trace) = &mut self.outputs.trace {
+            if let Some(trace) = self.screen.trace() {
                 let (_, calls) = kernel.calls(process.slot, process.sequence.next())?;
                 trace.calls(process.whose(), &calls, self.probes.list());
             }
@@ -265,7 +245,7 @@ impl Session {
             probes: self.probes.list(),
             held: self.changes.held(),
             unread: self.intake.unread(),
-            armed_ns: self.armed_ns,
+            armed_ns: self.start.armed_ns,
         };
         let view = self
             .budget
@@ -296,7 +276,7 @@ impl Session {
 
     /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
     pub(super) fn matrix(&self) -> Option<MatrixView> {
-        let is_one = self.job.roots.len() < 2 && self.has_sequence();
+        let is_one = self.job.roots.len() < 2 && self.calls().has_sequence();
         is_one.then(|| self.profile.matrix.view(&self.profile.processes))
     }
 }

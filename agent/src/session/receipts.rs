@@ -8,66 +8,25 @@ use tuner::{
 };
 
 use super::{
-    Session,
-    act::here,
-    changes::{Answer, Event, Outcome, Shown, Undo},
-    hands::{Done, Receipt},
+    changes::{Answer, Outcome, Shown, Undo},
+    hands::Done,
+    orders::Ordered,
 };
 use crate::actuator::{hold_text, passage_text};
 
-impl Session {
-    /// An answer of the actuator.
-    pub(super) fn receive(&mut self, receipt: Receipt) {
-        match receipt {
-            Receipt::Done {
-                decision,
-                part,
-                result,
-            } => self.receive_done(decision, part, result.map(|done| *done)),
-            Receipt::Confirmed(pid, change, Err(error)) => {
-                tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be reverted at the end");
+/// What came of a part of a decision.
+pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, ClientError>) -> Answer {
+    let at = ordered.at();
+    match result {
+        Ok(Done::Set(receipt)) => {
+            let mut answer = answer_of_set(at, &receipt);
+            if let Some(shown) = &mut answer.shown {
+                shown.reaction = ordered.reaction(receipt.done_ns);
             }
-            Receipt::Confirmed(_, _, Ok(())) => {}
-            Receipt::Undone(pid, number, result) => {
-                let (change, undo) = (here(pid, number), undo(result));
-                if let (Undo::Failed { .. }, Some(process)) = (&undo, self.changes.process_of(change)) {
-                    self.look_whether_ended(process);
-                }
-                self.change(Event::Undone(change, undo));
-            }
+            answer
         }
-    }
-
-    fn receive_done(&mut self, decision: u64, part: usize, result: Result<Done, ClientError>) {
-        let Some(ordered) = self.ordered.get(&decision) else {
-            return;
-        };
-        let at = ordered.at();
-        let answer = match result {
-            Ok(Done::Set(receipt)) => {
-                let mut answer = answer_of_set(at, &receipt);
-                if let Some(shown) = &mut answer.shown {
-                    shown.reaction = ordered.reaction(receipt.done_ns);
-                }
-                answer
-            }
-            Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.leaves_nothing(part)),
-            Err(error) => Answer::not_done(error.to_string(), may_pass(&error)),
-        };
-        let process = self.changes.part(decision, part).map(|part| part.process);
-        if let Some(process) = process.filter(|_| !answer.outcome.is_done()) {
-            self.look_whether_ended(process);
-        }
-        // What was written for a decision that nobody waits for is taken back.
-        if !self.rules.awaits(decision) {
-            self.change(Event::GaveUp(decision));
-        }
-        self.change(Event::Receipt {
-            decision,
-            part,
-            answer,
-        });
-        self.forget_answered(decision);
+        Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.leaves_nothing(part)),
+        Err(error) => Answer::not_done(error.to_string(), may_pass(&error)),
     }
 }
 
@@ -76,7 +35,7 @@ fn may_pass(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, RefusalKind::Busy | RefusalKind::Failed))
 }
 
-fn undo(result: Result<tuner::undo::Undone, ClientError>) -> Undo {
+pub(super) fn undo(result: Result<tuner::undo::Undone, ClientError>) -> Undo {
     match result {
         Ok(undone) => reverted(undone.outcome),
         Err(error) => Undo::Failed {

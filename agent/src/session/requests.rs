@@ -1,109 +1,241 @@
-//! What comes in through the control socket: every request is answered, and only `switch`, `add`, `remove` and `stop` change anything.
+//! What comes in through the control socket, as pure functions: a request and what the session may do give the steps that answer it, and
+//! what came of a step gives the answer. Only `switch`, `add`, `remove` and `stop` change anything.
 
-use tokio::sync::oneshot;
+use std::fmt;
 
-use super::{Session, leave};
+use rules::CheckedRule;
+
+use super::leave::STOPPED;
 use crate::{
-    clock::monotonic_ns,
-    report,
-    request::{Answer, Mode, RefusalKind, Request, SessionView},
+    format::plural,
+    request::{Answer, Mode, RefusalKind, Request},
     rulebook::NotSwitched,
 };
 
-/// Processes that are listed; the snapshot has all.
-const PIDS_MAX: usize = 4096;
-
-/// A session without hands never gets any: who was started to watch watches.
+/// A session without an actuator never gets one: who was started to watch watches.
 pub(super) const CANNOT_WRITE: &str =
     "this session was started without --apply and cannot write: start another one with it";
 
-impl Session {
-    /// Answers a request; gives the reason when the session is over.
-    pub(super) fn answer(&mut self, request: Request, to: oneshot::Sender<Answer>) -> Option<&'static str> {
-        let (answer, reason) = match request {
-            Request::List => (Answer::Session(Box::new(self.session_view())), None),
-            Request::Snapshot => (self.report_now(), None),
-            Request::Switch { rule, mode } => (self.switch(&rule, mode), None),
-            Request::Add { given, mode } => (self.add_rule(&given, mode), None),
-            Request::Remove { rule, keep } => (self.remove_rule(&rule, keep), None),
-            Request::Stop => (Answer::Stopping, Some(leave::STOPPED)),
-        };
-        // Whoever asked may be gone; what was asked for is done.
-        let _ = to.send(answer);
-        reason
-    }
+/// What a session can do for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It was started without `--apply`.
+    Watches,
+    /// Rules may write.
+    MayWrite,
+    /// It is ending.
+    Leaves,
+}
 
-    fn session_view(&self) -> SessionView {
-        let snapshot = self.snapshot();
-        let launcher = snapshot.job.launcher.into_iter();
-        let rules = snapshot.rules.into_iter();
-        SessionView {
-            pid: std::process::id(),
-            program: snapshot.job.program,
-            user: snapshot.job.user,
-            pids: launcher
-                .chain(snapshot.processes.iter().map(|process| process.pid))
-                .take(PIDS_MAX)
-                .collect(),
-            applies: self.options.applies,
-            elapsed_s: snapshot.elapsed.as_secs_f64(),
-            rules: rules
-                .map(|rule| (rule.name, rule.mode.to_owned(), rule.state))
-                .collect(),
-        }
-    }
+/// What is to be done for a request.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Answer it.
+    Answer(Answer),
+    /// Answer with the session as it is listed.
+    List,
+    /// Read all counters, and answer with the report.
+    Report,
+    /// Switch a rule.
+    Switch {
+        /// The rule.
+        rule: String,
+        /// Its new mode.
+        mode: Mode,
+    },
+    /// Add a rule.
+    Add {
+        /// The rule.
+        rule: Box<CheckedRule>,
+        /// What it may do.
+        mode: Mode,
+    },
+    /// Remove a rule.
+    Remove {
+        /// The rule.
+        rule: String,
+        /// What it changed stays.
+        keeps: bool,
+    },
+    /// Say a line.
+    Say(Notice),
+    /// End the session, for this reason.
+    End(&'static str),
+}
 
-    fn report_now(&mut self) -> Answer {
-        // While nothing happens the last reading may be seconds old.
-        let read = self.read().and_then(|()| self.read_matrix(true));
-        if let Err(error) = read {
-            return Answer::refused(RefusalKind::Failed, error.to_string());
-        }
-        let text = report::render(&self.snapshot());
-        match text.and_then(|text| serde_json::from_str(&text)) {
-            Ok(report) => Answer::Report(report),
-            Err(error) => Answer::refused(RefusalKind::Failed, error.to_string()),
-        }
-    }
-
-    pub(super) fn switch(&mut self, rule: &str, mode: Mode) -> Answer {
-        if mode == Mode::Applying && !self.options.applies {
-            return Answer::refused(RefusalKind::NotPermitted, CANNOT_WRITE);
-        }
-        let (before, acts) = match self.rules.switch(rule, mode, monotonic_ns()) {
-            Ok(switched) => switched,
-            Err(NotSwitched::NoSuchRule) => {
-                return Answer::refused(RefusalKind::NotThere, self.rules.unknown(rule));
-            }
-            Err(NotSwitched::Stays) => {
-                return Answer::refused(
-                    RefusalKind::NotPermitted,
-                    format!(
-                        "{rule} makes a call without an `inverse`, which this session could not revert at its end: start another \
-                         session with --keep"
-                    ),
-                );
-            }
-            Err(NotSwitched::NotNamed) => {
-                return Answer::refused(
-                    RefusalKind::NotPermitted,
-                    format!(
-                        "{rule} changes code or loads libraries, which only rules that --apply named may: start another \
-                         session with --apply={rule}"
-                    ),
-                );
-            }
-        };
-        for act in acts {
-            self.take_note_of(act);
-        }
-        self.give_up();
-        if before != mode.name() {
-            self.painter
-                .say(&format!("{rule} switched from {before} to {}", mode.name()));
-        }
-        Answer::Switched {
-            before: before.to_owned(),
+impl Step {
+    /// The answer, if it is one.
+    pub(super) fn answer(self) -> Option<Answer> {
+        match self {
+            Step::Answer(answer) => Some(answer),
+            _ => None,
         }
     }
 }
+
+/// A line that stays on the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// A rule was switched.
+    Switched {
+        /// The rule.
+        rule: String,
+        /// Its mode before.
+        before: String,
+        /// Its mode now.
+        mode: Mode,
+    },
+    /// A rule was added.
+    Added {
+        /// The rule.
+        rule: String,
+        /// Its mode.
+        mode: Mode,
+    },
+    /// What of an added rule is not probed.
+    Missing(String),
+    /// A rule was removed, and so many of its changes are put back, or stay.
+    Removed {
+        /// The rule.
+        rule: String,
+        /// Changes that are put back.
+        put_back: usize,
+        /// Changes that stay.
+        kept: usize,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Switched { rule, before, mode } => {
+                write!(f, "{rule} switched from {before} to {}", mode.name())
+            }
+            Notice::Added { rule, mode } => write!(f, "{rule} added, {}", mode.name()),
+            Notice::Missing(missing) => write!(f, "missing: {missing}"),
+            Notice::Removed { rule, put_back, kept } => match (put_back, kept) {
+                (0, 0) => write!(f, "{rule} removed; it had changed nothing"),
+                (0, kept) => write!(f, "{rule} removed; {} left in place", plural(*kept, "change")),
+                (put_back, _) => write!(f, "{rule} removed; {} reverted", plural(*put_back, "change")),
+            },
+        }
+    }
+}
+
+/// The steps that a request takes, in this order.
+pub(super) fn steps(request: Request, state: State) -> Vec<Step> {
+    let may = |mode: Mode| mode != Mode::Applying || state == State::MayWrite;
+    match request {
+        _ if state == State::Leaves => vec![Step::Answer(Answer::ending())],
+        Request::List => vec![Step::List],
+        Request::Snapshot => vec![Step::Report],
+        Request::Switch { mode, .. } | Request::Add { mode, .. } if !may(mode) => {
+            refused(RefusalKind::NotPermitted, CANNOT_WRITE)
+        }
+        Request::Switch { rule, mode } => vec![Step::Switch { rule, mode }],
+        Request::Add { given, mode } => match given.check() {
+            Ok(rule) => vec![Step::Add {
+                rule: Box::new(rule),
+                mode,
+            }],
+            Err(failure) => refused(RefusalKind::NotThere, failure.message),
+        },
+        Request::Remove { rule, keep } => vec![Step::Remove { rule, keeps: keep }],
+        // Whoever asked for the end gets the answer first.
+        Request::Stop => vec![Step::Answer(Answer::Stopping), Step::End(STOPPED)],
+    }
+}
+
+/// What follows once a rule was switched, from its mode before, or was not; `unknown` is what is said where there is no such rule.
+pub(super) fn switched(
+    rule: &str,
+    mode: Mode,
+    result: Result<&str, NotSwitched>,
+    unknown: impl FnOnce() -> String,
+) -> Vec<Step> {
+    let before = match result {
+        Ok(before) => before.to_owned(),
+        Err(NotSwitched::NoSuchRule) => return refused(RefusalKind::NotThere, unknown()),
+        Err(NotSwitched::Stays) => {
+            let text = format!(
+                "{rule} makes a call without an `inverse`, which this session could not revert at its end: start another \
+                 session with --keep"
+            );
+            return refused(RefusalKind::NotPermitted, text);
+        }
+        Err(NotSwitched::NotNamed) => {
+            let text = format!(
+                "{rule} changes code or loads libraries, which only rules that --apply named may: start another \
+                 session with --apply={rule}"
+            );
+            return refused(RefusalKind::NotPermitted, text);
+        }
+    };
+    let notice = (before != mode.name()).then(|| {
+        let (rule, before) = (rule.to_owned(), before.clone());
+        Step::Say(Notice::Switched { rule, before, mode })
+    });
+    let answer = Step::Answer(Answer::Switched { before });
+    notice.into_iter().chain([answer]).collect()
+}
+
+/// Why a rule was not added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotAdded {
+    /// It makes calls that stay, and the session puts everything back.
+    Stays(String),
+    /// Another rule has its name, or changes the same.
+    Conflict(String),
+    /// Its probes could not be attached.
+    NotProbed(String),
+    /// Counters could not be read.
+    Failed(String),
+}
+
+/// What follows once a rule was added, without what is missing, or was not.
+pub(super) fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) -> Vec<Step> {
+    let missing = match result {
+        Ok(missing) => missing,
+        Err(NotAdded::Stays(why)) => return refused(RefusalKind::NotPermitted, format!("{rule}: {why}")),
+        Err(NotAdded::Conflict(text)) => return refused(RefusalKind::NotThere, text),
+        Err(NotAdded::NotProbed(why)) => {
+            return refused(RefusalKind::NotThere, format!("{rule} is not added: {why}"));
+        }
+        Err(NotAdded::Failed(why)) => return refused(RefusalKind::Failed, why),
+    };
+    let said = Step::Say(Notice::Added {
+        rule: rule.clone(),
+        mode,
+    });
+    let say_missing = missing.iter().cloned().map(Notice::Missing).map(Step::Say);
+    let mut steps: Vec<Step> = [said].into_iter().chain(say_missing).collect();
+    steps.push(Step::Answer(Answer::Added { rule, mode, missing }));
+    steps
+}
+
+/// What follows once a rule was removed that had so many changes in force.
+pub(super) fn removed(rule: String, keeps: bool, in_force: usize) -> Vec<Step> {
+    let (put_back, kept) = match keeps {
+        true => (0, in_force),
+        false => (in_force, 0),
+    };
+    vec![
+        Step::Say(Notice::Removed { rule, put_back, kept }),
+        Step::Answer(Answer::Removed { put_back, kept }),
+    ]
+}
+
+pub(super) fn refused(kind: RefusalKind, message: impl Into<String>) -> Vec<Step> {
+    vec![Step::Answer(Answer::refused(kind, message))]
+}
+
+/// An answer in the words of the live view.
+pub(super) fn in_words(answer: Answer, rule: &str, mode: Mode) -> String {
+    match answer {
+        Answer::Refused { message, .. } => message,
+        _ => format!("{rule} is {}", mode.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,6 @@
 //! The loop of a session: it wakes on one closed set of events (`Wake`), and does what each asks for. What there is to be done stands elsewhere.
 
-use std::{
-    io,
-    os::fd::AsFd,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{io, os::fd::AsFd, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -13,13 +8,13 @@ use super::{
     HITS_PER_WAKE, Session,
     changes::Event,
     ends::Ends,
-    family,
     hands::Receipt,
     intake::Expected,
     kernel_failure,
+    members::{self, Machine},
     orders::process_here,
     probing::instant,
-    showing,
+    screen::next_input,
     signals::Signals,
     system::own_cpu_ns,
     waits::{self, Ticks, next_receipt, next_tick, readable, turn_if, until},
@@ -28,7 +23,7 @@ use crate::{
     clock::monotonic_ns,
     control::{self, Asked, Control},
     exit::{Failure, Outcome},
-    heap, http,
+    heap,
     profile::Metered,
     readable::Readable,
     request::{Answer, Request},
@@ -98,33 +93,33 @@ fn step_of(wake: &Wake) -> Step {
 }
 
 impl Session {
-    pub(super) async fn watch(mut self) -> Outcome {
+    pub(super) async fn watch(mut self, mut control: Option<Control>) -> Outcome {
         let mut signals = Signals::new(self.options.started.is_some()).map_err(Failure::no)?;
         let mut ends = Ends::default();
         for process in &self.profile.processes {
             ends.watch(process.pid, process.slot);
         }
-        if let (Some(listener), Some(shared)) = (self.outputs.metrics.take(), &self.shared) {
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
+        if let Some(listener) = self.screen.take_listener() {
             // The first scrape may come before the first tick.
-            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.snapshot());
-            tokio::spawn(http::serve(listener, Arc::clone(shared)));
+            let snapshot = self.snapshot();
+            self.screen.serve(listener, snapshot)?;
         }
         let (asking, mut asked) = mpsc::channel::<Asked>(REQUESTS_MAX);
-        if let Some(listener) = self.control.as_mut().and_then(Control::take_listener) {
+        if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
             tokio::spawn(control::serve(listener, asking.clone()));
         }
         let mut ticks = Ticks::new().map_err(Failure::no)?;
         let ends_of_family = self.family_ends().map_err(Failure::no)?;
         let (comings, over) = ends_of_family.unzip();
-        let mut family = waits::ticker(family::PERIOD);
-        let mut series = self.outputs.every().map(waits::ticker);
+        let mut family = waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS));
+        let mut series = self.screen.series_period().map(waits::ticker);
         let deadline = self.options.duration;
         let deadline = deadline.map(|duration| tokio::time::Instant::now() + duration);
         let ring = self.ring().map_err(Failure::no)?;
         let closed = self.closed_links().map_err(Failure::no)?;
         self.greet();
-        let mut keys = self.show_live();
+        let snapshot = self.snapshot();
+        let mut keys = self.screen.begin_live(snapshot);
         let mut first = self.first_look();
         loop {
             let sampling = &self.budget.sampling;
@@ -141,7 +136,7 @@ impl Session {
                 Ok(()) = readable(comings.as_ref()) => Wake::Family,
                 _ = family.tick(), if comings.is_some() => Wake::Family,
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
-                input = showing::next_input(&mut keys) => Wake::Input(input),
+                input = next_input(&mut keys) => Wake::Input(input),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 Ok(()) = ticks.next() => Wake::Tick,
                 () = until(turn) => Wake::Calls,
@@ -160,7 +155,7 @@ impl Session {
             };
             let was_tick = matches!(wake, Wake::Tick);
             if let Some(reason) = self.wake(wake, &ends)? {
-                return self.leave(reason).await;
+                return self.leave(reason, (asked, control)).await;
             }
             let asked_for = match was_tick {
                 true => ticks.next_after(self.tick()),
@@ -179,7 +174,7 @@ impl Session {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
             Wake::Input(Some(input)) => return Ok(self.take_input(input)),
-            Wake::Input(None) => self.painter.end(),
+            Wake::Input(None) => self.screen.end_live(),
             Wake::Request(request, to) => return Ok(self.answer(request, to)),
             Wake::Poll => self.poll_hits().map_err(kernel_failure)?,
             Wake::Due(expected) => self.look_out(expected).map_err(kernel_failure)?,
@@ -199,19 +194,17 @@ impl Session {
             Wake::Snapshot => {
                 self.read().map_err(kernel_failure)?;
                 let snapshot = self.snapshot();
-                self.outputs.add(&snapshot);
+                self.screen.add_to_series(&snapshot);
             }
             Wake::First => {
-                self.show_first().map_err(kernel_failure)?;
+                self.read().map_err(kernel_failure)?;
+                let snapshot = self.snapshot();
+                self.screen.show_first(snapshot);
                 self.liveness.hurry = None;
             }
             Wake::Ended(slot) => {
-                self.replaced.remove(&slot);
-                self.end_process(slot)?;
-                self.look_whether_ended(process_here(slot));
-                if self.replaced.is_empty() && self.profile.processes.iter().all(|process| process.ended) {
-                    return Ok(Some("the program has ended"));
-                }
+                let ended = members::Event::Ended(process_here(slot));
+                return self.members_on(ended, Some(ends)).map_err(kernel_failure);
             }
             Wake::Tick => {
                 self.take_all_hits().map_err(kernel_failure)?;
@@ -222,11 +215,11 @@ impl Session {
                 self.look_at_cost().map_err(kernel_failure)?;
                 self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate(monotonic_ns());
-                self.tell_of_recording();
+                self.say_news_of_recording();
                 self.change(Event::Tick);
-                if self.family.is_none() {
-                    self.look_for_replaced()?;
-                    self.look_for_newcomers(ends)?;
+                if !self.is_of_command() {
+                    let tick = members::Event::Tick(Machine::HERE);
+                    self.members_on(tick, Some(ends)).map_err(kernel_failure)?;
                 }
                 self.show();
                 if self.has_become_idle() {
@@ -261,14 +254,25 @@ impl Session {
 
     /// Nothing has happened for a while, nobody looks at a picture, and all windows may last longer than they say.
     fn may_linger(&self) -> bool {
-        self.budget.back_off.is_idle() && self.rules.may_linger() && !self.painter.is_live()
+        self.budget.back_off.is_idle() && self.rules.may_linger() && !self.screen.is_live()
     }
 
     /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
     pub(super) fn is_still(&self) -> bool {
         let are_still =
             !self.profile.processes.is_empty() && self.profile.processes.iter().all(Metered::is_still);
-        are_still && self.family.is_none() && self.rules.on_trial().is_empty()
+        are_still && !self.is_of_command() && self.rules.on_trial().is_empty()
+    }
+
+    /// The descriptors to wait on: of the ring of comings, and the one that ends with the command. None without a command.
+    fn family_ends(&self) -> io::Result<Option<(Readable, Readable)>> {
+        let Some(comings) = &self.comings else {
+            return Ok(None);
+        };
+        let comings = Readable::new(comings.as_fd().try_clone_to_owned()?)?;
+        // Whoever started us holds the other end as long as the command runs.
+        let over = Readable::new(io::stdin().as_fd().try_clone_to_owned()?)?;
+        Ok(Some((comings, over)))
     }
 
     /// What tells that links were closed, to wait on.

@@ -96,7 +96,8 @@ impl Checker<'_> {
                 }
                 (None, None) => {
                     let wrong = lacks("`inverse: none` must have `because`", text.span);
-                    let help = "say why nothing is left to revert: `because: it writes out what was buffered`";
+                    let help =
+                        "say why nothing is left to revert: `because: it writes out what was buffered`";
                     self.report(wrong.help(help))
                 }
             };
@@ -196,8 +197,7 @@ impl Checker<'_> {
         }
         if is_path(argument) && self.is_of_the_program(argument, home) {
             if passing != Passing::Variables {
-                let message =
-                    "what a variable holds then is not known before: here only values of the rule can be passed";
+                let message = "what a variable holds then is not known before: here only values of the rule can be passed";
                 let wrong = Diagnostic::error("E0134", message).at(argument.span, "");
                 return self.report(wrong.help_if((passing == Passing::Was).then(|| "or `was`".to_string())));
             }

@@ -8,7 +8,6 @@ use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune};
 use crate::target::Site;
 use crate::term::{Statistic, Term, Typed};
 use crate::types::Kind;
-use crate::value::Scalar;
 use crate::window::{Window, WindowKind};
 
 use crate::plan::{

@@ -443,9 +443,9 @@ impl Sampling {
             true => format!(
                 "{name} is watched for a rule that needs every call of it, or for the recording: remove the rule or --record"
             ),
-            false => format!(
-                "{name} costs most, and this session cannot detach probes: watch fewer functions"
-            ),
+            false => {
+                format!("{name} costs most, and this session cannot detach probes: watch fewer functions")
+            }
         };
         format!(
             "note: watching costs {} of the job's CPU time, more than it should (--budget {budget}): {why}, or allow more",

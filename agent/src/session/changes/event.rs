@@ -125,7 +125,7 @@ pub struct Shown {
 }
 
 /// What came of taking a change back.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undo {
     /// The old value is back.
     Reverted,
@@ -161,7 +161,7 @@ pub enum Ending {
 }
 
 /// What the actuator of a machine did at its end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Farewell {
     /// What was tried.
     pub undone: Vec<(Change, Undo)>,

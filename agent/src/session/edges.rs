@@ -1,0 +1,444 @@
+//! The edges of a session: what is read of its parts for a snapshot, what is said and shown, and how it leaves. Carries out what `screen`,
+//! `greeting` and `leave` decide.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::{sync::mpsc, time::Instant};
+use tuner::actuator::ClientError;
+
+use super::{
+    Session,
+    changes::{self, Machine},
+    greeting::Greeting,
+    kernel_failure,
+    leave::{self, Effect, Event, Leaving, Parting},
+    members::Unmeasured,
+    orders::process_here,
+    outputs::{Outputs, Printout},
+    requests::{self, State},
+    sequence::{self, Calls, Rings},
+};
+use crate::{
+    clock::monotonic_ns,
+    control::{Asked, Control},
+    discover::Job,
+    exit::{Failure, Outcome},
+    format::plural,
+    kernel::{self, Kernel, KernelError, LinkKind, Ring},
+    profile::{self, Metered},
+    rulebook::Time,
+    snapshot::{
+        JobView, ProcessView, SequenceView, Snapshot, TraceView,
+        outcome::{NOT_UNDONE, UNDONE},
+    },
+    trace, view,
+    watchdog::Step,
+};
+
+/// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
+
+/// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to spare that takes 20 to 100 ms.
+const DETACH_WAIT: Duration = Duration::from_millis(300);
+
+impl Session {
+    /// The state now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let kernel = self.probes.kernel();
+        Snapshot {
+            job: JobView {
+                host: self.start.host.clone(),
+                id: self.start.job_id.clone(),
+                ..job_view(&self.job, self.probes.watched())
+            },
+            taken_at: tuner::clock::now().wall,
+            armed_unix_s: self.start.armed_unix_s,
+            elapsed: self.start.since_armed(),
+            period: self
+                .profile
+                .processes
+                .iter()
+                .map(Metered::period)
+                .max()
+                .unwrap_or_default(),
+            processes: self.process_views(),
+            cpus: self.cpus.view(),
+            rules: self.rules.views(),
+            rule_values: self.rules.values(),
+            findings: self.changes.findings.views(),
+            changes: self.changes.views(&self.trials()),
+            sequence: self.calls().view(),
+            frequency: self.profile.frequency(),
+            cost: self.cost(),
+            trace: None,
+            matrix: self.matrix(),
+            lost: self.lost_by_kind(),
+            events: self.added.view(kernel),
+            under_way: kernel.map(Kernel::under_way).unwrap_or_default(),
+            missing: self.missing(),
+        }
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let kernel = self.probes.kernel();
+        let state = kernel.and_then(Kernel::family_state).unwrap_or_default();
+        let of_family = self.members.counted_missing(Unmeasured {
+            without_slot: state.without_slot,
+            privileged: state.privileged,
+        });
+        let not_shown = match self.changes.not_shown() {
+            0 => None,
+            old => Some(format!(
+                "the {} before these (tuneagent journal)",
+                plural(old, "change")
+            )),
+        };
+        let known = self.probes.missing().iter().chain(self.members.missing());
+        known
+            .cloned()
+            .chain(self.probes.never_found())
+            .chain(of_family)
+            .chain(self.budget.missing())
+            .chain(kernel.map(Kernel::not_seen).unwrap_or_default())
+            .chain(self.hits.as_ref().and_then(Ring::not_seen))
+            .chain(not_shown)
+            .collect()
+    }
+
+    /// The processes as they are shown. Those of a command get their slots as they come, and some slots nobody: they are shown by rank.
+    fn process_views(&self) -> Vec<ProcessView> {
+        let views = self.shown().into_iter().map(|process| {
+            let kernel = self.probes.kernel();
+            let counts = |rows| kernel?.histogram(process.slot, rows);
+            let mut view = process.view(self.probes.list(), counts);
+            let durations = &self.profile.durations;
+            durations.enter(process.slot, self.probes.list(), &mut view);
+            view
+        });
+        views.collect()
+    }
+
+    /// Processes in the order in which they are shown.
+    fn shown(&self) -> Vec<&Metered> {
+        let there = self.profile.processes.iter().filter(|process| process.pid != 0);
+        let mut shown: Vec<&Metered> = there.collect();
+        if self.is_of_command() {
+            shown.sort_by_key(|process| (process.rank.is_none(), process.rank));
+        }
+        shown
+    }
+
+    /// What the sequences of calls are made of.
+    pub(super) fn calls(&self) -> Calls<'_> {
+        Calls {
+            processes: &self.profile.processes,
+            members: &self.job.members,
+            collectives: &self.profile.collectives,
+            size: self.job.size(),
+            can_probe: self.probes.kernel().is_some(),
+            has_regions: self.has_regions(),
+            has_gaps: self.budget.sampling.has_gaps(),
+            reference: self.options.reference,
+            armed_ns: self.start.armed_ns,
+        }
+    }
+
+    fn name_call_sites(&mut self, view: &mut SequenceView) {
+        sequence::name_call_sites(
+            &mut self.screen.namer,
+            (&self.profile.processes, &self.job.members),
+            (self.probes.list(), self.scout.images()),
+            view,
+        );
+    }
+
+    /// Takes the newest calls out of the rings, before they are overwritten.
+    pub(super) fn take_calls(&mut self) -> Result<(), KernelError> {
+        if self.budget.sampling.is_sequence_cut() {
+            self.pass_calls()?;
+        } else if let Some(kernel) = self.probes.kernel() {
+            let rings = Rings {
+                kernel,
+                has_mpi: self.job.members.iter().any(|member| member.mpi.is_some()),
+                has_regions: self.has_regions(),
+                are_all_here: self.job.size() == Some(self.profile.processes.len()),
+                probes: self.probes.list(),
+                processes: &mut self.profile.processes,
+                collectives: &mut self.profile.collectives,
+                trace: self.screen.trace(),
+            };
+            if rings.read()? {
+                self.budget.back_off.stir();
+            }
+        }
+        let was_filling = self.intake.have_read_calls(monotonic_ns());
+        let back_off = &mut self.budget.back_off;
+        back_off.have_read_calls(was_filling);
+        if let Some(kernel) = self.probes.kernel().filter(|_| !back_off.rests_from_calls()) {
+            kernel.sleep_until_half_full();
+        }
+        Ok(())
+    }
+
+    /// Says what is watched, what is not, and what may be written.
+    pub(super) fn greet(&mut self) {
+        self.screen.begin(Time(monotonic_ns()));
+        let snapshot = self.snapshot();
+        let probes = &self.probes;
+        let is_of_command = self.is_of_command();
+        let greeting = Greeting {
+            header: (!is_of_command).then(|| view::header(&snapshot)),
+            can_probe: probes.kernel().is_some(),
+            watched: snapshot.job.watched,
+            of_mpi: profile::has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
+            has_regions: self.has_regions(),
+            may_write: self.options.applies,
+            is_of_command,
+            tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
+                .then(kernel::perf_wants_admin),
+            others_pay: probes.strangers_pay(),
+            missing: probes
+                .missing()
+                .iter()
+                .chain(self.members.missing())
+                .cloned()
+                .collect(),
+            notes: self.options.notes.clone(),
+        };
+        greeting.lines().iter().for_each(|line| self.screen.say(line));
+    }
+
+    /// When the first numbers are due; none beside a command, which has the terminal.
+    pub(super) fn first_look(&self) -> Option<Instant> {
+        (!self.is_of_command()).then(|| Instant::now() + FIRST_LOOK)
+    }
+
+    /// Shows the state now: to scrapes always, to people if it is time for it.
+    pub(super) fn show(&mut self) {
+        let now = Time(monotonic_ns());
+        let (people, anybody) = self.screen.wants(now);
+        if !anybody {
+            return;
+        }
+        let mut snapshot = self.snapshot();
+        self.screen.publish(&snapshot);
+        if !people {
+            return;
+        }
+        if self.screen.wants_call_sites() {
+            self.name_call_sites(&mut snapshot.sequence);
+        }
+        self.screen.show(snapshot, now);
+    }
+
+    /// With --keep a session ends by itself when everything that was changed is confirmed.
+    pub(super) fn is_settled(&self) -> bool {
+        self.options.keep && self.changes.is_settled()
+    }
+
+    /// Leaves, for this reason. Requests that came meanwhile are answered.
+    pub(super) async fn leave(
+        mut self,
+        reason: &'static str,
+        (mut asked, control): (mpsc::Receiver<Asked>, Option<Control>),
+    ) -> Outcome {
+        // Whoever asked for the end gets the answer first.
+        tokio::task::yield_now().await;
+        self.liveness.progress.begin(Step::Leave);
+        let mut leaving = Leaving::new(reason, self.is_of_command());
+        let mut last = Last {
+            control,
+            ..Last::default()
+        };
+        let has_actuator = self.hands.is_some();
+        let mut events = vec![Event::Stop { has_actuator }];
+        // What came of a step is taken in before the next one is made.
+        let mut effects = VecDeque::new();
+        loop {
+            for event in events.drain(..) {
+                effects.extend(leaving.on(event));
+            }
+            match effects.pop_front() {
+                None | Some(Effect::End) => break,
+                Some(Effect::PutBack) => events.extend(self.put_back(&mut last).await),
+                Some(effect) => events.extend(self.carry_out_leaving(effect, &mut last)?),
+            }
+        }
+        while let Ok((request, to)) = asked.try_recv() {
+            let steps = requests::steps(request, State::Leaves).into_iter();
+            // Whoever asked may be gone.
+            let _ = steps
+                .filter_map(requests::Step::answer)
+                .next()
+                .map(|answer| to.send(answer));
+        }
+        leaving.outcome()
+    }
+
+    fn carry_out_leaving(&mut self, effect: Effect, last: &mut Last) -> Result<Vec<Event>, Failure> {
+        match effect {
+            Effect::EndLive => self.screen.end_live(),
+            Effect::ReadLast => {
+                self.read_all_last().map_err(kernel_failure)?;
+                let has_program_ended = self.profile.processes.iter().all(|process| process.ended);
+                return Ok(vec![Event::Read { has_program_ended }]);
+            }
+            Effect::Record => return Ok(vec![Event::Recorded(self.rules.finish_recording())]),
+            Effect::EndChanges(ending) => {
+                let on_trial = self.trials();
+                self.change(changes::Event::Stop { ending, on_trial });
+            }
+            Effect::TellChanges(farewell) => {
+                self.change(changes::Event::Farewell(Machine::HERE, farewell));
+                self.say_how_repairs_stay();
+            }
+            Effect::Show => return self.show_last(last),
+            Effect::Say(line) => self.screen.say(&line),
+            Effect::Write => {
+                self.liveness.progress.begin(Step::WriteReport);
+                let snapshot = last.snapshot.take().unwrap_or_default();
+                let (written, printout) = last.outputs.take().unwrap_or_default().write(&snapshot);
+                last.printout = Some(printout);
+                return Ok(vec![Event::Written(written)]);
+            }
+            Effect::Detach => {
+                let began = monotonic_ns();
+                // The kernel may take seconds to be sure that no hit is under way: a session that is over does not wait for it.
+                let is_off = self.probes.detach(DETACH_WAIT);
+                let took_ns = monotonic_ns().saturating_sub(began);
+                return Ok(vec![Event::Detached(is_off.then_some(took_ns))]);
+            }
+            Effect::Print => {
+                last.control = None;
+                let printed = last.printout.take().map_or(Ok(()), Printout::write);
+                return Ok(vec![Event::Printed(printed)]);
+            }
+            Effect::PutBack | Effect::End => {}
+        }
+        Ok(Vec::new())
+    }
+
+    fn read_all_last(&mut self) -> Result<(), KernelError> {
+        self.take_family()?;
+        self.take_last_hits()?;
+        self.read()?;
+        self.evaluate_last();
+        let now = monotonic_ns();
+        for process in &self.profile.processes {
+            if let Some(iterations) = process.iterations() {
+                self.rules.summarise(process.slot, iterations, now);
+            }
+            let estimates = process.estimates();
+            self.rules.record_estimates(process.slot, estimates, now, true);
+        }
+        Ok(())
+    }
+
+    /// The actuator puts back what does not stay, and ends.
+    async fn put_back(&mut self, last: &mut Last) -> Option<Event> {
+        let hands = self.hands.take()?;
+        // The actuator's answers have a bound of their own.
+        self.liveness.progress.begin(Step::Waiting);
+        let (receipts, farewell) = hands.finish().await;
+        self.liveness.progress.begin(Step::Leave);
+        receipts.into_iter().for_each(|receipt| self.receive(receipt));
+        Some(match farewell {
+            Ok(farewell) => {
+                last.omitted = Some(farewell.omitted);
+                Event::PutBack(Box::new(Parting::of(&farewell)))
+            }
+            Err(error) => not_known(&error),
+        })
+    }
+
+    /// Nothing comes any more: the trace is complete, and the snapshot is the last.
+    fn show_last(&mut self, last: &mut Last) -> Result<Vec<Event>, Failure> {
+        self.read_matrix(true).map_err(kernel_failure)?;
+        let mut snapshot = self.snapshot();
+        self.name_call_sites(&mut snapshot.sequence);
+        for (process, view) in self.shown().into_iter().zip(&mut snapshot.processes) {
+            view.load = process.load(self.probes.list(), self.start.armed_ns);
+        }
+        let mut outputs = self.screen.take_outputs();
+        let (trace, traced) = self.end_trace(&mut outputs);
+        snapshot.trace = trace;
+        let ready = Event::Ready {
+            header: view::header(&snapshot),
+            closing: view::closing(&snapshot, self.options.is_verbose),
+            has_undone: has_undone(&snapshot),
+            changes: self.last_words(last.omitted, &snapshot.job.program),
+        };
+        (last.snapshot, last.outputs) = (Some(snapshot), Some(outputs));
+        Ok(vec![Event::Traced(traced), ready])
+    }
+
+    fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
+        let polled = |process: &Metered| process.polling_calls(self.probes.list());
+        let not_seen = self
+            .profile
+            .processes
+            .iter()
+            .map(|process| process.sequence.unseen());
+        outputs.end_trace(&trace::Ending {
+            program: &self.job.program(),
+            host: &self.start.host,
+            not_seen: not_seen.sum(),
+            polling: self.profile.processes.iter().map(polled).sum(),
+        })
+    }
+
+    /// What became of all changes; `omitted` of them the actuator did not name, if it named any.
+    fn last_words(&mut self, omitted: Option<usize>, program: &str) -> String {
+        let Some(omitted) = omitted else {
+            return String::new();
+        };
+        (0..self.probes.slots()).for_each(|slot| self.look_whether_ended(process_here(slot)));
+        // What takes back what is left in place.
+        let targets = self.options.typed.split(' ');
+        let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
+        let undo: Vec<String> = undo.collect();
+        self.changes.last_words(omitted, &undo.join("; "), program)
+    }
+}
+
+/// What is kept between the last steps.
+#[derive(Default)]
+struct Last {
+    /// Removes its socket when it is dropped.
+    control: Option<Control>,
+    snapshot: Option<Snapshot>,
+    outputs: Option<Outputs>,
+    printout: Option<Printout>,
+    /// Changes that the actuator did not name; none where it said nothing.
+    omitted: Option<usize>,
+}
+
+fn not_known(error: &ClientError) -> Event {
+    leave::Event::NotKnown(error.to_string())
+}
+
+/// The guard took a change back, or could not.
+fn has_undone(snapshot: &Snapshot) -> bool {
+    let mut guards = snapshot.changes.iter().filter_map(|change| change.guard.as_ref());
+    guards.any(|guard| [UNDONE, NOT_UNDONE].contains(&guard.verdict))
+}
+
+/// What is shown of a job.
+pub fn job_view(job: &Job, watched: usize) -> JobView {
+    let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
+    let first = job.members.first();
+    JobView {
+        program: job.program(),
+        user: first.map(|member| member.process.user()).unwrap_or_default(),
+        host: String::new(),
+        id: String::new(),
+        launcher: job.launcher().map(|launcher| launcher.pid.number),
+        size: job.size(),
+        mpi: mpi.map(|mpi| {
+            let known = &mpi.implementation;
+            (known.name.to_owned(), known.version.clone())
+        }),
+        library: mpi.map(|mpi| mpi.library.clone()),
+        watched,
+    }
+}

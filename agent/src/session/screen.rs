@@ -1,0 +1,264 @@
+//! The one way out of a session: what is said, what is shown to people, to scrapes and to files. It is given lines and snapshots, and
+//! reads nothing.
+
+use std::{
+    fmt::Display,
+    net::TcpListener,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use super::{Options, Outputs, waking::TICK};
+use crate::{
+    calls::place::Namer,
+    exit::Failure,
+    http::{self, Shared},
+    rulebook::Time,
+    snapshot::Snapshot,
+    trace::Trace,
+    view::{self, Input, Keys, Painter, Wish},
+};
+
+/// Plain lines come this often, after those of the first second. The live view has a new picture at every second tick at most.
+const PLAIN_PERIOD: Duration = Duration::from_secs(10);
+
+/// When people were shown numbers.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    last: Time,
+    /// They were shown numbers at all.
+    has_any: bool,
+}
+
+impl Shown {
+    fn is_due(self, is_live: bool, now: Time) -> bool {
+        let period = match (is_live, self.has_any) {
+            (true, _) | (false, false) => 2 * TICK,
+            (false, true) => PLAIN_PERIOD,
+        };
+        // Ticks are late by some milliseconds.
+        let since = now.0.saturating_sub(self.last.0) + TICK.as_nanos() as u64 / 2;
+        since >= period.as_nanos() as u64
+    }
+}
+
+/// The terminal, /metrics and files.
+pub(super) struct Screen {
+    painter: Painter,
+    outputs: Outputs,
+    /// The newest snapshot for scrapes; none where nobody can scrape.
+    shared: Option<Shared>,
+    /// A command has the terminal, and prints there.
+    is_beside: bool,
+    shown: Shown,
+    /// Names call sites, where they are looked at.
+    pub(super) namer: Namer,
+}
+
+impl Screen {
+    /// A command that prints at the same place has the numbers shown at its end only.
+    pub(super) fn new(options: &Options, outputs: Outputs, is_beside: bool, now: Time) -> Screen {
+        let painter = match options.started {
+            None if !outputs.report_is_stdout() => Painter::new(options.plain),
+            _ => Painter::beside(),
+        };
+        Screen {
+            painter,
+            shared: outputs.metrics.is_some().then(Shared::default),
+            outputs,
+            is_beside,
+            shown: Shown {
+                last: now,
+                has_any: false,
+            },
+            namer: Namer::default(),
+        }
+    }
+
+    /// Says a line that stays.
+    pub(super) fn say(&mut self, line: &(impl Display + ?Sized)) {
+        self.painter.say(&line.to_string());
+    }
+
+    pub(super) fn trace(&mut self) -> Option<&mut Trace> {
+        self.outputs.trace.as_mut()
+    }
+
+    /// How often a snapshot is written to a file.
+    pub(super) fn series_period(&self) -> Option<Duration> {
+        self.outputs.every()
+    }
+
+    pub(super) fn add_to_series(&mut self, snapshot: &Snapshot) {
+        self.outputs.add(snapshot);
+    }
+
+    /// Where /metrics is to be served, if it is and is not yet.
+    pub(super) fn take_listener(&mut self) -> Option<TcpListener> {
+        self.outputs.metrics.take()
+    }
+
+    /// Serves /metrics, from this snapshot on. Must run inside the runtime.
+    pub(super) fn serve(&mut self, listener: TcpListener, first: Snapshot) -> Result<(), Failure> {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
+        let shared = self.shared.get_or_insert_default();
+        publish(shared, first);
+        tokio::spawn(http::serve(listener, Arc::clone(shared)));
+        Ok(())
+    }
+
+    /// People have read the greeting: the first numbers come a while later.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.shown.last = now;
+    }
+
+    /// Takes the terminal over, where there is one; its keys are read then.
+    pub(super) fn begin_live(&mut self, snapshot: Snapshot) -> Option<Keys> {
+        if !self.painter.begin(snapshot) {
+            return None;
+        }
+        let keys = Keys::new().ok();
+        if keys.is_none() {
+            // Nobody could end a view that reads no keys.
+            self.painter.end();
+        }
+        keys
+    }
+
+    /// Gives the terminal back.
+    pub(super) fn end_live(&mut self) {
+        self.painter.end();
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.painter.is_live()
+    }
+
+    pub(super) fn wants_call_sites(&self) -> bool {
+        self.painter.wants_call_sites()
+    }
+
+    /// Whether somebody is to see a snapshot now: people, and anybody at all.
+    pub(super) fn wants(&self, now: Time) -> (bool, bool) {
+        let is_due = self.shown.is_due(self.painter.is_live(), now);
+        (is_due, is_due || self.shared.is_some())
+    }
+
+    pub(super) fn publish(&self, snapshot: &Snapshot) {
+        if let Some(shared) = &self.shared {
+            publish(shared, snapshot.clone());
+        }
+    }
+
+    /// Shows people a snapshot that was due.
+    pub(super) fn show(&mut self, snapshot: Snapshot, now: Time) {
+        self.shown = Shown {
+            last: now,
+            has_any: true,
+        };
+        self.paint(snapshot);
+    }
+
+    /// Shows people the first numbers, if there are any yet. The next ones come at their own time, as if these had not been: they are
+    /// of a whole second.
+    pub(super) fn show_first(&mut self, snapshot: Snapshot) {
+        if says_something(&snapshot) {
+            self.paint(snapshot);
+        }
+    }
+
+    fn paint(&mut self, snapshot: Snapshot) {
+        if self.painter.is_live() {
+            self.painter.show(snapshot);
+        } else if !self.is_beside {
+            view::summary(&snapshot).iter().for_each(|line| self.say(line));
+        }
+    }
+
+    /// What the user wishes who did this at the live view.
+    pub(super) fn take(&mut self, input: Input) -> Option<Wish> {
+        self.painter.take(input)
+    }
+
+    /// Shows what came of a wish.
+    pub(super) fn answer(&mut self, answer: String, snapshot: Snapshot) {
+        self.painter.show(snapshot);
+        self.painter.answer(answer);
+    }
+
+    /// What is written once, at the end.
+    pub(super) fn take_outputs(&mut self) -> Outputs {
+        std::mem::take(&mut self.outputs)
+    }
+}
+
+fn publish(shared: &Shared, snapshot: Snapshot) {
+    *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+}
+
+/// What the user does next at the live view; none when nothing can be read any more. Never, without a live view.
+pub(super) async fn next_input(keys: &mut Option<Keys>) -> Option<Input> {
+    let input = match keys {
+        Some(keys) => keys.next().await,
+        None => std::future::pending().await,
+    };
+    if input.is_none() {
+        *keys = None;
+    }
+    input
+}
+
+/// Whether numbers of so short a time are worth a look: some rank was in MPI, or there is none, and a look at CPUs needs no call.
+fn says_something(snapshot: &Snapshot) -> bool {
+    let mut rates = snapshot.running().filter_map(|process| process.rates);
+    rates.any(|rates| rates.mpi.is_none_or(|mpi| mpi > 0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{ProcessView, Rates};
+
+    #[test]
+    fn first_numbers_are_shown_where_a_rank_was_in_mpi_or_none_is_probed() {
+        let of = |shares: &[Option<f64>]| {
+            let process = |mpi: &Option<f64>| ProcessView {
+                rates: Some(Rates {
+                    mpi: *mpi,
+                    ..Rates::default()
+                }),
+                ..ProcessView::default()
+            };
+            says_something(&Snapshot {
+                processes: shares.iter().map(process).collect(),
+                ..Snapshot::default()
+            })
+        };
+        assert!(of(&[Some(0.0), Some(0.01)]));
+        assert!(!of(&[Some(0.0), Some(0.0)]));
+        assert!(of(&[None]));
+        assert!(!of(&[]), "nothing was measured");
+    }
+
+    #[test]
+    fn people_see_the_first_second_then_every_ten_and_a_live_view_every_second() {
+        let ms = |ms: u64| Time(1_000_000 * ms);
+        for (is_live, has_any, after, is_due) in [
+            (false, false, 700, false),
+            // A tick that is somewhat early counts.
+            (false, false, 750, true),
+            (false, false, 1000, true),
+            (false, true, 1000, false),
+            (false, true, 9700, false),
+            (false, true, 9750, true),
+            (true, false, 700, false),
+            (true, true, 1000, true),
+            (true, true, 500, false),
+        ] {
+            let last = ms(5_000);
+            let shown = Shown { last, has_any };
+            let is_so = shown.is_due(is_live, ms(5_000 + after));
+            assert_eq!(is_so, is_due, "live {is_live}, shown {has_any}, after {after} ms");
+        }
+    }
+}

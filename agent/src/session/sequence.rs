@@ -1,0 +1,401 @@
+//! What the sequences of MPI calls, or of parallel regions, come to for the job: its iterations, its efficiencies, its call sites. Puts
+//! together what [`crate::calls`] knows of each process; reads files only where call sites are to be named.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tuner::module::Images;
+
+use crate::{
+    calls::{
+        Collectives, Pace, Part, SiteTotals,
+        efficiency::{Efficiencies, Scalability},
+        place::{Namer, Place},
+    },
+    discover::Member,
+    kernel::{Kernel, KernelError},
+    mpi,
+    probe::Probe,
+    profile::Metered,
+    report::reference::Reference,
+    snapshot::{CallSiteView, EfficienciesView, IterationView, PaceView, SequenceView, Steps},
+    trace::Trace,
+};
+
+/// Call sites that are told one by one.
+const CALL_SITES_MAX: usize = 20;
+
+/// Fewer calls tell nothing about a loop.
+const CALLS_LEAST: u64 = 12;
+
+/// The rings of calls of all processes.
+pub(super) struct Rings<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) probes: &'a [Probe],
+    pub(super) processes: &'a mut [Metered],
+    pub(super) collectives: &'a mut Collectives,
+    pub(super) trace: Option<&'a mut Trace>,
+    /// Some process has an MPI.
+    pub(super) has_mpi: bool,
+    /// Parallel regions are probed.
+    pub(super) has_regions: bool,
+    /// All ranks of the job are here.
+    pub(super) are_all_here: bool,
+}
+
+impl Rings<'_> {
+    /// Takes the newest calls out of the rings, before they are overwritten. False where nobody has made any.
+    pub(super) fn read(mut self) -> Result<bool, KernelError> {
+        let kernel = self.kernel;
+        self.collectives.expect(match self.are_all_here {
+            true => self.processes.len(),
+            false => 0,
+        });
+        let has_called = |process: &Metered| {
+            !process.ended && kernel.calls_so_far(process.slot) != Some(process.sequence.next())
+        };
+        if !self.processes.iter().any(has_called) {
+            return Ok(false);
+        }
+        let probes = self.probes;
+        let mpi_of = |probe: u32| probes.get(probe as usize).and_then(|probe| probe.mpi);
+        let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::Function::keeps_all_together);
+        let parts: Vec<Option<Part>> = probes.iter().map(Probe::part).collect();
+        let part = |probe: u32| parts.get(probe as usize).copied().flatten();
+        let has_mpi = self.has_mpi;
+        let is_of_loop = |probe: u32| match has_mpi {
+            true => mpi_of(probe).is_some(),
+            false => part(probe) == Some(Part::Region),
+        };
+        let running = self.processes.iter_mut().enumerate();
+        for (place, process) in running.filter(|(_, process)| !process.ended) {
+            let (skipped, calls) = kernel.calls(process.slot, process.sequence.next())?;
+            self.collectives.take(place, &calls, skipped, keeps_together);
+            if self.has_regions {
+                let teams = &mut process.regions.teams;
+                teams.take(process.pid.unsigned_abs(), &calls, skipped, part);
+            }
+            if let Some(trace) = &mut self.trace {
+                trace.calls(process.whose(), &calls, probes);
+            }
+            process.sequence.take(calls, skipped, is_of_loop);
+        }
+        self.collectives.meet();
+        Ok(true)
+    }
+}
+
+/// Looks for loops in what was taken out of the rings.
+pub(super) fn look_for_loops(processes: &mut [Metered], mut trace: Option<&mut Trace>, now_ns: u64) {
+    for process in processes.iter_mut().filter(|process| !process.ended) {
+        process.sequence.look(now_ns);
+        let ended = process.sequence.take_ended();
+        let whose = process.whose();
+        if let Some(trace) = &mut trace {
+            let iterations = ended.iter();
+            iterations.for_each(|(thread, ended)| trace.iteration(whose, *thread, ended));
+        }
+    }
+}
+
+/// The processes of a job with their calls.
+#[derive(Clone, Copy)]
+pub(super) struct Calls<'a> {
+    pub(super) processes: &'a [Metered],
+    /// The same processes.
+    pub(super) members: &'a [Member],
+    pub(super) collectives: &'a Collectives,
+    /// How many ranks the job has, as far as that is stated.
+    pub(super) size: Option<usize>,
+    /// Functions are probed.
+    pub(super) can_probe: bool,
+    /// Parallel regions are probed.
+    pub(super) has_regions: bool,
+    /// MPI was not watched at some time.
+    pub(super) has_gaps: bool,
+    /// Another run to compare with.
+    pub(super) reference: Option<Reference>,
+    pub(super) armed_ns: u64,
+}
+
+impl Calls<'_> {
+    /// Whether there are calls that a loop can be found in.
+    pub(super) fn has_sequence(&self) -> bool {
+        self.can_probe && (self.has_mpi() || self.has_regions)
+    }
+
+    fn has_mpi(&self) -> bool {
+        self.members.iter().any(|member| member.mpi.is_some())
+    }
+
+    fn steps(&self) -> Steps {
+        if self.has_mpi() {
+            Steps::MpiCalls
+        } else {
+            Steps::Regions
+        }
+    }
+
+    pub(super) fn view(&self) -> SequenceView {
+        let mut view = SequenceView {
+            steps: self.steps(),
+            unseen: self
+                .processes
+                .iter()
+                .map(|process| process.sequence.unseen())
+                .sum(),
+            elsewhere: self
+                .processes
+                .iter()
+                .map(|process| process.sequence.elsewhere())
+                .sum(),
+            efficiencies: self.efficiencies(Metered::useful),
+            efficiencies_of_late: self.efficiencies(Metered::useful_of_late),
+            ..SequenceView::default()
+        };
+        if self.has_sequence() {
+            view.iteration = self.iteration();
+            // A library of OpenMP may be there and never be called.
+            let is_used = self.has_mpi() || self.processes.iter().any(|process| process.sequence.calls() > 0);
+            view.without = (view.iteration.is_none() && is_used).then(|| self.why_none());
+        }
+        self.add_split(&mut view);
+        self.add_scalability(&mut view);
+        view
+    }
+
+    /// How much is computed for an iteration, and how that compares with another run.
+    fn add_scalability(&self, view: &mut SequenceView) {
+        let Some(efficiencies) = &mut view.efficiencies else {
+            return;
+        };
+        let of_mpi = self.processes.iter().zip(self.members);
+        let useful = of_mpi
+            .filter(|(_, member)| member.mpi.is_some())
+            .map(|(process, _)| {
+                let iterations = process.iterations()?;
+                Some(iterations.useful()? * iterations.whole().mean_ns())
+                    .filter(|_| iterations.whole().count > 0)
+            });
+        efficiencies.useful_ns = useful.sum();
+        let now = efficiencies
+            .useful_ns
+            .filter(|_| self.without_ranks(efficiencies.ranks).is_none());
+        let both = self.reference.zip(now);
+        efficiencies.scalability = both.and_then(|(before, now)| {
+            Scalability::of((before.useful_ns, before.ranks), (now, efficiencies.ranks))
+        });
+        view.without_scalability = match (self.reference, efficiencies.scalability) {
+            (None, _) | (_, Some(_)) => None,
+            _ => Some(
+                self.without_ranks(efficiencies.ranks)
+                    .unwrap_or("not every rank has a detected loop"),
+            ),
+        };
+    }
+
+    /// Communication efficiency in parts, or why it is not.
+    fn add_split(&self, view: &mut SequenceView) {
+        if self.has_gaps {
+            view.without_split = Some("MPI calls are watched in windows (--budget)".to_owned());
+            return;
+        }
+        if let Some(of_late) = &mut view.efficiencies_of_late {
+            of_late.split = self.collectives.split_of_late().ok();
+        }
+        let Some(efficiencies) = &mut view.efficiencies else {
+            return;
+        };
+        if let Some(why) = self.without_ranks(efficiencies.ranks) {
+            view.without_split = Some(why.to_owned());
+            return;
+        }
+        match self.collectives.split() {
+            Ok(split) => efficiencies.split = Some(split),
+            Err(why) => view.without_split = Some(why.to_string()),
+        }
+    }
+
+    /// Why so many ranks are not known to be all of the job.
+    fn without_ranks(&self, ranks: usize) -> Option<&'static str> {
+        match self.size {
+            None => Some("nothing states how many ranks the job has"),
+            Some(size) if size != ranks => Some("ranks of the job on other machines are not seen"),
+            Some(_) => None,
+        }
+    }
+
+    /// Of the lowest rank that has a loop.
+    pub(super) fn iteration(&self) -> Option<IterationView> {
+        let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
+        let looping = self.processes.iter().filter(|process| {
+            let iterations = process.sequence.iterations();
+            iterations.is_some_and(|iterations| iterations.whole().count > 0)
+        });
+        let process = looping.min_by_key(by_rank)?;
+        let iterations = process.sequence.iterations()?;
+        let is_over = process.ended || process.sequence.current() != Some(iterations);
+        let since = |pace: &Pace| Duration::from_nanos(pace.until_ns.saturating_sub(self.armed_ns));
+        Some(IterationView {
+            rank: process.rank,
+            calls: iterations.calls,
+            count: iterations.whole().count,
+            mean_ns: iterations.whole().mean_ns(),
+            of_late_ns: iterations.recent_ns().filter(|_| !is_over),
+            change: iterations.change(),
+            is_over,
+            parts: iterations
+                .parts()
+                .iter()
+                .map(|part| PaceView {
+                    until: since(part),
+                    count: part.count,
+                    mean_ns: part.mean_ns(),
+                })
+                .collect(),
+        })
+    }
+
+    fn why_none(&self) -> String {
+        let most = self
+            .processes
+            .iter()
+            .map(|process| process.sequence.calls())
+            .max();
+        let noun = self.steps().noun();
+        let whose = if self.has_mpi() { "rank" } else { "process" };
+        match most.unwrap_or_default() {
+            calls if calls < CALLS_LEAST => format!("too few {noun}s were seen: {calls}"),
+            calls => format!(
+                "the last {} {noun}s of a {whose} have none",
+                calls.min(rules::period::WINDOW as u64)
+            ),
+        }
+    }
+
+    fn efficiencies(&self, useful: fn(&Metered) -> Option<(f64, bool)>) -> Option<EfficienciesView> {
+        let of_mpi = self.processes.iter().zip(self.members);
+        let ranks: Vec<&Metered> = of_mpi
+            .filter(|(_, member)| member.mpi.is_some())
+            .map(|(process, _)| process)
+            .collect();
+        let shares: Vec<(f64, bool)> = ranks.iter().filter_map(|process| useful(process)).collect();
+        if shares.len() < ranks.len() {
+            return None;
+        }
+        let of = Efficiencies::of(&[shares.iter().map(|(share, _)| *share).collect()])?;
+        Some(EfficienciesView {
+            of,
+            // Ranks on other machines are not seen, and so not how they compare with these.
+            between_nodes: (self.size == Some(shares.len())).then_some(of.between_nodes),
+            split: None,
+            useful_ns: None,
+            scalability: None,
+            ranks: shares.len(),
+            nodes: 1,
+            over_iterations: shares.iter().all(|(_, whole)| *whole),
+        })
+    }
+}
+
+/// Time in MPI by call site, over all ranks: the greatest, and all others together.
+pub(super) fn name_call_sites(
+    namer: &mut Namer,
+    (processes, members): (&[Metered], &[Member]),
+    (probes, images): (&[Probe], &Images),
+    view: &mut SequenceView,
+) {
+    let mut sums: BTreeMap<(String, Place), CallSiteView> = BTreeMap::new();
+    let mut others = SiteTotals::default();
+    for (process, member) in processes.iter().zip(members) {
+        let mut sites: Vec<_> = process.sequence.sites().iter().collect();
+        sites.sort_by_key(|(site, totals)| (std::cmp::Reverse(totals.time_ns), *site));
+        for (_, totals) in sites.drain(CALL_SITES_MAX.min(sites.len())..) {
+            others.calls += totals.calls;
+            others.time_ns += totals.time_ns;
+        }
+        let addresses: Vec<u64> = sites.iter().map(|(site, _)| site.address).collect();
+        let now = member.space_now(images);
+        let modules = &now.as_ref().unwrap_or(&member.space).modules;
+        let places = namer.places(modules, &addresses);
+        for ((site, totals), place) in sites.into_iter().zip(places) {
+            let probe = probes.get(site.probe as usize);
+            let function = probe.map_or_else(|| "?".to_owned(), |probe| probe.name.clone());
+            let sum = sums.entry((function, place)).or_default();
+            sum.calls += totals.calls;
+            sum.time_ns += totals.time_ns;
+            sum.ranks += 1;
+        }
+        let rest = process.sequence.sites().others();
+        others.calls += rest.calls;
+        others.time_ns += rest.time_ns;
+    }
+    let named = |((function, place), sum)| CallSiteView {
+        function,
+        place,
+        ..sum
+    };
+    let mut all: Vec<CallSiteView> = sums.into_iter().map(named).collect();
+    all.sort_by_key(|site| std::cmp::Reverse((site.time_ns, site.calls)));
+    for site in all.drain(CALL_SITES_MAX.min(all.len())..) {
+        others.calls += site.calls;
+        others.time_ns += site.time_ns;
+    }
+    view.call_sites = all;
+    view.other_call_sites = others;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls<'a>(collectives: &'a Collectives, size: Option<usize>) -> Calls<'a> {
+        Calls {
+            processes: &[],
+            members: &[],
+            collectives,
+            size,
+            can_probe: true,
+            has_regions: true,
+            has_gaps: false,
+            reference: None,
+            armed_ns: 0,
+        }
+    }
+
+    #[test]
+    fn ranks_are_all_of_the_job_only_where_that_is_stated() {
+        let collectives = Collectives::default();
+        for (size, why) in [
+            (None, Some("nothing states how many ranks the job has")),
+            (Some(8), Some("ranks of the job on other machines are not seen")),
+            (Some(4), None),
+        ] {
+            assert_eq!(calls(&collectives, size).without_ranks(4), why, "{size:?}");
+        }
+    }
+
+    #[test]
+    fn a_sequence_without_a_call_says_nothing_of_a_loop() {
+        let collectives = Collectives::default();
+        let calls = calls(&collectives, None);
+        let view = calls.view();
+        assert_eq!(view.steps, Steps::Regions);
+        assert!(view.iteration.is_none() && view.without.is_none() && view.efficiencies.is_none());
+        assert_eq!(calls.why_none(), "too few parallel regions were seen: 0");
+    }
+
+    #[test]
+    fn there_is_a_sequence_where_functions_are_probed_and_there_is_something_to_follow() {
+        let collectives = Collectives::default();
+        let with = |can_probe, has_regions| {
+            let calls = Calls {
+                can_probe,
+                has_regions,
+                ..calls(&collectives, None)
+            };
+            calls.has_sequence()
+        };
+        assert!(with(true, true));
+        assert!(!with(false, true) && !with(true, false));
+    }
+}
