@@ -8,7 +8,7 @@ mod process;
 mod reading;
 pub mod regions;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,29 +1,15 @@
-//! Readings go in, numbers come out.
+//! Totals of functions as they are shown.
 
 use std::sync::Arc;
 
-use abi::Totals;
-
-use super::{Reading, process::keep_growing, view::function};
-use crate::probe::Probe;
+use super::*;
+use crate::profile::{Reading, process::keep_growing, view::function};
 
 #[test]
 fn calls_of_which_none_returned_have_no_time_instead_of_none_at_all() {
     let probe = Probe {
-        name: "MPI_Send".to_owned(),
         mpi: None,
-        spec: abi::ProbeSpec {
-            flags: abi::SpecFlags::SPAN,
-            ..abi::ProbeSpec::default()
-        },
-        captures: Vec::new(),
-        symbols: std::collections::BTreeSet::new(),
-        mark: None,
-        wanted: Vec::new(),
-        is_quiet: false,
-        is_only_counted: false,
-        is_sampled: false,
-        is_off: false,
+        ..probe("MPI_Send")
     };
     for (calls, timed, shown_ns, expected) in [
         (863, 0, 0, None),

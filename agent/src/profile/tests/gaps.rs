@@ -1,0 +1,171 @@
+//! Functions that are watched in sampling windows: what their gaps are estimated to have had.
+
+use super::*;
+
+/// So many calls of function 0 by this second.
+fn read(profile: &mut Profile, at_s: u64, count: u64) {
+    for process in &mut profile.processes {
+        process.count(calls(count));
+        process.read(&Inputs::busy(at_s * S));
+    }
+    profile.read_ns = at_s * S;
+}
+
+/// Two processes that make 100 calls a second, all of which were counted for two seconds. Calls cost a millisecond of the first.
+fn watched() -> Profile {
+    let mut profile = Profile::new(0);
+    profile.processes = vec![Metered::new(100, Some(0), 0), Metered::new(101, Some(1), 1)];
+    (0..=2).for_each(|at_s| read(&mut profile, at_s, 100 * at_s));
+    profile
+}
+
+/// A gap begins, of functions without a price.
+fn begin_gap(profile: &mut Profile) {
+    let windows = profile.windows(&BTreeMap::new(), |_| true);
+    profile.begin_gap(&[0].into(), windows);
+}
+
+fn estimate(process: &Metered) -> Option<crate::cost::Estimate> {
+    process
+        .estimates()
+        .find(|(probe, _)| *probe == 0)
+        .map(|(_, estimate)| estimate)
+}
+
+fn total(process: &Metered) -> u64 {
+    process.last().unwrap().totals[0].calls
+}
+
+#[test]
+fn what_was_always_watched_is_not_estimated() {
+    let profile = watched();
+    assert!(
+        profile
+            .processes
+            .iter()
+            .all(|process| estimate(process).is_none())
+    );
+    let view = profile.processes[0].view(&[probe("MPI_Send")], |_| None);
+    assert_eq!((view.functions[0].calls, view.functions[0].estimate), (200, None));
+}
+
+#[test]
+fn in_a_gap_calls_go_on_at_the_pace_of_the_window_and_are_marked_as_estimated() {
+    let mut profile = watched();
+    profile.begin_sampling();
+    begin_gap(&mut profile);
+    read(&mut profile, 12, 200);
+    let process = &profile.processes[0];
+    assert_eq!(total(process), 200 + 1_000);
+    let estimate = estimate(process).unwrap();
+    assert_eq!((estimate.counted, estimate.from), (200, 1_200));
+    assert!((estimate.watched - 2.0 / 12.0).abs() < 1e-9, "{estimate:?}");
+    let view = process.view(&[probe("MPI_Send")], |_| None);
+    assert_eq!(view.functions[0].estimate, Some(estimate));
+}
+
+#[test]
+fn what_a_gap_is_estimated_to_have_had_is_fixed_when_it_ends() {
+    let mut profile = watched();
+    profile.begin_sampling();
+    begin_gap(&mut profile);
+    read(&mut profile, 12, 200);
+    profile.end_gap(false);
+    // From here on each call is counted: half as many.
+    read(&mut profile, 14, 300);
+    assert_eq!(total(&profile.processes[0]), 200 + 1_000 + 100);
+    assert_eq!(estimate(&profile.processes[0]).unwrap().counted, 300);
+}
+
+#[test]
+fn a_rank_that_ended_in_a_gap_has_no_calls_after_its_end() {
+    let mut profile = watched();
+    profile.begin_sampling();
+    begin_gap(&mut profile);
+    read(&mut profile, 4, 200);
+    profile.processes[1].ended = true;
+    read(&mut profile, 12, 200);
+    let totals: Vec<u64> = profile.processes.iter().map(total).collect();
+    assert_eq!(totals, [1_200, 400]);
+}
+
+#[test]
+fn a_gap_begins_for_nobody_that_has_ended() {
+    let mut profile = watched();
+    profile.processes[1].ended = true;
+    profile.begin_sampling();
+    begin_gap(&mut profile);
+    read(&mut profile, 12, 200);
+    let are_estimated: Vec<bool> = profile
+        .processes
+        .iter()
+        .map(|process| estimate(process).is_some())
+        .collect();
+    assert_eq!(are_estimated, [true, false]);
+}
+
+#[test]
+fn of_who_joins_in_a_gap_nothing_bounds_the_calls_before_its_first_window() {
+    let mut late = process();
+    late.count(calls(0));
+    let at = Moment {
+        at_ns: 10 * S,
+        cpu_ns: 10 * S,
+    };
+    late.join(at, Some(&[0].into()));
+    assert!(late.counted_at_window().is_none());
+    late.read(&Inputs::busy(10 * S));
+    late.read(&Inputs::busy(12 * S));
+    let known = estimate(&late).unwrap();
+    assert_eq!((known.counted, known.from, known.to), (0, 0, None));
+}
+
+#[test]
+fn who_joins_while_all_is_watched_is_counted_from_there_on() {
+    let mut late = process();
+    late.join(Moment::default(), None);
+    assert_eq!(late.counted_at_window().map(<[Totals]>::len), Some(0));
+    late.count(calls(5));
+    late.read(&Inputs::busy(S));
+    assert_eq!((total(&late), estimate(&late)), (5, None));
+}
+
+#[test]
+fn a_window_has_what_hits_cost_each_process_and_what_they_cost_the_others() {
+    let mut profile = watched();
+    profile.end_gap(false);
+    read(&mut profile, 3, 300);
+    let prices = BTreeMap::from([(0, 1_000.0)]);
+    for is_of_mpi in [true, false] {
+        let windows = profile.windows(&prices, |_| is_of_mpi);
+        for window in &windows {
+            assert_eq!(
+                (window.length.at_ns, window.length.cpu_ns, window.threads),
+                (S, S, 1)
+            );
+            assert_eq!((window.cost_ns, window.others_ns), (100_000.0, 100_000.0));
+            assert_eq!(window.inside_ns, if is_of_mpi { 100_000_000 } else { 0 });
+        }
+    }
+}
+
+#[test]
+fn who_has_no_reading_has_no_window() {
+    let mut profile = watched();
+    profile.processes.push(Metered::new(102, Some(2), 2));
+    let windows = profile.windows(&BTreeMap::new(), |_| true);
+    assert_eq!(windows[2], Window::default());
+}
+
+#[test]
+fn usage_is_what_was_counted_and_never_what_was_estimated() {
+    let mut profile = watched();
+    profile.begin_sampling();
+    begin_gap(&mut profile);
+    read(&mut profile, 12, 200);
+    let usage = profile.processes[0].usage().unwrap();
+    assert_eq!(
+        (usage.calls, usage.cpu_ns, usage.elapsed_ns),
+        (vec![(0, 200)], 12 * S, 12 * S)
+    );
+}

@@ -1,0 +1,188 @@
+//! Readings of one process: the first, the last, those of late.
+
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn the_first_reading_stays_and_rates_are_of_the_last_second() {
+    let mut process = process();
+    for half in 0..10 {
+        process.count(calls(10 * half));
+        process.read(&Inputs::busy(half * S / 2));
+    }
+    let at = |reading: Option<&Reading>| reading.map(|reading| reading.at_ns);
+    assert_eq!(at(process.first()), Some(0));
+    assert_eq!(at(process.last()), Some(9 * S / 2));
+    assert_eq!(at(process.oldest()), Some(7 * S / 2));
+    assert_eq!(process.period(), Duration::from_secs(1));
+}
+
+#[test]
+fn before_the_first_reading_nothing_is_known() {
+    let process = process();
+    assert!(process.first().is_none() && process.last().is_none());
+    assert_eq!((process.period(), process.usage()), (Duration::ZERO, None));
+    assert_eq!((process.useful(), process.useful_of_late()), (None, None));
+    let view = process.view(&[], |_| None);
+    assert_eq!(
+        (view.pid, view.rank, view.functions.len(), view.rates),
+        (100, Some(0), 0, None)
+    );
+}
+
+#[test]
+fn one_reading_is_no_rate() {
+    let mut process = process();
+    process.count(calls(5));
+    process.read(&Inputs::busy(S));
+    let view = process.view(&[probe("MPI_Send")], |_| None);
+    assert_eq!((view.rates, view.watched_ns), (None, 0));
+    assert_eq!(view.functions[0].calls, 5);
+}
+
+#[test]
+fn a_rank_that_came_late_has_the_rates_of_its_own_time() {
+    let mut process = process();
+    for (at_s, count) in [(100, 0), (101, 50)] {
+        process.count(calls(count));
+        process.read(&Inputs::busy(at_s * S));
+    }
+    let view = process.view(&[probe("MPI_Send")], |_| None);
+    assert_eq!(view.rates.map(|rates| rates.calls_per_s), Some(50.0));
+    assert_eq!((view.watched_ns, view.functions[0].calls_per_s), (S, 50.0));
+}
+
+#[test]
+fn a_process_that_has_ended_keeps_its_totals_and_has_no_rate() {
+    let mut process = process();
+    for at_s in 0..3 {
+        process.count(calls(10 * at_s));
+        process.read(&Inputs::busy(at_s * S));
+    }
+    process.ended = true;
+    process.count(calls(25));
+    process.read(&Inputs::at(9 * S));
+    let view = process.view(&[probe("MPI_Send")], |_| None);
+    assert_eq!((view.ended, view.rates, view.watched_ns), (true, None, 2 * S));
+    assert_eq!(
+        view.functions[0].calls, 20,
+        "the time it did not live does not count"
+    );
+    assert_eq!(view.counters.map(|counters| counters.cpu_ns), Some(2 * S));
+    assert_eq!((process.usage_of_late(), process.useful_of_late()), (None, None));
+    assert_eq!(process.usage().map(|usage| usage.cpu_ns), Some(2 * S));
+}
+
+#[test]
+fn where_proc_does_not_tell_what_was_seen_last_stays() {
+    let mut process = process();
+    process.read(&Inputs::busy(S));
+    process.read(&Inputs::at(2 * S));
+    let last = process.last().unwrap();
+    assert_eq!(last.counters.map(|counters| counters.cpu_ns), Some(S));
+    assert_eq!(last.moment().cpu_ns, S);
+}
+
+#[test]
+fn a_process_is_still_that_uses_no_cpu_and_calls_nothing() {
+    for (has_run, more, is_still) in [
+        (Some(false), None, true),
+        (Some(false), calls(1), false),
+        (Some(true), None, false),
+        (None, None, false),
+    ] {
+        let mut process = process();
+        process.count(more.clone());
+        process.read(&Inputs {
+            has_run,
+            ..Inputs::at(S)
+        });
+        assert_eq!(process.is_still(), is_still, "{has_run:?} {more:?}");
+        assert_eq!(process.has_run, has_run != Some(false));
+        process.ended = true;
+        assert!(process.is_still(), "it does nothing any more");
+    }
+}
+
+#[test]
+fn that_it_has_run_is_known_until_it_was_looked_at() {
+    let mut process = process();
+    let read = |process: &mut Metered, has_run| {
+        process.read(&Inputs {
+            has_run: Some(has_run),
+            ..Inputs::at(S)
+        });
+    };
+    read(&mut process, true);
+    read(&mut process, false);
+    assert!(std::mem::take(&mut process.has_run));
+    read(&mut process, false);
+    assert!(!process.has_run);
+}
+
+#[test]
+fn only_what_moved_is_counted() {
+    let mut process = process();
+    assert!(process.count(calls(7)));
+    assert!(!process.count(None));
+    assert_eq!(process.counted()[0].calls, 7);
+}
+
+#[test]
+fn who_was_not_looked_into_is_known_to_no_rule() {
+    let gone = Metered::unknown(7, 3);
+    assert_eq!(
+        (gone.is_known, gone.is_foreign, gone.is_watched()),
+        (false, true, false)
+    );
+    let refused = Metered::refused(7, Some(1), 3);
+    assert_eq!(
+        (refused.is_known, refused.is_foreign, refused.is_watched()),
+        (false, false, false)
+    );
+    let mut profile = Profile::new(0);
+    profile.processes = vec![process(), gone, refused];
+    assert_eq!(profile.known_slots(), [0]);
+}
+
+#[test]
+fn cpu_time_of_those_that_run_is_added_up() {
+    let mut profile = Profile::new(0);
+    for slot in 0..3 {
+        let mut process = Metered::new(100, None, slot);
+        process.read(&Inputs::busy(S));
+        process.ended = slot == 1;
+        profile.processes.push(process);
+    }
+    assert_eq!(profile.running_cpu_ns(), 2 * S);
+    assert_eq!(profile.running().count(), 2);
+    assert!(!profile.are_still());
+    assert_eq!(profile.find_mut(2).map(|process| process.slot), Some(2));
+    assert!(profile.find_mut(3).is_none());
+}
+
+#[test]
+fn the_clock_of_the_cpus_is_read_every_two_seconds_even_where_there_is_none() {
+    let mut profile = Profile::new(0);
+    assert!(profile.is_frequency_due(0));
+    profile.take_frequency(None, S);
+    for (now_ns, is_due) in [(S, false), (3 * S - 1, false), (3 * S, true)] {
+        assert_eq!(profile.is_frequency_due(now_ns), is_due, "{now_ns}");
+    }
+    assert!(profile.frequency().is_none());
+}
+
+#[test]
+fn the_matrix_is_read_when_there_is_more_and_a_hundred_times_as_seldom_as_it_takes() {
+    let mut matrix = Matrix::default();
+    assert!(!matrix.is_due(S), "nothing was counted");
+    matrix.has_more = true;
+    assert!(matrix.is_due(S));
+    for (took_ns, next_ns) in [(0, 2 * S), (S / 50, 3 * S + S / 50)] {
+        matrix.take(Vec::new(), (S, S + took_ns));
+        assert!(!matrix.is_due(next_ns), "nothing was counted since");
+        matrix.has_more = true;
+        assert!(!matrix.is_due(next_ns - 1) && matrix.is_due(next_ns));
+    }
+}

@@ -1,0 +1,102 @@
+//! What the agent leaves where it costs too much, and how often it looks where nothing happens.
+
+use super::*;
+
+/// Looks in a row that find the agent too expensive before it does less, and cheap before it does all again.
+const EXPENSIVE_LOOKS: usize = 3;
+const CHEAP_LOOKS: usize = 10;
+
+#[test]
+fn an_agent_that_is_expensive_for_what_rings_bring_reads_them_less_often_until_it_is_cheap() {
+    let mut back_off = BackOff::default();
+    let mut look = |part: f64, has_filled: bool| {
+        back_off.have_read_calls(has_filled);
+        let effects = back_off.at_cost(part, 1.0, 2.0);
+        (!effects.is_empty()).then(|| back_off.rests_from_calls())
+    };
+    // Not for what it does besides.
+    assert!((0..9).all(|_| look(2.0, false).is_none()));
+    // Nor for once.
+    let parts = [2.0, 2.0, 0.9];
+    assert!(parts.into_iter().all(|part| look(part, true).is_none()));
+    assert!((1..EXPENSIVE_LOOKS).all(|_| look(2.0, true).is_none()));
+    assert_eq!(look(2.0, true), Some(true));
+    // Half of what it may is no reason to read more.
+    assert!((0..99).all(|_| look(0.5, false).is_none()));
+    assert!((1..CHEAP_LOOKS).all(|_| look(0.1, false).is_none()));
+    assert_eq!(look(0.1, false), Some(false));
+}
+
+#[test]
+fn an_agent_that_is_expensive_predicts_no_decision_until_there_is_room_for_it() {
+    let mut back_off = BackOff::default();
+    let mut look = |agent: f64, allowed: f64, predicts: bool| {
+        if predicts && !back_off.rests_from_predictions() {
+            back_off.have_predicted();
+        }
+        let effects = back_off.at_cost(agent, allowed, 2.0);
+        (!effects.is_empty()).then(|| back_off.rests_from_predictions())
+    };
+    // Expensive for something else, or for once.
+    assert!((0..9).all(|_| look(0.03, 0.02, false).is_none()));
+    let agent = [0.03, 0.03, 0.01];
+    assert!(agent.into_iter().all(|agent| look(agent, 0.02, true).is_none()));
+    assert!((1..EXPENSIVE_LOOKS).all(|_| look(0.03, 0.02, true).is_none()));
+    assert_eq!(look(0.03, 0.02, true), Some(true));
+    // Whatever it takes without: predicting might take it beyond again.
+    assert!((0..99).all(|_| look(0.001, 0.02, true).is_none()));
+    // A job of more CPUs.
+    assert!((1..CHEAP_LOOKS).all(|_| look(0.001, 0.11, true).is_none()));
+    assert_eq!(look(0.001, 0.11, true), Some(false));
+}
+
+#[test]
+fn what_is_left_is_said_with_its_cost() {
+    let mut back_off = BackOff::default();
+    let mut effects = Effects::new();
+    for _ in 0..EXPENSIVE_LOOKS {
+        back_off.have_read_calls(true);
+        effects = back_off.at_cost(0.05, 0.01, 2.0);
+    }
+    let lines = said(&effects);
+    assert_eq!(lines.len(), 1, "decisions were not predicted");
+    assert!(
+        lines[0].starts_with("note: tuneagent itself takes 5.0 % of a core, more than it may"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[0].contains("it reads calls only 2 times a second from now on"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn who_has_not_run_for_a_while_is_idle_until_he_runs() {
+    let mut back_off = BackOff::default();
+    let mut tick = |is_still| (back_off.have_ticked(is_still, 0), back_off.is_idle());
+    assert!((1..4).all(|_| tick(true) == (false, false)));
+    assert_eq!(tick(true), (true, true));
+    assert_eq!(tick(true), (false, true));
+    assert_eq!(tick(false), (false, false));
+    assert!((1..4).all(|_| tick(true) == (false, false)));
+    assert_eq!(tick(true), (false, true), "what is done once was done");
+    back_off.stir();
+    assert!(!back_off.is_idle());
+}
+
+#[test]
+fn ticks_that_find_nothing_come_the_more_seldom_the_more_they_take() {
+    let mut back_off = BackOff::default();
+    let mut cpu_ns = 0;
+    let mut after = |took_ns| {
+        cpu_ns += took_ns;
+        back_off.have_ticked(true, cpu_ns);
+        back_off.idle_tick().as_millis()
+    };
+    // Of what was done before nothing is concluded.
+    assert!((0..4).all(|_| after(900_000_000) == 2_000));
+    assert_eq!(after(700_000), 2_000);
+    assert_eq!(after(2_800_000), 4_000);
+    assert_eq!(after(28_000_000), 5_000);
+    assert_eq!(after(700_000), 2_000);
+}

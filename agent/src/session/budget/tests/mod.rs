@@ -1,0 +1,106 @@
+//! Tables of costs and effects. A job keeps one CPU busy; function 0 is in the sequence of calls, 1 is polled, a rule needs each call of 2, and
+//! rules only count 3.
+
+mod back_off;
+mod costs;
+mod counting;
+mod joining;
+mod regions;
+mod sampling;
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// Files of the state machine, tests apart.
+const SOURCES: [&str; 7] = [
+    include_str!("../mod.rs"),
+    include_str!("../back_off.rs"),
+    include_str!("../costs.rs"),
+    include_str!("../counting.rs"),
+    include_str!("../regions.rs"),
+    include_str!("../sampling.rs"),
+    include_str!("../spent.rs"),
+];
+
+#[test]
+fn nothing_here_reads_a_clock_asks_a_kernel_or_waits() {
+    let banned = [
+        "tokio",
+        "libc",
+        "rustix",
+        "procfs",
+        "std::fs",
+        "std::io",
+        "Instant::",
+        "monotonic_ns",
+        "crate::kernel",
+        "super::Session",
+    ];
+    for source in SOURCES {
+        let found = banned.iter().find(|word| source.contains(**word));
+        assert_eq!(found, None, "{}", source.lines().next().unwrap_or_default());
+    }
+}
+
+/// A second.
+pub(super) const S: u64 = 1_000_000_000;
+
+pub(super) const STATE: State = State {
+    can_detach: true,
+    is_judged: false,
+    ticks_per_s: 2.0,
+};
+
+pub(super) fn budget() -> Budget {
+    Budget::new(BudgetShare::default(), false, 4..6, (0, 1))
+}
+
+pub(super) fn functions() -> Functions<'static> {
+    let function = |name, need, is_apart| Watched {
+        name,
+        price_ns: 100.0,
+        need,
+        is_apart,
+    };
+    Functions::from([
+        (0, function("MPI_Send", Need::Profile, false)),
+        (1, function("MPI_Iprobe", Need::Profile, true)),
+        (2, function("solve", Need::Each, true)),
+        (3, function("step", Need::Count, true)),
+    ])
+}
+
+/// What was spent by that second, where each function has taken these parts of a CPU all the time.
+pub(super) fn spent(at_s: u64, costs: [f64; 4]) -> Spent {
+    let ns = |cost: f64| cost * (at_s * S) as f64;
+    Spent {
+        at_ns: at_s * S,
+        job_ns: at_s * S,
+        agent_ns: 0,
+        costs: (0..).zip(costs.map(ns)).collect(),
+    }
+}
+
+/// The effects of looks at these costs, second by second, from the first second on.
+pub(super) fn looks(budget: &mut Budget, costs: [f64; 4], seconds: u64, state: State) -> Vec<Effects> {
+    let look = |at_s| budget.look(spent(at_s, costs), &functions(), state);
+    (1..=seconds).map(look).collect()
+}
+
+/// The functions that are detached.
+pub(super) fn detached(effects: &[Effect]) -> Option<BTreeSet<u32>> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Detach(functions) => Some(functions.clone()),
+        _ => None,
+    })
+}
+
+/// The lines that are said.
+pub(super) fn said(effects: &[Effect]) -> Vec<&str> {
+    let lines = effects.iter().filter_map(|effect| match effect {
+        Effect::Say(line) => Some(line.as_str()),
+        _ => None,
+    });
+    lines.collect()
+}

@@ -1,0 +1,104 @@
+//! Parallel regions rest where their probes cost too much.
+
+use super::*;
+
+/// A thread makes 2000 calls in a second: 3.6 % of its time.
+const MANY: f64 = 2_000.0;
+
+fn look(calls: f64) -> Look {
+    Look {
+        calls: vec![0.0, calls],
+        ..Look::default()
+    }
+}
+
+fn probed() -> Regions {
+    let mut regions = Regions::new(4..6);
+    regions.begin(S, Vec::new());
+    regions
+}
+
+#[test]
+fn they_are_there_once_they_were_probed() {
+    assert!(!Regions::new(4..6).is_there());
+    let regions = probed();
+    assert_eq!(
+        (regions.is_there(), regions.since_ns(), regions.wanted()),
+        (true, Some(S), 4..6)
+    );
+}
+
+#[test]
+fn few_calls_are_probed_all_the_time() {
+    let mut regions = probed();
+    // Less than 20 ms, and more than that but less than 0.3 %.
+    assert_eq!(regions.look(&look(1_000.0), 2 * S), []);
+    assert_eq!(regions.look(&look(2_000.0), 31 * S), []);
+}
+
+#[test]
+fn many_calls_rest_until_what_they_cost_is_made_up_for() {
+    let mut regions = probed();
+    let effects = regions.look(&look(MANY), 2 * S);
+    assert_eq!(effects[0], Effect::DetachRegions);
+    assert!(matches!(effects[1], Effect::SayRegionsRest(share) if (share - 0.036).abs() < 1e-9));
+    regions.rest();
+    assert_eq!(regions.since_ns(), None);
+    // 36 ms are 0.3 % of 12 s, of which one is over.
+    assert_eq!(regions.look(&look(MANY), 12 * S), []);
+    assert_eq!(regions.look(&look(MANY), 13 * S + 1), [Effect::AttachRegions]);
+}
+
+#[test]
+fn it_is_said_once_and_calls_of_before_do_not_count() {
+    let mut regions = probed();
+    regions.look(&look(MANY), 2 * S);
+    regions.rest();
+    regions.begin(20 * S, vec![0.0, MANY]);
+    assert_eq!(regions.look(&look(MANY + 1_000.0), 21 * S), []);
+    assert_eq!(regions.look(&look(2.0 * MANY), 21 * S), [Effect::DetachRegions]);
+}
+
+#[test]
+fn a_rule_that_counts_them_is_not_disturbed() {
+    let mut regions = probed();
+    let used = Look {
+        is_used: true,
+        ..look(0.0)
+    };
+    assert_eq!(
+        regions.look(&used, 2 * S),
+        [Effect::DetachRegions],
+        "and nothing is said"
+    );
+    regions.rest();
+    assert_eq!(regions.look(&used, 60 * S), []);
+    assert_eq!(regions.look(&look(0.0), 60 * S), [Effect::AttachRegions]);
+}
+
+#[test]
+fn they_rest_for_five_seconds_at_least_and_until_links_are_closed() {
+    let mut regions = probed();
+    let used = Look {
+        is_used: true,
+        ..look(0.0)
+    };
+    regions.look(&used, 2 * S);
+    regions.rest();
+    let closing = Look {
+        is_closing: true,
+        ..look(0.0)
+    };
+    assert_eq!(regions.look(&look(0.0), 7 * S - 1), []);
+    assert_eq!(regions.look(&closing, 7 * S), []);
+    assert_eq!(regions.look(&look(0.0), 7 * S), [Effect::AttachRegions]);
+}
+
+#[test]
+fn the_line_names_the_rate_and_the_cost() {
+    let line = notice_of_rest(54_321.4, 0.036);
+    assert!(
+        line.contains("now and then: 54") && line.ends_with("cost about 3.6 %"),
+        "{line}"
+    );
+}

@@ -1,0 +1,304 @@
+//! When a sampling window begins and ends, and which functions are detached.
+
+use abi::Frame;
+
+use super::*;
+
+const CHEAP: [f64; 4] = [0.002, 0.002, 0.0, 0.0];
+const EXPENSIVE: [f64; 4] = [0.05, 0.05, 0.0, 0.0];
+const POLLING: [f64; 4] = [0.001, 0.05, 0.0, 0.0];
+
+#[test]
+fn functions_within_the_budget_are_watched_all_the_time() {
+    let mut budget = budget();
+    assert!(looks(&mut budget, CHEAP, 20, STATE).iter().all(Vec::is_empty));
+    assert_eq!(budget.sampling.next_ns(), None);
+    assert!(!budget.sampling.has_gaps() && !budget.sampling.has_windows());
+}
+
+#[test]
+fn expensive_functions_are_detached_at_the_third_look_that_finds_them_so() {
+    let mut budget = budget();
+    let effects = looks(&mut budget, EXPENSIVE, 4, STATE);
+    // There is nothing to compare the first look with.
+    assert!(effects[..3].iter().all(Vec::is_empty), "{effects:?}");
+    assert_eq!(effects[3][0], Effect::BeginSampling);
+    assert_eq!(detached(&effects[3]), Some([0, 1].into()));
+    assert!(budget.sampling.has_gaps() && budget.sampling.is_shut());
+    assert!(budget.sampling.next_ns() > Some(4 * S));
+}
+
+#[test]
+fn a_function_that_takes_more_than_half_of_the_job_is_detached_at_once() {
+    let mut budget = budget();
+    let effects = looks(&mut budget, [0.6, 0.0, 0.0, 0.0], 2, STATE);
+    assert_eq!(detached(&effects[1]), Some([0, 1].into()));
+}
+
+#[test]
+fn where_polling_is_what_costs_the_sequence_of_calls_stays_complete() {
+    let mut budget = budget();
+    let effects = looks(&mut budget, POLLING, 4, STATE);
+    assert_eq!(detached(&effects[3]), Some([1].into()));
+    assert!(!budget.sampling.cuts_sequence() && !budget.sampling.is_sequence_cut());
+    assert_eq!(budget.missing().count(), 0);
+    let lines = said(&effects[3]);
+    assert!(
+        lines[0].starts_with("note: MPI_Iprobe is from now on watched in windows, "),
+        "{lines:?}"
+    );
+    assert!(
+        lines[0].contains("estimated (~). All else is told as before"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn where_the_sequence_of_calls_is_cut_that_is_said_and_missing() {
+    let mut budget = budget();
+    let effects = looks(&mut budget, EXPENSIVE, 4, STATE);
+    assert!(budget.sampling.is_sequence_cut());
+    assert!(said(&effects[3])[0].contains("iterations are those of the windows"));
+    let missing: Vec<String> = budget.missing().collect();
+    assert!(
+        missing[0].starts_with("MPI was watched in windows (--budget)"),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn while_a_change_is_judged_no_window_begins() {
+    let mut budget = budget();
+    let state = State {
+        is_judged: true,
+        ..STATE
+    };
+    assert!(looks(&mut budget, EXPENSIVE, 9, state).iter().all(Vec::is_empty));
+}
+
+#[test]
+fn where_nothing_can_be_detached_advice_is_given_once() {
+    let mut budget = budget();
+    let state = State {
+        can_detach: false,
+        ..STATE
+    };
+    let effects = looks(&mut budget, EXPENSIVE, 9, state).concat();
+    let lines = said(&effects);
+    assert_eq!((effects.len(), lines.len()), (1, 1), "{effects:?}");
+    assert!(
+        lines[0].contains("costs most, and in this session probes cannot be taken off"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_function_of_which_a_rule_needs_each_call_is_never_left_out_and_named() {
+    let mut budget = budget();
+    let effects = looks(&mut budget, [0.0, 0.0, 0.05, 0.0], 9, STATE).concat();
+    let lines = said(&effects);
+    assert_eq!((effects.len(), lines.len()), (1, 1), "{effects:?}");
+    assert!(
+        lines[0].contains("solve is watched for a rule that needs every call of it"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn an_agent_with_cpus_of_its_own_takes_nothing_from_the_budget() {
+    for (has_own_cpus, is_said) in [(false, true), (true, false)] {
+        let mut budget = Budget::new(BudgetShare::default(), has_own_cpus, 0..0, (0, 1));
+        let look = |at_s| {
+            let spent = Spent {
+                agent_ns: at_s * S / 2,
+                ..spent(at_s, [0.0; 4])
+            };
+            budget.look(spent, &functions(), STATE)
+        };
+        let effects = (1..30).flat_map(look).collect::<Effects>();
+        assert_eq!(said(&effects).len(), usize::from(is_said), "{effects:?}");
+    }
+}
+
+#[test]
+fn costs_are_looked_at_every_second_reading_and_only_without_windows() {
+    let mut budget = budget();
+    assert!(budget.sampling.is_look_due(S));
+    budget.look(spent(1, CHEAP), &functions(), STATE);
+    for (read_ns, is_due) in [(S + S / 2, false), (2 * S, true)] {
+        assert_eq!(budget.sampling.is_look_due(read_ns), is_due, "{read_ns}");
+    }
+    looks(&mut budget, EXPENSIVE, 9, STATE);
+    assert!(budget.sampling.is_shut() && !budget.sampling.is_look_due(99 * S));
+    let unbounded = Budget::new(BudgetShare(None), false, 0..0, (0, 1));
+    assert!(!unbounded.sampling.is_look_due(S), "there is nothing to keep to");
+}
+
+#[test]
+fn who_does_nothing_costs_nothing_and_a_pause_is_no_part_of_the_next_look() {
+    let mut budget = budget();
+    assert_eq!(budget.look_at_nothing(S, STATE), None, "there was no look yet");
+    budget.look(spent(1, EXPENSIVE), &functions(), STATE);
+    assert_eq!(budget.look_at_nothing(100 * S, STATE), Some(Effects::new()));
+    // What it spends in a second after it is a second's.
+    let after = Spent {
+        at_ns: 101 * S,
+        job_ns: 2 * S,
+        ..spent(1, [0.65, 0.05, 0.0, 0.0])
+    };
+    let effects = budget.look(after, &functions(), STATE);
+    assert_eq!(detached(&effects), Some([0, 1].into()));
+}
+
+/// Functions 0 and 1 in windows, in the first gap.
+fn in_gap() -> (Budget, u64) {
+    let mut budget = budget();
+    looks(&mut budget, EXPENSIVE, 4, STATE);
+    let next_ns = budget.sampling.next_ns().unwrap();
+    (budget, next_ns)
+}
+
+/// The window that is due then begins.
+fn open(budget: &mut Budget, now_ns: u64) {
+    budget.sampling.open(now_ns);
+    budget.sampling.attached(now_ns);
+    let mut opened = spent(4, EXPENSIVE);
+    (opened.at_ns, opened.job_ns) = (now_ns, now_ns);
+    budget.sampling.opened(opened);
+}
+
+#[test]
+fn a_window_begins_when_its_gap_is_over_and_not_before() {
+    let (budget, next_ns) = in_gap();
+    let due = |now_ns| budget.sampling.due(now_ns, || panic!("no window is open"));
+    assert_eq!(due(next_ns - 1), None);
+    assert_eq!(due(next_ns), Some(Due::Open));
+}
+
+#[test]
+fn a_window_is_over_at_its_time_or_when_it_has_cost_far_too_much() {
+    let (mut budget, now_ns) = in_gap();
+    open(&mut budget, now_ns);
+    assert!(budget.sampling.is_open() && !budget.sampling.is_shut());
+    let end_ns = budget.sampling.next_ns().unwrap();
+    let planned_ns = 0.1 * (end_ns - now_ns) as f64;
+    for (at_ns, cost_ns, due) in [
+        (now_ns, 0.0, None),
+        (end_ns - 1, planned_ns, None),
+        (now_ns + 1, 5.0 * planned_ns, Some(Due::Shut)),
+        (end_ns, 0.0, Some(Due::Shut)),
+    ] {
+        assert_eq!(budget.sampling.due(at_ns, || cost_ns), due, "{at_ns} {cost_ns}");
+    }
+}
+
+#[test]
+fn a_window_that_waits_for_links_begins_when_they_are_closed() {
+    let (mut budget, next_ns) = in_gap();
+    budget.sampling.wait_for_links();
+    assert_eq!(budget.sampling.next_ns(), None, "nothing wakes the loop for it");
+    assert_eq!(budget.sampling.due(next_ns, || 0.0), None);
+    assert_eq!(budget.sampling.take_waiting(), Some(0));
+    assert_eq!(budget.sampling.take_waiting(), None);
+    assert_eq!(budget.sampling.due(next_ns, || 0.0), Some(Due::Open));
+}
+
+#[test]
+fn after_a_window_the_same_functions_are_detached_and_nothing_is_said() {
+    let (mut budget, now_ns) = in_gap();
+    open(&mut budget, now_ns);
+    let end_ns = budget.sampling.next_ns().unwrap();
+    let passed = |part: f64| part * (end_ns - now_ns) as f64;
+    let mut after = spent(4, EXPENSIVE);
+    (after.at_ns, after.job_ns) = (end_ns, end_ns);
+    after.costs.insert(0, after.costs[&0] + passed(0.05));
+    after.costs.insert(1, after.costs[&1] + passed(0.05));
+    let effects = budget.shut(after, &functions(), STATE);
+    assert_eq!(effects, [Effect::Detach([0, 1].into())]);
+    assert!(budget.sampling.next_ns() > Some(end_ns));
+}
+
+#[test]
+fn functions_that_have_become_cheap_are_watched_all_the_time_after_some_windows() {
+    let (mut budget, mut now_ns) = in_gap();
+    let mut effects = Effects::new();
+    for _ in 0..20 {
+        open(&mut budget, now_ns);
+        now_ns = budget.sampling.next_ns().unwrap();
+        let mut after = spent(4, EXPENSIVE);
+        (after.at_ns, after.job_ns) = (now_ns, now_ns);
+        effects = budget.shut(after, &functions(), STATE);
+        let Some(next_ns) = budget.sampling.next_ns() else {
+            break;
+        };
+        now_ns = next_ns;
+    }
+    let line = "note: all functions are watched all the time again";
+    assert_eq!(effects, [Effect::Say(line.to_owned())]);
+    assert!(!budget.sampling.has_windows() && budget.sampling.has_gaps());
+    assert_eq!(budget.sampling.of_late(), None);
+}
+
+#[test]
+fn shares_of_late_are_those_of_the_last_window_and_gap() {
+    let mut budget = budget();
+    assert_eq!(budget.sampling.of_late(), None);
+    looks(&mut budget, EXPENSIVE, 4, STATE);
+    assert_eq!(budget.sampling.of_late(), Some(None), "no window is over yet");
+    let now_ns = budget.sampling.next_ns().unwrap();
+    open(&mut budget, now_ns);
+    let mut after = spent(4, EXPENSIVE);
+    // A second since the last look, of which hits took a tenth and the agent as much.
+    (after.at_ns, after.job_ns, after.agent_ns) = (5 * S, 5 * S, S / 10);
+    after.costs.insert(0, after.costs[&0] + 0.1 * S as f64);
+    budget.shut(after, &functions(), STATE);
+    let (hits, all) = budget.sampling.of_late().flatten().unwrap();
+    assert!(
+        (hits - 0.1).abs() < 1e-9 && (all - 0.2).abs() < 1e-9,
+        "{hits} {all}"
+    );
+}
+
+#[test]
+fn calls_that_were_open_when_their_function_was_detached_are_stale() {
+    let (mut budget, now_ns) = in_gap();
+    let frame = |probe, entered_ns| Frame {
+        probe,
+        entered_ns,
+        ..Frame::default()
+    };
+    let is_stale = |budget: &Budget, probe, at_ns| budget.sampling.sampled().is_stale(&frame(probe, at_ns));
+    assert!(is_stale(&budget, 0, S) && is_stale(&budget, 0, 5 * S));
+    assert!(!is_stale(&budget, 2, S), "it is watched all the time");
+    open(&mut budget, now_ns);
+    assert!(is_stale(&budget, 0, now_ns - 1) && !is_stale(&budget, 0, now_ns));
+}
+
+#[test]
+fn windows_name_the_functions_that_cost_most_first_and_not_those_that_were_not_called() {
+    let mut budget = budget();
+    assert_eq!(budget.sampling.view(&functions()), None);
+    looks(&mut budget, [0.02, 0.03, 0.0, 0.0], 4, STATE);
+    let view = budget.sampling.view(&functions()).unwrap();
+    assert_eq!(view.functions, ["MPI_Iprobe", "MPI_Send"]);
+    assert!(view.part < 1.0 && view.cuts_sequence);
+    let mut other = super::budget();
+    looks(&mut other, [0.03, 0.0, 0.0, 0.0], 4, STATE);
+    assert_eq!(other.sampling.view(&functions()).unwrap().functions, ["MPI_Send"]);
+}
+
+#[test]
+fn what_functions_cost_is_taken_from_the_window_and_all_else_from_the_cycle() {
+    let (before, opened) = (spent(10, [0.0; 4]), spent(18, [0.0; 4]));
+    // In two seconds of the window one of 0, in ten seconds one of 2 and of 3.
+    let mut now = spent(20, [0.0; 4]);
+    now.costs = (0..4).map(|probe| (probe, S as f64)).collect();
+    let sampled = BTreeSet::from([0]);
+    let load = now.load_since(&before, (Some(&opened), &sampled), &functions());
+    assert_eq!((load.job, load.agent), (1.0, 0.0));
+    let costs: Vec<(u32, f64)> = (load.functions.iter())
+        .map(|function| (function.probe, function.cost))
+        .collect();
+    assert_eq!(costs, [(0, 0.5), (1, 0.1)]);
+    assert_eq!((load.asked, load.counted), (0.1, 0.1));
+}
