@@ -20,7 +20,6 @@ use crate::who;
 /// Why a process cannot be looked into.
 #[derive(Debug, Error)]
 pub enum ProcessError {
-    /// No such process here.
     #[error("there is no process {pid} here")]
     NotFound {
         /// The number asked for.
@@ -34,29 +33,13 @@ pub enum ProcessError {
     },
     /// It ended and waits for its parent to notice.
     #[error("process {pid} has ended already (a zombie, its parent {parent} has not collected it)")]
-    Zombie {
-        /// Its number.
-        pid: i32,
-        /// The parent.
-        parent: i32,
-    },
-    /// The first process.
+    Zombie { pid: i32, parent: i32 },
     #[error("process 1 is init: it is never looked into")]
     Init,
-    /// A thread of the kernel.
     #[error("process {pid} ({name}) is a thread of the kernel: it has no program to look into")]
-    KernelThread {
-        /// Its number.
-        pid: i32,
-        /// Its name.
-        name: String,
-    },
-    /// The process that asks.
+    KernelThread { pid: i32, name: String },
     #[error("process {pid} is tuneagent itself")]
-    Ourselves {
-        /// Our number.
-        pid: i32,
-    },
+    Ourselves { pid: i32 },
     /// A thread that is not the first of its process.
     #[error("{pid} is a thread of process {process}: give {process}")]
     NotAProcess {
@@ -65,15 +48,12 @@ pub enum ProcessError {
         /// The number of its process.
         process: i32,
     },
-    /// The kernel does not let us.
     #[error(
         "process {pid} belongs to {user}: not permitted to look into it (only its owner, where the kernel's Yama \
          scope allows it, and root may){}", without(.missing)
     )]
     NotPermitted {
-        /// Its number.
         pid: i32,
-        /// Its owner.
         user: String,
         /// The capabilities that would permit it and that this process does not have.
         missing: Vec<&'static str>,
@@ -84,19 +64,12 @@ pub enum ProcessError {
          with file capabilities): it is never looked into"
     )]
     Privileged {
-        /// The process.
         pid: Pid,
         /// The user that it runs as.
         user: String,
     },
-    /// /proc holds something else than it should.
     #[error("cannot read {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 fn without(missing: &[&str]) -> String {
@@ -112,7 +85,6 @@ const STATUS_HEAD_BYTES: usize = 1024;
 /// A process, not only its number: a number that is used again belongs to a process with another start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pid {
-    /// The number.
     pub number: i32,
     /// Clock ticks after boot at which it started.
     pub start_time: u64,
@@ -229,11 +201,9 @@ impl Pid {
 /// A process that may be looked into, with what does not change while its program runs.
 #[derive(Debug, Clone)]
 pub struct Process {
-    /// Which one.
     pub pid: Pid,
     /// The parent when it was opened.
     pub parent: i32,
-    /// Its short name.
     pub name: String,
     /// Its executable, as it sees the path itself.
     pub executable: PathBuf,
@@ -505,7 +475,6 @@ fn owner(pid: i32) -> String {
 /// A thread, so that no other is ever taken for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadId {
-    /// Its number.
     pub tid: i32,
     /// When it was started, in clock ticks since the machine was.
     pub start_time: u64,

@@ -5,28 +5,16 @@ use super::{belonging::Whole, table::ProcessTable};
 /// Why a target is not understood.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Nothing runs under this name.
     #[error("no program named {name} runs here")]
-    NoSuchProgram {
-        /// As typed.
-        name: String,
-    },
-    /// More than one program has the name.
+    NoSuchProgram { name: String },
     #[error("{count} programs named {name} run here: {listed}; say which process is meant")]
     Ambiguous {
-        /// As typed.
         name: String,
-        /// How many.
         count: usize,
-        /// Their numbers.
         listed: String,
     },
-    /// Nobody here belongs to it.
     #[error("no process here that may be looked into belongs to {target}{}", elsewhere(.target))]
-    NobodyOf {
-        /// As typed.
-        target: String,
-    },
+    NobodyOf { target: String },
     /// A kind of target that there is not.
     #[error(
         "there are no targets of the form {kind}:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c"

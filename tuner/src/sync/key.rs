@@ -20,14 +20,11 @@ pub enum KeyName {
         /// Its size, where the debug information does not say it.
         bytes: Option<u8>,
     },
-    /// An argument by its name.
     NamedArgument {
         /// Its name in the source.
         name: String,
     },
-    /// A global variable.
     Variable {
-        /// Its name.
         name: String,
         /// Its size, where neither the symbol nor the debug information says it.
         bytes: Option<u8>,

@@ -19,9 +19,7 @@ pub enum Moment {
 /// The entry or return of a function, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncPlace {
-    /// The moment.
     pub moment: Moment,
-    /// The function.
     pub function: String,
     /// The module that holds it, where several have one of that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
