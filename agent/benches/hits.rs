@@ -1,18 +1,24 @@
 //! What is done at a hit, and what each costs the program: counted, timed, counted by duration, values read, added up, sent to the agent.
-//! Run by `cargo xtask bench hits`: for each line of its input it goes through all ways of probing once, and prints a line of JSON for each;
-//! so the tools that we are compared with have their turns in between.
+//! Run by `cargo xtask bench hits` and `bench sites`: for each line of its input it goes through all ways of probing once, and prints a line
+//! of JSON for each; so the tools that we are compared with have their turns in between.
 //!
-//! As in `sites` the whole price is measured, from call to call. What is sent is read when the calls are over: to read it is the agent's
-//! work, and not the program's.
+//!   hits PROGRAM CALLS              some ways, at every place where a function may be probed
+//!   hits PROGRAM CALLS FUNCTION...  all ways, at the site of each of these functions
+//!
+//! The whole price is measured, as the program pays it: from call to call, less the same without a probe in the same round. What is sent is
+//! read when the calls are over: to read it is the agent's work, and not the program's.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
 mod common;
 
 use std::{fs::File, io::BufRead, path::Path};
 
-use abi::{Capture, CaptureKind, Durations, ProbeSpec, SpecFlags};
+use abi::{Capture, CaptureKind, Durations, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use common::{Case, DURATIONS, Target, cases};
-use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit};
+use tuneagent::{
+    kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Nothing, Ring, read_hit},
+    mpi::{self, Implementation},
+};
 use tuner::image::Image;
 
 /// One way of probing a function.
@@ -38,13 +44,29 @@ const fn way(name: &'static str, moments: &'static [At], flags: Option<u32>, cap
     }
 }
 
+/// With nobody behind the probe: what is left when our program does nothing.
+const UNWATCHED: [&str; 2] = ["unwatched", "unwatched pair"];
+/// What is done at a call of MPI: counted and timed, with what it carries, to whom, and their order.
+const MESSAGE: &str = "message";
+/// The ways that are measured at every place, the others only at the site.
+const EVERYWHERE: [&str; 7] = [
+    "bare",
+    UNWATCHED[0],
+    "count",
+    UNWATCHED[1],
+    "count and time",
+    "time added up",
+    MESSAGE,
+];
+
 /// Without a probe first: the others are held against it.
-const WAYS: [Way; 19] = {
+const WAYS: [Way; 22] = {
     use SpecFlags as F;
     const TIMED: u32 = F::SPAN;
     [
         way("bare", &[], None, 0),
         way("empty entry", ENTRY, None, 0),
+        way(UNWATCHED[0], ENTRY, Some(0), 0),
         way("count", ENTRY, Some(0), 0),
         way("count, 1 argument", ENTRY, Some(0), 1),
         way("count, 2 arguments", ENTRY, Some(0), 2),
@@ -56,6 +78,7 @@ const WAYS: [Way; 19] = {
         way("event, 6 arguments", ENTRY, Some(F::SEND_ENTRY), 6),
         way("empty pair", PAIR, None, 0),
         way("empty pair again", PAIR, None, 0),
+        way(UNWATCHED[1], PAIR, Some(0), 0),
         way("count and time", PAIR, Some(TIMED), 0),
         way("count and time, 6 arguments", PAIR, Some(TIMED), 6),
         way(
@@ -72,6 +95,12 @@ const WAYS: [Way; 19] = {
             0,
         ),
         way("event with time", PAIR, Some(TIMED | F::SEND_RETURN), 0),
+        way(
+            MESSAGE,
+            PAIR,
+            Some(TIMED | F::OUTERMOST | F::BYTES | F::MESSAGE | F::SEQUENCE),
+            0,
+        ),
     ]
 };
 
@@ -79,6 +108,7 @@ impl Way {
     fn spec(&self, flags: u32) -> ProbeSpec {
         let mut spec = ProbeSpec {
             flags,
+            message: send(),
             tally: DURATIONS,
             ..ProbeSpec::default()
         };
@@ -96,6 +126,21 @@ impl Way {
     fn is_sent(&self) -> bool {
         let flags = self.flags.unwrap_or_default();
         flags & (SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) != 0 && flags & SpecFlags::TALLY_RETURN == 0
+    }
+}
+
+/// As MPI_Send, whatever stands in the registers.
+fn send() -> MessageRule {
+    let (function, is_large) = mpi::find("MPI_Send").unwrap();
+    let library = Implementation {
+        name: "MPICH",
+        version: None,
+        layout: SizeLayout::InHandle,
+        size_offset: 0,
+    };
+    MessageRule {
+        row: 0,
+        ..mpi::rule(function, is_large, &library)
     }
 }
 
@@ -129,6 +174,9 @@ fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls
     let links: Vec<Link> = requests
         .map(|request| sides.ours.attach(&request).unwrap())
         .collect();
+    if UNWATCHED.contains(&way.name) {
+        return target.call_ns(&case.function, calls);
+    }
     sides.ours.watch(target.pid(), 0).unwrap();
     let before = sides.ours.calls_of(0, 0);
     let took = target.call_ns(&case.function, calls);
@@ -150,16 +198,23 @@ fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls
 fn main() {
     let words: Vec<String> = std::env::args().filter(|word| word != "--bench").collect();
     let [_, program, calls, functions @ ..] = words.as_slice() else {
-        eprintln!("usage: hits PROGRAM CALLS FUNCTION...; cargo xtask bench hits gives them");
+        eprintln!("usage: hits PROGRAM CALLS [FUNCTION...]; cargo xtask bench hits gives them");
         std::process::exit(2);
     };
     let calls: u64 = calls.parse().unwrap();
     let image = Image::read(File::open(program).unwrap()).unwrap();
     let mut cases = cases(&image);
-    // Where it is probed: the last of the places of a function.
-    cases.reverse();
-    cases.dedup_by(|before, case| before.function == case.function);
-    cases.retain(|case| functions.contains(&case.function));
+    let is_everywhere = functions.is_empty();
+    if !is_everywhere {
+        // Where it is probed: the last of the places of a function.
+        cases.reverse();
+        cases.dedup_by(|before, case| before.function == case.function);
+        cases.retain(|case| functions.contains(&case.function));
+    }
+    let ways = WAYS.iter();
+    let ways: Vec<&Way> = ways
+        .filter(|way| !is_everywhere || EVERYWHERE.contains(&way.name))
+        .collect();
     let mut target = Target::start(Path::new(program));
     let mut ours = Kernel::load(LoadOptions {
         tallies: 1,
@@ -175,12 +230,16 @@ fn main() {
     for line in std::io::stdin().lock().lines() {
         line.unwrap();
         for case in &cases {
-            for way in &WAYS {
-                let ns = call_ns(&mut sides, &mut target, case, way, calls);
-                println!(
-                    "{}",
-                    serde_json::json!({"function": case.function, "bytes": case.bytes(), "way": way.name, "ns": ns})
-                );
+            for way in &ways {
+                let line = serde_json::json!({
+                    "function": case.function,
+                    "bytes": case.bytes(),
+                    "instruction": case.site.instruction.to_string(),
+                    "cost": case.site.cost.to_string(),
+                    "way": way.name,
+                    "ns": call_ns(&mut sides, &mut target, case, way, calls),
+                });
+                println!("{line}");
             }
         }
         println!("{{}}");

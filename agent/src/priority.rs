@@ -19,7 +19,7 @@ const GROUP: &str = "/proc/self/autogroup";
 const AGAIN: Duration = Duration::from_millis(110);
 
 /// Runs this process before busy ranks of its own group.
-pub fn raise() -> io::Result<()> {
+pub(crate) fn raise() -> io::Result<()> {
     Ok(setpriority_process(Some(getpid()), NICE)?)
 }
 

@@ -19,7 +19,7 @@ use crate::snapshot::{
 };
 
 /// Name and version of the form.
-pub const SCHEMA: &str = "tuneagent.report/1";
+pub(crate) const SCHEMA: &str = "tuneagent.report/1";
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -221,7 +221,7 @@ struct Guard<'a> {
 }
 
 /// The report of a snapshot.
-pub fn render(snapshot: &Snapshot) -> serde_json::Result<String> {
+pub(crate) fn render(snapshot: &Snapshot) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(&report(snapshot))? + "\n")
 }
 

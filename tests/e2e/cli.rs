@@ -323,8 +323,8 @@ fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing()
             vec!["farm", "--file", workers.to_str().ok_or("no text")?],
             vec![
                 "master:   rank == 0",
-                "{role: master, entry: begin_iteration}",
-                "span: compute_task",
+                "{role: everyone, span: ",
+                "compute_task ",
                 "NOptWorkers ",
             ],
         ),

@@ -61,7 +61,7 @@ impl Address {
 
     /// True when a value of `size` bytes (a power of two) at this address does not straddle its natural
     /// boundary.
-    pub fn is_aligned(self, size: usize) -> bool {
+    pub(crate) fn is_aligned(self, size: usize) -> bool {
         size.is_power_of_two() && self.0.is_multiple_of(size as u64)
     }
 }

@@ -29,12 +29,10 @@ const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// A range of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arena {
-    /// Where it begins.
     pub address: Address,
-    /// Bytes for code.
-    pub code_bytes: u64,
+    pub(crate) code_bytes: u64,
     /// Bytes for data, behind the code.
-    pub data_bytes: u64,
+    pub(crate) data_bytes: u64,
     /// Stands in it, so that no other is taken for it.
     pub number: u64,
     /// It was asked for by hand whatever the program's seccomp filters may do (`--despite-seccomp`); whoever unmaps it does not ask again.
@@ -79,7 +77,6 @@ impl Arena {
         Address(self.address.0 + HEAD_BYTES)
     }
 
-    /// Where data lies.
     pub(crate) fn data(&self) -> Address {
         Address(self.address.0 + self.code_bytes)
     }

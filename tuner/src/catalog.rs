@@ -18,7 +18,6 @@ pub enum Can {
     ProbeChoice,
     /// A variable of a known type, or of one that can be stated: it can be read and written.
     Set {
-        /// The type has to be stated.
         state_type: bool,
     },
     /// A struct or an array: its parts can be read and written.
@@ -27,7 +26,6 @@ pub enum Can {
     Follow,
     /// It can be read, not written, and why.
     Read(&'static str),
-    /// Nothing, and why.
     Nothing(&'static str),
 }
 
@@ -38,7 +36,6 @@ pub struct Entry {
     pub name: String,
     /// As the linker has it.
     pub symbol: String,
-    /// Function or variable.
     pub kind: SymbolKind,
     /// Where the linker placed it.
     pub address: LinkAddress,
@@ -46,7 +43,6 @@ pub struct Entry {
     pub size: u64,
     /// Only its source file, or only this file, sees it.
     pub is_private: bool,
-    /// The section that it is in.
     pub section: Option<String>,
     /// The source file of a private one, by the symbol table.
     pub source: Option<String>,
@@ -54,7 +50,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// It is code.
     pub fn is_function(&self) -> bool {
         matches!(self.kind, SymbolKind::Function | SymbolKind::IndirectFunction)
     }

@@ -15,42 +15,23 @@ const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 /// Why the returns of a function are not known.
 #[derive(Debug, Error)]
 pub enum CodeError {
-    /// The symbol has no size.
     #[error("the symbol {name} has no size: where the function ends, and so where it returns, is not known")]
-    NoSize {
-        /// The function.
-        name: String,
-    },
-    /// It is too long.
+    NoSize { name: String },
     #[error("the function {name} takes {size} bytes, more than are looked at")]
-    TooLong {
-        /// The function.
-        name: String,
-        /// Its size.
-        size: u64,
-    },
-    /// It holds something that is no instruction.
+    TooLong { name: String, size: u64 },
     #[error("the function {name} holds something at offset {offset} that is no instruction")]
     NotCode {
-        /// The function.
         name: String,
         /// Bytes from its begin.
         offset: u64,
     },
-    /// Its bytes cannot be read.
     #[error("the function {name} cannot be read: {source}")]
-    Io {
-        /// The function.
-        name: String,
-        /// What went wrong.
-        source: std::io::Error,
-    },
+    Io { name: String, source: std::io::Error },
 }
 
 /// Where a function is left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Returns {
-    /// Its return instructions.
     pub instructions: Vec<FileOffset>,
     /// Jumps out of it: calls in its last position, and parts that the compiler moved elsewhere. It may be left through
     /// them without a return instruction of its own.

@@ -52,7 +52,6 @@ pub struct Places {
 /// A jump that ends a call, or does not: then its function goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LastJump {
-    /// Where it stands.
     pub offset: FileOffset,
     /// The number that the processor has for its condition; none where it always jumps.
     pub condition: Option<u8>,
@@ -72,7 +71,6 @@ pub struct ExitFinder<'a> {
 }
 
 impl<'a> ExitFinder<'a> {
-    /// Reads nothing yet.
     pub fn new(image: &'a Image) -> ExitFinder<'a> {
         ExitFinder {
             image,
@@ -151,7 +149,6 @@ impl<'a> ExitFinder<'a> {
     }
 }
 
-/// One search.
 struct Walk<'a> {
     finder: &'a ExitFinder<'a>,
     is_alias: bool,

@@ -31,7 +31,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The regular file at `path` as a process sees it whose root folder is `root`: absolute links and `..` do not lead out of it.
-pub fn open_in(root: &Path, path: &Path) -> io::Result<File> {
+pub(crate) fn open_in(root: &Path, path: &Path) -> io::Result<File> {
     let root = openat(CWD, root, LOOKUP | OFlags::DIRECTORY, Mode::empty())?;
     open_found(&find(&root, path)?)
 }

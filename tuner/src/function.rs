@@ -23,9 +23,7 @@ const LISTED_MAX: usize = 6;
 pub struct FunctionPlace {
     /// Its name, as the source has it.
     pub name: String,
-    /// The file.
     pub path: String,
-    /// Where it is.
     pub address: Address,
     /// Bytes that it takes.
     pub size: u64,
@@ -41,43 +39,32 @@ impl fmt::Display for FunctionPlace {
 /// Why a name means no function, or not one.
 #[derive(Debug, Error)]
 pub enum FunctionError {
-    /// Nobody defines it.
     #[error("no module of process {pid} has a function `{name}`{}", besides(*.unreadable))]
     NotFound {
-        /// The process.
         pid: Pid,
-        /// The name.
         name: String,
         /// How many of its modules could not be read.
         unreadable: usize,
     },
-    /// It has no code of its own.
     #[error("`{name}` was inlined and has no code of its own: {}", inlined_list(.places, *.count))]
     Inlined {
-        /// The name.
         name: String,
         /// Where, as far as told.
         places: Vec<Inlined>,
         /// In how many places.
         count: usize,
     },
-    /// Several are meant.
     #[error(
         "`{name}` means {} functions of process {pid}: {}; give the parameters, as in `{}`, or the module, as in `{}:{name}`",
         .places.len(), list(.places), .places.first().map_or("f(int)", |place| &place.name), module(.places)
     )]
     Ambiguous {
-        /// The process.
         pid: Pid,
-        /// The name.
         name: String,
-        /// All of them.
         places: Vec<FunctionPlace>,
     },
-    /// A file is not understood.
     #[error("{path}: {source}")]
     Image {
-        /// The file.
         path: String,
         /// What is wrong with it.
         source: ImageError,

@@ -23,7 +23,6 @@ use crate::space::{AddressSpace, SpaceError, read_maps};
 
 /// So much of a function's begin is compared, if it is as long: what is written over the entry of a function is a jump.
 const ENTRY_BYTES: u64 = 16;
-/// The longest instruction.
 const INSTRUCTION_MAX: u64 = 15;
 const PAGE: u64 = 4096;
 /// The kernel's breakpoint of one byte, and what it makes of a nop of five bytes: a call into a page of its own.
@@ -77,7 +76,6 @@ pub struct Text<'a> {
 /// Code that is not what its file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overwritten {
-    /// In which process.
     pub pid: Pid,
     /// The first instruction that is another one.
     pub address: Address,
@@ -90,7 +88,6 @@ pub struct Overwritten {
 /// What somebody's jump leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Where.
     pub address: Address,
     /// The function there, as far as its file names it.
     pub function: Option<String>,

@@ -11,6 +11,10 @@
 //!
 //! Not here: rules, probes, the decision to write. Unsafe code is in `sys` and `ptrace/sys` alone.
 #![deny(unsafe_code)]
+#![allow(
+    missing_docs,
+    reason = "a comment that repeats the name of a field says nothing"
+)]
 #![cfg_attr(
     not(target_arch = "x86_64"),
     allow(dead_code, reason = "what changes code is used on x86-64 only")

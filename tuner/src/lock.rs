@@ -26,25 +26,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Why there is no lock.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Somebody else writes.
     #[error("process {pid} is being tuned by {}: only one may write", holder_text(.holder))]
     Held {
-        /// The target.
         pid: Pid,
         /// Who, when the kernel says it.
         holder: Option<Holder>,
     },
-    /// The process is not there.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// The kernel refused.
     #[error("cannot lock process {pid}: {source}")]
-    Io {
-        /// The target.
-        pid: Pid,
-        /// What went wrong.
-        source: io::Error,
-    },
+    Io { pid: Pid, source: io::Error },
 }
 
 /// Who holds a lock.
@@ -52,7 +43,6 @@ pub enum LockError {
 pub struct Holder {
     /// The process; of a session not the actuator, which has the lock, but the session, which people know.
     pub pid: i32,
-    /// Its user.
     pub user: String,
 }
 

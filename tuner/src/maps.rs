@@ -12,7 +12,6 @@ use crate::address::{Address, FileOffset};
 pub struct MapsError {
     /// Its number, from 1.
     pub line: usize,
-    /// What it says.
     pub text: String,
 }
 
@@ -23,11 +22,8 @@ pub struct MapsError {
     reason = "four independent flags, as the kernel prints them"
 )]
 pub struct Permissions {
-    /// May be read.
     pub read: bool,
-    /// May be written.
     pub write: bool,
-    /// May be executed.
     pub execute: bool,
     /// Writes are seen by others that map the same file.
     pub shared: bool,
@@ -36,9 +32,7 @@ pub struct Permissions {
 /// The device a file lies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Device {
-    /// Major number.
     pub major: u32,
-    /// Minor number.
     pub minor: u32,
 }
 
@@ -49,7 +43,6 @@ pub enum Backing {
     Anonymous,
     /// What the kernel names in brackets: `[heap]`, `[stack]`, `[vdso]`.
     Special(String),
-    /// A file.
     File {
         /// Its path, as the process saw it when it mapped the file; the mappings of a file share it.
         path: Arc<str>,
@@ -61,20 +54,16 @@ pub enum Backing {
 /// One line of /proc/PID/maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// First byte.
     pub start: Address,
     /// One past the last byte.
     pub end: Address,
-    /// What it allows.
     pub permissions: Permissions,
     /// Where `start` is in the file.
     pub offset: FileOffset,
-    /// The file's device.
     pub device: Device,
     /// The file's inode on it; 0 without a file.
     pub inode: u64,
-    /// What it shows.
-    pub backing: Backing,
+    pub(crate) backing: Backing,
 }
 
 impl Mapping {

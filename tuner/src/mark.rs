@@ -38,7 +38,6 @@ pub struct Mark {
 pub struct MarkArgument {
     /// Its type as rules name it.
     pub type_name: &'static str,
-    /// Where it is.
     pub place: MarkPlace,
 }
 
@@ -49,11 +48,9 @@ pub enum MarkPlace {
     Register(u8),
     /// In memory, at what a register, another one shifted to the left, and an offset add up to.
     Memory {
-        /// The first register.
         base: u8,
         /// The second, and how far it is shifted.
         index: Option<(u8, u8)>,
-        /// What is added.
         offset: i32,
     },
     /// Nowhere: it is this number.

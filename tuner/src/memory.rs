@@ -16,31 +16,17 @@ use crate::process::{Pid, Process, ProcessError};
 /// Why memory could not be read.
 #[derive(Debug, Error)]
 pub enum MemoryError {
-    /// The process cannot be looked into.
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// The program that the handle was opened for is no longer there.
     #[error("process {pid} has ended, or runs another program now")]
-    Gone {
-        /// The process.
-        pid: Pid,
-    },
-    /// Nothing is mapped there.
+    Gone { pid: Pid },
     #[error("process {pid} has nothing readable at {address}")]
-    Unmapped {
-        /// The process.
-        pid: Pid,
-        /// Where.
-        address: Address,
-    },
-    /// Something else.
+    Unmapped { pid: Pid, address: Address },
     #[error("cannot read the memory of process {pid} at {address}: {source}")]
     Io {
-        /// The process.
         pid: Pid,
-        /// Where.
         address: Address,
-        /// What went wrong.
         source: io::Error,
     },
 }

@@ -30,7 +30,6 @@ pub enum ModuleError {
          reaches it through /proc/{pid}/map_files"
     )]
     Unreachable {
-        /// The process.
         pid: Pid,
         /// The name of the file when it was loaded.
         path: String,
@@ -41,10 +40,8 @@ pub enum ModuleError {
         /// The name of the file when it was loaded.
         path: String,
     },
-    /// The file is not understood.
     #[error("{path}: {source}")]
     Image {
-        /// The file.
         path: String,
         /// What is wrong with it.
         source: ImageError,
@@ -96,7 +93,6 @@ fn device(number: u64) -> Device {
 }
 
 impl Images {
-    /// None yet.
     pub fn new() -> Images {
         Images::default()
     }
@@ -140,7 +136,6 @@ impl Images {
 /// An ELF file that is loaded in a process.
 #[derive(Debug, Clone)]
 pub struct Module {
-    /// The process.
     pub pid: Pid,
     /// The name of the file when it was loaded, as the process saw it, made printable.
     pub path: String,
@@ -148,11 +143,9 @@ pub struct Module {
     pub deleted: bool,
     /// The device of the file, as the mapping shows it.
     pub device: Device,
-    /// Its inode.
     pub inode: u64,
     /// How far the loader moved it.
     pub bias: LoadBias,
-    /// The file.
     pub image: Arc<Image>,
     /// Its place in the order in which the dynamic linker searches; `None` when it is not in the main list
     /// (dlmopen, or the list could not be read).
@@ -227,7 +220,7 @@ impl Module {
     }
 
     /// True while the same file is still loaded at the same place, judged by `maps` read just now.
-    pub fn is_still_in(&self, maps: &[Mapping]) -> bool {
+    pub(crate) fn is_still_in(&self, maps: &[Mapping]) -> bool {
         let first = &self.first;
         let same = |map: &&Mapping| map.start == first.start && map.offset == first.offset;
         maps.iter()

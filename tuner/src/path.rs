@@ -10,7 +10,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// Longer texts are refused unread.
-pub const PATH_BYTES_MAX: usize = 4_096;
+pub(crate) const PATH_BYTES_MAX: usize = 4_096;
 /// More steps than anybody writes.
 const STEPS_MAX: usize = 64;
 
@@ -18,9 +18,7 @@ const STEPS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{text}` is not a variable: {why} at column {column}")]
 pub struct PathError {
-    /// What was given.
     pub text: String,
-    /// What is wrong.
     pub why: &'static str,
     /// Where, counted from 1.
     pub column: usize,

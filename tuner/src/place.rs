@@ -24,33 +24,21 @@ const STACK_REACH: u64 = 64 << 10;
 /// Why bytes are no such place.
 #[derive(Debug, Error)]
 pub enum PlaceError {
-    /// The process cannot be looked into.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Its mappings cannot be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// Its memory cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The file is not loaded there any more.
     #[error("{path} is no longer loaded where it was in process {pid}")]
-    ModuleGone {
-        /// The process.
-        pid: Pid,
-        /// The file.
-        path: String,
-    },
-    /// The bytes are of another kind.
+    ModuleGone { pid: Pid, path: String },
     #[error("{what} at {address} of process {pid} cannot be changed: {why}")]
     NotOfThisKind {
-        /// The process.
         pid: Pid,
         /// What was to be there.
         what: String,
-        /// Where.
         address: Address,
-        /// What is wrong.
         why: &'static str,
     },
 }

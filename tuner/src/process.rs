@@ -20,7 +20,6 @@ use crate::who;
 /// Why a process cannot be looked into.
 #[derive(Debug, Error)]
 pub enum ProcessError {
-    /// No such process here.
     #[error("there is no process {pid} here")]
     NotFound {
         /// The number asked for.
@@ -53,10 +52,7 @@ pub enum ProcessError {
     },
     /// The process that asks.
     #[error("process {pid} is tuneagent itself")]
-    Ourselves {
-        /// Our number.
-        pid: i32,
-    },
+    Ourselves { pid: i32 },
     /// A thread that is not the first of its process.
     #[error("{pid} is a thread of process {process}: give {process}")]
     NotAProcess {
@@ -65,15 +61,12 @@ pub enum ProcessError {
         /// The number of its process.
         process: i32,
     },
-    /// The kernel does not let us.
     #[error(
         "process {pid} belongs to {user}: not permitted to inspect it (only its owner, where the kernel's Yama \
          scope allows it, and root may){}", without(.missing)
     )]
     NotPermitted {
-        /// Its number.
         pid: i32,
-        /// Its owner.
         user: String,
         /// The capabilities that would permit it and that this process does not have.
         missing: Vec<&'static str>,
@@ -84,19 +77,12 @@ pub enum ProcessError {
          with file capabilities): it is never inspected"
     )]
     Privileged {
-        /// The process.
         pid: Pid,
         /// The user that it runs as.
         user: String,
     },
-    /// /proc holds something else than it should.
     #[error("cannot read {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 fn without(missing: &[&str]) -> String {
@@ -112,7 +98,6 @@ const STATUS_HEAD_BYTES: usize = 1024;
 /// A process, not only its number: a number that is used again belongs to a process with another start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pid {
-    /// The number.
     pub number: i32,
     /// Clock ticks after boot at which it started.
     pub start_time: u64,
@@ -229,11 +214,9 @@ impl Pid {
 /// A process that may be looked into, with what does not change while its program runs.
 #[derive(Debug, Clone)]
 pub struct Process {
-    /// Which one.
     pub pid: Pid,
     /// The parent when it was opened.
     pub parent: i32,
-    /// Its short name.
     pub name: String,
     /// Its executable, as it sees the path itself.
     pub executable: PathBuf,
@@ -505,7 +488,6 @@ fn owner(pid: i32) -> String {
 /// A thread, so that no other is ever taken for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadId {
-    /// Its number.
     pub tid: i32,
     /// When it was started, in clock ticks since the machine was.
     pub start_time: u64,

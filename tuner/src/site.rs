@@ -19,7 +19,6 @@ const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 /// Where a function's entry is probed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntrySite {
-    /// Where it is in the file.
     pub offset: FileOffset,
     /// What a hit costs.
     pub cost: Cost,

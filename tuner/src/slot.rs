@@ -26,13 +26,10 @@ const UNTRACED_NS: u64 = 4_000_000;
 /// Why a location is refused.
 #[derive(Debug, Error)]
 pub enum SlotError {
-    /// The process cannot be looked into.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Its mappings cannot be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// Its memory cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The pointers on the way to it lead nowhere.
@@ -40,70 +37,41 @@ pub enum SlotError {
     Follow(#[from] FollowError),
     /// Neither the user nor the debug information says what it holds.
     #[error("the type of `{symbol}` ({size} bytes) is not known: state it, one of {}", candidates(*.size))]
-    TypeUnknown {
-        /// The variable.
-        symbol: String,
-        /// Its size.
-        size: u64,
-    },
-    /// It holds something else.
+    TypeUnknown { symbol: String, size: u64 },
     #[error("`{symbol}` is {found}, not {stated}")]
     WrongType {
-        /// The variable.
         symbol: String,
-        /// What it is.
         found: VariableType,
-        /// What was stated.
         stated: ValueType,
     },
     /// It is larger or smaller than the value.
     #[error("`{symbol}` takes {size} bytes, {stated} takes {}", .stated.size())]
     WrongSize {
-        /// The variable.
         symbol: String,
-        /// Its size.
         size: u64,
-        /// What was stated.
         stated: ValueType,
     },
-    /// A store there could be torn.
     #[error("`{symbol}` at {address} is not aligned for {stated}: a write could be seen half done")]
     Misaligned {
-        /// The variable.
         symbol: String,
-        /// Where it is.
         address: Address,
-        /// The type.
         stated: ValueType,
     },
-    /// The program does not write it either.
     #[error("`{symbol}` in {path} is read-only ({why}): the program relies on it not to change")]
     ReadOnly {
-        /// The variable.
         symbol: String,
-        /// The file.
         path: String,
         /// How that is known.
         why: String,
     },
-    /// Somebody debugs the process.
     #[error(
         "process {pid} is being debugged by process {tracer}: two who change it would not know of each other"
     )]
-    Traced {
-        /// The process.
-        pid: Pid,
-        /// The debugger.
-        tracer: i32,
-    },
-    /// It is not where it was.
+    Traced { pid: Pid, tracer: i32 },
     #[error("{path} is no longer loaded at {address} in process {pid}")]
     ModuleGone {
-        /// The process.
         pid: Pid,
-        /// The file.
         path: String,
-        /// Where it was.
         address: Address,
     },
 }
@@ -179,12 +147,10 @@ impl Slot {
         Ok(slot)
     }
 
-    /// The process.
     pub fn pid(&self) -> Pid {
         self.location.pid()
     }
 
-    /// What was validated.
     pub fn location(&self) -> &Location {
         &self.location
     }

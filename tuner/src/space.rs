@@ -25,24 +25,14 @@ const EXEC_PAUSE: Duration = Duration::from_millis(1);
 /// Why there is no snapshot.
 #[derive(Debug, Error)]
 pub enum SpaceError {
-    /// The process cannot be looked into.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Its memory cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Its maps file is not understood.
     #[error("process {pid}: {source}")]
-    Maps {
-        /// The process.
-        pid: Pid,
-        /// The line.
-        source: MapsError,
-    },
-    /// Its program cannot be read.
+    Maps { pid: Pid, source: MapsError },
     #[error("the program of process {pid} cannot be read{}", because(.reasons))]
     NoProgram {
-        /// The process.
         pid: Pid,
         /// Why, as far as known.
         reasons: Vec<ModuleError>,
@@ -60,7 +50,6 @@ fn because(reasons: &[ModuleError]) -> String {
 /// ([`crate::slot`]).
 #[derive(Debug, Clone)]
 pub struct AddressSpace {
-    /// The process.
     pub process: Process,
     /// All mappings, by address.
     pub maps: Arc<Vec<Mapping>>,
@@ -72,7 +61,6 @@ pub struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// Takes the snapshot.
     pub fn read(process: &Process, images: &Images) -> Result<AddressSpace, SpaceError> {
         // In the middle of an execve it has neither the old program nor the new one.
         for _ in 1..EXEC_TRIES {
@@ -138,7 +126,6 @@ impl AddressSpace {
         })
     }
 
-    /// The program itself.
     pub fn executable(&self) -> Option<&Module> {
         self.modules.iter().find(|module| module.is_executable)
     }

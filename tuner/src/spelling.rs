@@ -21,7 +21,6 @@ pub enum Fit {
     Full,
     /// What a Fortran compiler makes of it.
     Fortran,
-    /// The very name.
     Exact,
 }
 

@@ -13,12 +13,10 @@ use crate::spelling::{Fit, Spelling};
 /// What a symbol names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolKind {
-    /// Code.
     Function,
     /// Code that picks, once, the function that callers get (IFUNC): a probe on it sees the pick, not the
     /// calls.
     IndirectFunction,
-    /// Data.
     Variable,
     /// Data of which every thread has its own.
     ThreadLocal,
@@ -31,7 +29,6 @@ pub enum SymbolKind {
 pub enum Binding {
     /// Only in its source file.
     Local,
-    /// Everywhere.
     Global,
     /// Everywhere, unless somebody else defines it at link time; the dynamic linker makes no difference.
     Weak,
@@ -39,12 +36,10 @@ pub enum Binding {
     Unique,
 }
 
-/// A symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
     /// Its name as the linker knows it (mangled for C++).
     pub name: String,
-    /// What it names.
     pub kind: SymbolKind,
     /// How far it is seen.
     pub binding: Binding,
@@ -54,7 +49,6 @@ pub struct Symbol {
     pub exported: bool,
     /// This file defines it (else it only asks for it).
     pub defined: bool,
-    /// Its value.
     pub address: LinkAddress,
     /// Bytes that it takes; 0 when the file does not say.
     pub size: u64,

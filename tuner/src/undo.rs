@@ -20,9 +20,7 @@ use crate::writer::{Writer, WriterError};
 /// What taking a change back did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undone {
-    /// The change.
     pub change: u64,
-    /// The variable.
     pub symbol: String,
     /// What came of it.
     pub outcome: RevertOutcome,
@@ -31,7 +29,6 @@ pub struct Undone {
 /// A change that was to be taken back.
 #[derive(Debug)]
 pub struct Attempt<E = WriterError> {
-    /// The change.
     pub change: u64,
     /// What came of it.
     pub result: Result<Undone, E>,

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 /// The user and process behind a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
-    /// The user's number.
     pub uid: u32,
     /// The user's name; under sudo, the one who asked.
     pub user: String,

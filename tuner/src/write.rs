@@ -51,58 +51,37 @@ use crate::variable::FollowError;
 /// Why nothing was written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// It holds something else than expected.
     #[error(
         "`{symbol}` of process {pid} holds {found} (bytes in memory order), not {expected} as expected: left alone"
     )]
     Unexpected {
-        /// The process.
         pid: Pid,
-        /// The variable.
         symbol: String,
-        /// What it holds.
         found: Bytes,
-        /// What was expected.
         expected: Bytes,
     },
     /// The value has another size than the slot.
     #[error("{new} is not a value of `{symbol}`")]
-    WrongSize {
-        /// The variable.
-        symbol: String,
-        /// The bytes.
-        new: Bytes,
-    },
+    WrongSize { symbol: String, new: Bytes },
     /// The program turned a pointer on the way to it elsewhere.
     #[error(
         "`{symbol}` of process {pid} is elsewhere now, for the program changed a pointer on the way: left alone"
     )]
-    Moved {
-        /// The process.
-        pid: Pid,
-        /// The variable.
-        symbol: String,
-    },
+    Moved { pid: Pid, symbol: String },
     /// The pointers on the way to it lead nowhere.
     #[error(transparent)]
     Follow(#[from] FollowError),
     /// Code or a table holds something else than expected.
     #[error("{what} at {address} of process {pid} is not what was to be changed: left alone")]
     OtherBytes {
-        /// The process.
         pid: Pid,
-        /// What it is.
         what: String,
-        /// Where.
         address: Address,
     },
-    /// It cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// It was unloaded before the write.
     #[error(transparent)]
     Unloaded(#[from] UnloadedError),
-    /// It may not be written any more.
     #[error(transparent)]
     Slot(SlotError),
     /// It was unloaded between the check and the store.
@@ -110,9 +89,7 @@ pub enum WriteError {
         "`{symbol}` of process {pid} was unloaded in the instant of the write, and was not changed: {}", .found.text()
     )]
     WentElsewhere {
-        /// The process.
         pid: Pid,
-        /// The variable.
         symbol: String,
         /// What has become of the value.
         found: Elsewhere,
@@ -121,34 +98,20 @@ pub enum WriteError {
     #[error(
         "process {pid} began another program in the instant of the write: whether that got it is not known"
     )]
-    Replaced {
-        /// The process.
-        pid: Pid,
-    },
+    Replaced { pid: Pid },
     /// The only way that this user may take could be seen half done.
     #[error(
         "`{symbol}` of process {pid} was left alone: on this CPU (without fsrm) a write of {size} bytes could be seen half \
          done, unless it goes through /proc/{pid}/mem, which needs CAP_DAC_OVERRIDE"
     )]
-    HalfSeen {
-        /// The process.
-        pid: Pid,
-        /// The variable.
-        symbol: String,
-        /// Its size.
-        size: usize,
-    },
+    HalfSeen { pid: Pid, symbol: String, size: usize },
     /// The thread at the sync point was to be stopped first.
     #[error(transparent)]
     Stop(#[from] PtraceError),
-    /// The kernel refused.
     #[error("cannot write `{symbol}` of process {pid}: {source}")]
     Io {
-        /// The process.
         pid: Pid,
-        /// The variable.
         symbol: String,
-        /// What went wrong.
         source: io::Error,
     },
 }

@@ -81,7 +81,6 @@ impl Rendezvous for Scripted {
     }
 }
 
-/// Nobody comes by.
 struct Nowhere;
 
 impl Meetings for Nowhere {

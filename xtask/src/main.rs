@@ -51,7 +51,6 @@ cargo xtask bench scale [--quick]                         what it takes over hit
 cargo xtask bench all [--quick]                           all of them; --quick: only whether something is far off
 cargo xtask bench table                                   what was kept of the last sites, hits and overhead, in short
 cargo xtask bench overhead [--quick]                      what being watched costs LAMMPS and GROMACS, beside a preloaded profiler
-cargo xtask bench aggregate [--quick]                     what it saves that the kernel adds hits up
 cargo xtask bench attach [--quick]                        how long attaching takes, and what the agent takes itself
 cargo xtask vm KERNEL.deb [--preempt none|full] [--long]  the tests of sync points on another kernel of Debian's
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs

@@ -23,22 +23,14 @@ use crate::mpi::{self, Implementation, Rank};
 /// Why no job was found.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
-    /// The process cannot be looked into.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Its memory map cannot be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// A launcher without ranks.
     #[error(
         "{name} (process {pid}) has started no rank on this machine: none of its descendants has a rank in its environment"
     )]
-    NoRanks {
-        /// The launcher.
-        pid: i32,
-        /// Its name.
-        name: String,
-    },
+    NoRanks { pid: i32, name: String },
 }
 
 /// A library is loaded within some of these.
@@ -68,7 +60,7 @@ pub struct Scout {
 impl Scout {
     /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them. For those that load a
     /// library just now it waits a moment, for all of them together.
-    pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
+    pub(crate) fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         let mut job = self.job_as_it_is(pid)?;
         for _ in 0..LOADING_LOOKS {
             let members = job.members.iter_mut();
@@ -169,7 +161,7 @@ impl Scout {
 
     /// The ranks below a launcher. A rank's number may be in the environment of a wrapper script as well: the process
     /// with MPI counts, and of several the one started last.
-    pub fn job_under(&mut self, launcher: Process, table: &ProcessTable) -> Job {
+    pub(crate) fn job_under(&mut self, launcher: Process, table: &ProcessTable) -> Job {
         let mut by_rank: BTreeMap<u32, Member> = BTreeMap::new();
         let mut unreachable = Vec::new();
         for pid in table.descendants(launcher.pid.number) {
@@ -217,7 +209,7 @@ impl Scout {
     /// Processes below what started the job that are not known yet: ranks that have mapped their MPI, and what a program
     /// without a launcher has started and is still there at the second look, or goes on as itself. What lives shorter is not worth a
     /// probe.
-    pub fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
+    pub(crate) fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
         let pid = root.process.pid;
         let still = self.still.entry(pid.number).or_default();
         if still.holds(known) {
@@ -247,7 +239,7 @@ impl Scout {
 
     /// A rank with its MPI; none as long as it has mapped none, or its dynamic linker may be at work still: what rules look for may be in
     /// a library that is mapped behind it. Who has used no CPU time since the last look has mapped nothing.
-    pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
+    pub(crate) fn late_rank(&mut self, pid: i32) -> Option<Member> {
         let used = used(pid);
         if self.without_mpi.holds(pid, used) {
             return None;
@@ -314,7 +306,7 @@ impl Scout {
     }
 
     /// The files parsed so far.
-    pub fn images(&self) -> &Images {
+    pub(crate) fn images(&self) -> &Images {
         &self.images
     }
 }

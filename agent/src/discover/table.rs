@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its parent's number.
     pub parent: i32,
     /// Its short name, cut at 15 bytes by the kernel.
     pub name: String,
     /// It belongs to the kernel.
-    pub is_kernel_thread: bool,
+    pub(crate) is_kernel_thread: bool,
 }
 
 /// The flag of kernel threads in /proc/PID/stat (include/linux/sched.h).
@@ -45,7 +44,6 @@ impl ProcessTable {
         }
     }
 
-    /// One process.
     pub fn get(&self, pid: i32) -> Option<&Entry> {
         self.entries.get(&pid)
     }
@@ -56,7 +54,7 @@ impl ProcessTable {
     }
 
     /// The process itself and who started it, and so on up.
-    pub fn lineage(&self, pid: i32) -> impl Iterator<Item = (i32, &Entry)> {
+    pub(crate) fn lineage(&self, pid: i32) -> impl Iterator<Item = (i32, &Entry)> {
         // A table of processes has no cycles, but two reads may disagree: the length bounds the walk.
         let start = self.entries.get_key_value(&pid);
         std::iter::successors(start, |(_, entry)| self.entries.get_key_value(&entry.parent))

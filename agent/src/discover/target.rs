@@ -5,7 +5,6 @@ use super::{belonging::Whole, table::ProcessTable};
 /// Why a target is not understood.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Nothing runs under this name.
     #[error("no program named {name} runs here")]
     NoSuchProgram {
         /// As typed.
@@ -14,11 +13,8 @@ pub enum TargetError {
     /// More than one program has the name.
     #[error("{count} programs named {name} run here: {listed}; give the number of one process")]
     Ambiguous {
-        /// As typed.
         name: String,
-        /// How many.
         count: usize,
-        /// Their numbers.
         listed: String,
     },
     /// Nobody here belongs to it.

@@ -35,7 +35,6 @@ pub(super) struct Cells<T> {
 impl<T: bytemuck::Pod> Cells<T> {
     const WORDS_PER_CELL: usize = size_of::<T>() / size_of::<u64>();
 
-    /// To read.
     pub(super) fn map(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
         Cells::map_for(array, (0, cells), false)
     }

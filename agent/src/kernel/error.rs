@@ -15,40 +15,28 @@ pub enum KernelError {
     Verifier {
         /// Name of the program.
         program: &'static str,
-        /// The errno.
         source: io::Error,
-        /// The verifier's reason.
         reason: String,
     },
-    /// Not permitted.
     #[error("loading BPF programs is not permitted: {0}")]
     Permission(io::Error),
-    /// A link was refused.
     #[error("could not attach {count} probes to {path}: {source}")]
     Attach {
-        /// The file.
         path: String,
         /// Number of sites asked for.
         count: usize,
-        /// The errno.
         source: io::Error,
     },
     /// Processes of a command cannot be told from others here.
     #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
     NoFamily(&'static str),
-    /// What hits cost could not be measured.
     #[error("{0}")]
     Gauge(String),
     /// Some of what the kernel side has counted cannot be looked at.
     #[error(
         "not all that the kernel side has counted is seen: its map {name} cannot be mapped any further: {why}"
     )]
-    NotMapped {
-        /// The map.
-        name: &'static str,
-        /// The error.
-        why: String,
-    },
+    NotMapped { name: &'static str, why: String },
     /// A map could not be read or written.
     #[error("a map of the kernel side failed: {0}")]
     Map(#[from] MapError),

@@ -7,7 +7,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -93,32 +93,6 @@ impl TracefsLink {
         let cpu = online_cpu();
         link.event = Some(sys::attach_tracepoint(id, cpu, program, cookie).map_err(explained)?);
         Ok(link)
-    }
-
-    /// Removes the events that an agent left behind when it was killed; those of living agents stay.
-    pub fn remove_stale() -> io::Result<usize> {
-        let root = Tracefs::open()?;
-        let Ok(entries) = fs::read_dir(root.path.join("events").join(GROUP)) else {
-            return Ok(0);
-        };
-        let mut removed = 0;
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let owner = name.strip_prefix('p').and_then(|rest| rest.split('_').next());
-            let Some(owner) = owner.and_then(|pid| pid.parse::<u32>().ok()) else {
-                continue;
-            };
-            if !Path::new("/proc").join(owner.to_string()).exists() {
-                drop(TracefsLink {
-                    event: None,
-                    name,
-                    root: Tracefs::open()?,
-                    is_handed_over: false,
-                });
-                removed += 1;
-            }
-        }
-        Ok(removed)
     }
 
     /// All that keeps it attached, after the file in which it is defined.

@@ -22,7 +22,6 @@ use super::{
 pub struct FamilyRoot {
     /// Its number, as our pid namespace counts.
     pub pid: u32,
-    /// Its user.
     pub user: u32,
     /// The capabilities that it hands on to what it executes, as a mask.
     pub rights: u64,
@@ -45,7 +44,6 @@ impl Setting {
         Ok(Setting { root, room, places })
     }
 
-    /// Sets them.
     pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         loader
             .override_global("FAMILY_ROOT", &self.root.pid, true)
@@ -67,7 +65,6 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Attaches them.
     pub(super) fn begin(
         object: &[u8],
         maps: &Ebpf,
@@ -119,7 +116,6 @@ impl Family {
         u32::try_from(slot).ok().filter(|slot| *slot < self.room)
     }
 
-    /// The counters now.
     pub(super) fn state(&self) -> FamilyState {
         self.state.get(0).unwrap_or_default()
     }

@@ -1,7 +1,6 @@
 //! Where the kernel's own records have a field, from its BTF (/sys/kernel/btf/vmlinux): aya-obj reads it too, but tells only programs
 //! that are relocated by it, which ours, loaded by hand, are not.
 
-/// The kernel's types.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// Where the kernel side finds, in the record of a thread and in those that it leads to, what it needs to keep a family; each is the

@@ -14,7 +14,6 @@ use crate::cost::Prices;
 
 /// Prices, and the probes that they were measured with.
 pub struct Gauge {
-    /// What hits cost.
     pub prices: Prices,
     /// Dropped with all others.
     pub links: Vec<Link>,

@@ -95,7 +95,7 @@ impl Holds {
     }
 
     /// The rings that wake the first and the second answering thread. They can be taken once.
-    pub fn take_wakers(&mut self) -> Result<[Ring; 2], KernelError> {
+    pub(crate) fn take_wakers(&mut self) -> Result<[Ring; 2], KernelError> {
         let mut take = |name| take_ring(&mut self.maps, name, abi::WAKE_RING_BYTES);
         Ok([take("WAKE_FIRST")?, take("WAKE_SECOND")?])
     }
@@ -126,7 +126,6 @@ impl Records {
         self.cells.get(index as usize)
     }
 
-    /// Its state.
     pub fn state(&self, index: u32) -> Option<HoldState> {
         HoldState::from_word(self.word(index)?.load(Ordering::Acquire))
     }

@@ -49,7 +49,6 @@ impl At {
     /// An instruction of the function itself.
     pub const EXIT: At = At::Exit { is_shared: false };
 
-    /// The cookie of a site.
     fn cookie(self, site: &Site) -> u64 {
         let probe = u64::from(site.probe) + 1;
         match self {
@@ -60,12 +59,10 @@ impl At {
     }
 }
 
-/// What to attach.
 #[derive(Clone, Debug)]
 pub struct LinkRequest {
     /// A path that names the file as the agent sees it.
     pub path: PathBuf,
-    /// Where.
     pub sites: Vec<Site>,
     /// What the sites are.
     pub at: At,
@@ -85,12 +82,10 @@ pub enum LinkKind {
     Tracefs,
 }
 
-/// Something attached.
 #[derive(Debug)]
 pub enum Link {
     /// A `uprobe_multi` link.
     Multi(OwnedFd),
-    /// A tracefs event.
     Tracefs(TracefsLink),
 }
 
@@ -197,7 +192,6 @@ impl Nothing {
         Ok(Nothing { program, kind })
     }
 
-    /// Attaches it.
     pub fn attach(&self, request: &LinkRequest) -> io::Result<Link> {
         attach(self.kind, self.program.as_fd(), request)
     }

@@ -38,7 +38,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
 /// What must be known before loading.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions {
-    /// Number of probes.
     pub probes: u32,
     /// Number of processes that there is room for.
     pub processes: u32,
@@ -61,7 +60,6 @@ impl LoadOptions {
     };
 }
 
-/// The loaded programs.
 struct Programs {
     entry: OwnedFd,
     leaves: OwnedFd,
@@ -160,7 +158,7 @@ impl Kernel {
     }
 
     /// Whether [`Thread::waited_ns`] is measured on this kernel.
-    pub fn tells_waits(&self) -> bool {
+    pub(crate) fn tells_waits(&self) -> bool {
         self.tells_waits
     }
 
@@ -178,7 +176,6 @@ impl Kernel {
         of_probes.iter().chain(of_family).copied().collect()
     }
 
-    /// Attaches.
     pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
         let program = match request.at {
             At::Entry => &self.programs.entry,
@@ -284,7 +281,11 @@ impl Kernel {
     }
 
     /// The same; none where it is what it was `before`.
-    pub fn totals_unless(&self, slot: u32, before: &[Totals]) -> Result<Option<Vec<Totals>>, KernelError> {
+    pub(crate) fn totals_unless(
+        &self,
+        slot: u32,
+        before: &[Totals],
+    ) -> Result<Option<Vec<Totals>>, KernelError> {
         let probes = self.options.probes as usize;
         let is_as_before =
             before.len() == probes && self.cells.are(slot as usize * probes, before) == Some(true);
@@ -311,7 +312,7 @@ impl Kernel {
     }
 
     /// Calls of a process before this number are not read any more.
-    pub fn pass_calls(&self, slot: u32, next: u64) {
+    pub(crate) fn pass_calls(&self, slot: u32, next: u64) {
         self.rings.pass(slot, next);
     }
 
@@ -322,7 +323,7 @@ impl Kernel {
     }
 
     /// What is there and could not be looked at, in words: nobody is to take it for nothing, or for no room.
-    pub fn not_seen(&self) -> Vec<String> {
+    pub(crate) fn not_seen(&self) -> Vec<String> {
         let all = [
             ("TOTALS", self.cells.refusal()),
             ("HISTOGRAMS", self.rows.refusal()),

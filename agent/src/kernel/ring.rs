@@ -39,7 +39,6 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The ring of a map of so many bytes.
     pub(super) fn of(map: BorrowedFd<'_>, bytes: u32) -> io::Result<Ring> {
         let page = procfs::page_size();
         // As it is loaded: no ring is smaller than a page.
@@ -129,12 +128,12 @@ impl Ring {
     }
 
     /// Records are there that cannot be looked at, and no others ever will.
-    pub fn is_out_of_reach(&self) -> bool {
+    pub(crate) fn is_out_of_reach(&self) -> bool {
         self.data.refusal().is_some()
     }
 
     /// The same in words: nobody is to take it for nothing.
-    pub fn not_seen(&self) -> Option<String> {
+    pub(crate) fn not_seen(&self) -> Option<String> {
         let refusal = self.data.refusal()?;
         Some(format!(
             "hits are no longer read: their ring cannot be mapped: {refusal}"

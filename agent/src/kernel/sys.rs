@@ -278,7 +278,6 @@ pub(super) struct Types<'a> {
     pub(super) record_size: usize,
 }
 
-/// Loads type information.
 pub(super) fn load_btf(bytes: &[u8]) -> io::Result<OwnedFd> {
     let attr = BtfLoad {
         btf: address(bytes),
@@ -332,7 +331,6 @@ pub(super) struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// The first byte.
     pub(super) const ONE: Places<'static> = Places {
         offsets: &[0],
         cookies: &[1],

@@ -4,11 +4,9 @@
 /// A label, and how many values it can have.
 #[derive(Clone, Copy, Debug)]
 pub struct Label {
-    /// Its name.
     pub name: &'static str,
     /// Values that it has at most in one session. What would be more is left out and counted.
-    pub values_max: usize,
-    /// What it says.
+    pub(crate) values_max: usize,
     pub help: &'static str,
 }
 
@@ -102,7 +100,6 @@ pub const LABELS: &[Label] = &[
 /// What a metric is to Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows.
     Counter,
     /// It goes up and down.
     Gauge,
@@ -111,7 +108,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Prometheus' word.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -126,19 +122,17 @@ impl Kind {
 pub struct Metric {
     /// Name: the unit last, `_total` behind it where it only grows.
     pub name: &'static str,
-    /// Its labels.
-    pub labels: Labels,
+    pub(crate) labels: Labels,
     /// What it is to Prometheus.
     pub kind: Kind,
     /// Series at most, where that does not follow from the labels.
     pub series: Option<usize>,
-    /// Its meaning.
     pub help: &'static str,
 }
 
 impl Metric {
     /// Series that a session publishes of it at most.
-    pub fn series_max(&self) -> usize {
+    pub(crate) fn series_max(&self) -> usize {
         let values = |label: &&str| {
             let known = LABELS.iter().find(|known| known.name == *label);
             known.map_or(1, |known| known.values_max)
@@ -185,7 +179,6 @@ pub(super) const SIZES_UP_TO: [u64; 8] = [
 /// Series of a histogram for each function: buckets, the one for all, sum and count.
 const SERIES_OF_SIZES: usize = SIZES_UP_TO.len() + 3;
 
-/// By function.
 const fn histogram(name: &'static str, help: &'static str) -> Metric {
     Metric {
         name,

@@ -30,7 +30,7 @@ use crate::{
 const TEXT_MAX: usize = 200;
 
 /// The metrics of a snapshot in the text format of Prometheus.
-pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
+pub(crate) fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     let page = Filling {
         page: Page::new()?,
         job: cut(&snapshot.job.id),

@@ -40,9 +40,9 @@ pub struct Amount {
     /// Which argument is the count, or the array of counts.
     pub count: u8,
     /// Which argument is the datatype, or the array of them.
-    pub datatype: u8,
+    pub(crate) datatype: u8,
     /// Which argument is the rank at the other end.
-    pub peer: Option<u8>,
+    pub(crate) peer: Option<u8>,
 }
 
 impl Amount {
@@ -66,48 +66,47 @@ pub struct Carries {
     /// What a call that sends and receives in one has room for.
     pub received: Option<Amount>,
     /// The buffer that may be MPI_IN_PLACE, and how many bytes there are then.
-    pub in_place: Option<(u8, Amount)>,
+    pub(crate) in_place: Option<(u8, Amount)>,
     /// Which argument is the communicator.
     pub comm: Option<u8>,
     /// Which argument points to the status.
     pub status: Option<u8>,
     /// Which argument points to the request that is made persistent, or to the message that is found: nothing is carried until that is
     /// started or received.
-    pub template: Option<u8>,
+    pub(crate) template: Option<u8>,
     /// Which argument points to the message that was found before.
     pub found: Option<u8>,
     /// It is a message between two ranks.
-    pub is_message: bool,
+    pub(crate) is_message: bool,
 }
 
-/// A watched function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its name without `MPI_`.
-    pub stem: &'static str,
+    pub(crate) stem: &'static str,
     /// What it carries; `None` for one that carries nothing.
     pub carries: Option<Carries>,
     /// A variant with 64-bit counts exists, named with `_c`.
-    pub has_large_count: bool,
+    pub(crate) has_large_count: bool,
 }
 
 impl Function {
     /// Whether a call of it hands over nothing for sending, whatever it is called with.
-    pub fn sends_nothing(&self) -> bool {
+    pub(crate) fn sends_nothing(&self) -> bool {
         self.carries.is_none_or(|carries| {
             carries.kind != BytesKind::Sent || carries.template.is_some() || carries.amount.form == Form::Free
         })
     }
 
     /// Whether it can be told what a call of it carries.
-    pub fn has_bytes(&self) -> bool {
+    pub(crate) fn has_bytes(&self) -> bool {
         self.carries.is_some_and(|carries| {
             carries.template.is_none() && !matches!(carries.amount.form, Form::Free | Form::Untold)
         })
     }
 
     /// Whether it is asked again and again until something is there: how often tells nothing of the program.
-    pub fn is_asked_again(&self) -> bool {
+    pub(crate) fn is_asked_again(&self) -> bool {
         const ASKED: [&str; 7] = [
             "Test", "Testall", "Testany", "Testsome", "Iprobe", "Improbe", "Win_test",
         ];
@@ -115,13 +114,13 @@ impl Function {
     }
 
     /// Whether it is what a process calls first of MPI, and once.
-    pub fn is_first(&self) -> bool {
+    pub(crate) fn is_first(&self) -> bool {
         matches!(self.stem, "Init" | "Init_thread")
     }
 
     /// Whether it is a collective that nobody leaves before all have come: each needs something of every other. (Who hands over nothing may
     /// still not be waited for.)
-    pub fn keeps_all_together(&self) -> bool {
+    pub(crate) fn keeps_all_together(&self) -> bool {
         const KEEPING: [&str; 9] = [
             "Barrier",
             "Allreduce",
@@ -312,7 +311,6 @@ const fn plain(stem: &'static str) -> Function {
     }
 }
 
-/// Every watched function.
 pub const FUNCTIONS: &[Function] = &[
     // Point to point.
     sent("Send", 1, 2).between(3, 5),

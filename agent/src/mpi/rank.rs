@@ -29,7 +29,7 @@ const SIZES: [(&str, &str); 4] = [
 
 impl Rank {
     /// Reads it out of `NAME=VALUE` lines. The size may come from another row than the rank, if the ranks of both rows are equal.
-    pub fn from_environment(environment: &[String]) -> Option<Rank> {
+    pub(crate) fn from_environment(environment: &[String]) -> Option<Rank> {
         let number = RANKS.iter().find_map(|name| parsed(environment, name))?;
         let fits = |(rank, size): &(&str, &str)| {
             let is_of_step = || *size != "SLURM_STEP_NUM_TASKS" || step_is_world(environment);

@@ -59,7 +59,6 @@ fn amount(of: Messages) -> Amount {
     }
 }
 
-/// Sizes that occurred.
 pub(super) fn sizes(counts: &[u64]) -> Option<Vec<Size>> {
     let occurred = counts.iter().enumerate().filter(|(_, count)| **count > 0);
     let size = |(bucket, count): (usize, &u64)| Size {

@@ -9,10 +9,9 @@ use super::SCHEMA;
 /// What another run computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reference {
-    /// Its ranks.
     pub ranks: usize,
     /// Useful time of all of them in an iteration, in nanoseconds.
-    pub useful_ns: f64,
+    pub(crate) useful_ns: f64,
 }
 
 impl Reference {

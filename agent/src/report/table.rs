@@ -10,7 +10,6 @@ use crate::{
     snapshot::{CallSiteView, FunctionTotals, ProcessView, RegionsView, Snapshot},
 };
 
-/// The columns.
 const HEADER: &str = "table,host,rank,pid,function,caller,file,line,quantity,unit,value";
 
 /// What a row's number is a number of.

@@ -60,12 +60,12 @@ impl Painter {
     }
 
     /// Whether the live view is up.
-    pub fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.live.is_some()
     }
 
     /// Whether somebody looks at call sites.
-    pub fn wants_call_sites(&self) -> bool {
+    pub(crate) fn wants_call_sites(&self) -> bool {
         self.live.as_ref().is_some_and(Live::wants_call_sites)
     }
 

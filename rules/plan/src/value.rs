@@ -15,34 +15,22 @@ pub enum ValueError {
     /// Not a number (or not true/false) at all.
     #[error("`{text}` is not {}", expected(*.value_type))]
     Malformed {
-        /// What was given.
         text: String,
         /// What it should have been.
         value_type: ValueType,
     },
-    /// A number that the type cannot hold.
     #[error("{text} does not fit into {value_type}, which holds {min} to {max}")]
     OutOfRange {
-        /// What was given.
         text: String,
-        /// The type.
         value_type: ValueType,
-        /// Its smallest value.
         min: String,
-        /// Its largest value.
         max: String,
     },
-    /// Not the name of a type.
     #[error("`{0}` is not a type; the types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64")]
     UnknownType(String),
     /// Bytes that are no value of the type.
     #[error("the bytes {bytes} are not a value of type {value_type}")]
-    Bytes {
-        /// The bytes found.
-        bytes: Bytes,
-        /// The type.
-        value_type: ValueType,
-    },
+    Bytes { bytes: Bytes, value_type: ValueType },
 }
 
 fn expected(value_type: ValueType) -> &'static str {
@@ -96,7 +84,6 @@ impl Bytes {
         })
     }
 
-    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
@@ -197,7 +184,6 @@ macro_rules! scalars {
         }
 
         impl Value {
-            /// Its type.
             pub fn value_type(self) -> ValueType {
                 match self {
                     Value::Bool(_) => ValueType::Bool,

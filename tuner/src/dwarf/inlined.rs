@@ -22,7 +22,6 @@ pub struct Inlined {
     pub into: String,
     /// The source file of the call.
     pub file: String,
-    /// Its line.
     pub line: u64,
 }
 

@@ -34,35 +34,30 @@ pub use file::DebugFile;
 pub use files::Origin;
 pub use inlined::{Inlined, inlined};
 pub use lines::{Line, lines};
+pub(crate) use parameters::parameter_count;
 pub use parameters::{
-    ArgumentError, ArgumentName, ArgumentValue, Parameter, ParameterCount, argument, parameter_count,
-    parameters, return_type,
+    ArgumentError, ArgumentName, ArgumentValue, Parameter, ParameterCount, argument, parameters, return_type,
 };
 pub use walk::{Leaf, Trail, WalkError};
 
 /// What kind of value a variable holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// true or false.
     Bool,
     /// A signed integer, or a signed character.
     Signed,
     /// An unsigned integer, or an unsigned character.
     Unsigned,
-    /// A floating-point number.
     Float,
     /// One of a list of named integers.
     Enum,
-    /// An address.
     Pointer,
     /// A struct, an array, or anything else that is no scalar.
     Compound,
 }
 
-/// The type of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VariableType {
-    /// Its kind.
     pub kind: Kind,
     /// Its bytes; 0 when the debug information does not say.
     pub size: u64,
@@ -115,10 +110,8 @@ impl std::fmt::Display for VariableType {
 /// Why steps behind a variable lead nowhere.
 #[derive(Debug, Error)]
 pub enum StepError {
-    /// By its type.
     #[error(transparent)]
     Walk(#[from] WalkError),
-    /// The debug information cannot be read.
     #[error(transparent)]
     Image(#[from] ImageError),
 }

@@ -83,7 +83,6 @@ pub enum ArgumentError {
         /// How it is passed.
         why: &'static str,
     },
-    /// The steps lead nowhere.
     #[error(transparent)]
     Step(#[from] StepError),
 }
@@ -150,11 +149,11 @@ pub struct ParameterCount {
     /// Those that it has parameters for.
     pub named: usize,
     /// It takes any number more behind them, as printf does.
-    pub takes_more: bool,
+    pub(crate) takes_more: bool,
 }
 
 /// How many arguments the function at `address` takes. `None` when there is no debug information on the function.
-pub fn parameter_count(
+pub(crate) fn parameter_count(
     image: &DebugFile,
     address: LinkAddress,
 ) -> Result<Option<ParameterCount>, ImageError> {

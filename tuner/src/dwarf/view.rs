@@ -432,7 +432,6 @@ impl<'a> Scopes<'a> {
         self.0.push((entry.depth(), entry.clone()));
     }
 
-    /// From the innermost on.
     pub(super) fn inner_first(&self) -> impl Iterator<Item = &Entry<'a>> {
         self.0.iter().rev().map(|(_, entry)| entry)
     }

@@ -13,58 +13,39 @@ const LISTED_MAX: usize = 12;
 /// Why steps lead nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WalkError {
-    /// There is no field of that name.
     #[error("{of} has no field `{field}`; it has {known}")]
     NoField {
         /// What was asked for.
         field: String,
-        /// The type.
         of: String,
         /// The fields that there are.
         known: String,
     },
-    /// The type has no fields.
     #[error("{of} has no fields: `.{field}` leads nowhere")]
     NoStruct {
         /// What was asked for.
         field: String,
-        /// The type.
         of: String,
     },
-    /// The type has no elements.
     #[error("{of} has no elements: `[{index}]` leads nowhere")]
     NoArray {
         /// What was asked for.
         index: i64,
-        /// The type.
         of: String,
     },
-    /// The array has no such element.
     #[error("element {index} is outside of {of}, which has {lower} to {upper}")]
     OutOfBounds {
         /// What was asked for.
         index: i64,
-        /// The type.
         of: String,
-        /// The first.
         lower: i64,
-        /// The last.
         upper: i128,
     },
     /// Fewer indices than dimensions, where rows are not laid out one after the other.
     #[error("{of} needs an index for each of its {dimensions} dimensions")]
-    TooFewIndices {
-        /// The type.
-        of: String,
-        /// How many.
-        dimensions: usize,
-    },
-    /// The type points to nothing.
+    TooFewIndices { of: String, dimensions: usize },
     #[error("{of} is no pointer: it cannot be followed")]
-    NoPointer {
-        /// The type.
-        of: String,
-    },
+    NoPointer { of: String },
     /// Some bits of a byte are no place.
     #[error("the field `{field}` is {bits} bits of a word: only complete bytes can be read and written")]
     BitField {
@@ -77,10 +58,7 @@ pub enum WalkError {
     #[error(
         "{of} is laid out by the running program (an allocatable or a pointer array, or a slice): its elements have no fixed place"
     )]
-    Dynamic {
-        /// The type.
-        of: String,
-    },
+    Dynamic { of: String },
     /// The debug information does not say what it is.
     #[error("the debug information does not have the type of {of}")]
     Unknown {
@@ -93,7 +71,6 @@ pub enum WalkError {
         /// Bytes of the variable.
         size: u64,
     },
-    /// The offset leaves the address space.
     #[error("the steps lead out of the address space")]
     TooFar,
 }
@@ -101,7 +78,6 @@ pub enum WalkError {
 /// What stands at the end of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
-    /// What it holds.
     pub of: VariableType,
     /// One character, or bytes that are a text.
     pub is_char: bool,
@@ -120,7 +96,6 @@ pub struct Trail {
     pub hops: Vec<u64>,
     /// How far behind the last the value is.
     pub offset: u64,
-    /// What it is.
     pub leaf: Leaf,
 }
 

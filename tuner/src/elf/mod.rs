@@ -32,36 +32,23 @@ const DAMAGED_COMPRESSION: ImageError = ImageError::Damaged {
 /// Why an ELF file cannot be used.
 #[derive(Debug, Error)]
 pub enum ImageError {
-    /// Not an ELF file.
     #[error("not an ELF file")]
     NotElf,
-    /// 32-bit or big-endian.
     #[error("only 64-bit little-endian programs are supported")]
     Unsupported,
-    /// It points outside of itself.
     #[error("damaged: {what} lies outside of the file")]
-    Damaged {
-        /// What does.
-        what: &'static str,
-    },
+    Damaged { what: &'static str },
     /// It has a part that is a hole: nothing is stored there, and reading it would take memory only.
     #[error("damaged: {what} is far larger than what is stored of the file")]
-    Hollow {
-        /// What is.
-        what: &'static str,
-    },
-    /// More than is read.
+    Hollow { what: &'static str },
     #[error("{what} is larger than the {} MiB that are read", .bytes_max >> 20)]
     TooLarge {
-        /// What is.
         what: &'static str,
         /// The bound in bytes.
         bytes_max: u64,
     },
-    /// Its debug information contradicts itself.
     #[error("damaged debug information: {0}")]
     Debug(#[from] gimli::Error),
-    /// It cannot be read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
 }
@@ -86,7 +73,6 @@ impl fmt::Debug for BuildId {
 /// A part of the file that the loader maps (a PT_LOAD program header), or another range of link addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it begins.
     pub address: LinkAddress,
     /// Bytes in memory; what exceeds `file_size` is zero at the start (bss).
     pub memory_size: u64,
@@ -113,7 +99,6 @@ impl Segment {
 /// A section, as far as it says what may be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Its name.
     pub name: String,
     /// Where it is placed.
     pub address: LinkAddress,
@@ -123,7 +108,6 @@ pub struct Section {
     pub writable: bool,
     /// It is the pattern of a thread-local block, not a variable's place.
     pub thread_local: bool,
-    /// It holds code.
     pub executable: bool,
     allocated: bool,
     compressed: bool,
@@ -142,18 +126,17 @@ pub struct Dynamic {
     /// Where what it needs is looked for (DT_RPATH): folders with colons between.
     pub rpath: Option<String>,
     /// The same (DT_RUNPATH), for what it needs itself alone.
-    pub runpath: Option<String>,
+    pub(crate) runpath: Option<String>,
     /// Linked with -Bsymbolic: it uses its own definitions before anyone else's.
-    pub symbolic: bool,
+    pub(crate) symbolic: bool,
 }
 
 /// A relocation by which a dynamic symbol's address is stored, or its initial value copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SymbolRelocation {
-    /// Where.
     pub place: LinkAddress,
     /// What is added to the symbol's address.
-    pub addend: i64,
+    pub(crate) addend: i64,
     /// The executable's own copy of a library's variable is made here.
     pub copy: bool,
 }
@@ -170,11 +153,11 @@ pub struct Elf {
     /// The segments that the loader maps.
     pub segments: Vec<Segment>,
     /// What the loader makes read-only once relocation is done.
-    pub read_only_after_relocation: Option<Segment>,
+    pub(crate) read_only_after_relocation: Option<Segment>,
     /// The dynamic linker that the program asks for; none in a library or a static program.
     pub interpreter: Option<String>,
     /// Where the dynamic section is.
-    pub dynamic_segment: Option<Segment>,
+    pub(crate) dynamic_segment: Option<Segment>,
     /// All sections; empty when the file was stripped of them.
     pub sections: Vec<Section>,
     /// What the dynamic linker reads.
@@ -239,7 +222,6 @@ impl Elf {
         Some(((*place)?, id.0.len() / 2))
     }
 
-    /// The file itself.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -294,7 +276,7 @@ impl Elf {
     }
 
     /// The segment that holds all `length` bytes at `address`.
-    pub fn segment_at(&self, address: LinkAddress, length: u64) -> Option<&Segment> {
+    pub(crate) fn segment_at(&self, address: LinkAddress, length: u64) -> Option<&Segment> {
         self.segments
             .iter()
             .find(|segment| segment.holds(address, length))

@@ -83,7 +83,6 @@ pub(super) fn condition(jump: &Instruction) -> Option<u8> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// An instruction.
     Code(u64),
     /// Whatever the word at this address says.
     Slot(u64),

@@ -12,7 +12,6 @@ use crate::symbol::SymbolKind;
 pub(crate) enum Stored {
     /// In the table through which code calls: the dynamic linker may fill it at the first call only.
     Call(LinkAddress),
-    /// In the table of addresses.
     Table(LinkAddress),
     /// In data of the program: a pointer, as in a table of functions.
     Data,

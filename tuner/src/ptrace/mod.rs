@@ -39,72 +39,38 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Why threads were not stopped. None is held then.
 #[derive(Debug, Error)]
 pub enum PtraceError {
-    /// The process cannot be looked into.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Somebody debugs it.
     #[error(
         "process {pid} is being debugged by process {tracer} (gdb, strace): only one can stop its threads"
     )]
-    Traced {
-        /// The process.
-        pid: Pid,
-        /// The debugger.
-        tracer: i32,
-    },
-    /// The kernel does not let us.
+    Traced { pid: Pid, tracer: i32 },
     #[error(
         "not permitted to stop the threads of process {pid}: only its owner may, where the kernel's Yama scope allows it, \
          and root with CAP_SYS_PTRACE"
     )]
-    NotPermitted {
-        /// The process.
-        pid: Pid,
-    },
-    /// A thread did not stop in time.
+    NotPermitted { pid: Pid },
     #[error("thread {tid} of process {pid} (state {state}) did not stop within {} ms: let go", .waited.as_millis())]
     NotStopped {
-        /// The process.
         pid: Pid,
-        /// The thread.
         tid: i32,
         /// Its state, as ps shows it.
         state: char,
         /// How long it was waited for.
         waited: Duration,
     },
-    /// The thread is gone.
     #[error("thread {tid} of process {pid} has ended")]
-    ThreadEnded {
-        /// The process.
-        pid: Pid,
-        /// The thread.
-        tid: i32,
-    },
+    ThreadEnded { pid: Pid, tid: i32 },
     /// The hold ended before the thread was asked to stop.
     #[error("thread {tid} of process {pid} had to be let go before it was stopped")]
-    LetGo {
-        /// The process.
-        pid: Pid,
-        /// The thread.
-        tid: i32,
-    },
-    /// Too many threads.
+    LetGo { pid: Pid, tid: i32 },
     #[error("process {pid} has more than {THREADS_MAX} threads")]
-    TooManyThreads {
-        /// The process.
-        pid: Pid,
-    },
-    /// Something else.
+    TooManyThreads { pid: Pid },
     #[error("cannot {what} thread {tid} of process {pid}: {source}")]
     Io {
-        /// The process.
         pid: Pid,
-        /// The thread.
         tid: i32,
-        /// What was asked.
         what: &'static str,
-        /// What went wrong.
         source: io::Error,
     },
 }
@@ -112,13 +78,10 @@ pub enum PtraceError {
 /// How a thread stands while it is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Stopped.
     Stopped,
     /// Stopped, as part of a process that a signal has stopped.
     StoppedBySignal,
-    /// On its way.
     Running,
-    /// Gone.
     Ended,
 }
 
@@ -189,7 +152,6 @@ impl HeldThread {
         Ok(thread)
     }
 
-    /// Its number.
     pub fn tid(&self) -> i32 {
         self.tid
     }
@@ -237,7 +199,7 @@ impl HeldThread {
     }
 
     /// A signal has stopped the whole process (SIGSTOP, Ctrl-Z): it executes nothing until SIGCONT.
-    pub fn is_stopped_by_signal(&self) -> bool {
+    pub(crate) fn is_stopped_by_signal(&self) -> bool {
         self.state == State::StoppedBySignal
     }
 
@@ -468,7 +430,6 @@ impl Stopped {
         })
     }
 
-    /// The threads.
     pub fn threads(&self) -> &[HeldThread] {
         &self.threads
     }

@@ -37,7 +37,6 @@ pub(super) enum Event {
     SystemCall,
     /// It stopped for an event of another kind (exec).
     Other,
-    /// It is gone.
     Ended,
 }
 
@@ -109,7 +108,6 @@ pub(super) fn detach(tid: pid_t) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, null_mut(), null_mut())
 }
 
-/// Its registers.
 pub(super) fn registers(tid: pid_t) -> io::Result<RawRegisters> {
     let mut registers = MaybeUninit::<RawRegisters>::zeroed();
     let mut part = libc::iovec {
@@ -122,7 +120,6 @@ pub(super) fn registers(tid: pid_t) -> io::Result<RawRegisters> {
     Ok(unsafe { registers.assume_init() })
 }
 
-/// Sets its registers.
 pub(super) fn set_registers(tid: pid_t, registers: &RawRegisters) -> io::Result<()> {
     let mut copy = *registers;
     let mut part = libc::iovec {

@@ -182,7 +182,6 @@ pub(crate) enum Task<'a> {
     Map(&'a Arena),
     /// It maps an arena, for code that calls this function: now, or whenever the program comes by.
     Call(&'a Arena, &'a str),
-    /// It unmaps an arena.
     Unmap(&'a Arena),
 }
 
@@ -359,7 +358,6 @@ impl<'a> Worker<'a> {
             .map(|_| ())
     }
 
-    /// The thread itself.
     pub(crate) fn thread(&self) -> &HeldThread {
         self.thread
     }

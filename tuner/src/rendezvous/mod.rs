@@ -18,16 +18,16 @@ use crate::sync::{KeyPlace, Passage, ResolvedPoint};
 /// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to 60 us, and half a
 /// millisecond on a virtual machine with ten busy processes for each CPU; a hold that is answered ends then, and one that is not
 /// costs all of this.
-pub const ANSWER_NS_MAX: u64 = 1_000_000;
+pub(crate) const ANSWER_NS_MAX: u64 = 1_000_000;
 /// How much longer it may be held once somebody has answered. A write takes microseconds; this is for a CPU that is taken away
 /// from us in the middle of it, as virtual ones are: to wait for it is better than to not know at which instant it was written.
-pub const ACTION_NS_MAX: u64 = 50_000_000;
+pub(crate) const ACTION_NS_MAX: u64 = 50_000_000;
 /// After so many hits without an answer an action is given up.
-pub const MISSES_MAX: u64 = 64;
+pub(crate) const MISSES_MAX: u64 = 64;
 /// How long a thread that is to be stopped is held until somebody answers: for machines that missed it again and again.
-pub const STOP_ANSWER_NS_MAX: u64 = 20_000_000;
+pub(crate) const STOP_ANSWER_NS_MAX: u64 = 20_000_000;
 /// A thread that was asked to stop while it was held does so within microseconds of getting a CPU.
-pub const STOP_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
+pub(crate) const STOP_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// What an action can wait for, and how it is carried out there.
 ///
@@ -75,13 +75,11 @@ pub type HeldAction = Box<dyn FnOnce(&Held) -> Then + Send>;
 /// bound is reached: the action must check its own effect). Whoever wants it stopped for longer can stop it now, by ptrace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// The thread.
     pub thread: u32,
     /// Since when, by CLOCK_MONOTONIC.
     pub since_ns: u64,
 }
 
-/// A pending action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket(pub u32);
 
@@ -106,7 +104,6 @@ pub struct HoldRequest {
 /// The numbers that hits had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// How many hits.
     pub hits: u64,
     /// The thread of the last one.
     pub thread: u32,
@@ -153,9 +150,7 @@ pub enum Progress {
     Stored {
         /// What was there: after the write, or instead of what was expected.
         found: u64,
-        /// It has written.
         written: bool,
-        /// The hit.
         passage: Passage,
     },
 }

@@ -14,7 +14,6 @@ use crate::ptrace::{HeldThread, PtraceError};
 
 /// What an action leaves behind.
 pub enum Then {
-    /// It is over.
     Nothing,
     /// It is looked after by the thread that called the action, from when the held thread was let go.
     Watch(Box<dyn Vigil>),
@@ -36,7 +35,6 @@ pub enum Watch {
     Waits,
     /// The action is over, but the kernel has a request of ours that is not answered yet: it is looked after until it is.
     Lingers,
-    /// Nothing is left.
     Over,
 }
 

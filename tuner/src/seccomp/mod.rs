@@ -25,9 +25,7 @@ const NUMBERS: u32 = 512;
 /// The filters of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Filters {
-    /// It has none.
     None,
-    /// It has these.
     Known(Vec<Program>),
     /// Strict mode: any call but read, write, exit and rt_sigreturn kills.
     Strict,

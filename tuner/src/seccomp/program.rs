@@ -102,7 +102,6 @@ impl fmt::Display for Answer {
     }
 }
 
-/// A filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program(pub(crate) Vec<Instruction>);
 

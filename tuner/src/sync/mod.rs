@@ -19,15 +19,8 @@ use crate::address::{Address, FileOffset};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyPlace {
     /// In an argument of the function, of 4 or 8 bytes; the first is 0. At entries only.
-    Argument {
-        /// Which.
-        index: u8,
-        /// Its size.
-        bytes: u8,
-    },
-    /// In memory.
+    Argument { index: u8, bytes: u8 },
     Memory {
-        /// Where.
         address: Address,
         /// Its size, 4 or 8.
         bytes: u8,
@@ -56,7 +49,6 @@ pub struct Passage {
 /// A path by which the file of a sync point can be opened for probing, and where in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sites {
-    /// The file.
     pub path: PathBuf,
     /// Its first instruction, or every return instruction.
     pub offsets: Vec<FileOffset>,

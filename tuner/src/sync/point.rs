@@ -16,72 +16,43 @@ use crate::symbol::Function;
 /// Why nothing can wait there.
 #[derive(Debug, Error)]
 pub enum PointError {
-    /// No such function.
     #[error("no module of process {pid} defines a function {function} (inlined, or misspelt)")]
-    NotFound {
-        /// The process.
-        pid: Pid,
-        /// The function.
-        function: String,
-    },
-    /// More than one.
+    NotFound { pid: Pid, function: String },
     #[error(
         "process {pid} has {} functions {function} ({}): an action takes effect at one of them; say which, as entry:MODULE:{function}",
         modules.len(), modules.join(", ")
     )]
     Ambiguous {
-        /// The process.
         pid: Pid,
-        /// The function.
         function: String,
-        /// Where.
         modules: Vec<String>,
     },
-    /// It picks the function that callers get.
     #[error(
         "{function} in {module} only picks the function that callers get: it is not entered at each call"
     )]
-    Indirect {
-        /// The function.
-        function: String,
-        /// Where.
-        module: String,
-    },
+    Indirect { function: String, module: String },
     /// It is not always left by a return of its own.
     #[error(
         "{function} can be left by {jumps} jumps to other code, which no probe at its returns would see: use its entry, or the return \
          of its caller"
     )]
-    JumpsOut {
-        /// The function.
-        function: String,
-        /// How many.
-        jumps: usize,
-    },
-    /// It never returns.
+    JumpsOut { function: String, jumps: usize },
     #[error("{function} has no return instruction")]
-    NoReturn {
-        /// The function.
-        function: String,
-    },
+    NoReturn { function: String },
     /// A probe there would have the kernel run what is not there any more.
     #[error(
         "nothing can wait at {function} of process {}: its code was overwritten in memory ({overwritten}), and under a probe the kernel \
          runs that of the file", overwritten.pid
     )]
     Overwritten {
-        /// The function.
         function: String,
-        /// How.
         overwritten: Box<Overwritten>,
     },
     /// Its memory cannot be compared with its file.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// Its instructions are not known.
     #[error(transparent)]
     Code(#[from] CodeError),
-    /// A module cannot be read.
     #[error(transparent)]
     Module(#[from] ModuleError),
 }
@@ -143,7 +114,6 @@ impl ResolvedPoint {
         })
     }
 
-    /// The process.
     pub fn pid(&self) -> Pid {
         self.pid
     }

@@ -75,7 +75,6 @@ struct Found<'a> {
 /// Bytes that some code sees under a name.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// Which of the searches.
     search: usize,
     address: Address,
     /// The dynamic linker's own answer said so.

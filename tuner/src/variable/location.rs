@@ -38,7 +38,6 @@ pub struct Location {
 /// turned one elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
-    /// Where it begins.
     pub root: Address,
     /// At these distances, from the beginning and from where each pointer leads, the pointers are.
     pub hops: Vec<u64>,
@@ -49,7 +48,6 @@ pub struct Chain {
 /// Why pointers lead to no value.
 #[derive(Debug, Error)]
 pub enum FollowError {
-    /// One is null.
     #[error("`{symbol}` is not there now: pointer {number} of {of} on the way to it is null")]
     Null {
         /// What was asked for.
@@ -59,7 +57,6 @@ pub enum FollowError {
         /// How many there are.
         of: usize,
     },
-    /// One leads out of the address space.
     #[error("`{symbol}` is not there now: pointer {number} on the way to it holds no address")]
     Wild {
         /// What was asked for.
@@ -72,13 +69,11 @@ pub enum FollowError {
     Memory {
         /// What was asked for.
         symbol: String,
-        /// Why.
         source: MemoryError,
     },
 }
 
 impl Location {
-    /// The process.
     pub fn pid(&self) -> Pid {
         self.module.pid
     }

@@ -42,11 +42,9 @@ impl From<&str> for VariableName {
 /// One of several definitions of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// The file.
     pub path: String,
     /// Its name, as the source has it.
     pub name: String,
-    /// Where it is.
     pub address: Address,
     /// Bytes that it takes.
     pub size: u64,
@@ -71,56 +69,34 @@ impl fmt::Display for Definition {
 /// Why a name means no bytes.
 #[derive(Debug, Error)]
 pub enum VariableError {
-    /// Nobody defines it.
     #[error("process {pid} has no variable `{name}`{}", missing(*.unreadable))]
     NotFound {
-        /// The process.
         pid: Pid,
-        /// The name.
         name: String,
         /// How many of its modules could not be read.
         unreadable: usize,
     },
-    /// No module is called so.
     #[error(
         "process {pid} has not loaded `{module}`, and has no source file of that name with such a variable"
     )]
-    NoSuchModule {
-        /// The process.
-        pid: Pid,
-        /// The name given.
-        module: String,
-    },
-    /// The name means code.
+    NoSuchModule { pid: Pid, module: String },
     #[error("`{name}` in {path} is not a variable but {what}")]
     NotAVariable {
-        /// The name.
         name: String,
-        /// The file.
         path: String,
-        /// What it is.
         what: &'static str,
     },
-    /// Every thread has its own.
     #[error(
         "`{name}` in {path} is thread-local: every thread has its own copy, whose place only a stopped thread shows, and tuneagent stops no thread \
          to read. Probe a function that is passed the value or a pointer to it, or let the program keep it in a global variable"
     )]
-    ThreadLocal {
-        /// The name.
-        name: String,
-        /// The file.
-        path: String,
-    },
-    /// It is not a path.
+    ThreadLocal { name: String, path: String },
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The steps behind the name lead nowhere.
     #[error("`{name}`: {source}")]
     Walk {
         /// What was asked for.
         name: String,
-        /// Why.
         source: WalkError,
     },
     /// Without types there are no fields and elements.
@@ -130,36 +106,26 @@ pub enum VariableError {
     NoDebugInformation {
         /// What was asked for.
         name: String,
-        /// The variable.
         root: String,
-        /// The file.
         path: String,
     },
-    /// A pointer on the way leads nowhere.
     #[error(transparent)]
     Follow(#[from] FollowError),
-    /// Several are alive.
     #[error(
         "`{name}` means {} different variables of process {pid}: {}; name the module or the source file, as in `{}:{name}`",
         .places.len(), list(.places), example(.places)
     )]
     Ambiguous {
-        /// The process.
         pid: Pid,
-        /// The name.
         name: String,
-        /// All of them.
         places: Vec<Definition>,
     },
-    /// A file is not understood.
     #[error("{path}: {source}")]
     Image {
-        /// The file.
         path: String,
         /// What is wrong with it.
         source: ImageError,
     },
-    /// The memory cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }

@@ -19,90 +19,49 @@ pub enum WriterError {
     /// The process is not there, or must not be touched.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Somebody else writes.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The journal cannot be written, so nothing else is.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Its mappings cannot be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// Its memory cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The place must not be written.
     #[error(transparent)]
     Slot(#[from] SlotError),
-    /// The write was refused.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The action was not taken.
     #[error(transparent)]
     Action(Box<ActionError>),
-    /// The slot is of another process.
     #[error("the place belongs to process {slot}, the right to write is for process {writer}")]
-    OtherProcess {
-        /// The slot's process.
-        slot: Pid,
-        /// The writer's.
-        writer: Pid,
-    },
+    OtherProcess { slot: Pid, writer: Pid },
     /// The value is of another type than the slot.
     #[error("`{symbol}` takes {wanted}, not {given}")]
     OtherType {
-        /// The variable.
         symbol: String,
-        /// The slot's type.
         wanted: ValueType,
-        /// The value's.
         given: ValueType,
     },
-    /// No such change.
     #[error("there is no change {change} of process {pid}")]
-    NoSuchChange {
-        /// The process.
-        pid: Pid,
-        /// The number.
-        change: u64,
-    },
-    /// Nothing to take back.
+    NoSuchChange { pid: Pid, change: u64 },
     #[error("change {change} is not in force: {}", status_text(*.status))]
-    NotInForce {
-        /// The number.
-        change: u64,
-        /// How it stands.
-        status: Status,
-    },
+    NotInForce { change: u64, status: Status },
     /// It can be taken back at any instant.
     #[error("change {change} has no sync point")]
-    NoSyncPoint {
-        /// The number.
-        change: u64,
-    },
+    NoSyncPoint { change: u64 },
     /// The bytes that were changed are no longer what the variable is.
     #[error(
         "change {change}: the pointers that led to `{symbol}` lead elsewhere now; what was written there is left alone"
     )]
-    Moved {
-        /// The number.
-        change: u64,
-        /// The variable.
-        symbol: String,
-    },
-    /// Its pointers lead nowhere.
+    Moved { change: u64, symbol: String },
     #[error(transparent)]
     Follow(#[from] FollowError),
     /// The file is not loaded where it was: the program was replaced, or the library unloaded.
     #[error(
         "change {change} was made in {module}, which is no longer loaded at that place with that build id"
     )]
-    ModuleGone {
-        /// The number.
-        change: u64,
-        /// The file.
-        module: String,
-    },
+    ModuleGone { change: u64, module: String },
 }
 
 impl From<ActionError> for WriterError {

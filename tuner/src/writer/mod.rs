@@ -28,10 +28,8 @@ use crate::sync::Passage;
 use crate::who::Who;
 use crate::write::{self, Hooks, WriteError};
 
-/// What to write.
 #[derive(Debug, Clone)]
 pub struct SetRequest {
-    /// The value.
     pub value: Value,
     /// Write only if it holds this now.
     pub expect_old: Option<Value>,
@@ -48,19 +46,15 @@ pub struct Receipt {
     pub change: Option<u64>,
     /// The type of both values.
     pub value_type: ValueType,
-    /// What was there.
     pub old: Bytes,
-    /// What was written.
     pub new: Bytes,
     /// How long the program was held.
     pub hold_ns: u64,
-    /// Hold.
     pub mechanism: Mechanism,
     /// How it met its sync point, if it was to.
     pub passage: Option<Passage>,
     /// What came of it.
     pub outcome: Outcome,
-    /// When.
     pub at: Instant,
     /// From reading the old value to the last record.
     pub duration_ns: u64,
@@ -123,7 +117,6 @@ impl Writer {
         })
     }
 
-    /// The process.
     pub fn process(&self) -> &Process {
         &self.process
     }
@@ -151,7 +144,6 @@ impl Writer {
         let _ = self.journal.refresh();
     }
 
-    /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
         let announced = self.announce_set(slot, request, None, None)?;
         if announced.change.is_none() {

@@ -227,7 +227,6 @@ fn who_debugs_the_program_is_not_asked_again_right_after_a_write_was_expected() 
     assert!((5.0..5.5).contains(&each), "{each}");
 }
 
-/// All journals, by path.
 fn journals(setting: &Setting) -> BTreeMap<PathBuf, String> {
     let entries = std::fs::read_dir(setting.state().join("journal"));
     let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());

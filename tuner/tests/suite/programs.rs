@@ -116,7 +116,6 @@ pub(crate) fn source_path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A running program.
 pub(crate) struct Program {
     child: Child,
     input: Option<ChildStdin>,

@@ -83,7 +83,6 @@ struct Series {
     code: Vec<(String, Vec<u8>)>,
     slots: Vec<Slot>,
     values: Vec<i64>,
-    /// Oldest first.
     in_force: Vec<(u64, Done)>,
     requests: Vec<(PatchRequest, &'static str, &'static str)>,
 }

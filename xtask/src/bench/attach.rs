@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::sight::{Ranks, Sight};
+use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, programs};
 
 use super::Measured;
@@ -36,9 +37,6 @@ const SEEN: [usize; 3] = [1, 4, 16];
 const SLEEP_US: &str = "10000";
 /// The agent's CPU time is taken over this.
 const WATCHED: Duration = Duration::from_secs(5);
-
-/// In which /proc tells CPU time, on all machines that we run on.
-pub(super) const TICKS_PER_S: f64 = 100.0;
 
 /// What is measured of one number of probes, in seconds.
 #[derive(Default)]
@@ -96,7 +94,6 @@ fn of_probes(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
     Ok(table)
 }
 
-/// Milliseconds of seconds.
 fn ms(values: &[f64]) -> String {
     let values: Vec<f64> = values.iter().map(|seconds| seconds * 1e3).collect();
     Spread::of(&values).map_or_else(String::new, |spread| spread.to_string())
@@ -207,33 +204,18 @@ fn of_some(program: &Path, ranks: usize) -> Outcome<Cost> {
     if calling.count() != ranks {
         return Err(format!("not every rank had calls with the first lines: {report}").into());
     }
-    let (before, since) = (cpu_ticks(agent.pid())?, Instant::now());
+    let (before, since) = (Usage::of(agent.pid())?, Instant::now());
     // No reading of it may begin or end the time.
     std::thread::sleep(WATCHED);
-    let ticks = cpu_ticks(agent.pid())? - before;
+    let took = Usage::of(agent.pid())?.since(before);
     let cost = Cost {
         armed_s: armed.at.duration_since(began).as_secs_f64(),
         shown_s: shown.at.duration_since(began).as_secs_f64(),
-        cpu: ticks / TICKS_PER_S / since.elapsed().as_secs_f64(),
-        rss_kib: resident_kib(agent.pid())?,
+        cpu: took.cpu_ns as f64 / 1e9 / since.elapsed().as_secs_f64(),
+        rss_kib: took.resident_kib,
     };
     agent.stop()?;
     job.open("end")?;
     job.finish(SOON)?;
     Ok(cost)
-}
-
-/// CPU time of a process, all its threads together.
-pub(super) fn cpu_ticks(pid: u32) -> Outcome<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let (_, fields) = stat.rsplit_once(')').ok_or("no stat line")?;
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    Ok(ticks.filter_map(|field| field.parse::<f64>().ok()).sum())
-}
-
-fn resident_kib(pid: u32) -> Outcome<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    Ok(number.ok_or("no VmRSS")?)
 }

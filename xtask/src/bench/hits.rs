@@ -1,18 +1,17 @@
 //! `cargo xtask bench hits`: what is done at a hit and what each costs the program, beside bpftrace and perf where they are here, and beside
 //! a probe with an empty program behind it.
 //!
-//! The measuring of ours is done by `agent/benches/hits.rs`. A round goes through all ways of ours and then through all of the other tools';
+//! The measuring of ours is done by `agent/benches/hits.rs` ([`super::instrument`]). A round goes through all ways of ours and then through all of the other tools';
 //! what is told is what a way adds to a call in the same round: the median over the rounds, with the least and the greatest. Ours is at
 //! the function's site ([`super::sites`]), theirs at its first byte, as people use them.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 use tuneagent_e2e::programs;
 
+use super::instrument::Instrument;
 use super::options::Options;
 use super::summary;
 use super::tools::{Program, Telling, Tool};
@@ -20,7 +19,6 @@ use super::verdict::Verdict;
 use crate::Result;
 use crate::experiment::stats::{Spread, figure};
 use crate::experiment::table::Table;
-use crate::process::cannot_start;
 
 /// Rounds, and calls in each of a function in a way. All hits of one way find room in the ring.
 const LONG: (u32, u64) = (11, 50_000);
@@ -51,8 +49,10 @@ const ADDED_UP: &str = "time added up";
 /// At a call of a function that is named with `--probe`.
 const IN_HISTOGRAM: &str = "time in a histogram";
 /// Ways that are held against the pair.
-const WITH_RETURN: [&str; 7] = [
+const WITH_RETURN: [&str; 9] = [
     "empty pair again",
+    "unwatched pair",
+    "message",
     "count and time",
     "count and time, 6 arguments",
     "count, time and order",
@@ -89,11 +89,18 @@ pub(super) fn run(options: &Options) -> Result<super::Measured> {
 
 /// All rounds; the names of our ways in their order.
 fn measured(program: &Path, rounds: u32, calls: u64) -> Result<(Vec<String>, Added)> {
-    let mut instrument = Instrument::start(program, calls)?;
+    let mut instrument = Instrument::start(program, calls, &FUNCTIONS)?;
     let others = Program::of(program, &FUNCTIONS)?;
     let (mut names, mut added) = (Vec::new(), Added::new());
     for _ in 0..rounds {
-        names = instrument.round(&mut added)?;
+        instrument.round(|line, ns| {
+            let key = (summary::text(line, "function")?, summary::text(line, "way")?);
+            if !names.contains(&key.1) {
+                names.push(key.1.clone());
+            }
+            added.entry(key).or_default().push(ns);
+            Some(())
+        })?;
         for function in FUNCTIONS {
             let bare = others.bare_ns(function, calls)?;
             for tool in Tool::ALL.into_iter().filter(|tool| tool.is_here()) {
@@ -111,69 +118,6 @@ fn measured(program: &Path, rounds: u32, calls: u64) -> Result<(Vec<String>, Add
 
 fn theirs(tool: Tool, telling: Telling) -> String {
     format!("{}: {telling:?}", tool.name())
-}
-
-/// `agent/benches/hits.rs`, which measures a round for each line.
-struct Instrument {
-    child: Child,
-    /// It ends when this is closed.
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
-
-impl Instrument {
-    fn start(program: &Path, calls: u64) -> Result<Instrument> {
-        let mut command = super::instrument("hits");
-        command.arg(program).arg(calls.to_string()).args(FUNCTIONS);
-        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = started.map_err(|error| cannot_start(&command, &error))?;
-        match (child.stdin.take(), child.stdout.take()) {
-            (Some(input), Some(output)) => Ok(Instrument {
-                child,
-                input: Some(input),
-                output: BufReader::new(output),
-            }),
-            _ => Err("the instrument has no pipes".to_owned()),
-        }
-    }
-
-    /// One round: what each way adds to the call that is not probed, which comes first. The names of the ways.
-    fn round(&mut self, added: &mut Added) -> Result<Vec<String>> {
-        let input = self.input.as_mut().ok_or("the instrument has ended")?;
-        writeln!(input).map_err(|error| format!("the instrument has ended: {error}"))?;
-        let (mut names, mut bare) = (Vec::new(), None);
-        loop {
-            let mut line = String::new();
-            self.output
-                .read_line(&mut line)
-                .map_err(|error| error.to_string())?;
-            let value: Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
-            if value.as_object().is_some_and(serde_json::Map::is_empty) {
-                return Ok(names);
-            }
-            let (function, way) = (value["function"].as_str(), value["way"].as_str());
-            let (Some(function), Some(way), Some(ns)) = (function, way, value["ns"].as_f64()) else {
-                return Err(format!("not understood: {value}"));
-            };
-            if way == "bare" {
-                bare = Some(ns);
-                continue;
-            }
-            let bare = bare.ok_or("the first way is not the bare one")?;
-            if !names.iter().any(|name| name == way) {
-                names.push(way.to_owned());
-            }
-            let key = (function.to_owned(), way.to_owned());
-            added.entry(key).or_default().push(ns - bare);
-        }
-    }
-}
-
-impl Drop for Instrument {
-    fn drop(&mut self) {
-        self.input = None;
-        let _ = self.child.wait();
-    }
 }
 
 fn of<'a>(added: &'a Added, function: &str, way: &str) -> &'a [f64] {

@@ -30,7 +30,6 @@ const SLEEP_US: &str = "3600000000";
 /// The program alone, which has this function and never calls it.
 const FUNCTION: &str = "g0_0";
 
-/// Of a core.
 const TARGET: f64 = 0.001;
 /// What P3 allows an agent of memory, in MB, and an unoptimised one.
 const MEMORY: f64 = 30.0;
@@ -59,7 +58,6 @@ impl Windows {
 /// What a process took while nothing happened, a value for each window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
-    /// Of a core.
     pub(super) cpu: Vec<f64>,
     pub(super) waits_per_s: Vec<f64>,
     pub(super) reads_per_s: Vec<f64>,

@@ -1,11 +1,11 @@
 //! `cargo xtask bench`: measurements, of the release build. `all` is all of them that say how we do beside others; with `--quick` it takes
 //! minutes, and fails only where a figure is far off its target (`verdict`).
 
-mod aggregate;
 mod attach;
 mod events;
 mod hits;
 mod idle;
+mod instrument;
 mod options;
 mod overhead;
 mod scale;
@@ -33,7 +33,6 @@ struct Measured {
 }
 
 impl Measured {
-    /// Held against nothing.
     fn of(figures: Vec<Value>) -> Measured {
         Measured {
             figures: Value::Array(figures),
@@ -49,10 +48,9 @@ type Bench = (
     fn(&Options) -> Result<Measured>,
 );
 
-const BENCHES: [Bench; 8] = [
+const BENCHES: [Bench; 7] = [
     ("hits", &[], hits::run),
     ("sites", &[], sites::run),
-    ("aggregate", &[], aggregate::run),
     ("events", &events::OPTIONS, events::run),
     ("idle", &Windows::OPTIONS, idle::run),
     ("attach", &[], attach::run),
@@ -80,7 +78,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
             measure(bench, rest)
         }
         _ => Err(
-            "cargo xtask bench knows: actions, aggregate, engine, rules, overhead, attach, sites, hits, events, idle, scale, all, table"
+            "cargo xtask bench knows: actions, engine, rules, overhead, attach, sites, hits, events, idle, scale, all, table"
                 .to_owned(),
         ),
     }

@@ -2,7 +2,6 @@
 
 use crate::Result;
 
-/// What was given.
 pub(super) struct Options {
     pub(super) quick: bool,
     numbers: Vec<(String, f64)>,

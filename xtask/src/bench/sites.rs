@@ -1,5 +1,5 @@
 //! What a hit costs a program, by what the kernel does with the instruction under the probe; beside perf and bpftrace where they are
-//! here. The measuring is done by `agent/benches/sites.rs`; here its figures become a table.
+//! here. The measuring is done by `agent/benches/hits.rs`; here its figures become a table.
 //!
 //! Every round goes through all functions, sites and ways, and what is told is what a probe adds to a call in the same round: the
 //! median over the rounds, with the least and the greatest.
@@ -10,24 +10,24 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tuneagent_e2e::programs;
 
+use super::instrument::Instrument;
 use super::options::Options;
 use super::summary;
 use super::tools::{Program, Telling, Tool};
 use crate::Result;
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Table;
-use crate::process::capture;
 
 /// Rounds, and calls in each of a function at a site in a way; the quick form only says whether all works.
 const LONG: (u32, u64) = (11, 50_000);
 const QUICK: (u32, u64) = (3, 5_000);
 /// What is asked of other tools: an entry alone, and one with a return.
-const ENTRY: &str = "entry";
-const PAIR: &str = "entry and return";
+const ENTRY: &str = "count";
+const PAIR: &str = "count and time";
 /// What is done at a call of MPI: the same, with what it carries.
 const MESSAGE: &str = "message";
 /// Those whose times are added up for a rule.
-const ADDED_UP: &str = "added up";
+const ADDED_UP: &str = "time added up";
 /// With nothing behind the probe.
 const UNWATCHED: &str = "unwatched";
 const UNWATCHED_PAIR: &str = "unwatched pair";
@@ -53,7 +53,15 @@ type Added = BTreeMap<(Place, String), Vec<f64>>;
 pub(super) fn run(options: &Options) -> Result<super::Measured> {
     let (rounds, calls) = if options.quick { QUICK } else { LONG };
     let program = programs::c("sites")?;
-    let added = added(&lines(&program, rounds, calls)?)?;
+    let mut instrument = Instrument::start(&program, calls, &[])?;
+    let mut added = Added::new();
+    for _ in 0..rounds {
+        instrument.round(|line, ns| {
+            let key = (place(line)?, summary::text(line, "way")?);
+            added.entry(key).or_default().push(ns);
+            Some(())
+        })?;
+    }
     println!("What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest)\n");
     println!("{}", table(&added));
     println!("{}", ratios(&added));
@@ -63,16 +71,6 @@ pub(super) fn run(options: &Options) -> Result<super::Measured> {
     Ok(super::Measured::of(as_json(&added)))
 }
 
-/// What the instrument printed.
-fn lines(program: &Path, rounds: u32, calls: u64) -> Result<Vec<Value>> {
-    let mut instrument = super::instrument("sites");
-    instrument.arg(program);
-    let text = capture(instrument.args([rounds.to_string(), calls.to_string()]))?;
-    text.lines()
-        .map(|line| serde_json::from_str(line).map_err(|error| format!("{line}: {error}")))
-        .collect()
-}
-
 fn place(line: &Value) -> Option<Place> {
     Some(Place {
         function: summary::text(line, "function")?,
@@ -80,24 +78,6 @@ fn place(line: &Value) -> Option<Place> {
         instruction: summary::text(line, "instruction")?,
         cost: summary::text(line, "cost")?,
     })
-}
-
-fn added(lines: &[Value]) -> Result<Added> {
-    let mut added = Added::new();
-    let mut bare = None;
-    for line in lines {
-        let (place, way, ns) = (place(line), line["way"].as_str(), line["ns"].as_f64());
-        let (Some(place), Some(way), Some(ns)) = (place, way, ns) else {
-            return Err(format!("not understood: {line}"));
-        };
-        // Each place begins with a call that is not probed.
-        if way == "bare" {
-            bare = Some(ns);
-        } else if let Some(bare) = bare {
-            added.entry((place, way.to_owned())).or_default().push(ns - bare);
-        }
-    }
-    Ok(added)
 }
 
 fn median(added: &Added, place: &Place, way: &str) -> Option<f64> {
@@ -113,10 +93,10 @@ fn places(added: &Added) -> Vec<Place> {
 
 fn table(added: &Added) -> Table {
     let ways = [
-        (ENTRY, ENTRY),
+        (ENTRY, "entry"),
         (UNWATCHED, "of nobody's"),
-        (PAIR, PAIR),
-        (ADDED_UP, ADDED_UP),
+        (PAIR, "entry and return"),
+        (ADDED_UP, "added up"),
         (UNWATCHED_PAIR, "of nobody's"),
         (MESSAGE, MESSAGE),
     ];
@@ -237,9 +217,9 @@ pub(super) fn in_short(figures: &[Value]) -> Option<Table> {
     let head = [
         "the kernel's way",
         "probed at",
-        ENTRY,
+        "entry",
         "of nobody's",
-        PAIR,
+        "entry and return",
         "of nobody's",
     ];
     let mut table = Table::new(head);
@@ -259,32 +239,29 @@ pub(super) fn in_short(figures: &[Value]) -> Option<Table> {
 mod tests {
     use super::*;
 
-    fn line(bytes: u64, way: &str, ns: f64) -> Value {
-        let cost = if bytes == 0 { "single-stepped" } else { "emulated" };
-        json!({"round": 0, "function": "f", "bytes": bytes, "instruction": "push", "cost": cost, "way": way, "ns": ns})
-    }
-
     #[test]
-    fn what_a_probe_adds_is_counted_from_the_bare_call_of_its_round() {
-        let lines = [
-            line(0, "bare", 2.0),
-            line(0, "unwatched", 802.0),
-            line(0, "entry", 902.0),
-            line(4, "bare", 3.0),
-            line(4, "unwatched", 43.0),
-            line(4, "entry", 48.0),
-        ];
-        let added = added(&lines).unwrap();
-        let places = places(&added);
-        let entries: Vec<Option<f64>> = places.iter().map(|place| median(&added, place, ENTRY)).collect();
-        assert_eq!(entries, [Some(900.0), Some(45.0)]);
+    fn a_site_is_held_against_the_first_byte_and_against_a_probe_of_nobodys() {
+        let at = |bytes: u64, cost: &str, way: &str, ns: f64| {
+            let place = json!({"function": "f", "bytes": bytes, "instruction": "push", "cost": cost});
+            ((place_of(&place), way.to_owned()), vec![ns])
+        };
+        let added: Added = [
+            at(0, "single-stepped", UNWATCHED, 800.0),
+            at(0, "single-stepped", ENTRY, 900.0),
+            at(4, "emulated", UNWATCHED, 40.0),
+            at(4, "emulated", ENTRY, 45.0),
+        ]
+        .into();
         let said = ratios(&added);
         assert!(
-            said.contains("f, entry: the site costs 1/20.0 of the first byte"),
+            said.contains("f, count: the site costs 1/20.0 of the first byte"),
             "{said}"
         );
         assert!(said.contains("1.12 times a probe of nobody's"), "{said}");
         assert!(table(&added).to_string().contains("not measured"));
-        assert!(super::added(&[json!({"way": "entry"})]).is_err());
+    }
+
+    fn place_of(value: &Value) -> Place {
+        place(value).unwrap()
     }
 }

@@ -112,8 +112,8 @@ mod tests {
     fn sites_are_told_by_what_the_kernel_does_there() {
         let of = |way: &str, ns: f64| json!({"function": "f", "bytes": 4, "instruction": "push", "cost": "emulated", "way": way, "added_ns": [ns]});
         let figures = [
-            of("entry", 600.0),
-            of("entry and return", 966.0),
+            of("count", 600.0),
+            of("count and time", 966.0),
             of("unwatched pair", 809.0),
         ];
         let table = sites::in_short(&figures).unwrap().to_string();

@@ -9,7 +9,6 @@ use tempfile::TempDir;
 use crate::Result;
 use crate::process::{capture, find_program};
 
-/// What people use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tool {
     Perf,
@@ -19,7 +18,6 @@ pub(super) enum Tool {
 /// What is to be told of a function's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Telling {
-    /// How many.
     Count,
     /// How many, and sums over six arguments.
     Arguments,

@@ -67,7 +67,6 @@ impl Settings {
     }
 }
 
-/// What came out.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     sections: Vec<Section>,

@@ -15,7 +15,6 @@ use crate::process::run;
 
 /// Until a program has started, and until it has ended once its last iteration should be over.
 const SOON: Duration = Duration::from_secs(120);
-/// The longest run.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// What the agent does.
@@ -74,7 +73,6 @@ pub(crate) struct Run {
     pub(crate) iterations: Vec<Value>,
     /// What came out of it: the same however it ran.
     pub(crate) checksum: String,
-    /// The agent's report.
     pub(crate) report: Option<Value>,
 }
 

@@ -161,7 +161,6 @@ impl Measured {
         self.rounds.iter().flat_map(move |(_, rounds)| rounds.of(name))
     }
 
-    /// With all workers.
     fn most(&self, name: &str) -> &[Run] {
         self.rounds.last().map_or(&[], |(_, rounds)| rounds.of(name))
     }

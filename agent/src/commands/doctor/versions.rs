@@ -6,7 +6,6 @@ use crate::kernel::{LinkKind, version};
 /// The oldest that has what the programs ask for: `bpf_loop`. (Cookies of probes are there since 5.15, the ring since 5.8.)
 const OLDEST: (u32, u32) = (5, 17);
 
-/// Nothing is missing.
 const BEST: LinkKind = LinkKind::UprobeMulti { by_process: true };
 
 /// How a version attaches probes; none of those that cannot have any.

@@ -1,5 +1,5 @@
-//! What a program offers to a rule, by its symbols: functions that look like parts of its loop, variables that look like
-//! settings. Guesses from names, for a person to choose from; everything named exists.
+//! What a program offers to a rule, by its symbols: its functions, the most called first, and its writable variables. A person chooses
+//! from them; everything named exists.
 
 use std::{collections::HashMap, os::unix::fs::FileExt};
 
@@ -15,98 +15,10 @@ const MOST_OFFERED: usize = 16;
 /// How much code is searched for calls.
 const MOST_CODE: u64 = 64 << 20;
 
-/// What a function seems to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Part {
-    Begin,
-    End,
-    Step,
-    Send,
-    Receive,
-    Exchange,
-    Compute,
-}
-
-const LOOP: &[&str] = &[
-    "iteration",
-    "iterate",
-    "step",
-    "timestep",
-    "loop",
-    "cycle",
-    "sweep",
-    "epoch",
-    "round",
-];
-
-const PARTS: &[(Part, &[&str])] = &[
-    (Part::Send, &["send", "scatter", "dispatch", "isend"]),
-    (Part::Receive, &["receive", "recv", "gather", "irecv"]),
-    (
-        Part::Exchange,
-        &[
-            "exchange",
-            "halo",
-            "communicate",
-            "comm",
-            "reduce",
-            "barrier",
-            "synchronize",
-            "sync",
-        ],
-    ),
-    (
-        Part::Compute,
-        &[
-            "compute",
-            "kernel",
-            "work",
-            "force",
-            "forces",
-            "solve",
-            "calculate",
-            "update",
-            "apply",
-        ],
-    ),
-    (Part::Step, LOOP),
-];
-
-/// Words that settings have in their names.
-const SETTINGS: &[&str] = &[
-    "num",
-    "n",
-    "threads",
-    "workers",
-    "chunk",
-    "block",
-    "tile",
-    "size",
-    "limit",
-    "max",
-    "min",
-    "interval",
-    "every",
-    "freq",
-    "frequency",
-    "count",
-    "level",
-    "depth",
-    "factor",
-    "ratio",
-    "period",
-    "batch",
-    "width",
-    "tolerance",
-    "delay",
-    "rate",
-];
-
 /// A function that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) name: String,
-    pub(super) part: Option<Part>,
     /// Places in the program that call it.
     pub(super) callers: usize,
 }
@@ -127,7 +39,6 @@ pub(super) struct Candidates {
     /// File name of the program.
     pub(super) exe: String,
     pub(super) is_mpi: bool,
-    /// The likeliest first.
     pub(super) functions: Vec<Function>,
     pub(super) variables: Vec<Variable>,
     /// How many functions were not offered.
@@ -153,14 +64,10 @@ impl Candidates {
             .filter(is_code)
             .map(|symbol| Function {
                 name: symbol.name.clone(),
-                part: part(&symbol.name),
                 callers: callers.get(&symbol.address.0).copied().unwrap_or_default(),
             })
             .collect();
-        functions.sort_by(|a, b| {
-            let order = |function: &Function| (function.part.is_none(), std::cmp::Reverse(function.callers));
-            order(a).cmp(&order(b)).then_with(|| a.name.cmp(&b.name))
-        });
+        functions.sort_by(|a, b| b.callers.cmp(&a.callers).then_with(|| a.name.cmp(&b.name)));
         functions.dedup_by(|a, b| a.name == b.name);
         let more_functions = functions.len().saturating_sub(MOST_OFFERED);
         functions.truncate(MOST_OFFERED);
@@ -196,35 +103,6 @@ fn is_plain(name: &str) -> bool {
         && !OF_THE_COMPILER.contains(&name)
 }
 
-/// `beginIteration_2` is begin, iteration.
-fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut before = ' ';
-    for c in name.chars() {
-        if !c.is_ascii_alphabetic() || (c.is_ascii_uppercase() && before.is_ascii_lowercase()) {
-            words.push(String::new());
-        }
-        if let (Some(word), true) = (words.last_mut(), c.is_ascii_alphabetic()) {
-            word.push(c.to_ascii_lowercase());
-        }
-        before = c;
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
-
-fn part(name: &str) -> Option<Part> {
-    let words = words(name);
-    let has = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
-    if has(LOOP) && has(&["begin", "start"]) {
-        return Some(Part::Begin);
-    }
-    if has(LOOP) && has(&["end", "finish", "stop"]) {
-        return Some(Part::End);
-    }
-    PARTS.iter().find(|(_, known)| has(known)).map(|(part, _)| *part)
-}
-
 /// How many direct calls lead to each address; of a machine that we cannot decode, none.
 fn calls<'a>(image: &Image, functions: impl Iterator<Item = &'a Symbol>) -> HashMap<u64, usize> {
     let mut found = HashMap::new();
@@ -255,17 +133,16 @@ fn variables(image: &Image, symbols: &[Symbol]) -> Result<Vec<Variable>, ImageEr
         section.is_some_and(|section| section.writable)
             && !image.is_read_only_after_relocation(symbol.address, symbol.size)
     };
-    let mut likely: Vec<&Symbol> = symbols
+    let mut settable: Vec<&Symbol> = symbols
         .iter()
         .filter(|symbol| symbol.kind == SymbolKind::Variable && is_plain(&symbol.name))
         .filter(|symbol| matches!(symbol.size, 1 | 2 | 4 | 8) && is_writable(symbol))
         .collect();
-    let is_setting = |name: &str| words(name).iter().any(|word| SETTINGS.contains(&word.as_str()));
-    likely.sort_by_key(|symbol| (!is_setting(&symbol.name), symbol.name.clone()));
-    likely.dedup_by(|a, b| a.name == b.name);
+    settable.sort_by(|a, b| a.name.cmp(&b.name));
+    settable.dedup_by(|a, b| a.name == b.name);
     let mut found = Vec::new();
     // Types are looked up one by one: no more of them than can be offered twice over.
-    for symbol in likely.into_iter().take(2 * MOST_OFFERED) {
+    for symbol in settable.into_iter().take(2 * MOST_OFFERED) {
         // The C library's, such as stderr, copied into the program.
         if image
             .relocations_of(&symbol.name)?
@@ -292,26 +169,6 @@ fn variables(image: &Image, symbols: &[Symbol]) -> Result<Vec<Variable>, ImageEr
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_tell_what_a_function_does() {
-        let cases = [
-            ("begin_iteration", Some(Part::Begin)),
-            ("end_step", Some(Part::End)),
-            ("StepEnd", Some(Part::End)),
-            ("step_outer", Some(Part::Step)),
-            ("send_task", Some(Part::Send)),
-            ("receive_result", Some(Part::Receive)),
-            ("HaloExchange3", Some(Part::Exchange)),
-            ("compute_forces", Some(Part::Compute)),
-            ("sender", None),
-            ("init", None),
-        ];
-        for (name, expected) in cases {
-            assert_eq!(part(name), expected, "{name}");
-        }
-        assert_eq!(words("beginIteration_2x"), ["begin", "iteration", "x"]);
-    }
 
     #[test]
     fn what_is_offered_is_in_the_program() {

@@ -1,63 +1,29 @@
 //! The text of a rule to begin with. It passes the check as it is, finds something, and changes nothing; what could be
 //! changed is there as a comment.
 
-use std::fmt::Write;
-
-use super::candidates::{Candidates, Function, Part};
-
-/// For what a rule probes, in the order they are written, the name of the probe.
-const PROBES: &[(Part, &str)] = &[
-    (Part::Step, "step"),
-    (Part::Send, "send"),
-    (Part::Receive, "receive"),
-    (Part::Exchange, "exchange"),
-    (Part::Compute, "compute"),
-];
-
-/// What the rule is written around.
-struct Plan<'a> {
-    /// The role whose processes are measured.
-    role: &'static str,
-    /// Begin and end of the loop.
-    borders: Option<(&'a str, &'a str)>,
-    /// Name of the probe, and function.
-    spans: Vec<(&'static str, &'a str)>,
-}
-
-impl<'a> Plan<'a> {
-    fn new(candidates: &'a Candidates) -> Plan<'a> {
-        let of = |part: Part| {
-            let mut functions = candidates.functions.iter();
-            functions.find(|function| function.part == Some(part))
-        };
-        let named = |(part, name): &(Part, &'static str)| Some((*name, of(*part)?.name.as_str()));
-        let mut spans: Vec<_> = PROBES.iter().filter_map(named).collect();
-        if let ([], Some(first)) = (spans.as_slice(), candidates.functions.first()) {
-            spans.push(("part", &first.name));
-        }
-        let name = |function: &'a Function| function.name.as_str();
-        Plan {
-            role: if candidates.is_mpi { "everyone" } else { "program" },
-            borders: of(Part::Begin).map(name).zip(of(Part::End).map(name)),
-            spans,
-        }
-    }
-
-    fn window(&self) -> &'static str {
-        if self.borders.is_some() {
-            "iteration"
-        } else {
-            "pulse"
-        }
-    }
-}
+use super::candidates::Candidates;
 
 /// The text of a rule called `name` for a program that offers this; without a program for any.
 pub(super) fn skeleton(name: &str, candidates: Option<&Candidates>) -> String {
     let nothing = Candidates::default();
     let offered = candidates.unwrap_or(&nothing);
-    let plan = Plan::new(offered);
-    let mut text = format!(
+    let role = if offered.is_mpi { "everyone" } else { "program" };
+    let (metrics, finding, objective) = match offered.functions.first() {
+        None => ("", "", "sum(cpu.time)"),
+        Some(_) => (
+            "  part_time: mean(part.duration)\n  part_rate: count(part) / pulse.duration\n",
+            ", part takes {part_time}",
+            "part_rate",
+        ),
+    };
+    let variable = offered.variables.first();
+    let value = match variable.and_then(|variable| variable.of) {
+        Some("bool") => "true",
+        _ => "max(1, floor(min(cpus.available)))\n  #  range: 1 <= value <= 64",
+    };
+    let variable = variable.map_or("number_of_threads", |variable| &variable.name);
+    let [roles, probes, captures] = [roles(offered), probes(offered, role), captures(offered)];
+    format!(
         "# yaml-language-server: $schema=rule.schema.json
 # For editors; `tuneagent rule schema > rule.schema.json` writes it. `tuneagent rule check FILE --pid PID` looks at it
 # and at the program, `tuneagent attach PID --rules FILE` runs it, and with `--apply` it may change something.
@@ -68,247 +34,130 @@ source: none                      # where the idea comes from
 parameters:                       # --param limit=30%
   limit: 20%
 
+roles:                            # which processes the rule is about
+{roles}
+{probes}
+{captures}windows:                          # when formulas are evaluated
+  pulse: {{every: 500ms}}
+
+metrics:                          # in any order; units are checked
+  waiting: sum(runqueue.time) / sum(cpu.time + runqueue.time)
+{metrics}
+tune:
+  - when: waiting > limit         # advice only
+    for: 3                        # windows in a row
+    finding: \"{{waiting:%}} of the time is spent waiting for a CPU{finding}\"
+  # A change. It is undone when the guard sees the program become slower.
+  #- set: {variable}
+  #  role: {role}
+  #  value: {value}
+  #  when: waiting > limit
+  #  for: 3
+  #  guard:
+  #    maximize: {objective}
+  #    over: 5
+  #    undo_if_worse_by: 5%
 "
+    )
+}
+
+fn roles(offered: &Candidates) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+    if offered.is_mpi {
+        "  everyone: rank >= 0\n  master:   rank == 0\n  worker:   rank > 0\n".to_owned()
+    } else if !offered.exe.is_empty() && offered.exe.chars().all(is_plain) {
+        format!("  program: exe == \"{}\"\n", offered.exe)
+    } else {
+        "  program: exe != \"\"              # every process; better `exe == \"simulate\"`\n".to_owned()
+    }
+}
+
+/// The function with the most callers is probed, the others are named.
+fn probes(offered: &Candidates, role: &str) -> String {
+    let Some((first, others)) = offered.functions.split_first() else {
+        let hint = match offered.cxx_functions {
+            0 => String::new(),
+            many => format!(
+                "# {many} functions of the program have C++ names: write them as the linker does (nm).\n"
+            ),
+        };
+        return format!(
+            "{hint}#probes:                          # functions that are watched: entry, return, or span for durations
+#  step: {{role: {role}, span: do_step}}\n"
+        );
+    };
+    let mut text = format!(
+        "probes:                           # functions that are watched: entry, return, or span for durations
+  part: {{role: {role}, span: {}}}\n",
+        first.name
     );
-    roles(&mut text, offered);
-    probes(&mut text, offered, &plan);
-    captures(&mut text, offered, &plan);
-    metrics(&mut text, &plan);
-    tune(&mut text, offered, &plan);
+    if !others.is_empty() {
+        text += "  # Other functions of the program, with the number of places that call them:\n";
+    }
+    for function in others {
+        text += &format!("  #   {:<30} {}\n", function.name, function.callers);
+    }
+    if offered.more_functions > 0 {
+        text += &format!("  # and {} more\n", offered.more_functions);
+    }
     text
 }
 
-/// Writing into memory does not fail.
-macro_rules! line {
-    ($text:expr, $($argument:tt)*) => {{ let _ = writeln!($text, $($argument)*); }};
-}
-
-fn roles(text: &mut String, offered: &Candidates) {
-    line!(
-        text,
-        "roles:                            # which processes the rule is about"
-    );
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
-    let exe = Some(offered.exe.as_str()).filter(|exe| !exe.is_empty() && exe.chars().all(is_plain));
-    if offered.is_mpi {
-        line!(text, "  everyone: rank >= 0");
-        line!(text, "  master:   rank == 0");
-        line!(text, "  worker:   rank > 0\n");
-    } else if let Some(exe) = exe {
-        line!(text, "  program: exe == \"{exe}\"\n");
-    } else {
-        line!(
-            text,
-            "  program: exe != \"\"              # every process; better `exe == \"simulate\"`\n"
-        );
-    }
-}
-
-fn probes(text: &mut String, offered: &Candidates, plan: &Plan<'_>) {
-    if plan.spans.is_empty() {
-        if offered.cxx_functions > 0 {
-            let many = offered.cxx_functions;
-            line!(
-                text,
-                "# {many} functions of the program have C++ names: write them as the linker does (nm)."
-            );
-        }
-        line!(
-            text,
-            "#probes:                          # functions that are watched: entry, return, or span for durations"
-        );
-        line!(text, "#  step: {{role: {}, span: do_step}}\n", plan.role);
-        return;
-    }
-    line!(
-        text,
-        "probes:                           # functions that are watched; guessed from their names"
-    );
-    if let Some((begin, end)) = plan.borders {
-        let role = if offered.is_mpi { "master" } else { plan.role };
-        line!(text, "  begin: {{role: {role}, entry: {begin}}}");
-        line!(text, "  end: {{role: {role}, return: {end}}}");
-    }
-    for (name, function) in &plan.spans {
-        line!(text, "  {name}: {{role: {}, span: {function}}}", plan.role);
-    }
-    let is_used = |name: &str| {
-        plan.spans.iter().any(|(_, function)| *function == name)
-            || plan
-                .borders
-                .is_some_and(|(begin, end)| name == begin || name == end)
+fn captures(offered: &Candidates) -> String {
+    let Some(first) = offered.variables.first() else {
+        return String::new();
     };
-    let others: Vec<&Function> = offered
-        .functions
-        .iter()
-        .filter(|function| !is_used(&function.name))
-        .collect();
-    if !others.is_empty() {
-        line!(
-            text,
-            "  # Other functions of the program, with the number of places that call them:"
+    let mut text = String::new();
+    if !offered.functions.is_empty() {
+        text += &format!(
+            "#capture:                         # what is read in the program at each hit
+#  part.number: {}\n#  part.size: arg(0) as i32 * 1B\n\n",
+            first.name
         );
     }
-    for function in others {
-        line!(text, "  #   {:<30} {}", function.name, function.callers);
+    text += "# Variables of the program that a rule can read and set, with type and value:\n";
+    for variable in &offered.variables {
+        let of = variable.of.unwrap_or("no debug information");
+        let now = variable.now.as_ref().map(|now| format!(", now {now}"));
+        text += &format!("#   {:<30} {of}{}\n", variable.name, now.unwrap_or_default());
     }
-    if offered.more_functions > 0 {
-        line!(text, "  # and {} more", offered.more_functions);
-    }
-    text.push('\n');
-}
-
-fn captures(text: &mut String, offered: &Candidates, plan: &Plan<'_>) {
-    if let (Some((probe, _)), Some(variable)) = (plan.spans.first(), offered.variables.first()) {
-        line!(
-            text,
-            "#capture:                         # what is read in the program at each hit"
-        );
-        line!(text, "#  {probe}.number: {}", variable.name);
-        line!(text, "#  {probe}.size: arg(0) as i32 * 1B\n");
-    }
-    if !offered.variables.is_empty() {
-        line!(
-            text,
-            "# Variables of the program that a rule can read and set, with type and value:"
-        );
-        for variable in &offered.variables {
-            let of = variable.of.unwrap_or("no debug information");
-            let now = variable
-                .now
-                .as_deref()
-                .map_or(String::new(), |now| format!(", now {now}"));
-            line!(text, "#   {:<30} {of}{now}", variable.name);
-        }
-        text.push('\n');
-    }
-}
-
-fn metrics(text: &mut String, plan: &Plan<'_>) {
-    line!(
-        text,
-        "windows:                          # when formulas are evaluated"
-    );
-    match plan.borders {
-        Some(_) => line!(text, "  iteration: {{from: begin, to: end}}\n"),
-        None => line!(text, "  pulse: {{every: 500ms}}\n"),
-    }
-    line!(
-        text,
-        "metrics:                          # in any order; units are checked"
-    );
-    line!(
-        text,
-        "  waiting: sum(runqueue.time) / sum(cpu.time + runqueue.time)"
-    );
-    for (probe, _) in &plan.spans {
-        line!(text, "  {probe}_time: mean({probe}.duration)");
-        line!(
-            text,
-            "  {probe}_rate: count({probe}) / {}.duration",
-            plan.window()
-        );
-    }
-    text.push('\n');
-}
-
-fn tune(text: &mut String, offered: &Candidates, plan: &Plan<'_>) {
-    let role = plan.role;
-    line!(text, "tune:");
-    line!(text, "  - when: waiting > limit         # advice only");
-    line!(text, "    for: 3                        # windows in a row");
-    let finding = match plan.spans.first() {
-        Some((probe, _)) => format!(", {probe} takes {{{probe}_time}}"),
-        None => String::new(),
-    };
-    line!(
-        text,
-        "    finding: \"{{waiting:%}} of the time is spent waiting for a CPU{finding}\""
-    );
-    let (variable, is_boolean) = match offered.variables.first() {
-        Some(variable) => (variable.name.as_str(), variable.of == Some("bool")),
-        None => ("number_of_threads", false),
-    };
-    let objective = plan
-        .spans
-        .first()
-        .map_or("sum(cpu.time)".to_owned(), |(probe, _)| format!("{probe}_rate"));
-    line!(
-        text,
-        "  # A change. It is undone when the guard sees the program become slower."
-    );
-    line!(text, "  #- set: {variable}");
-    line!(text, "  #  role: {role}");
-    if is_boolean {
-        line!(text, "  #  value: true");
-    } else {
-        line!(text, "  #  value: max(1, floor(min(cpus.available)))");
-        line!(text, "  #  range: 1 <= value <= 64");
-    }
-    line!(text, "  #  when: waiting > limit");
-    line!(text, "  #  for: 3");
-    line!(text, "  #  guard:");
-    line!(text, "  #    maximize: {objective}");
-    line!(text, "  #    over: 5");
-    line!(text, "  #    undo_if_worse_by: 5%");
+    text + "\n"
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidates::Variable;
+    use super::super::candidates::{Function, Variable};
     use super::*;
 
-    fn function(name: &str, part: Option<Part>) -> Function {
+    fn function(name: &str) -> Function {
         Function {
             name: name.into(),
-            part,
             callers: 2,
         }
     }
 
     /// Every combination of what a program may offer.
     fn every() -> Vec<Candidates> {
-        let parts = [
-            Part::Begin,
-            Part::End,
-            Part::Step,
-            Part::Send,
-            Part::Receive,
-            Part::Exchange,
-            Part::Compute,
+        let programs = [
+            (false, "simulate", Some("i32")),
+            (true, "a b\"c: #", Some("bool")),
+            (false, "x: \"y\" #z", None),
         ];
-        let mut all = Vec::new();
-        for chosen in 0..1_u32 << parts.len() {
-            let mut functions: Vec<Function> = parts
-                .iter()
-                .enumerate()
-                .filter(|(place, _)| chosen & (1 << place) != 0)
-                .map(|(_, part)| function(&format!("{part:?}_it").to_lowercase(), Some(*part)))
-                .collect();
-            if chosen % 2 == 0 {
-                functions.push(function("other", None));
-            }
-            for (is_mpi, exe, of) in [
-                (false, "simulate", Some("i32")),
-                (true, "a b\"c: #", Some("bool")),
-                (false, "x: \"y\" #z", None),
-            ] {
-                let variables = of.map(|of| Variable {
+        let with = |functions: &[&str]| {
+            programs.map(|(is_mpi, exe, of)| Candidates {
+                exe: exe.into(),
+                is_mpi,
+                functions: functions.iter().map(|name| function(name)).collect(),
+                variables: Vec::from_iter(of.map(|of| Variable {
                     name: "chunk".into(),
                     of: Some(of),
                     now: Some("4".into()),
-                });
-                all.push(Candidates {
-                    exe: exe.into(),
-                    is_mpi,
-                    functions: functions.clone(),
-                    variables: variables.into_iter().collect(),
-                    more_functions: 3,
-                    cxx_functions: 7,
-                });
-            }
-        }
-        all
+                })),
+                more_functions: 3,
+                cxx_functions: 7,
+            })
+        };
+        [with(&[]), with(&["step"]), with(&["step", "other"])].concat()
     }
 
     fn assert_checked(text: &str) {
@@ -363,7 +212,6 @@ mod tests {
             of: Some("i32"),
             now: Some("4".into()),
         }];
-        offered.functions.push(function("other", None));
         insta::assert_snapshot!("of_a_program", skeleton("new-rule", Some(&offered)));
         insta::assert_snapshot!("of_none", skeleton("new-rule", None));
     }

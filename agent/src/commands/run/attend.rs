@@ -170,7 +170,6 @@ fn leave_keys_to_the_command() -> io::Result<()> {
     Ok(())
 }
 
-/// The process itself.
 pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
     let missing = rights::missing_to_probe();
     if !missing.is_empty() {

@@ -27,7 +27,6 @@ const WORDS_MAX: usize = 256;
 /// Longest first line of a script, as the kernel reads it.
 const LINE_BYTES: usize = 256;
 
-/// What is foreseen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Foreseen {
     /// Each program with what it needs; the program first.
@@ -39,7 +38,6 @@ pub(super) struct Foreseen {
 }
 
 impl Foreseen {
-    /// Of a command.
     pub(super) fn of(command: &[OsString], environment: &Environment) -> Foreseen {
         let mut found = Foreseen::default();
         let search = Search::of(|name| environment.variable(name));

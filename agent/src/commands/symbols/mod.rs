@@ -67,14 +67,12 @@ struct Row {
 struct Found {
     file: String,
     symbols: Vec<Row>,
-    /// Rows left out.
     omitted: usize,
     /// Functions by what a hit costs, those left out among them, if that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<Tally>,
 }
 
-/// Which are wanted.
 struct Wanted<'a> {
     glob: Option<&'a str>,
     /// A name without wildcards, as users write it.

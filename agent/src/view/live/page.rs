@@ -32,7 +32,6 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Rows alone.
     pub(super) fn rows(rows: Vec<Line<'static>>) -> Content {
         Content {
             rows,
@@ -60,7 +59,6 @@ pub(super) fn short_percent(share: f64) -> String {
     percent(share)
 }
 
-/// A line of text.
 pub(super) fn plain(text: String) -> Line<'static> {
     Line::from(text)
 }
@@ -88,7 +86,6 @@ pub(super) fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<Line<'sta
 /// Columns and lines without which nothing can be read.
 const LEAST: (u16, u16) = (40, 8);
 
-/// Draws everything.
 pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State, log: &Log, glyphs: Glyphs) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
@@ -272,7 +269,6 @@ fn key_spans(keys: Vec<(&'static str, String)>) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The newest first.
 fn changes(snapshot: &Snapshot, columns: usize) -> Content {
     let blocks = history::blocks(snapshot);
     Content::rows(match blocks.len() {

@@ -18,12 +18,7 @@ pub enum Wish {
     /// It is to end, for this reason.
     End(&'static str),
     /// A rule is to do more or less from now on.
-    Switch {
-        /// The rule.
-        rule: String,
-        /// Its new mode.
-        mode: Mode,
-    },
+    Switch { rule: String, mode: Mode },
 }
 
 /// The tabs, in their order.

@@ -177,7 +177,6 @@ impl Live {
         });
     }
 
-    /// Keeps a line.
     pub(in crate::view) fn say(&mut self, line: String) {
         self.log.say(self.shown.elapsed, line);
     }

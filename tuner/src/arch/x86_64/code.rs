@@ -15,10 +15,8 @@ pub(crate) const JUMP_BYTES: usize = 5;
 pub(crate) const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// A function, decoded.
 #[derive(Debug)]
 pub(crate) struct Body {
-    /// Where it runs.
     pub(crate) start: Address,
     /// As the file has it.
     pub(crate) bytes: Vec<u8>,
@@ -62,7 +60,6 @@ impl Body {
         })
     }
 
-    /// Where it ends.
     pub(crate) fn end(&self) -> u64 {
         self.start.0 + self.bytes.len() as u64
     }
@@ -157,7 +154,6 @@ impl Body {
             })
     }
 
-    /// Its return instructions.
     pub(crate) fn returns(&self) -> impl Iterator<Item = &Instruction> + '_ {
         let is_return = |instruction: &&Instruction| instruction.flow_control() == FlowControl::Return;
         self.instructions.iter().filter(is_return)
@@ -212,7 +208,6 @@ impl Body {
         self.instructions.iter().find(computed)
     }
 
-    /// It calls something.
     pub(crate) fn has_calls(&self) -> bool {
         let is_call = |flow| matches!(flow, FlowControl::Call | FlowControl::IndirectCall);
         self.instructions

@@ -22,7 +22,6 @@ pub(crate) fn instruction(registers: &RawRegisters) -> Address {
     Address(resumable(registers, Sleep::GoOn).rip)
 }
 
-/// The stack pointer.
 pub(crate) fn stack(registers: &RawRegisters) -> Address {
     Address(registers.rsp)
 }

@@ -43,7 +43,6 @@ const ARGUMENTS: [Register; 6] = [
 /// An instruction that could be probed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    /// Where it is.
     pub(crate) at: u64,
     pub(crate) cost: Cost,
     pub(crate) mnemonic: String,

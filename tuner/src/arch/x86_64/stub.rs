@@ -31,7 +31,6 @@ pub(crate) struct Stub<'a> {
     pub(crate) reader: Option<(Address, &'a Passed)>,
     pub(crate) function: Address,
     pub(crate) passed: &'a Passed,
-    /// The data page.
     pub(crate) data: Address,
     /// Where the thread goes on.
     pub(crate) resume: Address,

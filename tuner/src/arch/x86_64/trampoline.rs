@@ -39,7 +39,6 @@ pub(crate) struct Parameter {
 pub(crate) enum Then<'a> {
     /// With the instructions that made room for the jump to here.
     Displaced(&'a Displaced),
-    /// At a function.
     Enter(Address),
     /// Back to who called it.
     Return,

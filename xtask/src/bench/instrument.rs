@@ -1,0 +1,104 @@
+//! `agent/benches/hits.rs`, which measures a round for each line that it is given: so other tools have their turns in between.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::process::cannot_start;
+
+pub(super) struct Instrument {
+    child: Child,
+    /// It ends when this is closed.
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Instrument {
+    /// For these functions at their sites; without any for all at all their places.
+    pub(super) fn start(program: &Path, calls: u64, functions: &[&str]) -> Result<Instrument> {
+        let mut command = super::instrument("hits");
+        command.arg(program).arg(calls.to_string()).args(functions);
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = started.map_err(|error| cannot_start(&command, &error))?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(input), Some(output)) => Ok(Instrument {
+                child,
+                input: Some(input),
+                output: BufReader::new(output),
+            }),
+            _ => Err("the instrument has no pipes".to_owned()),
+        }
+    }
+
+    /// One round: takes each line with the nanoseconds that its way adds to a call. A line that is not understood is an error.
+    pub(super) fn round(&mut self, take: impl FnMut(&Value, f64) -> Option<()>) -> Result<()> {
+        let input = self.input.as_mut().ok_or("the instrument has ended")?;
+        writeln!(input).map_err(|error| format!("the instrument has ended: {error}"))?;
+        round(&mut self.output, take)
+    }
+}
+
+impl Drop for Instrument {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// Each place begins with a call that is not probed.
+fn round(lines: &mut impl BufRead, mut take: impl FnMut(&Value, f64) -> Option<()>) -> Result<()> {
+    let mut bare = None;
+    loop {
+        let mut line = String::new();
+        lines.read_line(&mut line).map_err(|error| error.to_string())?;
+        let value: Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
+        if value.as_object().is_some_and(serde_json::Map::is_empty) {
+            return Ok(());
+        }
+        let ns = value["ns"].as_f64();
+        let taken = match (value["way"] == "bare", ns, bare) {
+            (true, Some(ns), _) => {
+                bare = Some(ns);
+                Some(())
+            }
+            (false, Some(ns), Some(bare)) => take(&value, ns - bare),
+            _ => None,
+        };
+        taken.ok_or_else(|| format!("not understood: {value}"))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_probe_adds_is_counted_from_the_bare_call_of_its_place() {
+        let lines = [
+            (0, "bare", 2.0),
+            (0, "count", 902.0),
+            (4, "bare", 3.0),
+            (4, "count", 48.0),
+        ];
+        let lines =
+            lines.map(|(bytes, way, ns)| format!("{{\"bytes\":{bytes},\"way\":\"{way}\",\"ns\":{ns}}}\n"));
+        let text = lines.concat() + "{}\n";
+        let mut added = Vec::new();
+        let mut take = |line: &Value, ns: f64| {
+            added.push((line["bytes"].as_u64()?, ns));
+            Some(())
+        };
+        round(&mut text.as_bytes(), &mut take).unwrap();
+        assert_eq!(added, [(0, 900.0), (4, 45.0)]);
+        for wrong in [
+            "{\"way\":\"count\",\"ns\":1}\n{}\n",
+            "{\"way\":\"bare\"}\n{}\n",
+            "",
+        ] {
+            assert!(round(&mut wrong.as_bytes(), |_, _| Some(())).is_err(), "{wrong}");
+        }
+    }
+}
