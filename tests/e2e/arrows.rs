@@ -31,7 +31,17 @@ const XTASK: &[Row] = &[
     (
         "ci",
         &[
-            "deny", "ebpf", "fuzz", "minimum", "process", "release", "setup", "slowest", "twice", "vm",
+            "deny",
+            "ebpf",
+            "experiment",
+            "fuzz",
+            "minimum",
+            "process",
+            "release",
+            "setup",
+            "slowest",
+            "twice",
+            "vm",
         ],
     ),
     ("attack", &["ci", "process"]),

@@ -138,7 +138,7 @@ fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> 
 fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
     require!(Root, Mpich);
     let _machine = shared();
-    let mut job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 20_000)?;
+    let mut job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 3_000)?;
     let file = job.file("trace.json");
     let bound = ["--rules", "none", "--trace", &text(&file), "--trace-max", "200kB"];
     let mut agent = Agent::attach(job.pid(), &bound)?;

@@ -178,7 +178,7 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
         "point_bytes=1000",
         "threshold=2",
         "heavy=2",
-        "heavy_from=60",
+        "heavy_from=40",
         "speed=0.001",
     ];
     let slow = [
@@ -203,7 +203,7 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
     )?;
     agent.armed()?;
     job.open("go")?;
-    let is_back = |iteration: &Value| number(iteration, "number") >= 60.0 && iteration["workers"] == WORKERS;
+    let is_back = |iteration: &Value| number(iteration, "number") >= 40.0 && iteration["workers"] == WORKERS;
     agent.lines.wait_for_line("kept", SOON)?;
     stop_when(&job, "all workers in use again", is_back)?;
     let (iterations, result) = finish(job)?;
@@ -215,7 +215,7 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
         .collect();
     // The simulator itself ends with an error when the number changes within an iteration.
     assert_eq!(used[0], WORKERS as u64, "{told}");
-    assert!(used[..60].contains(&2), "{used:?}\n{told}");
+    assert!(used[..40].contains(&2), "{used:?}\n{told}");
     let first = &report["changes"][0];
     assert_eq!(
         (&first["variable"], &first["new"]),

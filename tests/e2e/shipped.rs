@@ -33,13 +33,15 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("shared-core", "src/repairs.rs"),
 ];
 
-/// A rule, how many windows of it are evaluated at least, and what is known of it.
-type Rule = (&'static str, u64, &'static [Known]);
+/// A rule, and what is known of it.
+type Rule = (&'static str, &'static [Known]);
 
 /// Rules on a program.
 struct Session {
     /// What starts it.
     program: Program,
+    /// What its first process calls in each of its turns, and how often it has before it is looked at; none where a finding ends the session.
+    turns: Option<(&'static str, u64)>,
     rules: &'static [Rule],
 }
 
@@ -134,19 +136,18 @@ const CLOSE: f64 = 0.25;
 const TABLE: [Session; 8] = [
     session(
         Program::Known(3, "phases"),
+        Some(("loop_start", 45)),
         &[
             // Rank 0 waits 0 ms and rank 2 60: of 100.
             (
                 "barrier-imbalance",
-                25,
                 &[About("imbalance", 0.6, CLOSE), About("loop_time", 0.1, CLOSE)],
             ),
             // Ranks 0 and 1 wait 20 of 100 ms for what they receive.
-            ("communication-share", 25, &[About("worst", 0.2, CLOSE)]),
+            ("communication-share", &[About("worst", 0.2, CLOSE)]),
             // Useful are 80, 40 and 20 ms of 80.
             (
                 "efficiencies",
-                25,
                 &[
                     About("load_balance", 140.0 / 240.0, CLOSE),
                     About("communication_efficiency", 1.0, CLOSE),
@@ -155,27 +156,21 @@ const TABLE: [Session; 8] = [
             ),
             (
                 "loop-counter",
-                3,
                 &[Whole("iterations"), About("iterations", 10.0, 0.15)],
             ),
             (
                 "mean-iteration-time",
-                25,
                 &[About("slow", 0.1, CLOSE), About("recent", 0.1, CLOSE)],
             ),
             // 100 + 200 + 300 items of 8 bytes in each, and in twenty of them together.
-            (
-                "send-volume",
-                25,
-                &[Is("volume", 4800.0), Last("recent", 96_000.0)],
-            ),
+            ("send-volume", &[Is("volume", 4800.0), Last("recent", 96_000.0)]),
         ],
     ),
     session(
         Program::Known(2, "parts"),
+        Some(("Process", 18)),
         &[(
             "iteration-time",
-            15,
             &[
                 About("T_Ini", 0.030, CLOSE),
                 About("T_Send", 0.020, CLOSE),
@@ -188,9 +183,9 @@ const TABLE: [Session; 8] = [
     ),
     session(
         Program::Known(2, "token"),
+        None,
         &[(
             "waiting-for-messages",
-            0,
             &[Finding(
                 "of the ranks' time is spent waiting for messages, although the load is balanced",
             )],
@@ -198,9 +193,9 @@ const TABLE: [Session; 8] = [
     ),
     session(
         Program::Loops(2, &["turns", "20", "1", "5"]),
+        None,
         &[(
             "waiting-in-collectives",
-            0,
             &[Finding(
                 "of the ranks' time is spent in collective calls, although the load is balanced",
             )],
@@ -208,14 +203,15 @@ const TABLE: [Session; 8] = [
     ),
     session(
         Program::Known(2, "small"),
-        &[("small-messages", 0, &[Finding("8 B each on the mean")])],
+        None,
+        &[("small-messages", &[Finding("8 B each on the mean")])],
     ),
     // T(p) = 10 + 120 / p ms, so that S(p) is 130 ms / T(p).
     session(
         Program::Scaling,
+        Some(("begin_iteration", 30)),
         &[(
             "speedup",
-            25,
             &[
                 Where("S", ("p", 4.0), 130.0 / 40.0, CLOSE),
                 Where("S", ("p", 2.0), 130.0 / 70.0, CLOSE),
@@ -226,18 +222,18 @@ const TABLE: [Session; 8] = [
     // A byte takes 1 us and a message 5 ms more.
     session(
         NETWORK,
+        Some(("mw_iterate", 25)),
         &[(
             "network",
-            25,
             &[About("latency", 0.005, CLOSE), About("per_byte", 1e-6, CLOSE)],
         )],
     ),
     // A task takes 0.8 ms, of one of four workers three times as long: x_0 is 1 + 0.693/1.2 sqrt(4/2).
     session(
         BODIES,
+        Some(("mw_begin_iteration", 35)),
         &[(
             "factoring",
-            30,
             &[
                 About("mu", 0.0012, 0.2),
                 About("sigma", 0.000_693, 0.2),
@@ -247,8 +243,12 @@ const TABLE: [Session; 8] = [
     ),
 ];
 
-const fn session(program: Program, rules: &'static [Rule]) -> Session {
-    Session { program, rules }
+const fn session(program: Program, turns: Option<(&'static str, u64)>, rules: &'static [Rule]) -> Session {
+    Session {
+        program,
+        turns,
+        rules,
+    }
 }
 
 impl Program {
@@ -319,17 +319,16 @@ fn values(table: &str, rule: &str) -> Vec<Value> {
 }
 
 impl Session {
-    /// Each rule has its windows, and each finding is there: however long that takes.
+    /// It made its turns, and each finding is there: however long that takes.
     fn is_seen(&self, report: &serde_json::Value) -> bool {
-        let windows = |rule: &str| {
-            let mut all = report["rules"].as_array().into_iter().flatten();
-            all.find(|of| of["name"] == rule)?["windows"].as_u64()
+        let calls = |name: &str| {
+            let mut of = report["processes"][0]["functions"].as_array()?.iter();
+            of.find(|function| function["name"] == name)?["calls"].as_u64()
         };
         let findings = report["findings"].to_string();
-        self.rules.iter().all(|(rule, least, knows)| {
-            let is_said = |known: &Known| !matches!(known, Finding(part) if !findings.contains(part));
-            windows(rule) >= Some(*least) && knows.iter().all(is_said)
-        })
+        let mut known = self.rules.iter().flat_map(|(_, known)| *known);
+        self.turns.is_none_or(|(name, least)| calls(name) >= Some(least))
+            && known.all(|known| !matches!(known, Finding(part) if !findings.contains(part)))
     }
 
     /// What is not as it should be.
@@ -341,7 +340,7 @@ impl Session {
         let names = self.program.names().iter();
         let names: Vec<String> = names.map(|(name, is)| format!("{name}={is}")).collect();
         let mut rules = vec!["--rules", "none"];
-        rules.extend(self.rules.iter().map(|(rule, ..)| *rule));
+        rules.extend(self.rules.iter().map(|(rule, _)| *rule));
         rules.extend(names.iter().flat_map(|name| ["--bind", name]));
 
         let flags = [&rules[..], &["--record", &recording]].concat();
@@ -358,7 +357,7 @@ impl Session {
         let table = fs::read_to_string(&table).while_(&table)?;
         let findings = report["findings"].to_string();
         let mut wrong = Vec::new();
-        for (rule, _, knows) in self.rules {
+        for (rule, knows) in self.rules {
             let values = values(&table, rule);
             let of_it = knows.iter().filter_map(|known| known.wrong(&values, &findings));
             wrong.extend(of_it.map(|wrong| format!("{rule}: {wrong}")));
@@ -438,7 +437,7 @@ fn every_shipped_rule_is_attached_to_a_running_program_by_a_test() -> Outcome {
     let elsewhere = ELSEWHERE.iter().map(|(rule, _)| (*rule).to_owned());
     let rows = TABLE.iter().flat_map(|session| session.rules);
     let tried: BTreeSet<String> = rows
-        .map(|(rule, ..)| (*rule).to_owned())
+        .map(|(rule, _)| (*rule).to_owned())
         .chain(elsewhere)
         .collect();
     let mut shipped = BTreeSet::new();

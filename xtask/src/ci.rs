@@ -12,18 +12,24 @@
 //! where a figure is far off its target.
 
 use std::ffi::OsString;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use crate::process::{cargo, find_program, host, run};
 use crate::setup::{self, Brought, Purpose};
-use crate::{Result, deny, ebpf, fuzz, minimum, release, slowest, target_folder, twice, vm};
+use crate::{
+    Result, deny, ebpf, experiment, fuzz, minimum, process, release, slowest, target_folder, twice, vm,
+};
 
 /// Threads of the whole-program tests. Most of them wait; how many may run beside each other is known to them (`tests/src/turns.rs`).
 const TEST_THREADS: &str = "3";
 
-/// Cases of the law of the crate `rules`; each run without `--long` has 500.
+/// Groups of experiments that run side by side.
+const EXPERIMENTS_AT_ONCE: usize = 3;
+
+/// Cases of the law of the crate `rules`; each run without `--long` has 200.
 const LAW_CASES: &str = "10000";
 
 type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + 'a>);
@@ -135,7 +141,7 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
         ),
         (
             "experiments, quick form",
-            Box::new(move || run(&mut quick(root, "debug", ["experiment", "all"])?)),
+            Box::new(move || quick_experiments(root)),
         ),
     ]
 }
@@ -241,7 +247,7 @@ pub(crate) fn whole_programs(root: &Path, profile: &str, settings: &[(&str, &str
 }
 
 /// A chore in a form that says only whether it works, as root and with the build of the product that is there.
-fn quick(root: &Path, profile: &str, words: [&str; 2]) -> Result<Command> {
+fn quick(root: &Path, profile: &str, words: &[&str]) -> Result<Command> {
     // Not this program's own file: building the workspace has replaced it.
     let this = target_folder(root).join("debug/xtask");
     let mut agent = OsString::from("TUNEAGENT_BIN=");
@@ -267,13 +273,47 @@ fn quick(root: &Path, profile: &str, words: [&str; 2]) -> Result<Command> {
     Ok(command)
 }
 
+/// Every experiment, some at a time: their programs sleep their compute time, and the quick form settles no claim about times. What one group
+/// says is shown together, and every group that fails.
+fn quick_experiments(root: &Path) -> Result<()> {
+    let names: Vec<&str> = experiment::names().collect();
+    let group = |first: usize| {
+        let of = names.iter().skip(first).step_by(EXPERIMENTS_AT_ONCE).copied();
+        let words: Vec<&str> = std::iter::once("experiment").chain(of).collect();
+        let mut command = quick(root, "debug", &words)?;
+        let output = command
+            .output()
+            .map_err(|error| process::cannot_start(&command, &error))?;
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    };
+    let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
+        let group = &group;
+        let running: Vec<_> = (0..EXPERIMENTS_AT_ONCE)
+            .map(|first| scope.spawn(move || group(first)))
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    });
+    let failures: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("\n")),
+    }
+}
+
 /// Every benchmark, which asserts that nothing is far off; what they measure with is built by the caller, not by root.
 fn quick_benches(root: &Path) -> Result<()> {
     run(&mut cargo(
         root,
         "bench --quiet --profile dev --package tuneagent --benches --no-run",
     ))?;
-    run(&mut quick(root, "release", ["bench", "all"])?)
+    run(&mut quick(root, "release", &["bench", "all"])?)
 }
 
 fn seconds(since: Instant) -> f64 {

@@ -121,6 +121,11 @@ impl Claim {
     }
 }
 
+/// What they are called.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    EXPERIMENTS.iter().map(|(name, ..)| *name)
+}
+
 pub(crate) fn main(words: &[&str]) -> Result<()> {
     let (names, settings) = understood(words)?;
     if !rustix::process::geteuid().is_root() {
@@ -178,7 +183,7 @@ fn understood(words: &[&str]) -> Result<(Vec<&'static str>, Settings)> {
                     other => return Err(format!("--mpi is openmpi or mpich, not {other}")),
                 }
             }
-            "all" => names.extend(EXPERIMENTS.iter().map(|(name, ..)| *name)),
+            "all" => names.extend(self::names()),
             name => names.push(
                 EXPERIMENTS
                     .iter()

@@ -132,12 +132,12 @@ fn any_checked() -> impl Strategy<Value = Checked> {
     })
 }
 
-/// 500 in every run; `PROPTEST_CASES` asks for more, as `cargo xtask test --long` does.
+/// 200 in every run; `PROPTEST_CASES` asks for more, as `cargo xtask test --long` does.
 fn cases() -> ProptestConfig {
     let asked = ProptestConfig::default();
     let plain = ProptestConfig::default().cases == 256;
     ProptestConfig {
-        cases: if plain { 500 } else { asked.cases },
+        cases: if plain { 200 } else { asked.cases },
         max_global_rejects: 1_000_000,
         max_local_rejects: 1_000_000,
         ..asked
