@@ -3,7 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 use tuneagent::{cli::Cli, commands, console, exit::Failure, view::Diagnostics};
 
 /// Ends with what clap says of the command line. Who types only a number means the process.
@@ -21,15 +25,16 @@ fn mistyped(error: &clap::Error) -> ! {
 }
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("TUNEAGENT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = std::env::var("TUNEAGENT_LOG").ok();
+    let filter = filter.and_then(|text| text.parse().ok());
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(Diagnostics::default)
         .without_time()
         .with_target(false)
-        .with_level(false)
-        // They may be in a file.
-        .with_ansi(false)
+        .with_level(false);
+    tracing_subscriber::registry()
+        .with(filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)))
+        .with(lines)
         .init();
     let outcome = commands::run(Cli::try_parse().unwrap_or_else(|error| mistyped(&error)));
     let unwritten = console::failure()

@@ -1,7 +1,7 @@
 //! `cargo xtask bench hits`: what is done at a hit and what each costs the program, beside bpftrace and perf where they are here, and beside
 //! a probe with an empty program behind it.
 //!
-//! The measuring of ours is done by `agent/benches/hits.rs` ([`super::instrument`]). A round goes through all ways of ours and then through all of the other tools';
+//! The measuring of ours is done by `agent/benches/hits.rs` ([`mod@super::instrument`]). A round goes through all ways of ours and then through all of the other tools';
 //! what is told is what a way adds to a call in the same round: the median over the rounds, with the least and the greatest. Ours is at
 //! the function's site ([`super::sites`]), theirs at its first byte, as people use them.
 

@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use object::build::elf::{Builder, SectionData};
+
 use super::toolchain::{Toolchain, cargo_home};
 use crate::Result;
 use crate::process::run;
@@ -62,9 +64,28 @@ pub(crate) fn objects(root: &Path, toolchain: &Toolchain, target: &Path) -> Resu
             let built = target.join(TARGET).join("release").join(program);
             let bytes =
                 fs::read(&built).map_err(|error| format!("{} was not built: {error}", built.display()))?;
-            Ok((name, bytes))
+            let kept = without_dwarf(&bytes).map_err(|error| format!("{}: {error}", built.display()))?;
+            Ok((name, kept))
         })
         .collect()
+}
+
+/// The object without DWARF: the linker has made BTF of it, and nothing else reads it. It would be three quarters of the bytes, in every
+/// program that is shipped.
+fn without_dwarf(object: &[u8]) -> object::build::Result<Vec<u8>> {
+    let mut builder = Builder::read(object)?;
+    for section in builder.sections.iter_mut() {
+        section.delete = section.name.starts_with(b".debug_") || section.name.starts_with(b".rel.debug_");
+    }
+    builder.delete_orphans();
+    // LLVM keeps the names of sections with those of symbols; what is written here has a section for each.
+    let names = builder.sections.add();
+    names.name = b".shstrtab"[..].into();
+    names.sh_type = object::elf::SHT_STRTAB;
+    names.data = SectionData::SectionString;
+    let mut kept = Vec::new();
+    builder.write(&mut kept)?;
+    Ok(kept)
 }
 
 /// The linker is named without its folder: flags take part in the names of symbols.
