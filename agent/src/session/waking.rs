@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use super::{
     HITS_PER_WAKE, Session,
@@ -120,17 +123,14 @@ impl Session {
         let mut family = waits::ticker(family::PERIOD);
         let mut series = self.outputs.every().map(waits::ticker);
         let deadline = self.options.duration;
-        let deadline = deadline.map(|duration| tokio::time::Instant::now() + duration);
+        let deadline = deadline.map(|duration| Instant::now() + duration);
         let ring = self.ring().map_err(Failure::no)?;
         let closed = self.closed_links().map_err(Failure::no)?;
         self.greet();
         let mut keys = self.show_live();
         let mut first = self.first_look();
         loop {
-            let sampling = &self.budget.sampling;
-            let turn = sampling.next_ns().map(instant);
-            let calls_due = self.intake.calls_due_ns(sampling.is_open()).map(instant);
-            let hits_due = self.intake.due_ns().map(instant);
+            let [turn, calls_due, hits_due] = self.due();
             let (expected, polls) = (self.next_expected(), self.polls());
             let wake = tokio::select! {
                 biased;
@@ -170,6 +170,13 @@ impl Session {
             asked_for.map_err(Failure::no)?;
             self.liveness.progress.begin(Step::Waiting);
         }
+    }
+
+    /// When a sampling window begins or ends, and when rings of calls and hits are to be read.
+    fn due(&self) -> [Option<Instant>; 3] {
+        let sampling = &self.budget.sampling;
+        let calls_due_ns = self.intake.calls_due_ns(sampling.is_open());
+        [sampling.next_ns(), calls_due_ns, self.intake.due_ns()].map(|due_ns| due_ns.map(instant))
     }
 
     /// Handles one event; gives the reason when the session is over.
