@@ -87,7 +87,10 @@ const AGENT: &[Row] = &[
     ),
     ("rendezvous", &["awake", "kernel"]),
     ("snapshot", &["calls", "cost", "evidence"]),
-    ("profile", &["calls", "cost", "evidence", "probe", "snapshot"]),
+    (
+        "profile",
+        &["calls", "cost", "evidence", "mpi", "probe", "snapshot"],
+    ),
     ("actuator", &["format", "heap", "rendezvous", "rights"]),
     ("metrics", &["cost", "request", "snapshot"]),
     ("report", &["calls", "cost", "format", "mpi", "snapshot"]),

@@ -2,7 +2,10 @@
 
 use std::{io, os::fd::AsFd, time::Duration};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use super::{
     HITS_PER_WAKE, Session,
@@ -114,7 +117,7 @@ impl Session {
         let mut family = waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS));
         let mut series = self.screen.series_period().map(waits::ticker);
         let deadline = self.options.duration;
-        let deadline = deadline.map(|duration| tokio::time::Instant::now() + duration);
+        let deadline = deadline.map(|duration| Instant::now() + duration);
         let ring = self.ring().map_err(Failure::no)?;
         let closed = self.closed_links().map_err(Failure::no)?;
         self.greet();
@@ -122,10 +125,7 @@ impl Session {
         let mut keys = self.screen.begin_live(snapshot);
         let mut first = self.first_look();
         loop {
-            let sampling = &self.budget.sampling;
-            let turn = sampling.next_ns().map(instant);
-            let calls_due = self.intake.calls_due_ns(sampling.is_open()).map(instant);
-            let hits_due = self.intake.due_ns().map(instant);
+            let [turn, calls_due, hits_due] = self.due();
             let (expected, polls) = (self.next_expected(), self.polls());
             let wake = tokio::select! {
                 biased;
@@ -165,6 +165,13 @@ impl Session {
             asked_for.map_err(Failure::no)?;
             self.liveness.progress.begin(Step::Waiting);
         }
+    }
+
+    /// When a sampling window begins or ends, and when rings of calls and hits are to be read.
+    fn due(&self) -> [Option<Instant>; 3] {
+        let sampling = &self.budget.sampling;
+        let calls_due_ns = self.intake.calls_due_ns(sampling.is_open());
+        [sampling.next_ns(), calls_due_ns, self.intake.due_ns()].map(|due_ns| due_ns.map(instant))
     }
 
     /// Handles one event; gives the reason when the session is over.
