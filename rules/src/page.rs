@@ -41,10 +41,7 @@ fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
         line!(out, "It changes nothing: it only reports.\n");
         return;
     }
-    let results = file
-        .results
-        .as_deref()
-        .unwrap_or("the rule does not state it");
+    let results = file.results.as_deref().unwrap_or("the rule does not state it");
     let guard = match rule.tunes.iter().any(|tune| tune.guard().is_some()) {
         true => "by the guard if the program gets slower, ",
         false => "",

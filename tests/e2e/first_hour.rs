@@ -18,7 +18,7 @@ const QUIET: &str = "rule: quiet\nabout: for a test\nroles: {one: has(knob)}\nwi
 
 /// Leaves out the first three of its windows.
 const SKIPPING: &str = "rule: turns\nabout: for a test\nroles: {one: exe != \"\"}\nprobes:\n  before: {entry: step_outer}\n\
-    windows:\n  turn: {from: before, skip: 3}\nmetrics:\n  count: count(before)\n";
+    windows:\n  turn: {from: before, skip: 3}\nmetrics:\n  calls: count(before)\n";
 
 #[test]
 fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_root() -> Outcome {
@@ -30,14 +30,28 @@ fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_ro
     let rule = rule.to_string_lossy().into_owned();
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
-    let words = ["attach", &pid, "--plain", "--duration", "1s", "--rules", "none", &rule];
+    let words = [
+        "attach",
+        &pid,
+        "--plain",
+        "--duration",
+        "1s",
+        "--rules",
+        "none",
+        &rule,
+    ];
     let (code, text) = Agent::run(&words)?;
     assert!(
-        code == 0 && text.contains("no findings: 1 rule fits this program") && !text.contains("condition false"),
+        code == 0
+            && text.contains("no findings: 1 rule fits this program")
+            && !text.contains("condition false"),
         "{code}: {text}"
     );
     let (code, text) = Agent::run(&[&words[..], &["--verbose"]].concat())?;
-    assert!(code == 0 && text.contains("condition false: busy > 50"), "{code}: {text}");
+    assert!(
+        code == 0 && text.contains("condition false: busy > 50"),
+        "{code}: {text}"
+    );
     Ok(())
 }
 
@@ -62,13 +76,23 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
     job.finish(SOON)?;
     // 20 entries are 19 windows; the last one has not ended.
     let of = &report["rules"][0];
-    assert_eq!((of["windows"].as_u64(), of["windows_left_out"]["skipped"].as_u64()), (Some(16), Some(3)), "{of}");
+    assert_eq!(
+        (of["windows"].as_u64(), of["windows_left_out"]["skipped"].as_u64()),
+        (Some(16), Some(3)),
+        "{of}"
+    );
 
     let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &rule, "--svg", &picture])?;
     assert_eq!(code, 0, "{text}");
     let picture = fs::read_to_string(picture)?;
-    let height = picture.split("height=\"").nth(1).and_then(|rest| rest.split('"').next());
-    let height: f64 = height.ok_or("no height")?.parse().map_err(|error| format!("{error}"))?;
+    let height = picture
+        .split("height=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
+    let height: f64 = height
+        .ok_or("no height")?
+        .parse()
+        .map_err(|error| format!("{error}"))?;
     assert!(height <= 1000.0, "{height}");
     Ok(())
 }
@@ -84,7 +108,10 @@ fn a_user_without_rights_reads_no_line_for_developers_and_no_colours_as_root() -
         !text.contains('\u{1b}') && !text.contains("WARN") && !text.contains("error="),
         "{code}: {text}"
     );
-    assert!(text.contains("CAP_BPF") && text.contains("sudo "), "{code}: {text}");
+    assert!(
+        text.contains("CAP_BPF") && text.contains("sudo "),
+        "{code}: {text}"
+    );
     Ok(())
 }
 
@@ -94,14 +121,27 @@ fn the_address_of_metrics_leads_to_them_as_root() -> Outcome {
     let _machine = machine();
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let knobs = Knobs::start()?;
-    let flags = ["--rules", "none", "--probe", "step", "--metrics", &address.to_string()];
+    let flags = [
+        "--rules",
+        "none",
+        "--probe",
+        "step",
+        "--metrics",
+        &address.to_string(),
+    ];
     let mut agent = Agent::attach(knobs.pid(), &flags)?;
     agent.armed()?;
     let mut stream = TcpStream::connect(address)?;
-    write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )?;
     let mut page = String::new();
     stream.read_to_string(&mut page)?;
-    assert!(page.starts_with("HTTP/1.1 200") && page.contains("href=\"/metrics\""), "{page}");
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.contains("href=\"/metrics\""),
+        "{page}"
+    );
     agent.stop()?;
     Ok(())
 }
@@ -110,15 +150,24 @@ fn the_address_of_metrics_leads_to_them_as_root() -> Outcome {
 fn help_has_examples_a_rule_says_whether_it_is_safe_and_symbols_begin_with_the_programs_own() -> Outcome {
     let (code, text) = Agent::run(&["attach", "--help"])?;
     let groups = ["What is watched:", "Changes:", "What it may cost:", "Examples:"];
-    assert!(code == 0 && groups.iter().all(|group| text.contains(group)), "{text}");
+    assert!(
+        code == 0 && groups.iter().all(|group| text.contains(group)),
+        "{text}"
+    );
     assert!(text.matches("    sudo tuneagent attach ").count() >= 3, "{text}");
     let (code, text) = Agent::run(&["explain", "openmpi-busy-wait"])?;
     let answers = ["## Is it safe?", "- Results: the same", "tuneagent undo"];
-    assert!(code == 0 && answers.iter().all(|answer| text.contains(answer)), "{text}");
+    assert!(
+        code == 0 && answers.iter().all(|answer| text.contains(answer)),
+        "{text}"
+    );
     require!(Cc);
     let program = programs::c("busywork")?;
     let (code, text) = Agent::run(&["symbols", &program.to_string_lossy()])?;
-    let place = |name: &str| text.find(&format!("  {name} ")).ok_or_else(|| format!("no {name}: {text}"));
+    let place = |name: &str| {
+        text.find(&format!("  {name} "))
+            .ok_or_else(|| format!("no {name}: {text}"))
+    };
     assert!(code == 0 && place("step_outer")? < place("_DYNAMIC")?, "{text}");
     Ok(())
 }

@@ -238,8 +238,9 @@ mod tests {
         let rule = |name: &str, had_value| RuleView {
             name: name.into(),
             mode: "advising",
-            state: "no value: wanted has no value because the table has no rows; rank 0 left within the window"
-                .into(),
+            state:
+                "no value: wanted has no value because the table has no rows; rank 0 left within the window"
+                    .into(),
             standing: Standing::NoValue,
             saw_nobody: true,
             had_processes: had_value,

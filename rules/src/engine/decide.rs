@@ -58,7 +58,11 @@ impl TuneState {
             }
             Ok(_) if self.held.held() < tune.holds_for => Some((
                 Standing::Counting,
-                format!("its condition has held for {} of {} windows", self.held.held(), tune.holds_for),
+                format!(
+                    "its condition has held for {} of {} windows",
+                    self.held.held(),
+                    tune.holds_for
+                ),
             )),
             Ok(_) => None,
         }

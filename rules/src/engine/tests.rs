@@ -203,7 +203,13 @@ fn decisions(outputs: &[Output]) -> usize {
 fn ranks_that_spin_on_too_few_cpus_are_found_after_three_windows() {
     let mut job = Job::busy_wait(2.0);
     assert_eq!(job.windows(2, SPINNING), []);
-    assert_eq!(job.status(), (Standing::Counting, "its condition has held for 2 of 3 windows".into()));
+    assert_eq!(
+        job.status(),
+        (
+            Standing::Counting,
+            "its condition has held for 2 of 3 windows".into()
+        )
+    );
     let found = job.window(SPINNING);
     let [Output::FindingOpened(finding)] = found.as_slice() else {
         panic!("{found:?}")
