@@ -452,6 +452,22 @@ fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_se
 }
 
 /// Two nodes of a job, each watched by a session of its own that sees nothing of the other: together they are the whole job.
+/// How many CPUs a job may use.
+const CPUS: &str = "rule: cpus\nabout: for a test\nroles: {rank: rank >= 0}\nwindows: {pulse: {every: 100ms}}\n\
+    metrics: {cpus: job.cpus}\n";
+
+/// The most that this rule sees in recordings.
+fn cpus_in(recordings: &[String], rule: &str) -> Outcome<f64> {
+    let files: Vec<&str> = recordings.iter().map(String::as_str).collect();
+    let words = [&["replay"], &files[..], &["--rules", "none", rule, "--csv", "-"]].concat();
+    let (code, table) = Agent::run(&words)?;
+    assert_eq!(code, 0, "{table}");
+    let values = table
+        .lines()
+        .filter_map(|line| line.split(',').nth(6)?.parse().ok());
+    Ok(values.fold(0.0, f64::max))
+}
+
 #[test]
 fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     require!(Root, Mpich);
@@ -469,7 +485,9 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
             .ok_or("no pid")
     };
     let file = text(&job.file("%h.rec"));
-    let flags = ["--rules", "none", "--record", &file];
+    let rule = text(&job.file("cpus.yaml"));
+    fs::write(&rule, CPUS)?;
+    let flags = ["--rules", "none", &rule, "--record", &file];
     let mut agents = Vec::new();
     for rank in [0, 2] {
         let agent = Agent::attach_on_its_node(pid(rank)?, &flags)?;
@@ -506,6 +524,12 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         &joined,
     ])?;
     assert_eq!(code, 0, "{told}");
+    // A measure of a machine is the sum over the machines of the job.
+    let (here, all) = (cpus_in(&recordings[..1], &rule)?, cpus_in(&recordings, &rule)?);
+    assert!(
+        here >= 1.0 && all == 2.0 * here,
+        "{all} CPUs on two nodes of {here}"
+    );
     let report = read(Path::new(&joined))?;
     let found = &report["efficiencies"];
     assert_eq!((&found["ranks"], &found["nodes"]), (&4.into(), &2.into()));

@@ -97,7 +97,7 @@ mod tests {
             ("{".to_owned(), "no JSON"),
             ("{}".to_owned(), "no report"),
             ("{\"schema\": \"tuneagent.report/0\"}".to_owned(), "its schema is"),
-            (report(4, None), "no loop was found"),
+            (report(4, None), "a detected loop"),
             (report(8, Some(2.5e8)), "4 ranks of 8"),
             (report(4, Some(0.0)), "nothing was computed"),
         ] {

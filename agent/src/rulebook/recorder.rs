@@ -470,7 +470,7 @@ mod tests {
         ticks(&mut recorder, 200_000);
         let news = recorder.news().unwrap();
         assert!(
-            news.contains("run.rec goes on no longer: it would have more than"),
+            news.contains("run.rec ends here: it would have more than"),
             "{news}"
         );
         assert_eq!(recorder.news(), None, "it is said once");

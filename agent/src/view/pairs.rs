@@ -95,7 +95,7 @@ mod tests {
         2 -> 3                   1 000  5.72 MiB     15 %
         3 -> 4                   1 000  5.72 MiB     15 %
         and 2 more pairs
-        10 % of it to ranks that could not be told: their communicator is not known
+        10 % of it to unknown ranks: their communicator is not known
         ");
         assert!(over_all(&Snapshot::default()).is_empty());
     }

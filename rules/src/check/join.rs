@@ -46,7 +46,8 @@ impl Checker<'_> {
                     KeyKind::Of(pair.0.1.kind).what(),
                     KeyKind::Of(pair.1.1.kind).what(),
                 );
-                let message = format!("the two sides can never be equal: one is {a}, the other {b}");
+                let message =
+                    format!("the two sides can never be equal: one is identified {a}, the other {b}");
                 return self.report(Diagnostic::error("E0141", message).at(left.span.to(right.span), ""));
             }
             by.push((pair.0.0, pair.1.0));

@@ -205,7 +205,7 @@ impl Infer<'_> {
         }
         if let Some((key, place)) = call.by {
             if key != "process" || rows != KeyKind::Process {
-                let message = format!("the rows of this table are {}", rows.what());
+                let message = format!("the rows of this table are identified {}", rows.what());
                 let help = "hits are put into rows where they are reduced: `sum(send.size) by send.to`";
                 let wrong = Diagnostic::error("E0146", message).at(of.span, "").at(place, "");
                 return self.report(wrong.help(help));

@@ -110,7 +110,7 @@ mod tests {
                 "other programs that use",
             ),
             ("5.14.0-503.el9.x86_64", None, Status::Fails, "need 5.17"),
-            ("4.18.0", None, Status::Fails, "what /proc tells"),
+            ("4.18.0", None, Status::Fails, "the data of /proc"),
             ("of our own", None, Status::Works, "Linux of our own"),
         ] {
             let (status_found, text) = said(release, found);

@@ -113,7 +113,7 @@ mod tests {
             (&[(Back, false), (Back, true)], "2 changes reverted"),
             (
                 &[(Kept, false)],
-                "1 change left in place until app ends. Take it revert: tuneagent undo 7",
+                "1 change left in place until app ends. Revert it: tuneagent undo 7",
             ),
             (
                 &[(Stays, false)],
@@ -122,7 +122,7 @@ mod tests {
             (&[(Over, false)], "nothing is left to revert"),
             (
                 &[(LeftAlone, false), (Back, false)],
-                "1 change reverted; 1 change left alone, for app changed it since",
+                "1 change reverted; 1 change left alone, because app has changed it since",
             ),
             (
                 &[(NotBack, false)],

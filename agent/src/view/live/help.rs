@@ -12,7 +12,7 @@ const KEYS: [(&str, &str); 9] = [
     ("Up Down  PgUp PgDn  Home End", "choose a row, or scroll"),
     ("Enter  Esc", "details of a rank or a function, and back"),
     ("/", "filter rows by a text (not in every view)"),
-    ("s  r", "change the order of ranks and functions; reverse it"),
+    ("s  r", "sort ranks and functions; reverse the order"),
     ("o  a  p", "in Rules: off, advise, apply"),
     ("?", "this list"),
     ("q  Ctrl-C", "end; changes are reverted, unless --keep"),

@@ -45,6 +45,6 @@ mod tests {
         }
         let all: Vec<String> = log.all().map(|(_, line)| line).collect();
         assert_eq!(all.len(), LINES_MAX + 1);
-        assert_eq!(all[..2], ["7 lines were said before these", "7"]);
+        assert_eq!(all[..2], ["7 older messages are not kept", "7"]);
     }
 }

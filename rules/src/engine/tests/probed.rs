@@ -244,7 +244,7 @@ fn a_timeout_closes_what_is_not_complete_and_says_what_is_missing() {
     farm.watermark(0, 900);
     farm.watermark(1, 900);
     farm.engine.tick(Time(900 * MS));
-    assert!(farm.closed()[0].contains("rank 2 was not heard of until its end"));
+    assert!(farm.closed()[0].contains("rank 2 was not observed until its end"));
 }
 
 #[test]

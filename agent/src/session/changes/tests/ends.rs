@@ -46,7 +46,7 @@ fn a_stop_leaves_what_is_confirmed_and_was_to_stay() {
     assert_eq!(outcomes(&it), ["written"]);
     assert_eq!(
         at_last(&it),
-        "1 change left in place until app ends. Take it revert: tuneagent undo 7"
+        "1 change left in place until app ends. Revert it: tuneagent undo 7"
     );
 }
 

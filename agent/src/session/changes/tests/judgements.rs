@@ -294,7 +294,10 @@ fn what_was_changed_by_hand_meanwhile_is_left_alone_at_the_end() {
         ..Farewell::default()
     };
     it.on(Event::Farewell(Machine::HERE, parting), s(1));
-    assert_eq!(at_last(&it), "1 change left alone, for app changed it since");
+    assert_eq!(
+        at_last(&it),
+        "1 change left alone, because app has changed it since"
+    );
 }
 
 #[test]
