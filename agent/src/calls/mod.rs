@@ -19,7 +19,9 @@ use std::{
 };
 
 use abi::Call;
-use rules::period::{Detector, Look, WINDOW};
+/// In so many calls a loop is looked for.
+pub use rules::period::WINDOW;
+use rules::period::{Detector, Look};
 
 pub use self::collectives::{Collectives, Split};
 pub use self::iterations::{Iterations, Mark, Pace};

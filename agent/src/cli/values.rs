@@ -52,7 +52,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 pub(super) fn mode() -> impl TypedValueParser<Value = Mode> {
     let help = |mode| match mode {
         Mode::Off => "It is not evaluated",
-        Mode::Advising => "It tells what it finds, and changes nothing",
+        Mode::Advising => "It reports what it finds, and changes nothing",
         Mode::Applying => "It changes the program; only in a session that was started with --apply",
     };
     let values = Mode::ALL.map(|mode| PossibleValue::new(mode.name()).help(help(mode)));

@@ -39,6 +39,9 @@ const ALL_HITS: usize = abi::RING_BYTES as usize / abi::Hit::SHORT_BYTES;
 /// So long a hit takes at most from being counted to its place in the ring, where its thread is let run.
 const UNDER_WAY: Duration = Duration::from_millis(1);
 
+/// How often it is tried at the end of a session to read what is being written.
+const LAST_LOOKS: usize = 100;
+
 impl Session {
     /// Hits came: windows that they close are evaluated at once. Counters are read first where a timed window is over too.
     pub(super) fn evaluate_hits(&mut self) -> Result<(), KernelError> {
@@ -232,6 +235,42 @@ impl Session {
     pub(super) fn lose_hits(&mut self) {
         let slots = self.profile.known_slots().into_iter();
         self.rules.lost(slots, self.intake.watermark_ns(), monotonic_ns());
+    }
+
+    /// Reads what was added up until now; the rules may have it at any time. False while something of it is being written.
+    pub(super) fn read_added(&mut self) -> bool {
+        let slots = self.profile.processes.iter().map(|process| process.slot);
+        self.added
+            .read(&self.probes, &mut self.rules, slots, monotonic_ns())
+    }
+
+    /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False while something of it is
+    /// being written.
+    pub(super) fn read_parted(&mut self) -> Result<bool, KernelError> {
+        if !self.rules.has_parted() {
+            return Ok(true);
+        }
+        // Those of whom nothing but this is known yet.
+        self.take_comings();
+        Ok(self.read_added())
+    }
+
+    /// At the end of a session: who writes then is waited for a moment, and missing from then on.
+    pub(super) fn read_last(&mut self) -> Result<(), KernelError> {
+        for _ in 0..LAST_LOOKS {
+            if self.read_parted()? {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        self.lose_hits();
+        Ok(())
+    }
+
+    /// The kernel side needed the place of what it had added up.
+    pub(super) fn take_handed_over(&mut self, tally: abi::Tally) {
+        self.meet(tally.process);
+        self.added.hand_over(tally, &self.probes, &mut self.rules);
     }
 
     /// How many were taken. Where that was all, who sends hits knows when we look again.

@@ -7,7 +7,7 @@ use tuner::module::Images;
 
 use crate::{
     calls::{
-        Collectives, Pace, Part, SiteTotals,
+        Collectives, Pace, Part, SiteTotals, WINDOW,
         efficiency::{Efficiencies, Scalability},
         place::{Namer, Place},
     },
@@ -267,7 +267,7 @@ impl Calls<'_> {
             calls if calls < CALLS_LEAST => format!("too few {noun}s were seen: {calls}"),
             calls => format!(
                 "the last {} {noun}s of a {whose} have none",
-                calls.min(rules::period::WINDOW as u64)
+                calls.min(WINDOW as u64)
             ),
         }
     }

@@ -31,9 +31,6 @@ use crate::{
 /// Processes that are listed; the snapshot has all.
 const PIDS_MAX: usize = 4096;
 
-/// How often it is tried at the end of a session to read what is being written.
-const LAST_LOOKS: usize = 100;
-
 impl Session {
     /// Answers a request; gives the reason when the session is over.
     pub(super) fn answer(&mut self, request: Request, to: oneshot::Sender<Answer>) -> Option<&'static str> {
@@ -305,41 +302,5 @@ impl Session {
             self.screen.say(&text);
             self.members.note_missing(text);
         }
-    }
-
-    /// Reads what was added up until now; the rules may have it at any time. False while something of it is being written.
-    pub(super) fn read_added(&mut self) -> bool {
-        let slots = self.profile.processes.iter().map(|process| process.slot);
-        self.added
-            .read(&self.probes, &mut self.rules, slots, monotonic_ns())
-    }
-
-    /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False while something of it is
-    /// being written.
-    pub(super) fn read_parted(&mut self) -> Result<bool, KernelError> {
-        if !self.rules.has_parted() {
-            return Ok(true);
-        }
-        // Those of whom nothing but this is known yet.
-        self.take_comings();
-        Ok(self.read_added())
-    }
-
-    /// At the end of a session: who writes then is waited for a moment, and missing from then on.
-    pub(super) fn read_last(&mut self) -> Result<(), KernelError> {
-        for _ in 0..LAST_LOOKS {
-            if self.read_parted()? {
-                return Ok(());
-            }
-            std::thread::yield_now();
-        }
-        self.lose_hits();
-        Ok(())
-    }
-
-    /// The kernel side needed the place of what it had added up.
-    pub(super) fn take_handed_over(&mut self, tally: abi::Tally) {
-        self.meet(tally.process);
-        self.added.hand_over(tally, &self.probes, &mut self.rules);
     }
 }

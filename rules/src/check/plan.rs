@@ -8,6 +8,7 @@ use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune};
 use crate::target::Site;
 use crate::term::{Statistic, Term, Typed};
 use crate::types::Kind;
+use crate::value::Scalar;
 use crate::window::{Window, WindowKind};
 
 use crate::plan::{
@@ -239,7 +240,12 @@ fn effect(change: &Change, role: &str) -> String {
         .map_or(String::new(), |(_, range)| format!(", only where {range}"));
     let is_call = matches!(change.action.keyword(), Keyword::Call | Keyword::InsertCall);
     let what = |value: &Typed| match value.of.kind {
-        _ if is_call => value.of.what(),
+        // What is computed differs from decision to decision.
+        _ if is_call => match &value.term {
+            Term::Constant(Scalar::Number(number)) => number.to_string(),
+            Term::Constant(Scalar::Boolean(is_set)) => is_set.to_string(),
+            _ => "…".to_string(),
+        },
         Kind::Boolean => "a boolean".to_string(),
         Kind::Number(_) | Kind::Text => "a number".to_string(),
     };

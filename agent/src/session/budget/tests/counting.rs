@@ -55,7 +55,7 @@ fn it_is_said_once_that_they_rest_and_missing_from_then_on() {
     assert_eq!(effects, [Effect::DetachCounted]);
     let missing: Vec<String> = budget.missing().collect();
     assert!(
-        missing[0].starts_with("calls of step were counted for rules now and then"),
+        missing[0].starts_with("calls of step were counted for rules in sampling windows"),
         "{missing:?}"
     );
 }

@@ -48,7 +48,7 @@ fn where_polling_is_what_costs_the_sequence_of_calls_stays_complete() {
         "{lines:?}"
     );
     assert!(
-        lines[0].contains("estimated (~). All else is told as before"),
+        lines[0].contains("estimated (~). Everything else is reported as before"),
         "{lines:?}"
     );
 }
@@ -87,7 +87,7 @@ fn where_nothing_can_be_detached_advice_is_given_once() {
     let lines = said(&effects);
     assert_eq!((effects.len(), lines.len()), (1, 1), "{effects:?}");
     assert!(
-        lines[0].contains("costs most, and in this session probes cannot be taken off"),
+        lines[0].contains("costs most, and this session cannot detach probes"),
         "{lines:?}"
     );
 }

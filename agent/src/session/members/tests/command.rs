@@ -89,7 +89,7 @@ fn those_that_were_not_seen_while_mpi_was_not_watched_are_counted() {
     let counted = it.counted_missing(Unmeasured::default());
     assert_eq!(counted.len(), 1);
     assert!(
-        counted[0].starts_with("2 processes had ended before they were looked into"),
+        counted[0].starts_with("2 processes had ended before they were inspected"),
         "{counted:?}"
     );
 }

@@ -220,7 +220,7 @@ fn told(rule: &CheckedRule, hits: &[Timed], pace: &Pace, adds: bool) -> Outcome 
 }
 
 fn is_across(window: &ClosedWindow) -> bool {
-    says(window, "added up across one of its borders")
+    says(window, "aggregated across one of its boundaries")
 }
 
 fn is_partial(window: &ClosedWindow) -> bool {
