@@ -52,7 +52,6 @@ pub struct Diagnostic {
     pub message: String,
     /// Places in the file, the most important first, each with a remark that may be empty.
     pub labels: Vec<(Span, String)>,
-    /// What to do about it.
     pub help: Option<String>,
 }
 

@@ -20,7 +20,6 @@ pub struct ProcessFacts {
     pub mpi: Option<String>,
     /// The name of the machine it runs on.
     pub host: Option<String>,
-    /// That machine.
     pub machine: Machine,
     /// Its mapped libraries; of a path only the file name counts.
     pub libraries: BTreeSet<String>,

@@ -20,7 +20,6 @@ use crate::target::Target;
 pub struct SeenProcess {
     /// What it is called in messages: `process 8123`.
     pub name: String,
-    /// What its roles follow from.
     pub facts: ProcessFacts,
     /// The functions asked for that it has, each with the files that define it.
     pub functions: BTreeMap<String, Vec<String>>,
@@ -28,14 +27,12 @@ pub struct SeenProcess {
     pub parameters: BTreeMap<(String, u8), String>,
     /// The marks asked for that it has.
     pub marks: BTreeMap<String, SeenMark>,
-    /// The variables asked for.
     pub variables: BTreeMap<String, Result<SeenVariable, NoVariable>>,
 }
 
 /// A mark of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenMark {
-    /// The files that have it.
     pub files: Vec<String>,
     /// What each argument is, such as `i32`, or why it cannot be read; those of all its places.
     pub arguments: Vec<Result<String, String>>,
@@ -44,7 +41,6 @@ pub struct SeenMark {
 /// A variable of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenVariable {
-    /// The file that has it.
     pub file: String,
     /// Its type, such as `i32`; none where the debug information does not say, or it is no number.
     pub of: Option<String>,
@@ -61,14 +57,12 @@ pub enum Refusal {
     ReadOnly(String),
     /// It is of another type, or its type is not known.
     Type(String),
-    /// Another reason.
     Other(String),
 }
 
 /// Why a name means no variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoVariable {
-    /// Nobody defines it.
     Missing,
     /// Several are alive: the files and addresses.
     Several(Vec<String>),
@@ -85,7 +79,6 @@ pub struct Sought {
     pub marks: BTreeSet<String>,
     /// Functions and numbers of the parameters that are read.
     pub parameters: BTreeSet<(String, u8)>,
-    /// Variables that are read.
     pub variables: BTreeSet<String>,
     /// Variables that are written, and their types as far as the rule says them.
     pub written: BTreeMap<String, Option<ValueType>>,
@@ -94,18 +87,14 @@ pub struct Sought {
 /// All names that a program has, to propose the nearest.
 #[derive(Clone, Debug, Default)]
 pub struct AllNames {
-    /// Functions.
     pub functions: Vec<String>,
-    /// Marks.
     pub marks: Vec<String>,
-    /// Variables.
     pub variables: Vec<String>,
 }
 
 /// How a rule fits a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fit {
-    /// What does not.
     pub diagnostics: Vec<Diagnostic>,
     /// What the rule does to this program, a sentence each.
     pub effects: Vec<String>,

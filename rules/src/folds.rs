@@ -79,7 +79,6 @@ impl Intake {
 /// What is folded of each hit.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// The hits are counted.
     Hits,
     /// Nanoseconds.
     Duration,

@@ -48,7 +48,6 @@ pub(crate) enum Meaning {
     /// With one argument a reduction, with several a function of single values.
     Both(Reduction, ScalarFunction),
     Scalar(ScalarFunction),
-    /// Over the run.
     Ewma,
     /// Whether the least and the greatest differ.
     Changed,
@@ -57,16 +56,12 @@ pub(crate) enum Meaning {
     Has,
 }
 
-/// A built-in function.
 #[derive(Debug)]
 pub struct Function {
-    /// Its name in formulas.
     pub name: &'static str,
-    /// How it is called.
     pub usage: &'static str,
     /// One or two sentences.
     pub doc: &'static str,
-    /// A formula that uses it.
     pub example: &'static str,
     pub(crate) arguments: RangeInclusive<usize>,
     pub(crate) meaning: Meaning,

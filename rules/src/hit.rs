@@ -8,7 +8,6 @@ use crate::value::{Cell, Ordered, ProcessId, Reads, Scalar, Time};
 /// A hit of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hit {
-    /// When it ended.
     pub(crate) time: Time,
     pub(crate) process: ProcessId,
     pub(crate) rank: Option<u32>,

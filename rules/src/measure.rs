@@ -24,7 +24,6 @@ pub enum Scope {
 
 macro_rules! measures {
     ($($variant:ident $name:literal $kind:ident $scope:ident $dimension:ident $doc:literal;)*) => {
-        /// A built-in measure.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Measure {
             $(#[doc = $doc] $variant,)*
@@ -39,7 +38,6 @@ macro_rules! measures {
                 match self { $(Measure::$variant => $name,)* }
             }
 
-            /// Counter or gauge.
             pub fn kind(self) -> Kind {
                 match self { $(Measure::$variant => Kind::$kind,)* }
             }

@@ -43,7 +43,6 @@ impl PlannedCapture {
 /// Where a value is found: where to begin, and the way from there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Where to begin.
     pub base: Base,
     /// The way from there, in order.
     pub steps: Vec<Step>,
@@ -56,7 +55,6 @@ pub enum Base {
     Argument(u8),
     /// An argument by its name, which is for the program's debug information to find.
     NamedArgument(String),
-    /// What the function returns.
     ReturnValue,
     /// A global variable, or a static member of a class with `::`.
     Global(String),

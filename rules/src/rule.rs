@@ -52,7 +52,6 @@ pub(crate) struct Role {
     pub(crate) conditions: Vec<Typed>,
     /// How many processes must have it for the rule to be evaluated.
     pub(crate) least: u32,
-    /// How many may have it.
     pub(crate) most: Option<u32>,
 }
 
@@ -103,7 +102,6 @@ pub(crate) enum RunFold {
 #[derive(Clone, Debug)]
 pub(crate) struct Metric {
     pub(crate) name: String,
-    /// The window it lives in.
     pub(crate) window: usize,
     /// It has a parameter or a value for each hit, and none by itself.
     pub(crate) is_called: bool,
@@ -116,7 +114,6 @@ pub(crate) struct Tune {
     pub(crate) trigger: Trigger,
     /// Without it the tune acts at every look at which its value differs from the last one.
     pub(crate) when: Option<Typed>,
-    /// Windows in a row.
     pub(crate) holds_for: u32,
     /// Nanoseconds.
     pub(crate) cooldown: u64,
@@ -127,7 +124,6 @@ pub(crate) struct Tune {
     pub(crate) undo_after: bool,
     /// Written at the start, until its first window.
     pub(crate) initial: Option<Scalar>,
-    /// What the model promises.
     pub(crate) expect: Option<Typed>,
     /// After so many windows a decision that was not carried out is given up.
     pub(crate) stale: Option<u32>,
@@ -291,7 +287,6 @@ impl CheckedRule {
         Ok(Meeting { at, key })
     }
 
-    /// The rule's name.
     pub fn name(&self) -> &str {
         &self.name
     }

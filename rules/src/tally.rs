@@ -47,13 +47,11 @@ pub enum Group {
 /// of different hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// Which.
     pub group: Group,
     /// Not later than the first of all hits of the group.
     pub first: Time,
     /// When the last of these hits ended.
     pub last: Time,
-    /// How many.
     pub count: u64,
     /// Of each value that the plan asks for.
     pub sums: Vec<Sums>,
@@ -62,9 +60,7 @@ pub struct Tally {
 /// What came of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// The sum.
     pub sum: i128,
-    /// The sum of the squares.
     pub squares: u128,
     /// The least of all hits of the group so far.
     pub least: i64,
@@ -73,7 +69,6 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Of one value.
     pub fn of(value: i64) -> Sums {
         let size = u128::from(value.unsigned_abs());
         Sums {

@@ -36,9 +36,7 @@ pub(crate) const SETS: &[&str] = &["mpi.*", "mpi.MPI_Send", "openmp.region", "bl
 /// Where a probe sits in its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
-    /// At its entry.
     Entry,
-    /// At its return.
     Return,
     /// From entry to return: gives durations.
     Span,

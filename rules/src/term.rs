@@ -15,7 +15,6 @@ use crate::value::{Scalar, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Time,
-    /// The rank of its process.
     Process,
     Thread,
     Host,
@@ -167,7 +166,6 @@ pub(crate) enum Term {
     },
     /// The keys of the rows of a table, each in its row: a process by its rank.
     Keys(Box<Typed>),
-    /// A row of a table.
     Row {
         of: Box<Typed>,
         key: Box<Typed>,

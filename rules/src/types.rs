@@ -14,7 +14,6 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Process,
-    /// A value of the hits.
     Of(Kind),
 }
 

@@ -45,11 +45,9 @@ pub(crate) enum Straddle {
     /// The one it ends in.
     #[default]
     End,
-    /// The one it begins in.
     Begin,
     /// To each with its part of the duration.
     Split,
-    /// To none.
     Drop,
 }
 

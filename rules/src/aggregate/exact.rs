@@ -44,7 +44,6 @@ impl Parts {
     }
 }
 
-/// A fixed-point sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Exact<const DIGITS: usize>([i128; DIGITS]);
 

@@ -15,7 +15,6 @@ impl Finite {
         value.is_finite().then_some(Finite(value + 0.0))
     }
 
-    /// The value.
     pub fn get(self) -> f64 {
         self.0
     }
@@ -67,7 +66,6 @@ impl<V, K> Default for Least<V, K> {
 }
 
 impl<V: Ord, K: Ord> Least<V, K> {
-    /// Adds a value.
     pub fn add(&mut self, value: V, key: K) {
         let new = (value, key);
         if self.found.as_ref().is_none_or(|found| new < *found) {
@@ -120,7 +118,6 @@ impl<V, K> Default for Greatest<V, K> {
 }
 
 impl<V: Ord, K: Ord> Greatest<V, K> {
-    /// Adds a value.
     pub fn add(&mut self, value: V, key: K) {
         self.0.add(Reverse(value), key);
     }

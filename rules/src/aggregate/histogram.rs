@@ -30,7 +30,6 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Adds a value.
     pub fn add(&mut self, value: u64) {
         self.add_counted(value, 1);
     }

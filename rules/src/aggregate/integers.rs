@@ -29,7 +29,6 @@ pub struct Integers {
 }
 
 impl Integers {
-    /// Adds a value.
     pub fn add(&mut self, value: u64) {
         let square = u128::from(value) * u128::from(value);
         self.put(1, value.into(), square, 0);

@@ -50,7 +50,6 @@ impl Moments {
     }
 }
 
-/// Σx / n.
 pub(super) fn mean(count: Count, sum: &Whole, exponent: i64) -> Result<f64, WhyNone> {
     let count = count.at_least(1)?;
     sum.ratio(&Natural::from(u128::from(count)), exponent)

@@ -27,7 +27,6 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: f64) {
         // A cast saturates, and NaN becomes 0, which is not equal to it.

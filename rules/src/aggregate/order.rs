@@ -6,9 +6,7 @@ use crate::value::{ProcessId, Time};
 /// A hit's place in the order of all hits: by its time, then its process, then its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// When it was.
     pub time: Time,
-    /// Whose it was.
     pub process: ProcessId,
     /// Which one of its process it was.
     pub sequence: u64,
@@ -28,7 +26,6 @@ impl<V> Default for First<V> {
 }
 
 impl<V: Ord> First<V> {
-    /// Adds a hit.
     pub fn add(&mut self, moment: Moment, value: V) {
         self.0.add(moment, value);
     }
@@ -59,7 +56,6 @@ impl<V> Default for Last<V> {
 }
 
 impl<V: Ord> Last<V> {
-    /// Adds a hit.
     pub fn add(&mut self, moment: Moment, value: V) {
         self.0.add(moment, value);
     }

@@ -28,7 +28,6 @@ const CUT: u32 = 52 - 5;
 pub struct Quantiles {
     count: Count,
     not_finite: u64,
-    /// In their order.
     few: Vec<f64>,
     buckets: BTreeMap<i32, u64>,
 }

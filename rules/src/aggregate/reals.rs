@@ -29,7 +29,6 @@ pub struct Reals {
 }
 
 impl Reals {
-    /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: f64) {
         self.put(value, 1);

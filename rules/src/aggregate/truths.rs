@@ -10,13 +10,11 @@ pub struct Truths {
 }
 
 impl Truths {
-    /// Adds a condition.
     pub fn add(&mut self, holds: bool) {
         let count = if holds { &mut self.held } else { &mut self.failed };
         *count = count.saturating_add(1);
     }
 
-    /// How many held.
     pub fn held(&self) -> u64 {
         self.held
     }

@@ -14,9 +14,7 @@ use crate::types::{KeyKind, Type};
 /// What `call` stands for in the condition that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallIs {
-    /// The innermost variable.
     Variable(usize),
-    /// A part of the hit.
     Function,
 }
 
@@ -24,7 +22,6 @@ pub(crate) enum CallIs {
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     condition: Expr,
-    /// A measure was of them.
     used: bool,
 }
 

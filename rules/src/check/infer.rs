@@ -64,7 +64,6 @@ pub(crate) struct Infer<'a> {
     pub(crate) calls: Option<Calls>,
     /// What `call` stands for.
     pub(crate) call_is: Option<CallIs>,
-    /// Folds over the run.
     pub(crate) runs: &'a mut Vec<Run>,
     pub(crate) wrong: &'a mut Vec<Diagnostic>,
 }

@@ -32,7 +32,6 @@ pub(crate) struct WindowNames {
     /// The probes at which its instances begin and end.
     pub(crate) begin: Option<usize>,
     pub(crate) end: Option<usize>,
-    /// The window it lies in.
     pub(crate) within: Option<usize>,
     /// For each probe the capture that places its hits; nothing for a key that is wrong and was reported.
     pub(crate) keys: Option<Vec<Option<usize>>>,
@@ -42,7 +41,6 @@ pub(crate) struct WindowNames {
 #[derive(Clone)]
 pub(crate) struct MetricNames {
     pub(crate) index: usize,
-    /// The window it lives in.
     pub(crate) window: usize,
     pub(crate) of: Type,
     /// How much there is to compute for it.

@@ -17,7 +17,6 @@ pub(super) struct Call<'e> {
     pub(super) of: &'e Expr,
     pub(super) second: Option<&'e Expr>,
     pub(super) filter: Option<&'e Expr>,
-    /// Which hits are folded.
     pub(super) over: Option<Over<'e>>,
     /// The key behind `by`.
     pub(super) by: Option<(&'e str, Span)>,

@@ -87,7 +87,6 @@ const WRONG: &[(&str, &str)] = &[
     ("clashes", "  send: 1\n  gain: 2\n  threads: 4\n  sum: 5\n"),
 ];
 
-/// Whole rules that are wrong.
 const WRONG_RULES: &[(&str, &str)] = &[
     ("a_rule_without_roles_and_windows", "rule: a\nabout: b\n"),
     (

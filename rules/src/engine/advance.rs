@@ -97,7 +97,6 @@ impl Engine {
 /// What is to be evaluated of a window from probe to probe.
 #[derive(Clone, Debug)]
 pub(super) enum Due {
-    /// An instance that is over.
     Closed(Closed),
     /// An instance as it is at a hit that makes a tune be looked at.
     Hit {
@@ -358,7 +357,6 @@ impl Release<'_> {
         while self.close_those_over(time, inclusive) {}
     }
 
-    /// Whether one was.
     fn close_those_over(&mut self, time: Time, inclusive: bool) -> bool {
         let nesting = self.nesting;
         let mut has_closed = false;

@@ -16,7 +16,6 @@ use crate::value::ProcessId;
 enum Gift {
     /// The first values of the tunes that have one and no window yet.
     Initial,
-    /// What latecomers are given.
     Late,
 }
 

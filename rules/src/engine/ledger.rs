@@ -10,7 +10,6 @@ const MOST_CLOSED: usize = 1024;
 /// How many other instances may begin between a hit and the begin of its own.
 const PATIENCE: usize = 2;
 
-/// One instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) index: u64,
@@ -32,11 +31,9 @@ pub(super) struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Belongs {
     To(u64),
-    /// Its instance is over.
     Late,
     /// Its instance is not among those that began behind it.
     Outside,
-    /// Its instance may begin yet.
     Waits,
 }
 

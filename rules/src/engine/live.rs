@@ -36,7 +36,6 @@ pub enum Conflict {
         /// The names of the two rules.
         rules: (String, String),
     },
-    /// There were too many.
     TooMany,
 }
 

@@ -34,7 +34,6 @@ pub struct Node {
     watermarks: BTreeMap<ProcessId, Time>,
     /// What is handed on as it is.
     observations: Vec<Observation>,
-    /// How many reports there were.
     reports: u64,
 }
 
@@ -72,7 +71,6 @@ struct Kept {
 /// What a node hands to the coordinator: plain data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Whose it is.
     pub node: Machine,
     /// From 0, one more for each report of the node.
     pub sequence: u64,
@@ -91,11 +89,9 @@ pub struct Report {
 /// What a node kept of one instance of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partial {
-    /// The rule.
     pub rule: RuleId,
     /// The window, by its place in the file.
     pub window: usize,
-    /// The number of the instance.
     pub index: u64,
     pub(super) content: Content,
 }

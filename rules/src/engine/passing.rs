@@ -16,7 +16,6 @@ pub(super) struct Passing<'a> {
     pub(super) arrived: &'a Arrived,
     pub(super) key: Option<Key>,
     pub(super) borders: &'a Borders,
-    /// The instance around it.
     pub(super) enclosing: Option<&'a Instance>,
     pub(super) nest: &'a Nest<'a>,
 }

@@ -21,7 +21,6 @@ pub(super) enum Phase {
     Watching,
     /// A decision was made; its receipt has not come.
     Pending {
-        /// Windows since.
         waited: u32,
         decision: DecisionId,
         changes: Vec<Change>,

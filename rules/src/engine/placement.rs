@@ -38,11 +38,9 @@ pub struct PlacedFold {
     pub window: String,
     /// What it folds, such as `sum(compute.duration) by process`.
     pub fold: String,
-    /// How many formulas have it.
     pub uses: usize,
     /// The nearest place to the hits.
     pub placement: Placement,
-    /// Why not nearer.
     pub why: &'static str,
 }
 

@@ -81,7 +81,6 @@ impl Samples {
         self.probes.retain(|(of, _, _), _| *of != rule);
     }
 
-    /// Forgets a process.
     pub(crate) fn drop_process(&mut self, process: ProcessId) {
         let is_of_others = |of: &Subject| *of != Subject::Process(process);
         self.counters.retain(|(of, _), _| is_of_others(of));

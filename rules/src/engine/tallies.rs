@@ -37,7 +37,6 @@ struct Tallied {
     windows: Vec<usize>,
     /// The parts of a hit, each with the place of its sums.
     parts: Vec<(Field, usize)>,
-    /// How many sums there are.
     values: usize,
 }
 

@@ -41,7 +41,6 @@ pub(super) struct Over {
     pub(super) number: u64,
     /// The last moment at which something could belong to it.
     pub(super) time: Time,
-    /// What it lacks.
     missing: Option<String>,
 }
 

@@ -31,7 +31,6 @@ pub(super) struct TuneState {
     pub(super) before: VecDeque<f64>,
     /// Changed since the condition became true.
     pub(super) acted: BTreeSet<ProcessId>,
-    /// What was done and kept.
     pub(super) done: BTreeMap<ProcessId, Action>,
     /// Decisions of first values, and what they write; empty once a receipt has come.
     begun: BTreeMap<DecisionId, Vec<Change>>,

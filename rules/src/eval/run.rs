@@ -19,7 +19,6 @@ pub(crate) struct RunState {
     run: Run,
     /// One without a key, if the fold has none.
     rows: BTreeMap<Option<Key>, Folded>,
-    /// Instances that went into it.
     count: u64,
     overflowed: bool,
 }

@@ -26,7 +26,6 @@ impl Keys {
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
-    /// One sentence.
     pub(crate) doc: &'static str,
     pub(crate) required: bool,
     /// Keys that must stand beside it.
@@ -58,7 +57,6 @@ impl Key {
 /// What a value looks like.
 #[derive(Debug)]
 pub(crate) enum Shape {
-    /// Words for people.
     Text,
     /// Words for people with formulas in braces.
     Template,
@@ -67,13 +65,11 @@ pub(crate) enum Shape {
     Name,
     /// What the program calls something: a function, a variable.
     Symbol,
-    /// One of these words.
     Words(&'static [&'static str]),
     Mapping(&'static Keys),
     /// Names that the author chooses, each with such a value.
     Entries(Names, &'static Shape),
     List(&'static Shape),
-    /// One of these.
     Either(&'static [Shape]),
 }
 

@@ -43,7 +43,6 @@ pub struct RuleFile {
     pub(crate) corrections: Vec<String>,
     /// Names of the program that may be bound to others, each with what it is.
     pub(crate) names: Vec<(Text, String)>,
-    /// What they are bound to.
     pub(crate) bindings: BTreeMap<String, String>,
     pub(crate) parameters: Vec<Named>,
     /// What parameters mean, where the rule says so.
@@ -147,7 +146,6 @@ pub(crate) struct TuneEntry {
     pub(crate) span: Span,
     /// What it does; without it, it only advises.
     pub(crate) action: Option<ActionEntry>,
-    /// What takes a call back.
     pub(crate) inverse: Option<InverseEntry>,
     pub(crate) was: Option<Expr>,
     pub(crate) because: Option<Text>,
@@ -209,7 +207,6 @@ impl TuneEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct ActionEntry {
     pub(crate) keyword: Keyword,
-    /// What stands behind the keyword.
     pub(crate) target: Text,
     /// The same as a formula, where it is a function with what is in its brackets.
     pub(crate) call: Option<Expr>,
@@ -326,7 +323,6 @@ impl RuleFile {
 /// What a program calls the names of a rule: a file with `for` and `names`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bindings {
-    /// The rule's name.
     pub rule: String,
     /// From names that the rule declares to those of the program.
     pub names: BTreeMap<String, String>,

@@ -50,7 +50,6 @@ pub struct GraphNode {
 /// A name for a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The rule.
     pub rule: String,
     /// The metric, or what a tune does.
     pub name: String,

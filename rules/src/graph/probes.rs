@@ -10,7 +10,6 @@ use crate::target::Site;
 /// A function, or a set of them, that is probed for one rule or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedProbe {
-    /// Where it sits.
     pub function: String,
     /// It is hit at the entry.
     pub entry: bool,

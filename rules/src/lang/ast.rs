@@ -63,7 +63,6 @@ pub(crate) enum Node {
     Over {
         of: Box<Expr>,
         count: Box<Expr>,
-        /// What is counted.
         unit: Option<(String, Span)>,
     },
     /// `x at iteration.end`: the value at a hit.
@@ -161,7 +160,6 @@ pub(crate) mod binding {
     pub(crate) const ATOM: u8 = 11;
 }
 
-/// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,

@@ -6,7 +6,6 @@ pub(super) const DEPTH: usize = 4;
 /// A site; where it stands in inner loops, too, the first time round alone begins an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Anchor {
-    /// The site.
     pub site: u64,
     /// What inner loops repeat, innermost first: the hash of the calls of one time round. The site reached again over just these goes
     /// round once more, and begins nothing.

@@ -40,7 +40,6 @@ const AROUND: usize = 2;
 /// Of what differs from the ordinary iteration so much must lack calls of it for the loop to have no other around it.
 const BRANCHES: f64 = 0.33;
 
-/// Which sites a segment has.
 type Set = [u64; SITES / 64];
 
 struct Segment {

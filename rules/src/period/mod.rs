@@ -34,7 +34,6 @@ const PATIENCE: usize = 4;
 /// The loop that the program is in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// What begins an iteration.
     pub anchor: Anchor,
     /// Calls in an iteration, the mean over the window.
     pub calls: f64,

@@ -23,7 +23,6 @@ pub enum ReadError {
     Corrupt {
         /// Where the block begins whose sums are wrong, or the record that makes no sense; bytes from the start.
         at: usize,
-        /// What is wrong there.
         what: &'static str,
     },
 }
@@ -58,11 +57,9 @@ impl std::error::Error for ReadError {}
 /// Something is too large for a recording. Nothing of it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
-    /// What is too large.
     pub what: &'static str,
     /// How large it is, in bytes or in pieces.
     pub size: usize,
-    /// How large it may be.
     pub limit: usize,
 }
 

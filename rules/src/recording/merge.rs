@@ -18,7 +18,6 @@ pub struct Merged {
     pub source: usize,
     /// The machine that it was made on.
     pub machine: Machine,
-    /// The record.
     pub record: Record,
 }
 
@@ -27,9 +26,7 @@ pub struct Merged {
 pub struct Broken {
     /// Which: an index into [`Merge::headers`].
     pub source: usize,
-    /// Its host.
     pub host: String,
-    /// What is wrong.
     pub error: ReadError,
 }
 

@@ -9,7 +9,6 @@ use crate::value::{ProcessId, Time};
 /// What a recording says of itself before the first record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Name of the machine.
     pub host: String,
     /// Name of the program that was watched.
     pub program: String,
@@ -30,67 +29,49 @@ pub struct ProbeKey(pub u32);
 pub enum Record {
     /// A process of the job is there.
     ProcessJoined {
-        /// Its number.
         process: ProcessId,
-        /// Since when.
         time: Time,
-        /// What is known of it.
         facts: ProcessFacts,
     },
     /// More is known of a process: these facts take the place of those before.
     ProcessLearned {
-        /// Its number.
         process: ProcessId,
-        /// Since when.
         time: Time,
         /// All that is known of it.
         facts: ProcessFacts,
     },
     /// A process has ended or is watched no longer.
     ProcessLeft {
-        /// Its number.
         process: ProcessId,
-        /// When.
         time: Time,
     },
     /// What a probe's number stands for, from here on.
     ProbeDefined {
-        /// Its number.
         probe: ProbeKey,
-        /// What it is.
         definition: ProbeDefinition,
     },
-    /// A probe was hit.
     Hit(Hit),
     /// A running total since any moment.
     Counter {
         /// None for a measure of the machine that the recording is of.
         process: Option<ProcessId>,
-        /// Which.
         measure: Measure,
-        /// When it was read.
         time: Time,
         /// Nanoseconds, bytes, or a count.
         total: u64,
     },
-    /// A level.
     Gauge {
         /// None for a measure of the machine that the recording is of.
         process: Option<ProcessId>,
-        /// Which.
         measure: Measure,
-        /// When it was read.
         time: Time,
         /// Seconds, bytes, or a plain number.
         value: f64,
     },
     /// Running totals of a probe in one process.
     ProbeTotals {
-        /// The probe.
         probe: ProbeKey,
-        /// The process.
         process: ProcessId,
-        /// When they were read.
         time: Time,
         /// Hits since any moment.
         count: u64,
@@ -99,14 +80,11 @@ pub enum Record {
     },
     /// No hit of this process with a time up to `time` comes after this record.
     Watermark {
-        /// The process.
         process: ProcessId,
-        /// Up to when.
         time: Time,
     },
     /// Hits of a process were lost: where they would have counted, nothing is complete.
     HitsLost {
-        /// The process.
         process: ProcessId,
         /// The earliest that may be lost.
         from: Time,
@@ -116,23 +94,18 @@ pub enum Record {
     /// The rules were evaluated: windows that are over by then were closed. It is recorded because a timed window lasts until
     /// the evaluation that closes it.
     Tick {
-        /// When.
         time: Time,
     },
     /// From here on a rule may do this.
     RuleSet {
-        /// When.
         time: Time,
-        /// Its name.
         rule: String,
         /// `off`, `advising`, `applying`; `added` before the first of these for a rule that was not there at the start; `removed`.
         mode: String,
     },
     /// What the whole iterations of the loop that a process was found to run in came to.
     Iterations {
-        /// The process.
         process: ProcessId,
-        /// When this was known.
         time: Time,
         /// Iterations that were seen from their begin to their end.
         count: u64,
@@ -147,9 +120,7 @@ pub enum Record {
     },
     /// What a variable holds that a rule would write.
     Variable {
-        /// The process.
         process: ProcessId,
-        /// When it was read.
         time: Time,
         /// The variable, or the way to a part of it, as the rule has it.
         name: String,
@@ -158,13 +129,9 @@ pub enum Record {
     },
     /// A function was watched in windows: the totals of its entries so far are estimated, and this is known of them.
     Estimated {
-        /// The process.
         process: ProcessId,
-        /// Its entries.
         probe: ProbeKey,
-        /// When.
         time: Time,
-        /// Calls that were counted.
         counted: u64,
         /// Bytes that were.
         counted_bytes: u64,
@@ -177,13 +144,10 @@ pub enum Record {
     },
     /// The session found, changed or judged something, as it told its user then.
     Marked {
-        /// When.
         time: Time,
         /// What: `finding`, `change`, `kept`, `undone`.
         kind: String,
-        /// The rule.
         rule: String,
-        /// What was told.
         text: String,
     },
     /// Something was lost, of no process in particular.
@@ -200,9 +164,7 @@ pub enum Record {
 /// A probe as it was armed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProbeDefinition {
-    /// Its name in the rule.
     pub name: String,
-    /// The function.
     pub function: String,
     /// Where it sits in the function.
     pub place: Place,
@@ -213,9 +175,7 @@ pub struct ProbeDefinition {
 /// Where a probe sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// At the entry.
     Entry,
-    /// At the return.
     Return,
     /// At both: its hits have durations.
     Span,
@@ -224,9 +184,7 @@ pub enum Place {
 /// One hit of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// The probe.
     pub probe: ProbeKey,
-    /// The process.
     pub process: ProcessId,
     /// The thread, as the recording agent numbers them.
     pub thread: u32,
@@ -245,11 +203,8 @@ pub enum CapturedType {
     Signed,
     /// A number without a sign.
     Unsigned,
-    /// A floating-point number.
     Float,
-    /// A truth value.
     Boolean,
-    /// A text.
     Text,
 }
 
@@ -264,7 +219,6 @@ pub enum Captured {
     Unsigned(u64),
     /// A floating-point number, every bit of which is kept.
     Float(f64),
-    /// A truth value.
     Boolean(bool),
     /// A text of at most [`super::MAX_TEXT`] bytes.
     Text(String),
@@ -279,7 +233,6 @@ pub enum Reason {
     NotMeasured,
     /// The memory could not be read.
     Unreadable,
-    /// It was measured and lost.
     Lost,
     /// What it belongs to is not complete.
     Incomplete,

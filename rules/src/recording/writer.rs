@@ -15,9 +15,7 @@ use crate::value::{ProcessId, Time};
 /// least.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// Whole blocks.
     ready: Vec<u8>,
-    /// Records of the open block.
     open: Vec<u8>,
     /// Sum of the last whole block.
     sum: u32,

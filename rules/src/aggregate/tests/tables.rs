@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::{lawful, split};
 use crate::aggregate::{Integers, Least, Merge, Table};
 
-/// Far fewer rows than keys.
 type Small = Table<u8, Integers, 3>;
 
 fn check<const MOST: usize>(split: &super::Split<(u8, u64)>) {

@@ -365,7 +365,6 @@ fn what_is_wrong_between_windows_is_shown_with_what_to_do() {
     }
 }
 
-/// Whole rules that are wrong.
 const WRONG_RULES: &[(&str, &str)] = &[
     (
         "nested_windows",

@@ -93,7 +93,6 @@ impl Content {
         self.hits
     }
 
-    /// Takes a hit.
     pub(crate) fn take(&mut self, probe: usize, hit: &Hit) {
         self.hits += 1;
         if self.folds.keeps.get(probe) == Some(&true) {

@@ -15,7 +15,6 @@ pub(crate) struct Past {
     folds: Arc<WindowFolds>,
     /// Those that the fold that looks back furthest has hits of, the newest last.
     earlier: VecDeque<Arc<Content>>,
-    /// All of them together.
     run: Option<Arc<Content>>,
 }
 

@@ -59,7 +59,6 @@ pub(crate) struct State {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Kept {
-    /// The count alone is enough.
     Nothing,
     /// Nanoseconds.
     Durations(Integers),
@@ -68,7 +67,6 @@ enum Kept {
     Greatest(Option<Finite>),
     First(Option<(Place, Scalar)>),
     Last(Option<(Place, Scalar)>),
-    /// The least and the greatest.
     Only(Option<Box<(Scalar, Scalar)>>),
     Truths(Truths),
     Product(Box<Product>),
@@ -145,7 +143,6 @@ impl State {
         }
     }
 
-    /// Adds a number.
     #[inline]
     pub(crate) fn add_number(&mut self, value: f64, place: Place) {
         match &mut self.kept {

@@ -153,10 +153,8 @@ pub(super) fn counted(
 struct Job {
     engine: Engine,
     nodes: Vec<Node>,
-    /// By process.
     machines: Vec<u32>,
     of_process: Vec<usize>,
-    /// Reports on their way.
     reports: Vec<Report>,
     told: Told,
 }

@@ -21,11 +21,9 @@ pub(super) struct Sent {
     pub(super) reads: Vec<Option<f64>>,
 }
 
-/// One iteration.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
     pub(super) workers: u32,
-    /// Of each process.
     pub(super) computes: Vec<u64>,
     /// Tenths, so that no sum of them is exact in binary.
     pub(super) work: Vec<u32>,

@@ -8,7 +8,6 @@ use proptest::sample::select;
 pub(super) struct Drawn {
     pub(super) name: &'static str,
     pub(super) text: String,
-    /// The window around it.
     pub(super) within: Option<&'static str>,
     /// Its metrics are about what the workers do, too.
     pub(super) works: bool,
