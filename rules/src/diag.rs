@@ -150,24 +150,10 @@ pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = 
         .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
 }
 
-/// Number of letters to insert, delete, replace or swap with a neighbour; case does not count.
+/// Number of letters to insert, delete, replace or swap with a neighbour; case does not count, nor what is behind the 64th.
 fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.to_lowercase().chars().take(64).collect();
-    let b: Vec<char> = b.to_lowercase().chars().take(64).collect();
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
+    let short = |word: &str| word.to_lowercase().chars().take(64).collect::<String>();
+    strsim::osa_distance(&short(a), &short(b))
 }
 
 #[cfg(test)]

@@ -36,35 +36,26 @@ impl ProcessFacts {
     }
 }
 
-/// Whether `name` fits `glob`, where `*` is any text and `?` any one character.
-///
-/// The agent uses it too, so that both ask the same question of a library.
-pub fn fits(glob: &str, name: &str) -> bool {
-    let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
-    let (mut g, mut n) = (0, 0);
-    // Where to go back to: behind the last star, and one character further in the name.
-    let mut back: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match glob.get(g) {
-            Some('*') => {
-                g += 1;
-                back = Some((g, n));
-            }
-            Some(&c) if c == '?' || c == name[n] => {
-                g += 1;
-                n += 1;
-            }
-            _ => match back {
-                Some((star, tried)) => {
-                    g = star;
-                    n = tried + 1;
-                    back = Some((star, n));
+/// Whether a pattern fits all of a text: `*` is any text and `?` any one character. Goes back to the last `*` only, so that the
+/// time is at most the product of the lengths.
+pub fn fits(pattern: &str, text: &str) -> bool {
+    let (mut pattern, mut text) = (pattern.chars(), text.chars());
+    // The pattern behind the last star, and the text that the star has not taken yet.
+    let mut star = None;
+    while let Some(next) = text.clone().next() {
+        match pattern.next() {
+            Some('*') => star = Some((pattern.clone(), text.clone())),
+            Some(wanted) if wanted == '?' || wanted == next => drop(text.next()),
+            _ => match &mut star {
+                Some((behind, rest)) => {
+                    rest.next();
+                    (pattern, text) = (behind.clone(), rest.clone());
                 }
                 None => return false,
             },
         }
     }
-    glob.get(g..).unwrap_or(&[]).iter().all(|&c| c == '*')
+    pattern.all(|wanted| wanted == '*')
 }
 
 #[cfg(test)]
@@ -82,6 +73,16 @@ mod tests {
             ("*", "", true),
             ("", "x", false),
             ("*a*b", "xaxxab", true),
+            ("solver*", "solver_step", true),
+            ("*step", "solver_step", true),
+            ("s?lver*", "solver", true),
+            ("s?lver", "slver", false),
+            ("?", "", false),
+            ("?", "é", true),
+            ("step", "solver_step", false),
+            ("*aab", "aaaab", true),
+            ("a*b*c", "abbd", false),
+            ("app::*", "app::Solver::step(int)", true),
         ] {
             assert_eq!(fits(glob, name), expected, "{glob} {name}");
         }

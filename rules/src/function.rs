@@ -67,237 +67,106 @@ pub struct Function {
     pub(crate) meaning: Meaning,
 }
 
-/// Every built-in function, in the order of the documents.
-pub const FUNCTIONS: &[Function] = &[
-    Function {
-        name: "sum",
-        usage: "sum(x) [by key]",
-        doc: "The sum over the rows of a table, or over the hits of a probe.",
-        example: "sum(cpu.time + runqueue.time)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::Sum),
-    },
-    Function {
-        name: "count",
-        usage: "count(role), count(probe) [by key], count(x)",
-        doc: "The processes of a role, the hits of a probe, or the rows of a table.",
-        example: "count(worker)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::Count),
-    },
-    Function {
-        name: "mean",
-        usage: "mean(x) [by key]",
-        doc: "The mean over the rows of a table, or over the hits of a probe.",
-        example: "mean(send.duration) by process",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::Mean),
-    },
-    Function {
-        name: "min",
-        usage: "min(x) [by key], min(a, b, …)",
-        doc: "With one argument the least over the rows of a table or the hits of a probe, with several the least.",
-        example: "min(cpus.available)",
-        arguments: 1..=16,
-        meaning: Meaning::Both(Reduction::Min, ScalarFunction::Min),
-    },
-    Function {
-        name: "max",
-        usage: "max(x) [by key], max(a, b, …)",
-        doc: "With one argument the greatest over the rows of a table or the hits of a probe, with several the greatest.",
-        example: "max(1, max(threads))",
-        arguments: 1..=16,
-        meaning: Meaning::Both(Reduction::Max, ScalarFunction::Max),
-    },
-    Function {
-        name: "product",
-        usage: "product(x) [by key]",
-        doc: "The product of plain numbers over the rows of a table, or over the hits of a probe.",
-        example: "product(send.size / 1KiB)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::Product),
-    },
-    Function {
-        name: "stddev",
-        usage: "stddev(x) [by key]",
-        doc: "The standard deviation: the root of the mean square of the distances from the mean.",
-        example: "stddev(send.duration) / mean(send.duration)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::Stddev),
-    },
-    Function {
-        name: "first",
-        usage: "first(x) [by key]",
-        doc: "The value of the earliest hit, or of the least key of a table.",
-        example: "first(send.time)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::First),
-    },
-    Function {
-        name: "last",
-        usage: "last(x) [by key]",
-        doc: "The value of the latest hit, or of the greatest key of a table.",
-        example: "last(send.to)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::Last),
-    },
-    Function {
-        name: "only",
-        usage: "only(x) [by key]",
-        doc: "The one value that all hits or rows have; none where they differ.",
-        example: "only(send.size where send.to == 1)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::Only),
-    },
-    Function {
-        name: "any",
-        usage: "any(condition) [by key]",
-        doc: "Whether the condition is true of at least one hit or row.",
-        example: "any(send.duration > 1s)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::Any),
-    },
-    Function {
-        name: "all",
-        usage: "all(condition) [by key]",
-        doc: "Whether the condition is true of every hit or row.",
-        example: "all(cpu.time > 1ms)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::All),
-    },
-    Function {
-        name: "changed",
-        usage: "changed(x)",
-        doc: "Whether the hits or rows do not all have the same number.",
-        example: "changed(send.size)",
-        arguments: 1..=1,
-        meaning: Meaning::Changed,
-    },
-    Function {
-        name: "quantile",
-        usage: "quantile(x, share) [by key]",
-        doc: "The value that a share of all values stays below: of up to 64 values between two of them, of more to 1/64 of it.",
-        example: "quantile(send.duration, 95%)",
-        arguments: 2..=2,
-        meaning: Meaning::Reduction(Reduction::Quantile(0.0)),
-    },
-    Function {
-        name: "slope",
-        usage: "slope(y, x) [by key]",
-        doc: "How much y grows with x: the slope of the straight line of least squares through the hits.",
-        example: "slope(send.duration, send.size)",
-        arguments: 2..=2,
-        meaning: Meaning::Reduction(Reduction::Slope),
-    },
-    Function {
-        name: "intercept",
-        usage: "intercept(y, x) [by key]",
-        doc: "The y at x = 0 of the straight line of least squares through the hits.",
-        example: "intercept(send.duration, send.size)",
-        arguments: 2..=2,
-        meaning: Meaning::Reduction(Reduction::Intercept),
-    },
-    Function {
-        name: "argmin",
-        usage: "argmin(table)",
-        doc: "The key of the least value of a table, a process by its rank; among equals the least key.",
-        example: "argmin(sum(send.duration) by send.to)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::ArgMin),
-    },
-    Function {
-        name: "argmax",
-        usage: "argmax(table)",
-        doc: "The key of the greatest value of a table, a process by its rank; among equals the least key.",
-        example: "argmax(cpu.time)",
-        arguments: 1..=1,
-        meaning: Meaning::Reduction(Reduction::ArgMax),
-    },
-    Function {
-        name: "floor",
-        usage: "floor(x)",
-        doc: "The greatest integer that is not above a plain number.",
-        example: "floor(mean(cpus.available))",
-        arguments: 1..=1,
-        meaning: Meaning::Scalar(ScalarFunction::Floor),
-    },
-    Function {
-        name: "ceil",
-        usage: "ceil(x)",
-        doc: "The least integer that is not below a plain number.",
-        example: "ceil(2.5)",
-        arguments: 1..=1,
-        meaning: Meaning::Scalar(ScalarFunction::Ceil),
-    },
-    Function {
-        name: "round",
-        usage: "round(x)",
-        doc: "The integer nearest to a plain number, halves away from 0.",
-        example: "round(2.5)",
-        arguments: 1..=1,
-        meaning: Meaning::Scalar(ScalarFunction::Round),
-    },
-    Function {
-        name: "abs",
-        usage: "abs(x)",
-        doc: "A number without its sign.",
-        example: "abs(2ms - 3ms)",
-        arguments: 1..=1,
-        meaning: Meaning::Scalar(ScalarFunction::Abs),
-    },
-    Function {
-        name: "sqrt",
-        usage: "sqrt(x)",
-        doc: "The square root; of a dimension with even powers. None of what is negative.",
-        example: "sqrt(count(worker) / 2)",
-        arguments: 1..=1,
-        meaning: Meaning::Scalar(ScalarFunction::Sqrt),
-    },
-    Function {
-        name: "clamp",
-        usage: "clamp(x, low, high)",
-        doc: "The number of low to high nearest to x; none when low is above high.",
-        example: "clamp(count(worker), 1, 8)",
-        arguments: 3..=3,
-        meaning: Meaning::Scalar(ScalarFunction::Clamp),
-    },
-    Function {
-        name: "factoring_x",
-        usage: "factoring_x(batch, mean, stddev, workers)",
-        doc: "The factor of the factoring model: a batch of the tasks that are left is divided by it and the workers. It is 1 + v for batch 0, for which all workers wait, and 2 + v for those behind it, with v = stddev / mean * sqrt(workers / 2) of the time a task takes.",
-        example: "factoring_x(0, mean(send.duration), stddev(send.duration), count(worker))",
-        arguments: 4..=4,
-        meaning: Meaning::Scalar(ScalarFunction::FactoringX),
-    },
-    Function {
-        name: "ewma",
-        usage: "ewma(x, weight [by key] [over run])",
-        doc: "The exponentially weighted mean over all instances of the window so far, with this weight of the newest; with a key one for each of its values.",
-        example: "ewma(sum(cpu.time), 40%)",
-        arguments: 2..=2,
-        meaning: Meaning::Ewma,
-    },
-    Function {
-        name: "loads",
-        usage: "loads(\"glob\")",
-        doc: "In roles: whether the process has a library mapped whose file name fits the pattern (`*`, `?`).",
-        example: "loads(\"libgomp*.so*\")",
-        arguments: 1..=1,
-        meaning: Meaning::Loads,
-    },
-    Function {
-        name: "has",
-        usage: "has(symbol)",
-        doc: "In roles: whether the process or one of its libraries has the symbol.",
-        example: "has(opal_progress_yield_when_idle)",
-        arguments: 1..=1,
-        meaning: Meaning::Has,
-    },
-];
+/// A line for each function: its name, what it does, how many arguments, its usage, an example; then its document.
+macro_rules! functions {
+    ($($name:literal => $meaning:expr, $arguments:expr, $usage:literal, $example:literal, $doc:literal;)*) => {
+        /// Every built-in function, in the order of the documents.
+        pub const FUNCTIONS: &[Function] = &[$(Function {
+            name: $name,
+            usage: $usage,
+            doc: $doc,
+            example: $example,
+            arguments: $arguments,
+            meaning: $meaning,
+        },)*];
+    };
+}
+
+functions! {
+    "sum" => Meaning::Reduction(Reduction::Sum), 1..=1, "sum(x) [by key]", "sum(cpu.time + runqueue.time)",
+        "The sum over the rows of a table, or over the hits of a probe.";
+    "count" => Meaning::Reduction(Reduction::Count), 1..=1, "count(role), count(probe) [by key], count(x)", "count(worker)",
+        "The processes of a role, the hits of a probe, or the rows of a table.";
+    "mean" => Meaning::Reduction(Reduction::Mean), 1..=1, "mean(x) [by key]", "mean(send.duration) by process",
+        "The mean over the rows of a table, or over the hits of a probe.";
+    "min" => Meaning::Both(Reduction::Min, ScalarFunction::Min), 1..=16, "min(x) [by key], min(a, b, …)", "min(cpus.available)",
+        "With one argument the least over the rows of a table or the hits of a probe, with several the least.";
+    "max" => Meaning::Both(Reduction::Max, ScalarFunction::Max), 1..=16, "max(x) [by key], max(a, b, …)", "max(1, max(threads))",
+        "With one argument the greatest over the rows of a table or the hits of a probe, with several the greatest.";
+    "product" => Meaning::Reduction(Reduction::Product), 1..=1, "product(x) [by key]", "product(send.size / 1KiB)",
+        "The product of plain numbers over the rows of a table, or over the hits of a probe.";
+    "stddev" => Meaning::Reduction(Reduction::Stddev), 1..=1, "stddev(x) [by key]", "stddev(send.duration) / mean(send.duration)",
+        "The standard deviation: the root of the mean square of the distances from the mean.";
+    "first" => Meaning::Reduction(Reduction::First), 1..=1, "first(x) [by key]", "first(send.time)",
+        "The value of the earliest hit, or of the least key of a table.";
+    "last" => Meaning::Reduction(Reduction::Last), 1..=1, "last(x) [by key]", "last(send.to)",
+        "The value of the latest hit, or of the greatest key of a table.";
+    "only" => Meaning::Reduction(Reduction::Only), 1..=1, "only(x) [by key]", "only(send.size where send.to == 1)",
+        "The one value that all hits or rows have; none where they differ.";
+    "any" => Meaning::Reduction(Reduction::Any), 1..=1, "any(condition) [by key]", "any(send.duration > 1s)",
+        "Whether the condition is true of at least one hit or row.";
+    "all" => Meaning::Reduction(Reduction::All), 1..=1, "all(condition) [by key]", "all(cpu.time > 1ms)",
+        "Whether the condition is true of every hit or row.";
+    "changed" => Meaning::Changed, 1..=1, "changed(x)", "changed(send.size)",
+        "Whether the hits or rows do not all have the same number.";
+    "quantile" => Meaning::Reduction(Reduction::Quantile(0.0)), 2..=2,
+        "quantile(x, share) [by key]", "quantile(send.duration, 95%)",
+        "The value that a share of all values stays below: of up to 64 values between two of them, of more to 1/64 of it.";
+    "slope" => Meaning::Reduction(Reduction::Slope), 2..=2, "slope(y, x) [by key]", "slope(send.duration, send.size)",
+        "How much y grows with x: the slope of the straight line of least squares through the hits.";
+    "intercept" => Meaning::Reduction(Reduction::Intercept), 2..=2,
+        "intercept(y, x) [by key]", "intercept(send.duration, send.size)",
+        "The y at x = 0 of the straight line of least squares through the hits.";
+    "argmin" => Meaning::Reduction(Reduction::ArgMin), 1..=1, "argmin(table)", "argmin(sum(send.duration) by send.to)",
+        "The key of the least value of a table, a process by its rank; among equals the least key.";
+    "argmax" => Meaning::Reduction(Reduction::ArgMax), 1..=1, "argmax(table)", "argmax(cpu.time)",
+        "The key of the greatest value of a table, a process by its rank; among equals the least key.";
+    "floor" => Meaning::Scalar(ScalarFunction::Floor), 1..=1, "floor(x)", "floor(mean(cpus.available))",
+        "The greatest integer that is not above a plain number.";
+    "ceil" => Meaning::Scalar(ScalarFunction::Ceil), 1..=1, "ceil(x)", "ceil(2.5)",
+        "The least integer that is not below a plain number.";
+    "round" => Meaning::Scalar(ScalarFunction::Round), 1..=1, "round(x)", "round(2.5)",
+        "The integer nearest to a plain number, halves away from 0.";
+    "abs" => Meaning::Scalar(ScalarFunction::Abs), 1..=1, "abs(x)", "abs(2ms - 3ms)",
+        "A number without its sign.";
+    "sqrt" => Meaning::Scalar(ScalarFunction::Sqrt), 1..=1, "sqrt(x)", "sqrt(count(worker) / 2)",
+        "The square root; of a dimension with even powers. None of what is negative.";
+    "clamp" => Meaning::Scalar(ScalarFunction::Clamp), 3..=3, "clamp(x, low, high)", "clamp(count(worker), 1, 8)",
+        "The number of low to high nearest to x; none when low is above high.";
+    "factoring_x" => Meaning::Scalar(ScalarFunction::FactoringX), 4..=4,
+        "factoring_x(batch, mean, stddev, workers)", "factoring_x(0, mean(send.duration), stddev(send.duration), count(worker))",
+        "The factor of the factoring model: a batch of the tasks that are left is divided by it and the workers. It is 1 + v for batch 0, for which all workers wait, and 2 + v for those behind it, with v = stddev / mean * sqrt(workers / 2) of the time a task takes.";
+    "ewma" => Meaning::Ewma, 2..=2, "ewma(x, weight [by key] [over run])", "ewma(sum(cpu.time), 40%)",
+        "The exponentially weighted mean over all instances of the window so far, with this weight of the newest; with a key one for each of its values.";
+    "loads" => Meaning::Loads, 1..=1, "loads(\"glob\")", "loads(\"libgomp*.so*\")",
+        "In roles: whether the process has a library mapped whose file name fits the pattern (`*`, `?`).";
+    "has" => Meaning::Has, 1..=1, "has(symbol)", "has(opal_progress_yield_when_idle)",
+        "In roles: whether the process or one of its libraries has the symbol.";
+}
 
 /// The function called `name`.
 pub(crate) fn function_named(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
+}
+
+impl Reduction {
+    pub(crate) fn name(self) -> &'static str {
+        let same = |other: Reduction| std::mem::discriminant(&other) == std::mem::discriminant(&self);
+        named(|meaning| matches!(meaning, Meaning::Reduction(other) | Meaning::Both(other, _) if same(other)))
+    }
+}
+
+impl ScalarFunction {
+    pub(crate) fn name(self) -> &'static str {
+        named(|meaning| matches!(meaning, Meaning::Scalar(other) | Meaning::Both(_, other) if other == self))
+    }
+}
+
+fn named(is_it: impl Fn(Meaning) -> bool) -> &'static str {
+    let mut functions = FUNCTIONS.iter();
+    functions
+        .find(|function| is_it(function.meaning))
+        .map_or("", |function| function.name)
 }
 
 /// The three steps of the factoring model: how much task times vary, what that means for so many workers, and the

@@ -110,7 +110,7 @@ mod value;
 mod window;
 
 pub use ::plan::Mode;
-pub use codes::{PAGES, Page, explain};
+pub use codes::{Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
     Change, ClosedWindow, Conflict, Decision, Dropped, Engine, Finding, FindingState, LeftOut, Node,

@@ -90,6 +90,8 @@ pub(crate) struct Run {
     /// What tells the rows apart, if it is a table: a single value in each instance.
     pub(crate) by: Option<Typed>,
     pub(crate) fold: RunFold,
+    /// As written, for people.
+    pub(crate) text: String,
 }
 
 #[derive(Clone, Debug)]

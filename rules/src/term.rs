@@ -58,6 +58,8 @@ pub(crate) struct Fold {
     pub(crate) second: Option<Typed>,
     pub(crate) filter: Option<Typed>,
     pub(crate) by: Option<Rowed>,
+    /// As written, for people.
+    pub(crate) text: String,
 }
 
 /// A fact about a process that roles may ask for.
@@ -77,6 +79,19 @@ pub(crate) enum Statistic {
     Mean,
     Min,
     Max,
+}
+
+impl Statistic {
+    /// The statistic of a probe as a formula.
+    pub(crate) fn of(self, probe: &str) -> String {
+        match self {
+            Statistic::Count => format!("count({probe})"),
+            Statistic::Sum => format!("sum({probe}.duration)"),
+            Statistic::Mean => format!("mean({probe}.duration)"),
+            Statistic::Min => format!("min({probe}.duration)"),
+            Statistic::Max => format!("max({probe}.duration)"),
+        }
+    }
 }
 
 /// A part of a formula and its type.
@@ -119,6 +134,8 @@ pub(crate) enum Term {
         to: Box<Typed>,
         /// How many variables are around it.
         depth: usize,
+        /// As written, for people.
+        text: String,
     },
     /// A table: a metric in the last windows, by their index.
     Over {
@@ -156,6 +173,8 @@ pub(crate) enum Term {
     OfCalls {
         measure: Measure,
         filter: Box<Typed>,
+        /// As written, for people.
+        text: String,
     },
     /// In what a trampoline computes: the value that was passed.
     Original,
@@ -202,6 +221,10 @@ pub(crate) enum Term {
 type Parts<T> = SmallVec<[T; 4]>;
 
 impl Typed {
+    pub(crate) fn new(of: Type, span: Span, term: Term) -> Typed {
+        Typed { term, of, span }
+    }
+
     /// The parts directly below.
     pub(crate) fn children(&self) -> Parts<&Typed> {
         match &self.term {

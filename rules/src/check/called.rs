@@ -35,15 +35,15 @@ impl Infer<'_> {
             let message = "a metric is called with a single value, this is a table";
             return self.report(Diagnostic::error("E0143", message).at(argument.span, ""));
         }
-        Some(Typed {
-            term: Term::Call {
+        Some(Typed::new(
+            metric.of,
+            span,
+            Term::Call {
                 metric: metric.index,
                 body,
                 argument: Box::new(argument),
             },
-            of: metric.of,
-            span,
-        })
+        ))
     }
 
     fn plain(&mut self, expr: &Expr) -> Option<Typed> {
@@ -102,11 +102,17 @@ impl Infer<'_> {
             ..of.of
         };
         let (of, from, to) = (Box::new(of), Box::new(from), Box::new(to));
-        Some(Typed {
-            term: Term::Each { of, from, to, depth },
-            of: result,
+        Some(Typed::new(
+            result,
             span,
-        })
+            Term::Each {
+                of,
+                from,
+                to,
+                depth,
+                text: String::new(),
+            },
+        ))
     }
 
     pub(super) fn row(&mut self, of: &Expr, key: &Expr, span: Span) -> Option<Typed> {
@@ -154,11 +160,7 @@ impl Infer<'_> {
         }
         let result = Type { table: None, ..of.of };
         let (of, key) = (Box::new(of), Box::new(key));
-        Some(Typed {
-            term: Term::Row { of, key },
-            of: result,
-            span,
-        })
+        Some(Typed::new(result, span, Term::Row { of, key }))
     }
 }
 

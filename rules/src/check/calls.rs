@@ -78,11 +78,16 @@ impl Infer<'_> {
             ..Type::number(measure.dimension())
         };
         let filter = Box::new(filter);
-        Some(Typed {
-            term: Term::OfCalls { measure, filter },
+        let text = format!("{} where {condition}", measure.name());
+        Some(Typed::new(
             of,
             span,
-        })
+            Term::OfCalls {
+                measure,
+                filter,
+                text,
+            },
+        ))
     }
 
     fn folded_calls(&mut self, measure: Measure, condition: &Expr, span: Span) -> Option<Typed> {
@@ -99,11 +104,7 @@ impl Infer<'_> {
             }
             _ => (Reduction::Count, None, Type::PLAIN),
         };
-        let part = |field: Field| Typed {
-            term: Term::Field(field),
-            of,
-            span,
-        };
+        let part = |field: Field| Typed::new(of, span, Term::Field(field));
         let fold = Fold {
             probe,
             reach: Reach::Instance,
@@ -113,23 +114,16 @@ impl Infer<'_> {
             filter: Some(filter),
             by: Some(Rowed::ByProcess),
             slot: NOWHERE,
+            text: format!("{} where {condition}", measure.name()),
         };
         let table = Some(KeyKind::Process);
-        Some(Typed {
-            term: Term::Fold(Box::new(fold)),
-            of: Type { table, ..of },
-            span,
-        })
+        Some(Typed::new(Type { table, ..of }, span, Term::Fold(Box::new(fold))))
     }
 
     /// `call` in such a condition.
     pub(super) fn call_name(&mut self, span: Span) -> Option<Option<Typed>> {
         match self.call_is? {
-            CallIs::Variable(depth) => Some(Some(Typed {
-                term: Term::Variable(depth),
-                of: Type::TEXT,
-                span,
-            })),
+            CallIs::Variable(depth) => Some(Some(Typed::new(Type::TEXT, span, Term::Variable(depth)))),
             CallIs::Function => self.part_of_hit("function", span),
         }
     }

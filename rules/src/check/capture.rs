@@ -83,11 +83,7 @@ impl Checker<'_> {
             ],
         };
         for (name, known, of) in known {
-            let value = Typed {
-                term: Term::Read(probe.reads.len()),
-                of: *of,
-                span: Span::default(),
-            };
+            let value = Typed::new(*of, Span::default(), Term::Read(probe.reads.len()));
             probe.reads.push(PlannedCapture {
                 source: Source {
                     base: Base::Known(*known),
@@ -147,11 +143,7 @@ impl Infer<'_> {
             Some(Layout::Str(_)) => Type::TEXT,
             _ => Type::PLAIN,
         };
-        Some(Typed {
-            term: Term::Read(place),
-            of,
-            span: expr.span,
-        })
+        Some(Typed::new(of, expr.span, Term::Read(place)))
     }
 
     /// Whether what the way begins at can be had at the site.

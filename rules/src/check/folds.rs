@@ -151,14 +151,14 @@ impl Gathered {
 /// The fold as text without its place in the file: equal folds have equal ones, and so have those that differ in the
 /// instances they go over, for what is kept of each instance is the same.
 fn key(fold: &Fold) -> String {
-    let mut typed = Typed {
-        term: Term::Fold(Box::new(Fold {
+    let mut typed = Typed::new(
+        crate::types::Type::PLAIN,
+        Span::default(),
+        Term::Fold(Box::new(Fold {
             reach: Reach::Instance,
             ..fold.clone()
         })),
-        of: crate::types::Type::PLAIN,
-        span: Span::default(),
-    };
+    );
     forget_places(&mut typed);
     format!("{typed:?}")
 }
@@ -168,10 +168,11 @@ fn forget_places(typed: &mut Typed) {
     match &mut typed.term {
         Term::Fold(fold) => {
             fold.slot = NOWHERE;
+            fold.text.clear();
             parts(fold).into_iter().for_each(forget_places);
         }
         Term::Call { body, .. } => forget_places(Arc::make_mut(body)),
-        Term::Compare { text, .. } => text.clear(),
+        Term::Compare { text, .. } | Term::Each { text, .. } | Term::OfCalls { text, .. } => text.clear(),
         _ => {}
     }
     typed.children_mut().into_iter().for_each(forget_places);

@@ -89,11 +89,7 @@ impl Infer<'_> {
         }
         let probe = probe.clone();
         match names.field(field) {
-            Some(Some((field, of))) => Some(Some(Typed {
-                term: Term::Field(field),
-                of,
-                span,
-            })),
+            Some(Some((field, of))) => Some(Some(Typed::new(of, span, Term::Field(field)))),
             Some(None) => Some(None),
             None => {
                 let wrong = self.no_such_field(&probe, stream, field, span);
@@ -190,12 +186,13 @@ impl Infer<'_> {
             second,
             filter,
             by: by.map(|(by, _)| by),
+            text: String::new(),
         };
-        Some(Typed {
-            term: self.cheapest(fold),
-            of: Type { table: key, ..result },
-            span: call.span,
-        })
+        Some(Typed::new(
+            Type { table: key, ..result },
+            call.span,
+            self.cheapest(fold),
+        ))
     }
 
     /// Which hits a formula about each of them is over, if a metric in it says so.
@@ -316,12 +313,9 @@ impl Infer<'_> {
             second: None,
             filter: None,
             by: None,
+            text: name.to_string(),
         };
-        Some(Some(Typed {
-            term: Term::Fold(Box::new(fold)),
-            of: result,
-            span,
-        }))
+        Some(Some(Typed::new(result, span, Term::Fold(Box::new(fold)))))
     }
 
     /// What the totals of a probe tell need not be told hit by hit; totals are told at any time, not at borders, and

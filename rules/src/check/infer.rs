@@ -85,6 +85,21 @@ impl Infer<'_> {
     }
 
     pub(crate) fn infer(&mut self, expr: &Expr) -> Option<Typed> {
+        let mut typed = self.inferred(expr)?;
+        // What was read inside, in the body of a metric say, has its text already.
+        let text = match &mut typed.term {
+            Term::Fold(fold) => Some(&mut fold.text),
+            Term::Each { text, .. } => Some(text),
+            Term::Run(place) => self.runs.get_mut(*place).map(|run| &mut run.text),
+            _ => None,
+        };
+        if let Some(text) = text.filter(|text| text.is_empty()) {
+            *text = expr.to_string();
+        }
+        Some(typed)
+    }
+
+    fn inferred(&mut self, expr: &Expr) -> Option<Typed> {
         let span = expr.span;
         self.cost = self.cost.saturating_add(1);
         let typed = |term, of| Some(Typed { term, of, span });
@@ -220,11 +235,11 @@ impl Infer<'_> {
                 value * u.factor
             }
         });
-        Some(Typed {
-            term: Term::Constant(Scalar::Number(value)),
-            of: Type { percent, ..of },
+        Some(Typed::new(
+            Type { percent, ..of },
             span,
-        })
+            Term::Constant(Scalar::Number(value)),
+        ))
     }
 
     fn infer_number(&mut self, expr: &Expr) -> Option<Typed> {
@@ -314,11 +329,7 @@ impl Infer<'_> {
                 return self.report(Diagnostic::error("E0140", message).at(argument.span, ""));
             }
         };
-        Some(Typed {
-            term,
-            of: Type::BOOLEAN,
-            span,
-        })
+        Some(Typed::new(Type::BOOLEAN, span, term))
     }
 
     fn apply(&mut self, function: ScalarFunction, arguments: &[Expr], span: Span) -> Option<Typed> {
@@ -362,10 +373,6 @@ impl Infer<'_> {
                 ..of
             };
         }
-        Some(Typed {
-            term: Term::Apply(function, typed),
-            of,
-            span,
-        })
+        Some(Typed::new(of, span, Term::Apply(function, typed)))
     }
 }

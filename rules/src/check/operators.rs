@@ -50,11 +50,11 @@ impl Infer<'_> {
             percent,
             ..Type::number(dimension)
         };
-        Some(Typed {
-            term: Term::Arithmetic(operator, Box::new(left), Box::new(right)),
+        Some(Typed::new(
             of,
             span,
-        })
+            Term::Arithmetic(operator, Box::new(left), Box::new(right)),
+        ))
     }
 
     fn power(&mut self, left: Typed, right: Typed, span: Span) -> Option<Typed> {
@@ -78,11 +78,11 @@ impl Infer<'_> {
             table: self.rows(&left, &right)?,
             ..Type::number(dimension)
         };
-        Some(Typed {
-            term: Term::Arithmetic(Operator::Power, Box::new(left), Box::new(right)),
+        Some(Typed::new(
             of,
             span,
-        })
+            Term::Arithmetic(Operator::Power, Box::new(left), Box::new(right)),
+        ))
     }
 
     /// `x in [1, 2]` is `x == 1 or x == 2`.
@@ -94,14 +94,14 @@ impl Infer<'_> {
                 None => one,
                 Some(before) => {
                     let table = self.rows(&before, &one)?;
-                    Typed {
-                        term: Term::Either(Box::new(before), Box::new(one)),
-                        of: Type {
+                    Typed::new(
+                        Type {
                             table,
                             ..Type::BOOLEAN
                         },
                         span,
-                    }
+                        Term::Either(Box::new(before), Box::new(one)),
+                    )
                 }
             });
         }
@@ -189,11 +189,7 @@ impl Infer<'_> {
                         table: self.rows(&before, &one)?,
                         ..Type::BOOLEAN
                     };
-                    Typed {
-                        term: Term::Both(Box::new(before), Box::new(one)),
-                        of,
-                        span,
-                    }
+                    Typed::new(of, span, Term::Both(Box::new(before), Box::new(one)))
                 }
             });
             (left_expr, left) = (right_expr, right);
@@ -227,16 +223,16 @@ impl Infer<'_> {
             ..Type::BOOLEAN
         };
         let (left, right) = (Box::new(left), Box::new(right));
-        Some(Typed {
-            term: Term::Compare {
+        Some(Typed::new(
+            of,
+            span,
+            Term::Compare {
                 comparison,
                 left,
                 right,
                 text,
             },
-            of,
-            span,
-        })
+        ))
     }
 }
 

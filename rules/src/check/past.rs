@@ -86,11 +86,7 @@ impl Infer<'_> {
             metric: metric.index,
             count,
         };
-        Some(Typed {
-            term,
-            of: result,
-            span,
-        })
+        Some(Typed::new(result, span, term))
     }
 
     /// Hits are folded, and cannot be a table by themselves.
@@ -264,12 +260,9 @@ impl Infer<'_> {
             of,
             by,
             fold,
+            text: String::new(),
         });
-        Some(Typed {
-            term: Term::Run(place),
-            of: result,
-            span,
-        })
+        Some(Typed::new(result, span, Term::Run(place)))
     }
 
     /// `x[-1]`, of this window or of one around it.
@@ -300,11 +293,7 @@ impl Infer<'_> {
         } else {
             return self.of_another_window(&of.to_string(), window, span);
         };
-        Some(Typed {
-            term,
-            of: type_of,
-            span,
-        })
+        Some(Typed::new(type_of, span, term))
     }
 }
 

@@ -163,11 +163,7 @@ impl Infer<'_> {
 
     fn role(&mut self, call: &Call<'_>, role: usize) -> Option<Typed> {
         if call.reduction == Reduction::Count && call.by.is_none() && call.filter.is_none() {
-            return Some(Typed {
-                term: Term::RoleCount(role),
-                of: Type::PLAIN,
-                span: call.span,
-            });
+            return Some(Typed::new(Type::PLAIN, call.span, Term::RoleCount(role)));
         }
         let message = "the processes of a role can only be counted";
         self.report(
@@ -230,11 +226,11 @@ impl Infer<'_> {
             (Reduction::ArgMin | Reduction::ArgMax, KeyKind::Of(kind)) => Type::single(kind),
             _ => folded,
         };
-        Some(Typed {
-            term: Term::Reduce(reduction, Box::new(of)),
-            of: result,
-            span: call.span,
-        })
+        Some(Typed::new(
+            result,
+            call.span,
+            Term::Reduce(reduction, Box::new(of)),
+        ))
     }
 
     /// The rows for which a condition holds that speaks of each row: of its value, of other tables with the same keys,
@@ -253,11 +249,7 @@ impl Infer<'_> {
         self.rows(&of, &condition)?;
         let (type_of, span) = (of.of, of.span);
         let (of, condition) = (Box::new(of), Box::new(condition));
-        Some(Typed {
-            term: Term::Chosen { of, condition },
-            of: type_of,
-            span,
-        })
+        Some(Typed::new(type_of, span, Term::Chosen { of, condition }))
     }
 
     /// `process` or `key`, where the rows of a table are chosen.
@@ -277,11 +269,7 @@ impl Infer<'_> {
             table: of.of.table,
             ..Type::single(kind)
         };
-        Some(Some(Typed {
-            term: Term::Keys(Box::new(of)),
-            of: type_of,
-            span,
-        }))
+        Some(Some(Typed::new(type_of, span, Term::Keys(Box::new(of)))))
     }
 
     /// The type of a fold of values like `of`.

@@ -18,11 +18,11 @@ impl Role {
     pub(super) fn everybody() -> Role {
         Role {
             name: EVERYBODY.to_string(),
-            conditions: vec![Typed {
-                term: Term::Constant(Scalar::Boolean(true)),
-                of: Type::BOOLEAN,
-                span: Span::default(),
-            }],
+            conditions: vec![Typed::new(
+                Type::BOOLEAN,
+                Span::default(),
+                Term::Constant(Scalar::Boolean(true)),
+            )],
             least: 0,
             most: None,
         }

@@ -27,11 +27,7 @@ impl Infer<'_> {
                 metric: metric.index,
                 window,
             };
-            return Some(Typed {
-                term,
-                of: metric_of,
-                span,
-            });
+            return Some(Typed::new(metric_of, span, term));
         }
         if self.names.encloses(window, home) {
             let message = format!(
@@ -91,11 +87,7 @@ impl Infer<'_> {
     /// `count(batches)`: how many instances of a window within this one closed.
     pub(super) fn count_of_instances(&mut self, window: usize, span: Span) -> Option<Typed> {
         if self.names.encloses(self.home, window) {
-            return Some(Typed {
-                term: Term::InnerCount(window),
-                of: Type::PLAIN,
-                span,
-            });
+            return Some(Typed::new(Type::PLAIN, span, Term::InnerCount(window)));
         }
         let (name, home) = (self.names.window_name(window), self.names.window_name(self.home));
         let message = format!(

@@ -4,10 +4,9 @@
 use std::fmt;
 
 use super::desk::ByKey;
-use crate::function::{FUNCTIONS, Meaning, Reduction};
 use crate::rule::CheckedRule;
 use crate::tally::Grouping;
-use crate::term::{Field, Fold, Rowed, Statistic, Term, Typed};
+use crate::term::{Fold, Statistic, Term};
 use crate::window::Window;
 
 /// Where a fold is made.
@@ -36,7 +35,7 @@ impl fmt::Display for Placement {
 pub struct PlacedFold {
     /// The window whose hits it folds.
     pub window: String,
-    /// What it folds, such as `sum(compute.duration) by process`.
+    /// As the rule has it, such as `sum(compute.duration) by process`.
     pub fold: String,
     pub uses: usize,
     /// The nearest place to the hits.
@@ -54,7 +53,7 @@ impl CheckedRule {
                 let (placement, why) = self.placement(fold, window, &by_key);
                 out.push(PlacedFold {
                     window: window.name.clone(),
-                    fold: self.described(fold),
+                    fold: fold.text.clone(),
                     uses,
                     placement,
                     why,
@@ -112,32 +111,12 @@ impl CheckedRule {
             metric.value.visit(&mut |term| {
                 if let Term::Hits { probe, statistic, .. } = term {
                     let name = self.probes.get(*probe).map_or("", |probe| probe.name.as_str());
-                    let (of, placement, why) = match statistic {
-                        Statistic::Count => (
-                            format!("count({name})"),
-                            Placement::Kernel,
-                            "computed from its totals",
-                        ),
-                        Statistic::Sum => (
-                            format!("sum({name}.duration)"),
-                            Placement::Kernel,
-                            "computed from its totals",
-                        ),
-                        Statistic::Mean => (
-                            format!("mean({name}.duration)"),
-                            Placement::Kernel,
-                            "computed from its totals",
-                        ),
-                        Statistic::Min => (
-                            format!("min({name}.duration)"),
-                            Placement::Coordinator,
-                            "totals have no extremes",
-                        ),
-                        Statistic::Max => (
-                            format!("max({name}.duration)"),
-                            Placement::Coordinator,
-                            "totals have no extremes",
-                        ),
+                    let of = statistic.of(name);
+                    let (placement, why) = match statistic {
+                        Statistic::Min | Statistic::Max => {
+                            (Placement::Coordinator, "totals have no extremes")
+                        }
+                        _ => (Placement::Kernel, "computed from its totals"),
                     };
                     let window = self
                         .windows
@@ -160,58 +139,5 @@ impl CheckedRule {
             });
         }
         out
-    }
-
-    /// A fold as it is written, what is computed of each hit left out.
-    fn described(&self, fold: &Fold) -> String {
-        let names = self.probes.iter().map(|probe| probe.name.as_str());
-        let name = names
-            .chain(self.joins.iter().map(|join| join.name.as_str()))
-            .nth(fold.probe)
-            .unwrap_or_default();
-        let of = match &fold.of {
-            None => name.to_string(),
-            Some(of) => self.part(fold.probe, name, of),
-        };
-        let filter = if fold.filter.is_some() { " where …" } else { "" };
-        let by = match &fold.by {
-            None => String::new(),
-            Some(Rowed::ByProcess) => " by process".to_string(),
-            Some(Rowed::By(key)) => format!(" by {}", self.part(fold.probe, name, key)),
-        };
-        format!("{}({of}{filter}){by}", fold.reduction.name())
-    }
-
-    fn part(&self, probe: usize, name: &str, of: &Typed) -> String {
-        let part = match &of.term {
-            Term::Field(Field::Time) => "time",
-            Term::Field(Field::Process) => "process",
-            Term::Field(Field::Thread) => "thread",
-            Term::Field(Field::Host) => "host",
-            Term::Field(Field::Duration) => "duration",
-            Term::Field(Field::Capture(place)) => {
-                let captures = self.probes.get(probe).map(|probe| &probe.captures);
-                match captures.and_then(|captures| captures.get(*place)) {
-                    Some((capture, _)) => capture,
-                    None => "…",
-                }
-            }
-            _ => "…",
-        };
-        format!("{name}.{part}")
-    }
-}
-
-impl Reduction {
-    fn name(self) -> &'static str {
-        let same = |other: Reduction| std::mem::discriminant(&other) == std::mem::discriminant(&self);
-        let is_it = |meaning: Meaning| match meaning {
-            Meaning::Reduction(other) | Meaning::Both(other, _) => same(other),
-            Meaning::Scalar(_) | Meaning::Ewma | Meaning::Changed | Meaning::Loads | Meaning::Has => false,
-        };
-        FUNCTIONS
-            .iter()
-            .find(|function| is_it(function.meaning))
-            .map_or("", |function| function.name)
     }
 }

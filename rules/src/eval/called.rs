@@ -41,7 +41,9 @@ impl<'a> Context<'a> {
                 let value = self.variables.get(*depth).cloned();
                 value.unwrap_or_else(|| Value::none("the variable stands for nothing"))
             }
-            Term::Each { of, from, to, depth } => match self.range(of, (from, to), *depth) {
+            Term::Each {
+                of, from, to, depth, ..
+            } => match self.range(of, (from, to), *depth) {
                 Ok(rows) => Value::Table(rows.into_iter().collect()),
                 Err(reason) => Value::none(reason),
             },

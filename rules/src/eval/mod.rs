@@ -225,7 +225,7 @@ impl<'a> Context<'a> {
                 self.elsewhere(&of.term)
             }
             Term::At { .. } | Term::Run(_) => self.elsewhere(&of.term),
-            Term::OfCalls { measure, filter } => self.of_calls(*measure, filter),
+            Term::OfCalls { measure, filter, .. } => self.of_calls(*measure, filter),
             Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
             Term::Loads(glob) => self.about_process(|facts| facts.loads(glob)),
@@ -256,7 +256,10 @@ impl<'a> Context<'a> {
     }
 
     fn reduce(self, reduction: Reduction, of: &Typed) -> Cell {
-        if let Term::Each { of, from, to, depth } = &of.term {
+        if let Term::Each {
+            of, from, to, depth, ..
+        } = &of.term
+        {
             // Nobody looks up a row of it: no table is made.
             let rows = self.range(of, (from, to), *depth)?;
             return fold_rows(reduction, rows, |key| self.key(key));

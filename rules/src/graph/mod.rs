@@ -1,12 +1,12 @@
 //! What rules compute, as a graph: common parts shared, constants folded, every part placed as low as it can go; and the
 //! probes that several rules share. For people: `tuneagent rule plan`. Nothing is evaluated by it.
 
+mod label;
 mod place;
 mod probes;
 mod show;
 #[cfg(test)]
 mod tests;
-mod written;
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::guard::Guard;
 use crate::rule::{CheckedRule, FilledPart};
 use crate::term::{Term, Typed};
 use crate::value::show_cell;
+use label::label;
 use place::{is_constant, placement};
-use written::{Written, head};
 
 /// What several rules compute together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,19 +136,15 @@ impl Builder {
             let label = show_cell(&Context::default().eval(of).single(), of.of);
             return self.node(label, Vec::new(), None, String::new());
         }
-        let written = Written { rule, window };
         let window_name = rule.windows.get(window).map_or("", |window| window.name.as_str());
         let window_name = format!("{}.{window_name}", rule.name);
         let place = Some(placement(rule, window, of));
         let inner: Vec<&Typed> = match &of.term {
             // What is computed of each hit, or of each number, belongs to the fold.
-            Term::Fold(_) | Term::Each { .. } | Term::Call { .. } | Term::OfCalls { .. } => Vec::new(),
+            Term::Fold(_) | Term::Each { .. } | Term::OfCalls { .. } => Vec::new(),
             _ => of.children().into_vec(),
         };
-        let label = match inner.is_empty() {
-            true => written.of(of, None),
-            false => head(&of.term),
-        };
+        let label = label(rule, window, of);
         let parts: Vec<usize> = inner
             .into_iter()
             .map(|part| self.part(rule, window, part, metrics))

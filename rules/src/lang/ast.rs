@@ -201,6 +201,10 @@ impl Comparison {
 }
 
 impl Expr {
+    pub(crate) fn new(span: Span, node: Node) -> Expr {
+        Expr { node, span }
+    }
+
     /// The parts directly below.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         match &self.node {

@@ -122,14 +122,14 @@ impl Parser {
                 };
                 let right = Box::new(self.expression(right_least)?);
                 let span = left.span.to(right.span);
-                left = Expr {
-                    node: Node::Binary {
+                left = Expr::new(
+                    span,
+                    Node::Binary {
                         operator,
                         left: Box::new(left),
                         right,
                     },
-                    span,
-                };
+                );
             } else if comparison(sign).is_some() && least <= binding::COMPARE {
                 left = self.comparison(left)?;
                 self.end_of_comparison()?;
@@ -144,18 +144,12 @@ impl Parser {
         if least <= binding::NOT && self.accept("not") {
             let of = self.expression(binding::NOT)?;
             let span = start.to(of.span);
-            return Ok(Expr {
-                node: Node::Not(Box::new(of)),
-                span,
-            });
+            return Ok(Expr::new(span, Node::Not(Box::new(of))));
         }
         if least <= binding::NEGATE && self.accept("-") {
             let of = self.expression(binding::NEGATE)?;
             let span = start.to(of.span);
-            return Ok(Expr {
-                node: Node::Negate(Box::new(of)),
-                span,
-            });
+            return Ok(Expr::new(span, Node::Negate(Box::new(of))));
         }
         self.path()
     }
@@ -251,13 +245,13 @@ impl Parser {
             span = span.to(part.span);
             rest.push((next, part));
         }
-        Ok(Expr {
-            node: Node::Compare {
+        Ok(Expr::new(
+            span,
+            Node::Compare {
                 first: Box::new(first),
                 rest,
             },
-            span,
-        })
+        ))
     }
 
     /// Behind a comparison no other one may stand.
@@ -280,14 +274,14 @@ impl Parser {
             return Err(self.unexpected("a key such as `process` after `by`"));
         };
         let span = of.span.to(key_span);
-        Ok(Expr {
-            node: Node::By {
+        Ok(Expr::new(
+            span,
+            Node::By {
                 of: Box::new(of),
                 key,
                 key_span,
             },
-            span,
-        })
+        ))
     }
 
     fn layout(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
@@ -326,10 +320,7 @@ impl Parser {
         self.at += usize::from(unit.is_some());
         let span = of.span.to(self.previous_span());
         let of = Box::new(of);
-        Ok(Expr {
-            node: Node::Over { of, count, unit },
-            span,
-        })
+        Ok(Expr::new(span, Node::Over { of, count, unit }))
     }
 
     fn index(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
@@ -339,10 +330,7 @@ impl Parser {
         self.close("]", opened)?;
         let span = of.span.to(self.previous_span());
         let of = Box::new(of);
-        Ok(Expr {
-            node: Node::Index { of, index },
-            span,
-        })
+        Ok(Expr::new(span, Node::Index { of, index }))
     }
 
     /// What may stand between the commas of a call, and nowhere else: a formula with a condition or a range.
@@ -352,10 +340,7 @@ impl Parser {
             let condition = self.expression(binding::OR)?;
             let span = of.span.to(condition.span);
             let (of, condition) = (Box::new(of), Box::new(condition));
-            return Ok(Expr {
-                node: Node::Where { of, condition },
-                span,
-            });
+            return Ok(Expr::new(span, Node::Where { of, condition }));
         }
         if !self.accept("for") {
             return Ok(of);
@@ -428,14 +413,14 @@ impl Parser {
             self.close(")", open)?;
         }
         let span = function_span.to(self.previous_span());
-        Ok(Expr {
-            node: Node::Call {
+        Ok(Expr::new(
+            span,
+            Node::Call {
                 function,
                 function_span,
                 arguments,
             },
-            span,
-        })
+        ))
     }
 
     fn close(&mut self, sign: &str, opened: Span) -> Result<(), Diagnostic> {

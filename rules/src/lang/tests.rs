@@ -252,10 +252,7 @@ fn without_places(mut expr: Expr) -> Expr {
 
 /// What may stand in a call: a formula, or one with a condition or a range.
 fn argument(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
-    let at = |node| Expr {
-        node,
-        span: Span::default(),
-    };
+    let at = |node| Expr::new(Span::default(), node);
     let boxed = || inner.clone().prop_map(Box::new);
     prop_oneof![
         inner.clone(),
@@ -271,10 +268,7 @@ fn argument(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
 }
 
 fn any_expr() -> impl Strategy<Value = Expr> {
-    let at = |node| Expr {
-        node,
-        span: Span::default(),
-    };
+    let at = |node| Expr::new(Span::default(), node);
     let leaf = prop_oneof![
         (
             0u32..1000,

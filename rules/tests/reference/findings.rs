@@ -150,7 +150,7 @@ fn waiting_is_told_by_the_calls_that_wait() {
 fn many_small_messages_are_told_and_few_or_large_ones_are_not() {
     let of = |calls: u64, size: u64| vec![calling("MPI_Send", calls, 300, calls * size); 2];
     let text = finding("small-messages", &of(50_000, 64)).expect("a finding");
-    assert!(text.contains("64 B each on the mean"), "{text}");
+    assert!(text.contains("64 B each on average"), "{text}");
     assert_eq!(finding("small-messages", &of(5_000, 64)), None);
     assert_eq!(finding("small-messages", &of(50_000, 4096)), None);
 }
