@@ -245,10 +245,6 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
     inverse: flush_level(0)
     when: load > 0
     at: {entry: nobody_has_this}
-  - replace: sort_a
-    with: sort_b
-    when: load > 0
-    at: {entry: step}
 ";
     let acting = Acting::start(&[], tunes)?;
     let said = [
@@ -258,7 +254,6 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
         "element 3 is outside of int[3]",
         "has no function `nobody_has_this`",
         "defines a function nobody_has_this",
-        "`replace sort_a` has no place such as step",
     ];
     for reason in said {
         acting.agent.lines.wait_for_line(reason, SOON)?;

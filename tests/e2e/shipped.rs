@@ -204,7 +204,7 @@ const TABLE: [Session; 8] = [
     session(
         Program::Known(2, "small"),
         None,
-        &[("small-messages", &[Finding("8 B each on the mean")])],
+        &[("small-messages", &[Finding("8 B each on average")])],
     ),
     // T(p) = 10 + 120 / p ms, so that S(p) is 130 ms / T(p).
     session(
