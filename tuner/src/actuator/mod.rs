@@ -161,7 +161,7 @@ pub struct ArmCommand {
     pub at: SyncPoint,
     /// Given up after this time.
     pub within_ms: u64,
-    /// How long a thread is held until it is answered; [`crate::rendezvous::ANSWER_NS_MAX`] when none is given.
+    /// How long a thread is held until it is answered; `ANSWER_NS_MAX` when none is given.
     pub answer_ns_max: Option<u64>,
     /// Stop the thread even where holding it would do.
     #[serde(default)]
