@@ -53,6 +53,12 @@ pub static CALLS: Array<Call> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAP
 #[map]
 pub static HEADS: Array<RingHead> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
+/// Call sites within language bindings of MPI, as `mpi_barrier_` of Fortran: `[slot, address]` → bytes on the stack from the return
+/// address to that of the binding's caller.
+#[map]
+pub static BINDINGS: HashMap<[u64; 2], u64> =
+    HashMap::with_max_entries(abi::MAX_BINDING_SITES, 1 /* BPF_F_NO_PREALLOC */);
+
 /// Hits that are sent on their own.
 #[map]
 pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
@@ -102,6 +108,21 @@ pub fn enter_call(process: u32, call: Call) {
     if number.wrapping_sub(read) >= u64::from(size / 2) {
         tell_of_filling(process);
     }
+}
+
+/// How far behind this call site the binding's caller has its return address; none where it is no site of a binding.
+#[inline(always)]
+pub fn binding(process: u32, site: u64) -> Option<u64> {
+    // SAFETY: the value is read at once; an entry is never changed.
+    unsafe { BINDINGS.get(&[u64::from(process), site]) }.copied()
+}
+
+/// Calls of this process come through bindings.
+#[inline(always)]
+pub fn has_bindings(process: u32) -> bool {
+    let head = HEADS.get(process);
+    // SAFETY: a word of the map, which the user side changes in one piece.
+    head.is_some_and(|head| unsafe { (&raw const head.has_bindings).read_volatile() } != 0)
 }
 
 /// Once for all rings, until the user side sleeps again: it reads all of them then. Where there is no room it is awake.

@@ -60,8 +60,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
             let call = Call {
                 number: 0,
                 probe,
-                // The stack says which instruction will be the caller's next.
-                site: capture::number(stack_pointer, 8).unwrap_or_default(),
+                site: call_site(task.process, stack_pointer),
                 entered_ns,
                 duration_ns: duration,
                 closed_ns: thread.closed_ns,
@@ -81,6 +80,27 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         hit(&task, spec, regs, frame, (now, duration));
     }
     Some(())
+}
+
+/// The caller's next instruction, which the stack says. Of a call through language bindings, the one of the caller of the outermost binding.
+#[inline(always)]
+fn call_site(process: u32, stack_pointer: u64) -> u64 {
+    let mut site = capture::number(stack_pointer, 8).unwrap_or_default();
+    if !maps::has_bindings(process) {
+        return site;
+    }
+    let mut place = stack_pointer;
+    for _ in 0..abi::MAX_BINDINGS {
+        let Some(to_caller) = maps::binding(process, site) else {
+            break;
+        };
+        place = place.wrapping_add(to_caller);
+        let Some(caller) = capture::number(place, 8) else {
+            break;
+        };
+        site = caller;
+    }
+    site
 }
 
 /// No open call ends here. Where functions share the end it may be one that is not probed.

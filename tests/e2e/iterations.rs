@@ -273,6 +273,33 @@ fn call_sites_are_named_by_function_and_line() -> Outcome {
     Ok(())
 }
 
+/// The libraries of both MPIs in between are seen through; the first calls may be those of the libraries.
+#[test]
+fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
+    require!(Root, OpenMpi, Mpich, Fortran);
+    let _machine = shared();
+    let source = include_str!("../programs/relax.F90");
+    let call = source.find("call MPI_Allreduce").ok_or("no call")?;
+    let line = source[..call].lines().count() as u64;
+    let each = Mpi::ALL.into_iter().flat_map(|mpi| [(mpi, false), (mpi, true)]);
+    for (mpi, f08) in each {
+        let program = programs::mpi_fortran("relax", mpi, f08)?;
+        let job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |_| vec!["100000".to_owned()])?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+        agent.armed()?;
+        let is_seen = |site: &Value| {
+            let at = (&site["function"], &site["file"], &site["line"]);
+            at == (&"MPI_Allreduce".into(), &"relax.F90".into(), &line.into())
+                && site["calls"].as_u64() > Some(100)
+        };
+        wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(200))?;
+        let report = agent.stop()?;
+        let sites = report["call_sites"]["sites"].as_array().ok_or("no call sites")?;
+        assert!(sites.iter().any(is_seen), "{mpi:?} {f08}: {sites:?}");
+    }
+    Ok(())
+}
+
 /// Steps of LAMMPS take different ways (every 20th builds lists anew), and every 10th prints.
 #[test]
 fn the_loop_of_lammps_is_its_time_step() -> Outcome {

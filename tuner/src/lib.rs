@@ -63,7 +63,7 @@ pub mod sync;
 mod sys;
 pub mod undo;
 #[cfg(target_arch = "x86_64")]
-mod unwind;
+pub mod unwind;
 
 pub mod variable;
 pub mod who;

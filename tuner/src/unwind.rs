@@ -6,8 +6,8 @@
 use std::{ops::Range, sync::OnceLock};
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Register, RegisterRule,
-    UnwindContext, UnwindSection, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian, Register,
+    RegisterRule, UnwindContext, UnwindSection, X86_64,
 };
 
 use crate::address::{Address, LinkAddress};
@@ -29,6 +29,8 @@ const KEPT: [Register; 7] = [
     X86_64::R14,
     X86_64::R15,
 ];
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Where a thread will return to, innermost first.
 #[derive(Debug, Default)]
@@ -125,13 +127,7 @@ impl Unwinder {
         let tables = tables.get_or_init(|| Tables::read(&module.image)).as_ref()?;
         let link = at.wrapping_sub(module.bias.0);
         let frames = tables.frames();
-        let index = EhFrameHdr::new(&tables.index, LittleEndian)
-            .parse(&tables.bases, 8)
-            .ok()?;
-        let entry = index
-            .table()?
-            .fde_for_address(&frames, &tables.bases, link, EhFrame::cie_from_offset)
-            .ok()?;
+        let entry = tables.entry(&frames, link)?;
         if entry.is_signal_trampoline() {
             return Some(Next::Handler);
         }
@@ -173,6 +169,27 @@ impl Unwinder {
     }
 }
 
+/// How many bytes further up the stack than this return address the one of the function around it stands; none where its unwind tables do
+/// not say so by the stack pointer alone.
+pub fn bytes_to_caller(module: &Module, return_address: Address) -> Option<u64> {
+    let tables = Tables::read(&module.image)?;
+    let link = return_address.0.checked_sub(1)?.wrapping_sub(module.bias.0);
+    let frames = tables.frames();
+    let entry = tables.entry(&frames, link)?;
+    let mut context = UnwindContext::new();
+    let row = entry
+        .unwind_info_for_address(&frames, &tables.bases, &mut context, link)
+        .ok()?;
+    let is_kept_below = row.register(X86_64::RA) == Some(RegisterRule::Offset(-8));
+    match row.cfa() {
+        // At the call the stack pointer is 8 above the place of the return address, as the frame's end is above the caller's.
+        CfaRule::RegisterAndOffset { register, offset } if *register == X86_64::RSP && is_kept_below => {
+            u64::try_from(*offset).ok()
+        }
+        _ => None,
+    }
+}
+
 fn is_of_probes(address: u64, ground: &Ground) -> bool {
     let page = ground.mapping(Address(address), 1);
     page.is_some_and(|map| matches!(&map.backing, Backing::Special(name) if name == "[uprobes]"))
@@ -201,18 +218,27 @@ impl Tables {
 
     /// The code around this address that the tables describe as one piece: a function, or a part of one that stands elsewhere.
     pub(crate) fn piece_at(&self, link: LinkAddress) -> Option<Range<LinkAddress>> {
-        let frames = self.frames();
-        let index = EhFrameHdr::new(&self.index, LittleEndian);
-        let index = index.parse(&self.bases, 8).ok()?;
-        let found = index
-            .table()?
-            .fde_for_address(&frames, &self.bases, link.0, EhFrame::cie_from_offset);
-        let piece = found.ok()?;
+        let piece = self.entry(&self.frames(), link.0)?;
         let begin = piece.initial_address();
         Some(LinkAddress(begin)..LinkAddress(begin.checked_add(piece.len())?))
     }
 
-    fn frames(&self) -> EhFrame<EndianSlice<'_, LittleEndian>> {
+    /// What the tables say of the code at this address.
+    fn entry<'a>(
+        &'a self,
+        frames: &EhFrame<Bytes<'a>>,
+        link: u64,
+    ) -> Option<FrameDescriptionEntry<Bytes<'a>>> {
+        let index = EhFrameHdr::new(&self.index, LittleEndian)
+            .parse(&self.bases, 8)
+            .ok()?;
+        let table = index.table()?;
+        table
+            .fde_for_address(frames, &self.bases, link, EhFrame::cie_from_offset)
+            .ok()
+    }
+
+    fn frames(&self) -> EhFrame<Bytes<'_>> {
         let mut frames = EhFrame::new(&self.frames, LittleEndian);
         frames.set_address_size(8);
         frames

@@ -4,6 +4,7 @@
 //! The calls come out of the rings of the kernel side ([`crate::kernel::Kernel::calls`]), so none is an event. Calls that were overwritten
 //! before they were read are counted as not seen. Reads nothing and asks nobody: time comes with the calls.
 
+pub mod bindings;
 mod collectives;
 pub mod efficiency;
 mod iterations;
@@ -89,6 +90,11 @@ impl Sequence {
     /// The call sites so far.
     pub fn sites(&self) -> &Sites {
         &self.sites
+    }
+
+    /// Call sites that became known since this was last asked.
+    pub fn take_new_sites(&mut self) -> Vec<Site> {
+        self.sites.take_new()
     }
 
     /// What the ring of the process had: calls from `next` on, in their order, `None` for each that was overwritten. `is_of_loop` says of

@@ -1,6 +1,6 @@
 //! Time in MPI by call site, in a table of bounded size.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use abi::Call;
 
@@ -29,6 +29,8 @@ pub struct SiteTotals {
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
     known: HashMap<Site, SiteTotals>,
+    /// Those that became known since this was last asked.
+    new: Vec<Site>,
     others: SiteTotals,
 }
 
@@ -39,11 +41,14 @@ impl Sites {
             address: call.site,
             probe: call.probe,
         };
-        let is_full = self.known.len() >= SITES_MAX && !self.known.contains_key(&site);
-        let totals = if is_full {
-            &mut self.others
-        } else {
-            self.known.entry(site).or_default()
+        let is_full = self.known.len() >= SITES_MAX;
+        let totals = match self.known.entry(site) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full => &mut self.others,
+            Entry::Vacant(place) => {
+                self.new.push(site);
+                place.insert(SiteTotals::default())
+            }
         };
         totals.calls += 1;
         totals.time_ns += call.duration_ns;
@@ -52,6 +57,11 @@ impl Sites {
     /// Those that are told from each other.
     pub fn iter(&self) -> impl Iterator<Item = (Site, SiteTotals)> + '_ {
         self.known.iter().map(|(site, totals)| (*site, *totals))
+    }
+
+    /// Sites that were not given yet.
+    pub fn take_new(&mut self) -> Vec<Site> {
+        std::mem::take(&mut self.new)
     }
 
     /// All others.

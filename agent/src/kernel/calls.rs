@@ -54,6 +54,11 @@ impl Rings {
         self.set(0, offset_of!(RingHead, is_asleep), 1);
     }
 
+    /// Some call sites of this process are within language bindings.
+    pub(super) fn set_has_bindings(&self, slot: u32) {
+        self.set(slot, offset_of!(RingHead, has_bindings), 1);
+    }
+
     /// Which of both could not be looked at, and why.
     pub(super) fn refusals(&self) -> [(&'static str, Option<&io::Error>); 2] {
         [("CALLS", self.calls.refusal()), ("HEADS", self.heads.refusal())]

@@ -311,6 +311,20 @@ impl Kernel {
         newest.ok_or_else(|| not_seen("HEADS", self.rings.heads.refusal()))
     }
 
+    /// From now on calls of this process that return to this address, which lies within a language binding, are those of the binding's
+    /// caller, whose return address is so many bytes further up the stack.
+    pub(crate) fn see_through_binding(
+        &mut self,
+        slot: u32,
+        site: u64,
+        to_caller: u64,
+    ) -> Result<(), KernelError> {
+        let mut bindings: HashMap<_, [u64; 2], u64> = HashMap::try_from(self.map_mut("BINDINGS")?)?;
+        bindings.insert([u64::from(slot), site], to_caller, 0)?;
+        self.rings.set_has_bindings(slot);
+        Ok(())
+    }
+
     /// Calls of a process before this number are not read any more.
     pub(crate) fn pass_calls(&self, slot: u32, next: u64) {
         self.rings.pass(slot, next);

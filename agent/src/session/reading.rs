@@ -19,6 +19,10 @@ impl Session {
     /// Reads all counters.
     pub(super) fn read(&mut self) -> Result<(), KernelError> {
         self.take_calls()?;
+        if let Some(kernel) = self.probes.kernel_mut() {
+            let members = (&mut self.profile.processes[..], &self.job.members[..]);
+            sequence::see_through_bindings(members, (kernel, self.scout.images()))?;
+        }
         let now = monotonic_ns();
         self.profile.read_ns = now;
         sequence::look_for_loops(&mut self.profile.processes, self.screen.trace(), now);

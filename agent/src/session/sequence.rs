@@ -3,11 +3,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tuner::module::Images;
+use tuner::{address::Address, module::Images, unwind::bytes_to_caller};
 
 use crate::{
     calls::{
         Collectives, Pace, Part, SiteTotals, WINDOW,
+        bindings::is_library_of_bindings,
         efficiency::{Efficiencies, Scalability},
         place::{Namer, Place},
     },
@@ -295,6 +296,32 @@ impl Calls<'_> {
             over_iterations: shares.iter().all(|(_, whole)| *whole),
         })
     }
+}
+
+/// New call sites that are within language bindings are seen through from now on: calls from there are those of the bindings' callers.
+pub(super) fn see_through_bindings(
+    (processes, members): (&mut [Metered], &[Member]),
+    (kernel, images): (&mut Kernel, &Images),
+) -> Result<(), KernelError> {
+    for (process, member) in processes.iter_mut().zip(members) {
+        let new = process.sequence.take_new_sites();
+        if new.is_empty() || member.mpi.is_none() {
+            continue;
+        }
+        let now = member.space_now(images);
+        let modules = &now.as_ref().unwrap_or(&member.space).modules;
+        let bindings = modules
+            .iter()
+            .filter(|module| is_library_of_bindings(module.file_name()));
+        for module in bindings {
+            for site in new.iter().filter(|site| module.contains(Address(site.address))) {
+                if let Some(to_caller) = bytes_to_caller(module, Address(site.address)) {
+                    kernel.see_through_binding(process.slot, site.address, to_caller)?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Time in MPI by call site, over all ranks: the greatest, and all others together.

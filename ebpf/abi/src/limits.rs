@@ -36,6 +36,12 @@ pub const MAX_TEXT: usize = 64;
 /// instead of a cookie.
 pub const MAX_SITES: u32 = 65_536;
 
+/// Call sites within language bindings, over all processes: 32 for each rank of the largest nodes of today. Room is taken as it is needed.
+pub const MAX_BINDING_SITES: u32 = 1 << 14;
+
+/// Language bindings that one call goes through: `mpi_barrier_f08_` calls `mpi_barrier_`, which calls `MPI_Barrier`.
+pub const MAX_BINDINGS: usize = 3;
+
 /// Size of the ring buffer for hits that are sent on their own: 60 ms of 5 million a second, for a host may take the agent's CPU away so long. What
 /// of it hits have come to counts as the agent's memory.
 pub const RING_BYTES: u32 = 16 << 20;

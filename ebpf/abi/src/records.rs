@@ -87,7 +87,7 @@ pub struct Call {
     pub number: u32,
     /// Index of its [`crate::ProbeSpec`].
     pub probe: u32,
-    /// The address that it returned to: its call site.
+    /// The address that it returned to: its call site. Of a call through language bindings, where the outermost binding returned to.
     pub site: u64,
     /// When it was entered.
     pub entered_ns: u64,
@@ -114,8 +114,10 @@ pub struct RingHead {
     /// In the head of the first slot: the user side sleeps, and is to be told when a ring is half full ([`Filling`]). Whoever tells it
     /// writes 0.
     pub is_asleep: u64,
+    /// Some call sites of this process are within language bindings. The user side writes it.
+    pub has_bindings: u64,
     /// Zero.
-    pub zero: [u64; 5],
+    pub zero: [u64; 4],
 }
 
 /// Half of a ring of calls is filled with what was not read. It is told from a [`Hit`] by its size.
