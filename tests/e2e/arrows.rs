@@ -24,7 +24,8 @@ const XTASK: &[Row] = &[
     ("minimum", &["process"]),
     ("release", &["process"]),
     ("slowest", &[]),
-    ("experiment", &["process", "wheels"]),
+    ("measure", &["process"]),
+    ("experiment", &["measure", "process", "wheels"]),
     ("setup", &["ebpf", "process", "wheels"]),
     ("demo", &["process", "setup"]),
     ("vm", &["process", "setup"]),
@@ -45,7 +46,7 @@ const XTASK: &[Row] = &[
         ],
     ),
     ("attack", &["ci", "process"]),
-    ("bench", &["ci", "experiment", "process"]),
+    ("bench", &["ci", "measure", "process"]),
 ];
 
 #[test]

@@ -5,13 +5,13 @@
 
 use tuneagent_e2e::programs;
 
-use super::chart::Picture;
 use super::rounds::{Rounds, interleaved, same_results};
 use super::scenario::{Run, Scenario, With, argument};
-use super::stats::{Spread, change, less};
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::Picture;
+use crate::measure::stats::{Spread, change, less};
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// The rule's names in the library `mw`.
 const NAMES: [(&str, &str); 13] = [
@@ -130,8 +130,9 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     ];
     Ok(Outcome {
         sections: vec![Section::new("Dedicated, loaded, loaded and tuned", table, notes)],
-        picture,
+        picture: Some(picture),
         claims: measured.claims()?,
+        ..Outcome::default()
     })
 }
 

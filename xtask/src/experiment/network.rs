@@ -10,13 +10,13 @@ use std::path::Path;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::programs;
 
-use super::chart::Picture;
 use super::rounds::{Rounds, interleaved};
 use super::scenario::{Scenario, With, argument};
-use super::stats::Spread;
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::Picture;
+use crate::measure::stats::Spread;
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// The rule's names in the library `mw`: a task is a byte of a message.
 const NAMES: [(&str, &str); 8] = [
@@ -106,7 +106,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let measured = Measured { networks, rounds };
     let table = measured.table()?;
     Ok(Outcome {
-        picture: Picture {
+        picture: Some(Picture {
             title: "Measured over injected".to_owned(),
             panels: vec![
                 table
@@ -117,7 +117,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
                     )
                     .with_levels([("right", 1.0)]),
             ],
-        },
+        }),
         sections: vec![Section::new(
             "Latency and cost of a byte, injected and measured",
             table,
@@ -127,6 +127,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             ],
         )],
         claims: measured.claims()?,
+        ..Outcome::default()
     })
 }
 

@@ -4,8 +4,8 @@
 use std::io::IsTerminal;
 
 use super::scenario::Run;
-use super::stats::Spread;
 use crate::Result;
+use crate::measure::stats::Spread;
 
 /// What the rounds gave: for each scenario one result a round.
 pub(crate) struct Rounds<R> {

@@ -1,17 +1,15 @@
 //! One run of a program: alone, watched by the agent, or tuned by it. The program reports its own iterations; nothing of what a
 //! run is measured by comes from the agent.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
-use tuneagent_e2e::agent::{self, Agent};
+use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 
 use crate::Result;
-use crate::process::run;
 
 /// Until a program has started, and until it has ended once its last iteration should be over.
 const SOON: Duration = Duration::from_secs(120);
@@ -175,18 +173,4 @@ impl Drop for Apart {
         // Was allowed a moment ago.
         let _ = sched_setaffinity(None, &self.before);
     }
-}
-
-/// The agent that the experiments run: built for speed, as users have it; TUNEAGENT_BIN names another one, as for the tests.
-pub(crate) fn build_agent(root: &Path) -> Result<()> {
-    if std::env::var_os("TUNEAGENT_BIN").is_some() {
-        return Ok(());
-    }
-    println!("building tuneagent (release)");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "tuneagent"])
-        .current_dir(root))?;
-    agent::take(crate::target_folder(root).join("release/tuneagent"));
-    Ok(())
 }

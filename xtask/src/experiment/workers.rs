@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use tuneagent_e2e::programs;
 
 use self::load::{Kind, Load};
-use super::chart::{Line, Panel, Picture};
 use super::rounds::{Rounds, interleaved, same_results};
 use super::scenario::{Run, Scenario, With, argument};
-use super::stats::{Spread, change, less};
 use super::sweep::Sweep;
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::{Line, Panel, Picture};
+use crate::measure::stats::{Spread, change, less};
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// Workers, and minutes of Table 5.3, its min,sec read as such.
 const THESIS: [(usize, f64); 6] = [
@@ -100,11 +100,12 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     ]);
     Ok(Outcome {
         sections,
-        picture: Picture {
+        picture: Some(Picture {
             title: "Number of workers: fixed against tuned".to_owned(),
             panels,
-        },
+        }),
         claims,
+        ..Outcome::default()
     })
 }
 
