@@ -25,7 +25,7 @@ const XTASK: &[Row] = &[
     ("release", &["process"]),
     ("slowest", &[]),
     ("measure", &["process"]),
-    ("experiment", &["measure", "process", "wheels"]),
+    ("experiment", &["measure", "wheels"]),
     ("setup", &["ebpf", "process", "wheels"]),
     ("demo", &["process", "setup"]),
     ("vm", &["process", "setup"]),

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::Knobs;
-use tuneagent_e2e::needs::{is_long, machine, shared};
+use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong};
@@ -31,8 +31,7 @@ fn values(state: &Path, pid: &str) -> Outcome<Vec<String>> {
 
 #[test]
 fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let state = tempfile::tempdir()?;
     let state = state.path();
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 4, 0)?;
@@ -97,11 +96,9 @@ fn memory_modes(pid: u32) -> Outcome<BTreeSet<u32>> {
 
 #[test]
 fn without_apply_there_is_nobody_who_could_write() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     let status = fs::read_to_string(format!("/proc/{}/status", agent.pid()))?;
     // 2 is a filter, and a filter cannot be taken off; rights.rs shows what it refuses.
     assert!(
@@ -128,8 +125,7 @@ fn without_apply_there_is_nobody_who_could_write() -> Outcome {
 
 #[test]
 fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
     job.open("go")?;
     let mut agent = Agent::attach(job.pid(), &["--apply", "--duration", "4s"])?;
@@ -152,8 +148,7 @@ fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
 
 #[test]
 fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let state = tempfile::tempdir()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
     job.open("go")?;
@@ -174,8 +169,7 @@ fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
 
 #[test]
 fn every_way_of_leaving_puts_back_what_was_changed() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let state = tempfile::tempdir()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
     job.open("go")?;

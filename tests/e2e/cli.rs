@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, start_busywork, start_pingpong, tallied};
@@ -139,8 +138,7 @@ fn a_program_without_mpi_is_told_so_and_offered_probes() -> Outcome {
 
 #[test]
 fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let mut job = start_busywork("300")?;
     let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner"])?;
     let (mut tallies, report) = tallied(&mut job, &mut agent, 1)?;
@@ -165,8 +163,7 @@ fn a_function_that_is_not_there_is_told_and_nothing_is_watched() -> Outcome {
 
 #[test]
 fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("wrong.yaml");
     std::fs::write(
@@ -250,14 +247,12 @@ fn programs_of_other_users_need_an_extra_word() -> Outcome {
 
 #[test]
 fn metrics_are_served_while_a_session_runs() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     // A port that is free now.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
-    let mut agent = Agent::attach(job.pid(), &["--metrics", &address.to_string()])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--metrics", &address.to_string()])?;
     let get = |path: &str| -> Outcome<String> {
         let mut stream = TcpStream::connect(address)?;
         write!(

@@ -7,7 +7,6 @@ use std::net::{TcpListener, TcpStream};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::knobs::{ANA, Knobs, User};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -22,8 +21,7 @@ const SKIPPING: &str = "rule: turns\nabout: for a test\nroles: {one: exe != \"\"
 
 #[test]
 fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let folder = tempfile::tempdir()?;
     let rule = folder.path().join("quiet.yaml");
     fs::write(&rule, QUIET)?;
@@ -58,8 +56,7 @@ fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_ro
 
 #[test]
 fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_screen_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let folder = tempfile::tempdir()?;
     let named = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let (rule, recording, picture) = (named("turns.yaml"), named("turns.rec"), named("turns.svg"));
@@ -68,8 +65,7 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
         with_folder(folder, vec!["20".into()])
     })?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     job.open("go")?;
     job.events("tally", 1, SOON)?;
     let report = agent.stop()?;
@@ -100,8 +96,7 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
 
 #[test]
 fn a_user_without_rights_reads_no_line_for_developers_and_no_colours_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let user = User::new(ANA, &[])?;
     let knobs = Knobs::start_as(ANA)?;
     let (code, text) = user.run(&["attach", &knobs.pid().to_string(), "--duration", "1s"])?;
@@ -118,8 +113,7 @@ fn a_user_without_rights_reads_no_line_for_developers_and_no_colours_as_root() -
 
 #[test]
 fn the_address_of_metrics_leads_to_them_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let knobs = Knobs::start()?;
     let flags = [
@@ -130,8 +124,7 @@ fn the_address_of_metrics_leads_to_them_as_root() -> Outcome {
         "--metrics",
         &address.to_string(),
     ];
-    let mut agent = Agent::attach(knobs.pid(), &flags)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(knobs.pid(), &flags)?;
     let mut stream = TcpStream::connect(address)?;
     write!(
         stream,

@@ -5,7 +5,6 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, Problem, require};
 
 use crate::language::{finds, rule};
@@ -94,8 +93,7 @@ const FOUND: &str =
 
 #[test]
 fn marks_are_probed_with_what_they_hand_over_in_a_program_and_its_library_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let ways: [&[&str]; 3] = [&["-O0"], &["-O2"], &["-O2", "-fno-pie", "-no-pie", "-flto"]];
     for flags in ways {
         let folder = tempfile::tempdir()?;

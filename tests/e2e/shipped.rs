@@ -7,7 +7,6 @@ use std::path::Path;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::problem::While;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -344,8 +343,7 @@ impl Session {
         rules.extend(names.iter().flat_map(|name| ["--bind", name]));
 
         let flags = [&rules[..], &["--record", &recording]].concat();
-        let mut agent = Agent::attach(job.pid(), &flags)?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &flags)?;
         wait_for(&agent, |now| self.is_seen(now))?;
         let report = agent.stop()?;
         job.open("stop")?;
@@ -413,8 +411,7 @@ impl Known {
 
 #[test]
 fn rules_that_are_shipped_find_what_is_known_of_running_programs_as_root() -> Outcome {
-    require!(Root, OpenMpi, Mpich, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Mpich, Cc);
     let mut wrong = Vec::new();
     for session in TABLE {
         let problem = |problem| vec![format!("{}: {problem}", session.rules[0].0)];

@@ -59,7 +59,14 @@ impl Agent {
         Agent::attach_in(None, pid, flags)
     }
 
-    /// The same, with the journals in `state`. Without a budget, unless the flags say one.
+    /// The same, with all probes attached.
+    pub fn attach_armed(pid: u32, flags: &[&str]) -> Outcome<Agent> {
+        let agent = Agent::attach(pid, flags)?;
+        agent.armed()?;
+        Ok(agent)
+    }
+
+    /// The same as `attach`, with the journals in `state`. Without a budget, unless the flags say one.
     pub fn attach_in(state: Option<&Path>, pid: u32, flags: &[&str]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = folder.path().join("report.json");

@@ -58,8 +58,7 @@ fn of_probes(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
             let job = Job::alone(&program, |_| Vec::new())?;
             job.events("ready", 1, SOON)?;
             let began = Instant::now();
-            let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
-            agent.armed()?;
+            let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
             let armed = agent.lines.wait_for_line("armed", SOON)?;
             times.attach.push(armed.at.duration_since(began).as_secs_f64());
             let began = Instant::now();

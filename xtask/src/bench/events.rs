@@ -115,8 +115,7 @@ impl Target {
     /// An agent of its own for each run, which is stopped while hits are made where that is wanted.
     fn watched(&self, reader: &'static str, producers: u32, rate: f64, seconds: f64) -> Outcome<Run> {
         let flags = ["--rules", "none", "--probe", FUNCTION];
-        let mut agent = Agent::attach(self.0.pid(), &flags)?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(self.0.pid(), &flags)?;
         let before = Usage::of(agent.pid())?;
         if reader == STOPPED {
             agent.pause()?;

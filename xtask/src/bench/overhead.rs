@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tuneagent_e2e::crowd::{Crowd, paired};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::{self, Need};
-use tuneagent_e2e::{Outcome, gromacs, lammps, programs, repairs};
+use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, repairs};
 
 use crate::Result;
 use crate::measure::stats::{self, Spread};
@@ -204,9 +204,7 @@ impl Measured {
         let processes = report["processes"]
             .as_array()
             .ok_or("the report has no processes")?;
-        let functions = processes
-            .iter()
-            .flat_map(|process| process["functions"].as_array().into_iter().flatten());
+        let functions = processes.iter().flat_map(|process| each(&process["functions"]));
         let calls: f64 = functions.filter_map(|function| function["calls"].as_f64()).sum();
         let cost = &report["cost"];
         let figures = cost["slowdown"].as_f64().zip(cost["job_cpu_time_s"].as_f64());

@@ -117,8 +117,7 @@ impl Scenario {
             None => None,
             Some(flags) => {
                 let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-                let agent = Agent::attach(job.pid(), &flags)?;
-                agent.armed()?;
+                let agent = Agent::attach_armed(job.pid(), &flags)?;
                 Some(agent)
             }
         };
