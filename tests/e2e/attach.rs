@@ -125,8 +125,7 @@ fn the_report_is_written_when_the_program_ends_first() -> Outcome {
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "3"])?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let report = agent.finish(SOON)?;
     let barriers: Vec<u64> = processes_calls(&report, "MPI_Barrier");
     assert_eq!(barriers, [3, 3]);

@@ -16,8 +16,7 @@ fn fixed_tallies(mpi: Mpi) -> Outcome<Vec<BTreeMap<String, Count>>> {
     let mut job = start_count(mpi, 3, &["--iterations", "4", "--recursion", "3"])?;
     job.open("go")?;
     let tallies = job.events("tally", 3, SOON)?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let mut all = Vec::new();
     for tally in tallies {
         let mut counts = counts(&tally["functions"])?;
@@ -82,8 +81,7 @@ fn the_busy_program_counts_nested_recursive_and_jumped_calls() -> Outcome {
     assert_eq!(tally["step_inner"], 30 / 5 * (1 + 2 + 3 + 4 + 5) + 30 * 3);
     assert_eq!(tally["may_jump"], 30);
     assert_eq!(tally["jumps"], 10);
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 #[test]
@@ -98,8 +96,7 @@ fn the_throwing_program_catches_what_it_throws() -> Outcome {
         (&tally["pass_through"], &tally["thrown"], &tally["caught"]),
         (&30.into(), &15.into(), &15.into())
     );
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 #[test]

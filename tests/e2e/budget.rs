@@ -11,7 +11,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, each, lammps, programs, require};
 
-use crate::expected::{SOON, counts, with_folder};
+use crate::expected::{SOON, counts, text_file, with_folder};
 use crate::iterations::{number, wait_for};
 use crate::refused::{newest, process};
 
@@ -53,8 +53,7 @@ fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, 
     job.open("tally")?;
     let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok((asked.ok_or("no count of its own")?, report, agent.lines.text()))
 }
 
@@ -126,11 +125,9 @@ metrics:
 fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_would_cost_less_as_root()
 -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("count-polls.yaml");
-    fs::write(&rule, COUNT_POLLS)?;
+    let (_folder, rule) = text_file("count-polls.yaml", COUNT_POLLS)?;
     let mut job = start_polls(2_000)?;
-    let flags = ["--rules", &rule.to_string_lossy(), "--budget", "1%"];
+    let flags = ["--rules", &rule, "--budget", "1%"];
     let mut agent = Agent::attach_armed(job.pid(), &flags)?;
     job.open("go")?;
     agent
@@ -139,8 +136,7 @@ fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_woul
     job.open("tally")?;
     let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let of = function(&report, "MPI_Iprobe")?;
     assert_eq!(
         (of["calls"].as_u64(), &of["estimated"]),
@@ -197,10 +193,7 @@ fn start_regions(size: &str) -> Outcome<Job> {
 
 /// A folder with the rule that counts regions, and where that is.
 fn rule_that_counts() -> Outcome<(tempfile::TempDir, String)> {
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("count-regions.yaml");
-    fs::write(&rule, COUNT_REGIONS)?;
-    Ok((folder, rule.to_string_lossy().into_owned()))
+    text_file("count-regions.yaml", COUNT_REGIONS)
 }
 
 /// Regions by the program's own count, and the CPU time that it has had by then, in seconds.
@@ -246,8 +239,7 @@ fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() 
         println!("{before:.0} and {after:.0} regions a second of CPU time alone, {watched:.0} watched");
         shares.push(watched / ((before + after) / 2.0));
     }
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     shares.sort_by(f64::total_cmp);
     println!("{shares:.3?}");
     assert!(shares[shares.len() / 2] >= 0.9, "{shares:.3?}");
@@ -270,8 +262,7 @@ fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -
     // It goes on as before, and less and less of it is counted.
     wait_for(&agent, |now| counted(now) < 0.6 * own())?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
     assert!(
         missing.contains("calls of GOMP_parallel were counted for rules in sampling windows"),
@@ -336,8 +327,7 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
             break;
         }
     }
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     assert!(ratios.iter().any(|slowdown| *slowdown < 0.10), "{ratios:?}");
     Ok(())
 }

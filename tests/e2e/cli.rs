@@ -9,7 +9,7 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Mpi, Waiting};
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_busywork, start_pingpong, tallied};
+use crate::expected::{SOON, start_busywork, start_pingpong, tallied, text_file};
 
 const NOBODY: u32 = 65_534;
 
@@ -164,14 +164,11 @@ fn a_function_that_is_not_there_is_told_and_nothing_is_watched() -> Outcome {
 #[test]
 fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("wrong.yaml");
-    std::fs::write(
-        &file,
+    let (_folder, file) = text_file(
+        "wrong.yaml",
         "rule: wrong\nabout: wrong on purpose\nroles:\n  rank: rank >= 0\nwindows:\n  pulse: {every: 500ms}\n\
          metrics:\n  wanted: sum(cpu.tme)\n  odd: sum(cpu.time) + sum(mpi.bytes)\n",
     )?;
-    let file = file.to_string_lossy().into_owned();
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
     let pid = job.pid().to_string();
     let (code, text) = Agent::run(&["attach", &pid, "--rules", &file])?;
@@ -343,8 +340,7 @@ fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing()
         assert_eq!(std::fs::read_to_string(folder.path().join(&name))?, rule);
     }
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok(())
 }
 
@@ -411,8 +407,7 @@ fn a_rule_that_does_not_fit_a_program_is_told_so_before_anything_is_attached() -
         }
     }
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok(())
 }
 

@@ -101,6 +101,5 @@ fn the_first_lines_have_the_calls_of_all_of_sixteen_ranks() -> Outcome {
     let elapsed = report["elapsed_s"].as_f64().ok_or("no time")?;
     assert!(elapsed < 9.0, "the first lines came after {elapsed} s");
     agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }

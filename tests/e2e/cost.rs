@@ -12,7 +12,7 @@ use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, median, start_count, with_folder};
+use crate::expected::{SOON, median, start_count, text_file, with_folder};
 
 /// Batches of calls that are measured of each state, and how often all states are gone through.
 const BATCHES: usize = 5;
@@ -140,8 +140,7 @@ fn work(flags: Option<&[&str]>) -> Outcome<(f64, Option<Value>)> {
     job.events("tally", 1, SOON)?;
     let took = (cpu_ns(job.pid())? - before) / CALLS as f64;
     let report = agent.as_mut().map(Agent::stop).transpose()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok((took, report))
 }
 
@@ -179,8 +178,7 @@ fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own_as_root
     job.open("go")?;
     job.events("tally", 2, SOON)?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
     let processes = each(&report["processes"]);
     for function in processes.flat_map(|process| each(&process["functions"])) {
@@ -267,8 +265,7 @@ fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_a
     }
     assert_eq!(nice(), before);
     agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok(())
 }
 
@@ -305,14 +302,12 @@ const EACH: &str = "rule: each\nabout: for a test\nprobes: {p: {entry: called}}\
 
 /// How often hits were read, and how often they had lain for more than 5 ms, of so many that come one after the other.
 fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("each.yaml");
-    fs::write(&rule, EACH)?;
+    let (_folder, rule) = text_file("each.yaml", EACH)?;
     let job = Job::alone(&programs::c("calls")?, |folder| {
         with_folder(folder, vec![gap_ns.into()])
     })?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
     let deadline = Instant::now() + SOON;
     let received = |report: &Value| report["completeness"]["events_received"].as_u64();

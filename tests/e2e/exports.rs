@@ -84,8 +84,7 @@ fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> 
         let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
         job.open("go")?;
         job.events("tally", 3, SOON)?;
-        job.open("end")?;
-        job.finish(SOON)?;
+        job.end(SOON)?;
         // The ranks have ended: no call is under way.
         let report = agent.finish(SOON)?;
         let host = report["host"].as_str().ok_or("no host")?;
@@ -226,8 +225,7 @@ fn the_table_has_the_numbers_of_the_report_and_is_there_only_when_it_is_whole() 
     job.events("tally", 2, SOON)?;
     assert!(!file.exists(), "half a table");
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let rows = rows(&fs::read_to_string(&file)?)?;
     let of = |table: &str, quantity: &str, rank: &str, function: &str| {
         let row = rows.iter().find(|row| {

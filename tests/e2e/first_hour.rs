@@ -9,7 +9,7 @@ use tuneagent_e2e::job::Job;
 use tuneagent_e2e::knobs::{ANA, Knobs, User};
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, text_file, with_folder};
 
 /// A condition that never holds, on a program that sleeps.
 const QUIET: &str = "rule: quiet\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 200ms}}\n\
@@ -22,10 +22,7 @@ const SKIPPING: &str = "rule: turns\nabout: for a test\nroles: {one: exe != \"\"
 #[test]
 fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("quiet.yaml");
-    fs::write(&rule, QUIET)?;
-    let rule = rule.to_string_lossy().into_owned();
+    let (_folder, rule) = text_file("quiet.yaml", QUIET)?;
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
     let words = [
@@ -69,8 +66,7 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
     job.open("go")?;
     job.events("tally", 1, SOON)?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     // 20 entries are 19 windows; the last one has not ended.
     let of = &report["rules"][0];
     assert_eq!(

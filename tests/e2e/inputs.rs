@@ -62,8 +62,7 @@ fn assert_refused(program: &Path) -> Outcome {
     assert!(text.contains("the symbols of busywork"), "{text}");
     assert!(text.contains("were removed (strip)"), "{text}");
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 #[test]
@@ -126,8 +125,7 @@ fn mpi_that_is_linked_into_a_program_without_symbols_is_refused_with_the_reason(
     let missing = report["completeness"]["missing"].to_string();
     assert!(missing.contains("MPI is linked into its program"), "{missing}");
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 /// Runs a script of the shell as root of a container: with mounts and numbers of processes of its own. `$0` is the job's folder and `$1` the
@@ -261,8 +259,7 @@ fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_
                 lines.iter().any(|line| joined(&line.text)).then_some(())
             })?;
     }
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let report = agent.finish(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
     assert!(
@@ -331,6 +328,5 @@ fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() 
     let ended: Vec<&Value> = entries.map(|process| &process["ended"]).collect();
     assert_eq!(ended, [true, false], "{report}");
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }

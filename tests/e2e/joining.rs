@@ -9,7 +9,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::{Outcome, each, family, programs, require};
 
-use crate::expected::{SOON, counts, start_busywork, start_pingpong, with_folder};
+use crate::expected::{SOON, counts, start_busywork, start_pingpong, text_file, with_folder};
 use crate::iterations::wait_for;
 
 /// Runs a script of the shell as the program of a job; `$0` is the job's folder and `$1` the program.
@@ -256,8 +256,7 @@ fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
     job.lines.wait_for_line("armed", SOON)?;
     job.open("go")?;
     let tallies = job.events("tally", 2, SOON)?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let text = fs::read_to_string(report_file.ok_or("no folder")?)?;
     let report: Value = serde_json::from_str(&text)?;
     for tally in &tallies {
@@ -286,8 +285,7 @@ fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
     job.open("go")?;
     let tally = job.events("tally", 1, SOON)?.remove(0);
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let seen = counts(&report["processes"][0]["functions"])?;
     let calls = seen.get("step_outer").map(|(calls, _)| *calls);
     assert_eq!(calls, tally["step_outer"].as_u64(), "{report}");
@@ -297,10 +295,8 @@ fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
 #[test]
 fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> Outcome {
     let _machine = require!(shared: Root, Cxx);
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("passing.yaml");
-    fs::write(
-        &rule,
+    let (_folder, rule) = text_file(
+        "passing.yaml",
         "rule: passing\nabout: times a function that exceptions pass through\n\
          roles:\n  target: exe != \"\"\nprobes:\n  pass: {role: target, span: pass_through}\n\
          windows:\n  pulse: {every: 500ms}\nmetrics:\n  mean_time: mean(pass.duration)\n",
@@ -308,12 +304,11 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
     let program = programs::cxx("thrower")?;
     let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["1000".into()]))?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
     let tally = job.events("tally", 1, SOON)?.remove(0);
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     assert_eq!(
         (tally["pass_through"].as_u64(), tally["caught"].as_u64()),
         (Some(1000), Some(500))
@@ -336,10 +331,8 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
 #[test]
 fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outcome {
     let _machine = require!(shared: Root, Cc);
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("rounds.yaml");
-    fs::write(
-        &rule,
+    let (folder, rule) = text_file(
+        "rounds.yaml",
         "rule: rounds\nabout: reads what step_outer is called with, and the program's own count of its calls\n\
          roles:\n  target: exe != \"\"\nprobes:\n  before: {role: target, entry: step_outer}\n  after: {role: target, return: step_outer}\n\
          capture:\n  before.round: arg(0) as i32\n  before.calls: outer_calls as i64\n  after.calls: outer_calls as i64\n\
@@ -348,15 +341,13 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
     )?;
     let mut job = start_busywork("50")?;
     let recording = folder.path().join("rounds.rec").to_string_lossy().into_owned();
-    let rule = rule.to_string_lossy().into_owned();
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     job.open("go")?;
     agent
         .lines
         .wait_for_line("last round 49, 49 calls before it and 50 after", SOON)?;
     agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     // The window is one of time, and the program had made no call when it began: the recording has to say so.
     let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &rule])?;
     assert_eq!(code, 0, "{text}");
@@ -370,10 +361,8 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
 #[test]
 fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcome {
     let _machine = require!(shared: Root, Cc);
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("turns.yaml");
-    fs::write(
-        &rule,
+    let (folder, rule) = text_file(
+        "turns.yaml",
         "rule: turns\nabout: how long a turn takes\nroles:\n  target: exe != \"\"\n\
          probes:\n  before: {role: target, entry: step_outer}\n  work: {role: target, span: step_inner}\n\
          windows:\n  turn: {from: before}\nmetrics:\n  busy: sum(work.duration)\n\
@@ -381,7 +370,6 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
     )?;
     let mut job = start_busywork("300")?;
     let recording = folder.path().join("turns.rec").to_string_lossy().into_owned();
-    let rule = rule.to_string_lossy().into_owned();
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     job.open("go")?;
     agent.lines.wait_for_line("turn 0 took", SOON)?;
@@ -390,8 +378,7 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
     // 300 entries are 299 turns, numbered from 0; the last one has not ended.
     let text = report["findings"][0]["text"].as_str().unwrap_or_default();
     assert!(text.starts_with("turn 298 took "), "{report}");
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
 
     // The same rule on the recording, without the program: the same windows.
     let (code, table) = Agent::run(&["replay", &recording, "--rules", "none", &rule, "--csv", "-"])?;

@@ -39,8 +39,7 @@ fn finds_when(attached: &[&str], program: &Path, rounds: u32, rule: &str, expect
     job.open("go")?;
     agent.lines.wait_for_line(expected[0], SOON)?;
     agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let live = agent.lines.text();
     let (code, replayed) = Agent::run(&["replay", &recording, "--rules", "none", rule])?;
     assert_eq!(code, 0, "{replayed}");
@@ -370,8 +369,7 @@ fn two_rules_on_one_function_have_each_what_they_asked_for_as_root() -> Outcome 
         .lines
         .wait_for_line("the last call found 49 before it in step_outer", SOON)?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     // One probe serves both: no call is counted twice.
     let counts = crate::expected::counts(&report["processes"][0]["functions"])?;
     assert_eq!(

@@ -11,7 +11,7 @@ use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::knobs::{self, Knobs};
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, text_file, with_folder};
 
 /// A program that answers each byte, and waits for the next.
 fn settings(folder: &std::path::Path, strip: bool) -> Outcome<Job> {
@@ -207,10 +207,7 @@ const NEVER: &str = "rule: never\nabout: for a test\nroles: {one: has(knob)}\nwi
 #[test]
 fn who_comes_second_is_told_of_the_session_and_its_rules_and_ctrl_c_ends_it_at_once_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("never.yaml");
-    fs::write(&rule, NEVER)?;
-    let rule = rule.to_string_lossy().into_owned();
+    let (folder, rule) = text_file("never.yaml", NEVER)?;
     let mut knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
     let writes = ["--rules", "none", &rule, "--apply"];

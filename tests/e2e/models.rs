@@ -10,7 +10,7 @@ use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, median, start_workers, with_folder};
+use crate::expected::{SOON, median, start_workers, text_file, with_folder};
 
 /// The median of the seconds of these iterations, and the workers of the last one.
 fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
@@ -299,9 +299,7 @@ const AT: &str = "    at: {entry: mw_begin_iteration}\n";
 
 /// The program that reads the number wherever it needs it, under that rule.
 fn unshadowed(rule: &str) -> Outcome<(Job, Agent, tempfile::TempDir)> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("each.yaml");
-    std::fs::write(&file, rule)?;
+    let (folder, file) = text_file("each.yaml", rule)?;
     let program = programs::master_worker_without_shadow("nbody", Mpi::Mpich)?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 5, &program, |folder| {
         let given = [
@@ -313,7 +311,7 @@ fn unshadowed(rule: &str) -> Outcome<(Job, Agent, tempfile::TempDir)> {
         with_folder(folder, given.map(String::from).to_vec())
     })?;
     job.events("ready", 5, SOON)?;
-    let flags = ["--rules", "none", &file.to_string_lossy(), "--apply"];
+    let flags = ["--rules", "none", &file, "--apply"];
     let agent = Agent::attach_in(Some(folder.path()), job.pid(), &flags)?;
     agent.armed()?;
     job.open("go")?;

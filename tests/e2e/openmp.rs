@@ -80,8 +80,7 @@ fn known_times(program: &Path) -> Outcome {
     let stopped = clock_gettime(ClockId::Monotonic);
     let stopped_s = stopped.tv_sec as f64 + stopped.tv_nsec as f64 / 1e9;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let found = &report["processes"][0]["openmp"];
     let teams = &found["teams"];
     assert_eq!(teams["threads_least"], 2, "{found}");
@@ -168,8 +167,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
     let regions = |report: &Value| report["processes"][0]["openmp"]["regions"].as_u64();
     wait_for(&agent, |now| regions(now) > regions(&before))?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let found = &report["processes"][0]["openmp"];
     assert!(regions(&report) > Some(1_000), "{found}");
     assert!(
@@ -203,8 +201,7 @@ fn a_program_whose_regions_have_no_symbols_says_what_is_not_known_as_root() -> O
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let found = &report["processes"][0]["openmp"];
     assert!(number(&found["inside_share"]) > 0.3, "{found}");
     assert_eq!(found["teams"], Value::Null);

@@ -105,8 +105,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
         text.contains("inner_calls = 8 (i64)"),
         "1 + 3 more by a whole function: {text}"
     );
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 /// A program that has given up system calls.

@@ -68,8 +68,7 @@ fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
         seen.get("may_jump").map(|(calls, _)| *calls),
         tally["may_jump"].as_u64()
     );
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 /// How user code that MPI calls does not return to it, and what else the ranks count then in each round.
@@ -285,8 +284,7 @@ fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outco
             is_said,
             "{ranks} ranks: {text}"
         );
-        job.open("end")?;
-        job.finish(SOON)?;
+        job.end(SOON)?;
     }
     Ok(())
 }

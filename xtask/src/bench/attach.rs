@@ -98,8 +98,7 @@ fn of_sight(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
             line.push(sight.line.as_secs_f64());
             screen.push(sight.screen.as_secs_f64());
         }
-        job.open("end")?;
-        job.finish(SOON)?;
+        job.end(SOON)?;
         let who = format!("{count} {}", ranks.name());
         figures.push(json!({"seen": who, "armed_s": armed, "line_s": line, "screen_s": screen}));
         table.row(cells![who, ms(&armed), ms(&line), ms(&screen)]);
