@@ -18,8 +18,7 @@ const VARIABLE: &str = "opal_progress_yield_when_idle";
 
 /// The variable in every rank, as raw bytes.
 fn values(state: &Path, pid: &str) -> Outcome<Vec<String>> {
-    let (code, text) = Agent::run_in(state, &["get", pid, VARIABLE])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed_in(state, &["get", pid, VARIABLE])?;
     let value = |line: &str| {
         line.split(" = ")
             .nth(1)
@@ -45,8 +44,7 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     assert!(text.contains("state it"), "{text}");
     assert_eq!(values(state, &pid)?, ["0x00"; 4]);
 
-    let (code, text) = Agent::run_in(state, &["set", &pid, &assignment, "--type", "bool"])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed_in(state, &["set", &pid, &assignment, "--type", "bool"])?;
     assert_eq!(
         text.matches("false -> true (bool), change 1").count(),
         4,
@@ -202,18 +200,15 @@ fn the_last_change_alone_is_taken_back_and_the_journal_tells_everything() -> Out
     let mut knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
     for value in ["knob=11", "knob=12", "rate=2.5"] {
-        let (code, text) = Agent::run_in(state.path(), &["set", &pid, value])?;
-        assert_eq!(code, 0, "{text}");
+        Agent::succeed_in(state.path(), &["set", &pid, value])?;
     }
     let seen = |knobs: &mut Knobs| -> Outcome<(serde_json::Value, serde_json::Value)> {
         let values = knobs.values()?;
         Ok((values["knob"].clone(), values["rate"].clone()))
     };
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--last"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["undo", &pid, "--last"])?;
     assert_eq!(seen(&mut knobs)?, (12.into(), 1.5.into()));
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--last"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["undo", &pid, "--last"])?;
     assert_eq!(
         seen(&mut knobs)?,
         (11.into(), 1.5.into()),
@@ -226,8 +221,7 @@ fn the_last_change_alone_is_taken_back_and_the_journal_tells_everything() -> Out
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all", "--last"])?;
     assert_eq!(code, 2, "{text}");
 
-    let (code, text) = Agent::run_in(state.path(), &["journal", &pid])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed_in(state.path(), &["journal", &pid])?;
     for part in [
         "change 2  knob 11 -> 12  reverted",
         "change 3  rate 1.5 -> 2.5  reverted",
@@ -256,8 +250,7 @@ fn undo_gives_a_program_and_the_workers_that_it_forked_before_the_change_each_it
     job.events("ready", 1, SOON)?;
     let pid = job.pid().to_string();
     let run = |arguments: &[&str], values: &[i64]| -> Outcome<String> {
-        let (code, text) = Agent::run_in(state.path(), arguments)?;
-        assert_eq!(code, 0, "{text}");
+        let text = Agent::succeed_in(state.path(), arguments)?;
         let seen = Agent::values_in(state.path(), &pid, "knob")?;
         assert_eq!(seen, values, "after {arguments:?}: {text}");
         Ok(text)

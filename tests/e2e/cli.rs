@@ -97,8 +97,7 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
 fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;
-    let (code, text) = Agent::run(&["explain", "openmpi-busy-wait"])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed(&["explain", "openmpi-busy-wait"])?;
     for part in [
         "# openmpi-busy-wait",
         "Writes opal_progress_yield_when_idle",
@@ -108,10 +107,8 @@ fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
     }
     let knobs = tuneagent_e2e::knobs::Knobs::start()?;
     let pid = knobs.pid().to_string();
-    let (code, text) = Agent::run_in(state.path(), &["set", &pid, "knob=11"])?;
-    assert_eq!(code, 0, "{text}");
-    let (code, text) = Agent::run_in(state.path(), &["explain", "change", "1"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["set", &pid, "knob=11"])?;
+    let text = Agent::succeed_in(state.path(), &["explain", "change", "1"])?;
     for part in [
         "change 1",
         "knob",

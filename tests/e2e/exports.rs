@@ -438,8 +438,7 @@ const CPUS: &str = "rule: cpus\nabout: for a test\nroles: {rank: rank >= 0}\nwin
 fn cpus_in(recordings: &[String], rule: &str) -> Outcome<f64> {
     let files: Vec<&str> = recordings.iter().map(String::as_str).collect();
     let words = [&["replay"], &files[..], &["--rules", "none", rule, "--csv", "-"]].concat();
-    let (code, table) = Agent::run(&words)?;
-    assert_eq!(code, 0, "{table}");
+    let table = Agent::succeed(&words)?;
     let values = table
         .lines()
         .filter_map(|line| line.split(',').nth(6)?.parse().ok());
@@ -491,7 +490,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     job.events("end", 4, SOON)?;
     let recordings = ["node1.rec", "node2.rec"].map(|name| text(&job.file(name)));
     let joined = text(&job.file("joined.json"));
-    let (code, told) = Agent::run(&[
+    let told = Agent::succeed(&[
         "replay",
         &recordings[1],
         &recordings[0],
@@ -500,7 +499,6 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         "--json",
         &joined,
     ])?;
-    assert_eq!(code, 0, "{told}");
     // A measure of a machine is the sum over the machines of the job.
     let (here, all) = (cpus_in(&recordings[..1], &rule)?, cpus_in(&recordings, &rule)?);
     assert!(
@@ -541,8 +539,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     // The recordings of one node twice are none of a job.
     let copy = text(&job.file("copy.rec"));
     fs::copy(&recordings[0], &copy)?;
-    let (code, told) = Agent::run(&["replay", &recordings[0], &copy, "--rules", "none"])?;
-    assert_eq!(code, 0, "{told}");
+    let told = Agent::succeed(&["replay", &recordings[0], &copy, "--rules", "none"])?;
     assert!(told.contains("recordings of different jobs"), "{told}");
     Ok(())
 }

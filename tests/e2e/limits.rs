@@ -70,13 +70,10 @@ fn five_hundred_processes_are_watched_changed_and_given_back_what_each_had() -> 
         "--duration",
         "2s",
     ];
-    let (code, text) = Agent::run_in(state.path(), &watch)?;
-    assert_eq!(code, 0, "{text}");
-    let (code, text) = Agent::run_in(state.path(), &["set", &pid, "knob=11"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &watch)?;
+    Agent::succeed_in(state.path(), &["set", &pid, "knob=11"])?;
     assert_eq!(knobs(state.path(), &pid)?, vec![11; own.len()]);
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["undo", &pid, "--all"])?;
     assert_eq!(knobs(state.path(), &pid)?, own);
     job.open("stop")?;
     job.open("fork")?;

@@ -168,10 +168,19 @@ impl Agent {
         Agent::run_by(&[], state, arguments)
     }
 
+    /// What a command printed that has to succeed.
+    pub fn succeed(arguments: &[&str]) -> Outcome<String> {
+        succeeded(arguments, Agent::run(arguments)?)
+    }
+
+    /// The same, with the journals in `state`.
+    pub fn succeed_in(state: &Path, arguments: &[&str]) -> Outcome<String> {
+        succeeded(arguments, Agent::run_in(state, arguments)?)
+    }
+
     /// What `get` says that a variable is in each process of a program, in its order.
     pub fn values_in(state: &Path, pid: &str, variable: &str) -> Outcome<Vec<i64>> {
-        let (code, text) = Agent::run_in(state, &["get", pid, variable])?;
-        assert_eq!(code, 0, "{text}");
+        let text = Agent::succeed_in(state, &["get", pid, variable])?;
         let value = |line: &str| line.split(" = ").nth(1)?.split(' ').next()?.parse().ok();
         Ok(text.lines().filter_map(value).collect())
     }
@@ -360,5 +369,12 @@ fn text(path: &Path) -> String {
 impl Drop for Agent {
     fn drop(&mut self) {
         family::end(&mut self.child, Duration::from_secs(5));
+    }
+}
+
+fn succeeded(arguments: &[&str], (code, text): (i32, String)) -> Outcome<String> {
+    match code {
+        0 => Ok(text),
+        _ => Err(Problem::new(format!("{arguments:?} ended with {code}:\n{text}"))),
     }
 }
