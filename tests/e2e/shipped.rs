@@ -89,16 +89,7 @@ const NETWORK: Program = Program::Farm {
         "network_us=5000",
         "network_mbs=1",
     ],
-    names: &[
-        ("global_sendreceive", "mw_iterate"),
-        ("global_sendwork", "mw_send"),
-        ("global_receivework", "mw_receive"),
-        ("arcStepKernel", "mw_compute"),
-        ("workerId", "mw_peer"),
-        ("NTasks", "mw_message_bytes"),
-        ("TheWorkSizeUnitBytes", "mw_byte"),
-        ("iterId", "mw_current_iteration"),
-    ],
+    names: &programs::NETWORK_NAMES,
 };
 
 const BODIES: Program = Program::Farm {
@@ -111,21 +102,7 @@ const BODIES: Program = Program::Farm {
         "slow_worker=1",
         "slow=3",
     ],
-    names: &[
-        ("begin_iteration", "mw_begin_iteration"),
-        ("end_iteration", "mw_end_iteration"),
-        ("send_task", "mw_send"),
-        ("compute_task", "mw_compute"),
-        ("TheNumTuples", "mw_tasks"),
-        ("nw", "mw_nw"),
-        ("globalSizeFirst", "mw_first_chunk"),
-        ("globalSizeChunk", "mw_later_chunk"),
-        ("numtuples", "mw_sent_tasks"),
-        ("chunk_size", "mw_chunk_tasks"),
-        ("iteration", "mw_iteration"),
-        ("CurrentIteration", "mw_current_iteration"),
-        ("NroTasks", "mw_chunk_tasks"),
-    ],
+    names: &programs::FACTORING_NAMES,
 };
 
 /// What a sleep, a message and the beginning of a span may add to times of tens of milliseconds on a machine that is busy: the formulas

@@ -90,7 +90,7 @@ impl Rest {
     /// In percent of a core.
     pub(super) fn percent(&self) -> Spread {
         let percent: Vec<f64> = self.cpu.iter().map(|cpu| 100.0 * cpu).collect();
-        Spread::of(&percent).unwrap_or(Spread::exactly(f64::NAN))
+        Spread::or_nan(&percent)
     }
 
     /// CPU time in percent of a core, wakings and reads a second, memory in MiB.

@@ -33,14 +33,8 @@ impl<'a> Fire<'a> {
     }
 
     pub(super) fn scenario(&self, more: &[String], with: With) -> Scenario {
-        Scenario {
-            program: self.program.clone(),
-            mpi: self.settings.mpi,
-            ranks: self.workers + 1,
-            arguments: [self.load.as_slice(), more].concat(),
-            is_apart: false,
-            with,
-        }
+        let arguments = [self.load.as_slice(), more].concat();
+        Scenario::new(self.settings, &self.program, self.workers + 1, arguments, with)
     }
 
     /// Writes a schedule, a line for each iteration, and says how the program is given it.

@@ -115,8 +115,7 @@ impl Measured {
 
     /// NaN of a scenario that the quick form leaves out.
     fn spread(&self, name: &str, figure: impl Fn(&Run) -> f64) -> Spread {
-        let spread = self.rounds.spread(name, figure);
-        spread.unwrap_or(Spread::exactly(f64::NAN))
+        self.rounds.spread_or_nan(name, figure)
     }
 
     /// The mean index of whole runs.
@@ -137,7 +136,7 @@ impl Measured {
     fn workers_late(&self, name: &str) -> Spread {
         let late = |run: &Run| run.each("workers").into_iter().skip(self.late().start);
         let all: Vec<f64> = self.rounds.of(name).iter().flat_map(late).collect();
-        Spread::of(&all).unwrap_or(Spread::exactly(f64::NAN))
+        Spread::or_nan(&all)
     }
 
     /// An agent that gets no CPU before a run is over does nothing.

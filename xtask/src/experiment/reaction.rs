@@ -72,17 +72,15 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             if how == APART && *count > APART_WORKERS_MAX {
                 continue;
             }
+            let arguments = vec![
+                argument("iterations", settings.either(30, 100)),
+                argument("work_us", WORK_US * count),
+                argument("workers", count),
+            ];
+            let with = flags.map_or(With::Nobody, |flags| With::rule(&rule, &[], flags));
             let scenario = Scenario {
-                program: program.clone(),
-                mpi: settings.mpi,
-                ranks: count + 1,
-                arguments: vec![
-                    argument("iterations", settings.either(30, 100)),
-                    argument("work_us", WORK_US * count),
-                    argument("workers", count),
-                ],
                 is_apart: how == APART,
-                with: flags.map_or(With::Nobody, |flags| With::rule(&rule, &[], flags)),
+                ..Scenario::new(settings, &program, count + 1, arguments, with)
             };
             scenarios.push((name(*count, how), scenario));
         }

@@ -49,6 +49,12 @@ impl<R> Rounds<R> {
         found.map_or(&[], |(_, results)| results)
     }
 
+    /// Median and spread of a figure of a scenario; NaN of one that was not run.
+    pub(crate) fn spread_or_nan(&self, name: &str, figure: impl Fn(&R) -> f64) -> Spread {
+        let values: Vec<f64> = self.of(name).iter().map(figure).collect();
+        Spread::or_nan(&values)
+    }
+
     /// Median and spread of a figure of a scenario.
     pub(crate) fn spread(&self, name: &str, figure: impl Fn(&R) -> f64) -> Result<Spread> {
         let values: Vec<f64> = self.of(name).iter().map(figure).collect();

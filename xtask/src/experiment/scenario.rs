@@ -1,7 +1,7 @@
 //! One run of a program: alone, watched by the agent, or tuned by it. The program reports its own iterations; nothing of what a
 //! run is measured by comes from the agent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -10,6 +10,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 
 use crate::Result;
+use crate::measure::Settings;
 
 /// Until a program has started, and until it has ended once its last iteration should be over.
 const SOON: Duration = Duration::from_secs(120);
@@ -98,6 +99,23 @@ pub(crate) fn argument(name: &str, value: impl std::fmt::Display) -> String {
 }
 
 impl Scenario {
+    pub(crate) fn new(
+        settings: &Settings,
+        program: &Path,
+        ranks: usize,
+        arguments: Vec<String>,
+        with: With,
+    ) -> Scenario {
+        Scenario {
+            program: program.to_owned(),
+            mpi: settings.mpi,
+            ranks,
+            arguments,
+            is_apart: false,
+            with,
+        }
+    }
+
     /// Runs it to its end.
     pub(crate) fn run(&self) -> Result<Run> {
         Ok(self.tried()?)

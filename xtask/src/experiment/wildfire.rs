@@ -168,7 +168,7 @@ impl Measured {
 
     fn seconds(&self, name: &str) -> Spread {
         let seconds: Vec<f64> = self.most(name).iter().map(Run::seconds).collect();
-        Spread::of(&seconds).unwrap_or(Spread::exactly(f64::NAN))
+        Spread::or_nan(&seconds)
     }
 
     /// The factors are those of the thesis: in the first iteration 0.5, then within their range; without the right to write always 0.5.
@@ -237,7 +237,7 @@ impl Measured {
     fn settled(&self) -> Spread {
         let late = |run: &Run| run.each("f0").into_iter().skip(1);
         let late: Vec<f64> = self.most(TUNED).iter().flat_map(late).collect();
-        Spread::of(&late).unwrap_or(Spread::exactly(f64::NAN))
+        Spread::or_nan(&late)
     }
 
     fn by_workers(&self) -> Table {

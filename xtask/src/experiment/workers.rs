@@ -120,14 +120,8 @@ struct Measured {
 
 impl Bench<'_> {
     fn scenario(&self, more: &[String], with: With) -> Scenario {
-        Scenario {
-            program: self.program.clone(),
-            mpi: self.settings.mpi,
-            ranks: MOST + 1,
-            arguments: [&self.load.arguments(), more].concat(),
-            is_apart: false,
-            with,
-        }
+        let arguments = [&self.load.arguments(), more].concat();
+        Scenario::new(self.settings, &self.program, MOST + 1, arguments, with)
     }
 
     fn fixed(&self, workers: usize) -> Scenario {
@@ -203,8 +197,7 @@ impl Bench<'_> {
 
 impl Measured {
     fn spread(&self, name: &str) -> Spread {
-        // Every scenario was run at least once.
-        self.rounds.seconds(name).unwrap_or(Spread::exactly(f64::NAN))
+        self.rounds.spread_or_nan(name, Run::seconds)
     }
 
     fn best(&self) -> f64 {
