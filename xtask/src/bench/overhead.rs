@@ -224,7 +224,7 @@ impl Measured {
             "time_preloaded_over_alone": self.preloaded,
             "median_attached_between": between.map(|(low, high)| [low, high]),
             "mpi_calls_per_cpu_s": stats::quantile(&self.calls_per_s, 0.5),
-            "told_cost_share": stats::quantile(&self.reported, 0.5),
+            "reported_cost_share": stats::quantile(&self.reported, 0.5),
         })
     }
 }
