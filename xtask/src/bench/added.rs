@@ -4,6 +4,7 @@
 //! Ratios are of one round. Shown is the median over the rounds with the least and the greatest.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use tuneagent_e2e::programs;
@@ -64,21 +65,30 @@ impl Added {
         let mut instrument = Instrument::start(&program, calls, functions)?;
         let mut added = Added::default();
         let mut others = None;
-        for _ in 0..rounds {
+        for round in 0..rounds {
             instrument.round(|line, ns| added.add(Place::of(line)?, line["way"].as_str()?, ns))?;
             let sites = added.sites();
-            let others = match &others {
-                Some(others) => others,
-                None => {
-                    let functions: Vec<&str> = sites.iter().map(|site| site.function.as_str()).collect();
-                    others.insert(Program::of(&program, &functions)?)
+            if round == 0 {
+                others = added.prepare(&program, &sites);
+            }
+            if let Some(others) = &others {
+                for site in &sites {
+                    added.of_others(others, site, tellings, calls)?;
                 }
-            };
-            for site in sites {
-                added.of_others(others, &site, tellings, calls)?;
             }
         }
         Ok(added)
+    }
+
+    /// The program for the other tools; where it cannot be made, none of them is measured.
+    fn prepare(&mut self, program: &Path, sites: &[Place]) -> Option<Program> {
+        let functions: Vec<&str> = sites.iter().map(|site| site.function.as_str()).collect();
+        let made = Program::of(program, &functions);
+        made.map_err(|problem| {
+            self.problems
+                .extend(Tool::ALL.map(|tool| (tool, problem.clone())))
+        })
+        .ok()
     }
 
     pub(super) fn add(&mut self, place: Place, way: &str, ns: f64) -> Option<()> {

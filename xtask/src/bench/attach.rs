@@ -1,16 +1,17 @@
 //! `cargo xtask bench attach`: how long attaching and leaving take with few and many probes, and how soon there is something to see of few
-//! and many ranks, in lines and on a terminal, beside ranks that sleep and ranks that keep every CPU busy.
+//! and many ranks, in lines and on a terminal, beside ranks that sleep and ranks that keep every CPU busy; and what the agent takes meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tuneagent_e2e::Outcome;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::sight::{Ranks, Sight};
+use tuneagent_e2e::{Outcome, each};
 
+use super::idle::{self, Rest, Windows};
 use crate::measure::stats::Spread;
 use crate::measure::table::{Table, cells};
 use crate::measure::{self, Section, Settings};
@@ -21,8 +22,12 @@ const SOON: Duration = Duration::from_secs(120);
 /// Functions of one pattern of the rule that probes them.
 const EACH: usize = 250;
 const PROBES: [usize; 6] = [10, 30, 100, 300, 1000, 3000];
-/// Ranks.
+const RANKS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Of which it is measured how soon they are seen.
 const SEEN: [usize; 3] = [1, 4, 16];
+
+/// Ranks make a call this often, in microseconds.
+const SLEEP_US: &str = "10000";
 
 /// What is measured of one number of probes, in seconds.
 #[derive(Default)]
@@ -37,10 +42,12 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
     let mut figures = Vec::new();
     let seen = of_sight(settings.repeats, &mut figures)?;
     let probes = of_probes(settings.repeats, &mut figures)?;
+    let ranks = of_ranks(settings, &mut figures)?;
     Ok(measure::Outcome {
         sections: vec![
             Section::of("Until first numbers", seen),
             Section::of("Attaching and leaving", probes),
+            Section::of("Ranks that make 100 calls a second", ranks),
         ],
         figures: Some(Value::Array(figures)),
         ..measure::Outcome::default()
@@ -137,4 +144,38 @@ pub(super) fn rule_on_all(folder: &Path, count: usize) -> Outcome<PathBuf> {
     let file = folder.join(format!("many{count}.yaml"));
     std::fs::write(&file, text)?;
     Ok(file)
+}
+
+fn of_ranks(settings: &Settings, figures: &mut Vec<Value>) -> Outcome<Table> {
+    let mut table = Table::new([
+        "ranks",
+        "start to armed, ms",
+        "start to first numbers of all, ms",
+        "agent, % of a core",
+        "wakings/s",
+        "reads/s",
+        "MiB",
+    ]);
+    for count in &RANKS[..settings.either(3, RANKS.len())] {
+        let mut job = idle::sleepers(*count, SLEEP_US)?;
+        let began = Instant::now();
+        let mut agent = Agent::attach(job.pid(), &[])?;
+        let since = |at: Instant| 1e3 * at.duration_since(began).as_secs_f64();
+        let armed_ms = since(agent.lines.wait_for_line("armed", SOON)?.at);
+        let shown_ms = since(agent.lines.wait_for_line(" after ", SOON)?.at);
+        let report = agent.snapshot()?;
+        let is_calling = |process: &&Value| process["functions"][0]["calls"].as_u64() > Some(0);
+        if each(&report["processes"]).filter(is_calling).count() != *count {
+            return Err(format!("not every rank had calls with the first lines: {report}").into());
+        }
+        let rest = Rest::of(agent.pid(), Windows::of(settings))?;
+        agent.stop()?;
+        job.end(SOON)?;
+        let cells = cells![*count, armed_ms, shown_ms];
+        table.row(cells.into_iter().chain(rest.cells()));
+        figures.push(
+            json!({"ranks": count, "armed_ms": armed_ms, "shown_ms": shown_ms, "agent": rest.as_json()}),
+        );
+    }
+    Ok(table)
 }

@@ -94,7 +94,7 @@ impl Rest {
     }
 
     /// CPU time in percent of a core, wakings and reads a second, memory in MiB.
-    fn cells(&self) -> [Cell; 4] {
+    pub(super) fn cells(&self) -> [Cell; 4] {
         cells![
             self.percent(),
             Spread::of(&self.waits_per_s),
@@ -103,7 +103,7 @@ impl Rest {
         ]
     }
 
-    fn as_json(&self) -> Value {
+    pub(super) fn as_json(&self) -> Value {
         json!({
             "cpu": self.cpu,
             "waits_per_s": self.waits_per_s,
@@ -238,13 +238,19 @@ fn of_probes(count: usize, windows: Windows) -> Outcome<Rest> {
     Ok(rest)
 }
 
-/// Ranks that sleep, watched.
-fn of_ranks(ranks: usize, windows: Windows) -> Outcome<Rest> {
+/// Ranks that make a call each time they have slept for so many microseconds.
+pub(super) fn sleepers(ranks: usize, sleep_us: &str) -> Outcome<Job> {
     let program = programs::mpi("sleepers", Mpi::Mpich)?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, &program, |folder| {
-        vec![folder.to_string_lossy().into_owned(), SLEEP_US.to_owned()]
+        vec![folder.to_string_lossy().into_owned(), sleep_us.to_owned()]
     })?;
     job.events("ready", ranks, SOON)?;
+    Ok(job)
+}
+
+/// Ranks that sleep, watched.
+fn of_ranks(ranks: usize, windows: Windows) -> Outcome<Rest> {
+    let job = sleepers(ranks, SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
     let rest = Rest::of_agent(&agent, windows)?;
     agent.stop()?;

@@ -50,7 +50,7 @@ const BENCHES: Suite = Suite {
         Measurement {
             name: "attach",
             about: "how long attaching and leaving take, and until there are first numbers",
-            numbers: &[],
+            numbers: &["--windows", "--seconds"],
             run: attach::run,
         },
         Measurement {
