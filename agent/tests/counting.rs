@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
 };
 
-use needs::is_root;
+use needs::require_root;
 use running::{Running, built, tuneagent};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -19,9 +19,7 @@ const CALLS: u64 = 2000;
 
 #[test]
 fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let folder = tempfile::tempdir().unwrap();
     let mut target = Running::start(&built(folder.path(), "counted"), &[]);
     let said = tuneagent(folder.path())
@@ -60,9 +58,7 @@ fn counts(answer: &str) -> (u64, Option<u64>) {
 
 #[test]
 fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     for way in [&[][..], &["--tracefs"]] {
         let folder = tempfile::tempdir().unwrap();
         let mut target = Running::start(&built(folder.path(), "counted"), &[]);

@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use needs::is_root;
+use needs::require_root;
 use running::Running;
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring, read_hit};
@@ -86,9 +86,7 @@ impl Read {
 
 #[test]
 fn hits_that_nobody_reads_are_counted_one_by_one_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let (kernel, producer, mut ring) = ready();
     thread::scope(|scope| {
         let producer = &producer;
@@ -107,9 +105,7 @@ fn hits_that_nobody_reads_are_counted_one_by_one_as_root() {
 
 #[test]
 fn what_a_reader_misses_that_stops_and_goes_on_is_what_is_counted_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let (kernel, producer, mut ring) = ready();
     let (mut read, over) = (Read::default(), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -215,9 +211,7 @@ impl Drop for Agent {
 
 #[test]
 fn an_agent_that_was_stopped_reports_how_many_hits_it_lost_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let folder = tempfile::tempdir().unwrap();
     let target = Running::built(folder.path(), PROGRAM, &[]);
     let report = folder.path().join("report.json");

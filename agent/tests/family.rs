@@ -12,7 +12,7 @@ use std::{
 };
 
 use abi::{Coming, ComingKind, ProbeSpec, SpecFlags};
-use needs::is_root;
+use needs::require_root;
 use tuneagent::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, Site, read_coming};
 use tuner::address::FileOffset;
 
@@ -155,9 +155,7 @@ fn calls(kernel: &Kernel, slot: u32) -> (u64, u64) {
 
 #[test]
 fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["5", "9"]);
@@ -186,9 +184,7 @@ fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_roo
 
 #[test]
 fn nobody_else_is_counted_whatever_runs_the_same_file_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["3", "0"]);
@@ -204,9 +200,7 @@ fn nobody_else_is_counted_whatever_runs_the_same_file_as_root() {
 
 #[test]
 fn a_process_whose_first_thread_has_ended_is_still_a_member_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["6", "0", "late"]);
@@ -220,9 +214,7 @@ fn a_process_whose_first_thread_has_ended_is_still_a_member_as_root() {
 
 #[test]
 fn processes_beyond_the_room_are_counted_as_such_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["2", "6"]);
@@ -237,9 +229,7 @@ fn processes_beyond_the_room_are_counted_as_such_as_root() {
 
 #[test]
 fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_told_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
     let child = waiting(0, &program, &["4", "1"]);
@@ -256,9 +246,7 @@ fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_told_as_root(
 
 #[test]
 fn a_program_with_more_rights_than_the_command_is_no_member_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let all = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory.path(), all.clone()).unwrap();

@@ -5,7 +5,7 @@
 mod needs;
 
 use abi::Totals;
-use needs::is_root;
+use needs::require_root;
 use tuneagent::{
     cost::Source,
     kernel::{self, Kernel, LinkKind, LoadOptions, Tallies},
@@ -26,9 +26,7 @@ fn loaded(tallies: u32, force_tracefs: bool) -> Kernel {
 
 #[test]
 fn hits_of_our_own_are_measured_and_are_in_no_number_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     for tallies in [0, 1] {
         measured(tallies);
     }
@@ -74,9 +72,7 @@ fn measured(tallies: u32) {
 
 #[test]
 fn where_probes_come_off_slowly_prices_are_those_of_a_table_and_say_why_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let gauge = kernel::measure(&mut loaded(1, true));
     let Source::Table(why) = &gauge.prices.source else {
         panic!("{:?}", gauge.prices)

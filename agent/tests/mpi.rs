@@ -12,7 +12,7 @@ use std::{
     process::Stdio,
 };
 
-use needs::{is_root, needs};
+use needs::{needs, require_root};
 use running::{Running, program_of_mpi, tuneagent};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -23,9 +23,7 @@ const INTS: u64 = 100;
 
 #[test]
 fn calls_bytes_and_messages_are_those_of_the_job_under_both_mpis_however_probes_are_attached_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     for mpi in ["openmpi", "mpich"] {
         let launcher = Path::new("/usr/bin").join(format!("mpirun.{mpi}"));
         if !needs(launcher.exists(), &launcher.to_string_lossy()) {

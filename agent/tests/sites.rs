@@ -9,7 +9,7 @@ mod running;
 use std::fs::File;
 
 use abi::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags, Totals};
-use needs::is_root;
+use needs::require_root;
 use running::Running;
 use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site, read_hit};
 use tuner::{
@@ -167,9 +167,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
 
 #[test]
 fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let mut target = Target::start(&directory);
     let alone = target.run(CALLS);

@@ -8,7 +8,7 @@ mod running;
 use std::{collections::BTreeMap, thread};
 
 use abi::{Capture, CaptureKind, Hit, ProbeSpec, SpecFlags, TallyRule, TallyValue};
-use needs::is_root;
+use needs::require_root;
 use running::Running;
 use tuneagent::{
     clock::monotonic_ns,
@@ -196,9 +196,7 @@ fn drain(ring: &mut Ring, tallies: &mut Tallies, sums: &mut Sums, meant: Meant) 
 
 #[test]
 fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     // One key, two that have a cell each, and more than there are cells.
     for keys in [1, 2, 5] {
         let directory = tempfile::tempdir().unwrap();
@@ -239,9 +237,7 @@ fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
 
 #[test]
 fn what_finds_no_cell_is_sent_and_counted_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
     let (mut kernel, _link) = armed(&target, 0, WHOLE);
@@ -255,9 +251,7 @@ fn what_finds_no_cell_is_sent_and_counted_as_root() {
 
 #[test]
 fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     type Case = (TallyValue, fn(i64) -> i64);
     let of = |place, bits: u8, is_signed| TallyValue {
         shift: 64 - bits,
@@ -294,9 +288,7 @@ fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
 
 #[test]
 fn what_is_added_up_has_the_times_of_its_hits_and_none_before_the_last_look_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
     let (kernel, _link) = armed(&target, 1, WHOLE);

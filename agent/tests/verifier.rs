@@ -4,7 +4,7 @@
 
 mod needs;
 
-use needs::is_root;
+use needs::require_root;
 use tuneagent::kernel::{FamilyRoot, Holds, Kernel, LinkKind, LoadOptions};
 
 /// A tenth of what is refused.
@@ -33,9 +33,7 @@ fn assert_small(programs: Vec<(&'static str, Option<u64>)>) {
 
 #[test]
 fn the_verifier_has_little_to_follow_in_any_program_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     for force_tracefs in [false, true] {
         let options = LoadOptions {
             force_tracefs,
@@ -48,9 +46,7 @@ fn the_verifier_has_little_to_follow_in_any_program_as_root() {
 
 #[test]
 fn nor_where_a_command_is_watched_from_its_start_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     if Kernel::load(OPTIONS).unwrap().link_kind() == LinkKind::Tracefs {
         // There are no families then.
         return;

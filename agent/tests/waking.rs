@@ -6,7 +6,7 @@ mod needs;
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use needs::is_root;
+use needs::require_root;
 use rustix::event::{Timespec, epoll};
 use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring};
 
@@ -81,9 +81,7 @@ const MOMENT_MS: i64 = 20;
 
 #[test]
 fn a_ring_wakes_whoever_has_read_all_until_it_is_said_when_he_looks_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let sleeper = Sleeper::new();
     sleeper.puts(1);
     assert!(sleeper.was_woken(SOON_MS));
@@ -91,9 +89,7 @@ fn a_ring_wakes_whoever_has_read_all_until_it_is_said_when_he_looks_as_root() {
 
 #[test]
 fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him_once_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
     sleeper.kernel.listen();
@@ -110,9 +106,7 @@ fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him
 
 #[test]
 fn who_took_the_hit_that_woke_him_before_he_heard_of_it_is_woken_by_the_next_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let mut sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
     assert_eq!(sleeper.takes_all(), 0);
@@ -131,9 +125,7 @@ fn who_took_the_hit_that_woke_him_before_he_heard_of_it_is_woken_by_the_next_as_
 
 #[test]
 fn any_hit_wakes_who_does_not_look_by_himself_or_has_let_half_of_the_ring_fill_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(0);
     sleeper.kernel.listen();

@@ -8,7 +8,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -146,8 +145,7 @@ fn while_heavy(
 
 #[test]
 fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
     let tunes = "  - set: cfg.solver.chunk
     value: 128
@@ -190,8 +188,7 @@ fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Ou
 
 #[test]
 fn who_only_watches_is_told_where_every_copy_is_and_what_would_be_called_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
     let folder = tempfile::tempdir()?;
     let tunes = "  - set: tuned_level
@@ -224,8 +221,7 @@ fn who_only_watches_is_told_where_every_copy_is_and_what_would_be_called_as_root
 
 #[test]
 fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tunes = "  - set: cfg.solver.chunk
     value: 0.5
     when: load > 0
@@ -269,8 +265,7 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
 
 #[test]
 fn a_call_is_in_force_while_the_condition_holds_and_its_inverse_takes_it_back_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tune = "  - call: flush_level(cfg.level)\n    was: level_flushed()\n    inverse: flush_level(was)\n";
     let change = while_heavy(&[], tune, "call", |view| view["flushed"] == 2)?;
     assert_eq!(
@@ -286,8 +281,7 @@ fn a_call_is_in_force_while_the_condition_holds_and_its_inverse_takes_it_back_as
 
 #[test]
 fn a_guard_says_that_a_call_is_undone_once_the_program_has_what_it_had_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let head = "about: for a test
 probes: {step: {entry: step}}
 capture: {step.flushed: flushed, step.heavy: heavy}
@@ -323,8 +317,7 @@ tune:
 #[test]
 fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_said_to_stay_as_root() -> Outcome
 {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tune = "  - call: flush_level(4)\n    when: load > 0\n";
     let folder = tempfile::tempdir()?;
     let file = rule(&folder, HEAD, tune)?;
@@ -360,8 +353,7 @@ fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_sa
 /// What the last line of a session says of each kind of action is what the program has afterwards.
 #[test]
 fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let library = programs::library("tuned", 3)?;
     let load = format!("load: {}", library.to_string_lossy());
     let back = "1 change reverted";
@@ -429,8 +421,7 @@ fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
 
 #[test]
 fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let head = format!("names:\n  flush: writes a level out\n  any: whatever there is\n{HEAD}");
     let tunes = "  - call: flush(4)
@@ -478,8 +469,7 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() 
 
 #[test]
 fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let library = programs::library("tuned", 3)?;
     let path = library.to_string_lossy();
     let name = library.file_name().ok_or("no name")?.to_string_lossy();
@@ -512,8 +502,7 @@ fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> 
 
 #[test]
 fn a_function_replaces_another_while_the_condition_holds_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tune = "  - replace: sort_a\n    with: sort_b\n";
     let change = while_heavy(&[], tune, "replace", |view| view["sort"] == "b")?;
     assert_eq!(change["variable"], "replace sort_a with sort_b");
@@ -522,8 +511,7 @@ fn a_function_replaces_another_while_the_condition_holds_as_root() -> Outcome {
 
 #[test]
 fn a_call_is_inserted_while_the_condition_holds_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tune = "  - insert_call: tick(3)\n    in: step\n    place: return\n";
     let change = while_heavy(&[], tune, "insert_call", |view| view["ticks"] == 3)?;
     let mechanism = change["mechanism"].as_str().unwrap_or_default();
@@ -533,8 +521,7 @@ fn a_call_is_inserted_while_the_condition_holds_as_root() -> Outcome {
 
 #[test]
 fn a_call_is_removed_while_the_condition_holds_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tune = "  - remove_call: log_state\n    in: step\n";
     while_heavy(&[], tune, "remove_call", |view| view["logs"] == 0)?;
     Ok(())
@@ -542,8 +529,7 @@ fn a_call_is_removed_while_the_condition_holds_as_root() -> Outcome {
 
 #[test]
 fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tune = "  - set_arg: send_block(1)\n    value: min(original * 2, 100 + wished)\n";
     let acting = Acting::start(&[], tune)?;
     let done = acting.sees("5 more", 0, |view| view["size"] == 105)?;
@@ -561,8 +547,7 @@ fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end_as_root() -
 
 #[test]
 fn a_team_grows_through_a_call_at_the_begin_of_a_region_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let head = "about: for a test
 probes: {region: {span: openmp.region}}
 windows: {pulse: {every: 100ms}}
@@ -609,8 +594,7 @@ const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
 
 #[test]
 fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
     let program = programs::openmp("regions")?;
     let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
@@ -636,8 +620,7 @@ fn cpus_of(pid: u64) -> Outcome<String> {
 
 #[test]
 fn ranks_are_bound_to_cores_of_their_own_and_let_go_again_as_root() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let head = "about: for a test\nwindows: {pulse: {every: 200ms}}\nmetrics: {used: sum(cpu.time)}\ntune:\n";
     let rule = rule(&folder, head, "  - affinity: spread\n    when: used > 0s\n")?;

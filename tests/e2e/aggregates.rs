@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::shared;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::SOON;
 
@@ -51,8 +50,7 @@ fn watched(arguments: &[&str], rules: &[String]) -> Outcome<Value> {
     job.events("ready", 1, SOON)?;
     let folder = tempfile::tempdir()?;
     let files = written(folder.path(), rules)?;
-    let mut agent = Agent::attach(job.pid(), &with(&files))?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &with(&files))?;
     for _ in rules {
         agent.lines.wait_for_line("finding", SOON)?;
     }
@@ -76,7 +74,7 @@ fn with(files: &[String]) -> Vec<&str> {
 }
 
 fn findings(report: &Value) -> Vec<String> {
-    let findings = report["findings"].as_array().into_iter().flatten();
+    let findings = each(&report["findings"]);
     let mut texts: Vec<String> = findings
         .map(|finding| format!("{} {}", finding["rule"], finding["text"]))
         .collect();
@@ -92,8 +90,7 @@ const RIGHT: [&str; 2] = ["\"by-key\" \"right so far\"", "\"by-time\" \"right so
 
 #[test]
 fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of_it_is_sent() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
     let report = watched(&["500", "10000"], &rules)?;
     assert_eq!(findings(&report), RIGHT, "{report:#}");
@@ -108,16 +105,14 @@ fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of
 
 #[test]
 fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_histogram() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let program = programs::c_with_math("hot")?;
     let job = start(&program, &["500", "10000"])?;
     job.events("ready", 1, SOON)?;
     let folder = tempfile::tempdir()?;
     let files = written(folder.path(), &[rule("by-key", "work", true)])?;
     let named = ["--probe", "work", "work_too"];
-    let mut agent = Agent::attach(job.pid(), &[with(&files), named.to_vec()].concat())?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[with(&files), named.to_vec()].concat())?;
     agent.lines.wait_for_line("finding", SOON)?;
     let report = agent.stop()?;
     assert_eq!(findings(&report), RIGHT[..1], "{report:#}");
@@ -144,8 +139,7 @@ fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_hist
 /// A process of a command is told of when it has hit something; what it has added up by then is found all the same.
 #[test]
 fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let program = programs::c_with_math("hot")?;
     let folder = tempfile::tempdir()?;
     let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
@@ -181,8 +175,7 @@ fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {
 
 #[test]
 fn threads_that_hit_at_once_are_added_up_or_sent_and_none_is_lost_or_counted_twice() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
     let report = watched(&["2000", "0", "8"], &rules)?;
     assert_eq!(findings(&report), RIGHT, "{report:#}");
@@ -193,8 +186,7 @@ fn threads_that_hit_at_once_are_added_up_or_sent_and_none_is_lost_or_counted_twi
 #[test]
 fn keys_that_share_a_cell_are_handed_over_one_after_the_other_and_values_that_are_too_large_are_sent_and_counted()
 -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     // No iteration has such a number: nothing is added to any, but each hit makes the one before it be sent.
     let counts = "rule: many-keys\nabout: for a test\nprobes:\n  begin: {entry: begin_iteration}\n  work: {span: work}\n  \
                   too: {span: work_too}\ncapture:\n  begin.number: arg(0) as i64\n  work.number: arg(1) as i64\nwindows:\n  \
@@ -219,8 +211,7 @@ fn keys_that_share_a_cell_are_handed_over_one_after_the_other_and_values_that_ar
 
 #[test]
 fn a_recorded_session_has_each_hit() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let program = programs::c_with_math("hot")?;
     let job = start(&program, &["50", "5000"])?;
     job.events("ready", 1, SOON)?;
@@ -234,8 +225,7 @@ fn a_recorded_session_has_each_hit() -> Outcome {
         "--record",
         &recording.to_string_lossy(),
     ];
-    let mut agent = Agent::attach(job.pid(), &words)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &words)?;
     agent
         .lines
         .wait_for_line("right so far", Duration::from_secs(60))?;

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::{machine, shared};
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong, tallied, with_folder};
 
@@ -52,8 +51,7 @@ fn assert_same(tallies: &[Value], report: &Value) -> Outcome {
 
 #[test]
 fn calls_and_bytes_are_those_that_the_program_counted_under_both_mpis() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let mut job = start_count(mpi, 3, &["--iterations", "25"])?;
         let launcher = job.pid();
@@ -67,8 +65,7 @@ fn calls_and_bytes_are_those_that_the_program_counted_under_both_mpis() -> Outco
 
 #[test]
 fn calls_of_threads_that_share_mpi_are_all_counted_under_both_mpis() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let program = programs::mpi("many", mpi)?;
         let mut job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |folder| {
@@ -78,8 +75,8 @@ fn calls_of_threads_that_share_mpi_are_all_counted_under_both_mpis() -> Outcome 
         let launcher = job.pid();
         let (tallies, report) = observed(&mut job, launcher, 2)?;
         assert_same(&tallies, &report)?;
-        let processes = report["processes"].as_array().into_iter().flatten();
-        for function in processes.flat_map(|process| process["functions"].as_array().into_iter().flatten()) {
+        let processes = each(&report["processes"]);
+        for function in processes.flat_map(|process| each(&process["functions"])) {
             assert_eq!(
                 function["nested_calls"], 0,
                 "{mpi:?}: of another thread: {function}"
@@ -91,8 +88,7 @@ fn calls_of_threads_that_share_mpi_are_all_counted_under_both_mpis() -> Outcome 
 
 #[test]
 fn calls_from_recursive_functions_are_all_counted() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "1", "--recursion", "40"])?;
     let launcher = job.pid();
     let (tallies, report) = observed(&mut job, launcher, 2)?;
@@ -101,8 +97,7 @@ fn calls_from_recursive_functions_are_all_counted() -> Outcome {
 
 #[test]
 fn any_process_of_the_job_stands_for_the_whole_job() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let mut job = start_count(Mpi::OpenMpi, 3, &["--iterations", "2"])?;
     let ready = job.events("ready", 3, SOON)?;
     let one = ready[1]["pid"]
@@ -117,8 +112,7 @@ fn any_process_of_the_job_stands_for_the_whole_job() -> Outcome {
 
 #[test]
 fn busy_ranks_lose_no_call_for_seconds() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
     let launcher = job.pid();
     let (tallies, report) = observed(&mut job, launcher, 2)?;
@@ -127,14 +121,11 @@ fn busy_ranks_lose_no_call_for_seconds() -> Outcome {
 
 #[test]
 fn the_report_is_written_when_the_program_ends_first() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "3"])?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let report = agent.finish(SOON)?;
     let barriers: Vec<u64> = processes_calls(&report, "MPI_Barrier");
     assert_eq!(barriers, [3, 3]);
@@ -142,8 +133,8 @@ fn the_report_is_written_when_the_program_ends_first() -> Outcome {
 }
 
 fn processes_calls(report: &Value, function: &str) -> Vec<u64> {
-    let processes = report["processes"].as_array().into_iter().flatten();
-    let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    let processes = each(&report["processes"]);
+    let functions = processes.flat_map(|process| each(&process["functions"]));
     functions
         .filter(|entry| entry["name"] == function)
         .filter_map(|entry| entry["calls"].as_u64())
@@ -152,8 +143,7 @@ fn processes_calls(report: &Value, function: &str) -> Vec<u64> {
 
 #[test]
 fn looking_changes_nothing_and_says_so_even_where_a_rule_would_apply() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
     job.open("go")?;
     let mut agent = Agent::attach(job.pid(), &[])?;
@@ -179,11 +169,9 @@ fn looking_changes_nothing_and_says_so_even_where_a_rule_would_apply() -> Outcom
 
 #[test]
 fn results_are_the_same_with_and_without_us() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 2_000)?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("go")?;
     // The model computes what an untouched run prints (see baseline).
     finish_pingpong(job, 2)?;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tuneagent_e2e::family::descendants;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, lammps, programs, require};
 
 use crate::expected::{self, Count, SOON, counts, finish_pingpong, start_count, start_pingpong, with_folder};
@@ -17,8 +16,7 @@ fn fixed_tallies(mpi: Mpi) -> Outcome<Vec<BTreeMap<String, Count>>> {
     let mut job = start_count(mpi, 3, &["--iterations", "4", "--recursion", "3"])?;
     job.open("go")?;
     let tallies = job.events("tally", 3, SOON)?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let mut all = Vec::new();
     for tally in tallies {
         let mut counts = counts(&tally["functions"])?;
@@ -31,16 +29,14 @@ fn fixed_tallies(mpi: Mpi) -> Outcome<Vec<BTreeMap<String, Count>>> {
 
 #[test]
 fn the_counting_program_makes_the_same_calls_under_both_mpis() -> Outcome {
-    require!(OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: OpenMpi, Mpich);
     assert_eq!(fixed_tallies(Mpi::OpenMpi)?, fixed_tallies(Mpi::Mpich)?);
     Ok(())
 }
 
 #[test]
 fn what_the_counting_program_sends_is_what_it_receives() -> Outcome {
-    require!(Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Mpich);
     let tallies = fixed_tallies(Mpi::Mpich)?;
     let calls = |names: &[&str]| -> u64 {
         let of_one = |tally: &BTreeMap<String, Count>| -> u64 {
@@ -59,8 +55,7 @@ fn what_the_counting_program_sends_is_what_it_receives() -> Outcome {
 
 #[test]
 fn the_ping_pong_program_computes_what_the_model_says() -> Outcome {
-    require!(OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let job = start_pingpong(mpi, Waiting::Yielding, 2, 500)?;
         job.open("go")?;
@@ -86,8 +81,7 @@ fn the_busy_program_counts_nested_recursive_and_jumped_calls() -> Outcome {
     assert_eq!(tally["step_inner"], 30 / 5 * (1 + 2 + 3 + 4 + 5) + 30 * 3);
     assert_eq!(tally["may_jump"], 30);
     assert_eq!(tally["jumps"], 10);
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 #[test]
@@ -102,14 +96,12 @@ fn the_throwing_program_catches_what_it_throws() -> Outcome {
         (&tally["pass_through"], &tally["thrown"], &tally["caught"]),
         (&30.into(), &15.into(), &15.into())
     );
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 #[test]
 fn lammps_prints_the_same_numbers_in_every_untouched_run() -> Outcome {
-    require!(OpenMpi, Lammps);
-    let _machine = shared();
+    let _machine = require!(shared: OpenMpi, Lammps);
     let mut numbers = Vec::new();
     for _ in 0..2 {
         let mut job = lammps::start(Waiting::Yielding, 6, 300)?;
@@ -124,8 +116,7 @@ fn lammps_prints_the_same_numbers_in_every_untouched_run() -> Outcome {
 
 #[test]
 fn dropping_a_job_ends_its_ranks() -> Outcome {
-    require!(OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let job = start_count(mpi, 2, &[])?;
         let family = descendants(job.pid());

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::{is_long, machine};
-use tuneagent_e2e::{Outcome, lammps, programs, require};
+use tuneagent_e2e::needs::is_long;
+use tuneagent_e2e::{Outcome, each, lammps, programs, require};
 
-use crate::expected::{SOON, counts, with_folder};
+use crate::expected::{SOON, counts, text_file, with_folder};
 use crate::iterations::{number, wait_for};
 use crate::refused::{newest, process};
 
@@ -19,10 +19,7 @@ use crate::refused::{newest, process};
 const CYCLE: Duration = Duration::from_secs(12);
 
 fn function<'a>(report: &'a Value, name: &str) -> Outcome<&'a Value> {
-    let functions = report["processes"][0]["functions"]
-        .as_array()
-        .into_iter()
-        .flatten();
+    let functions = each(&report["processes"][0]["functions"]);
     let mut found = functions.filter(|function| function["name"] == name);
     Ok(found
         .next()
@@ -49,24 +46,21 @@ fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, 
     let mut job = start_polls(nanoseconds)?;
     let pid = job.events("ready", 1, SOON)?[0]["pid"].as_u64().ok_or("no pid")?;
     let words = [&["--rules", "none"], flags].concat();
-    let mut agent = Agent::attach(u32::try_from(pid).map_err(|error| error.to_string())?, &words)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(u32::try_from(pid).map_err(|error| error.to_string())?, &words)?;
     job.open("go")?;
     agent.lines.wait_for_line("watched in windows", SOON)?;
     wait_for(&agent, |now| watched_share(now, "MPI_Iprobe") < share)?;
     job.open("tally")?;
     let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok((asked.ok_or("no count of its own")?, report, agent.lines.text()))
 }
 
 #[test]
 fn calls_of_a_program_that_asks_and_asks_are_told_as_it_counted_them_itself_within_their_range_as_root()
 -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let (asked, report, text) = polls_watched(12_000, &["--budget", "1%"], 0.4)?;
     let of = function(&report, "MPI_Iprobe")?;
     println!("asked {asked} times; told {of}");
@@ -103,8 +97,7 @@ fn calls_of_a_program_that_asks_and_asks_are_told_as_it_counted_them_itself_with
 
 #[test]
 fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_calls_as_root() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let (asked, report, _) = polls_watched(0, &["--budget", "2%"], 0.6)?;
     let of = function(&report, "MPI_Iprobe")?;
     println!("asked {asked} times; told {of}");
@@ -131,15 +124,11 @@ metrics:
 #[test]
 fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_would_cost_less_as_root()
 -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("count-polls.yaml");
-    fs::write(&rule, COUNT_POLLS)?;
+    let _machine = require!(machine: Root, OpenMpi);
+    let (_folder, rule) = text_file("count-polls.yaml", COUNT_POLLS)?;
     let mut job = start_polls(2_000)?;
-    let flags = ["--rules", &rule.to_string_lossy(), "--budget", "1%"];
-    let mut agent = Agent::attach(job.pid(), &flags)?;
-    agent.armed()?;
+    let flags = ["--rules", &rule, "--budget", "1%"];
+    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
     job.open("go")?;
     agent
         .lines
@@ -147,8 +136,7 @@ fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_woul
     job.open("tally")?;
     let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let of = function(&report, "MPI_Iprobe")?;
     assert_eq!(
         (of["calls"].as_u64(), &of["estimated"]),
@@ -160,8 +148,7 @@ fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_woul
 
 #[test]
 fn a_function_named_by_probe_is_watched_in_windows_where_its_hits_cost_too_much_as_root() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let (asked, report, _) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], 0.6)?;
     let of = function(&report, "MPI_Iprobe")?;
     println!("asked {asked} times; told {of}");
@@ -206,10 +193,7 @@ fn start_regions(size: &str) -> Outcome<Job> {
 
 /// A folder with the rule that counts regions, and where that is.
 fn rule_that_counts() -> Outcome<(tempfile::TempDir, String)> {
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("count-regions.yaml");
-    fs::write(&rule, COUNT_REGIONS)?;
-    Ok((folder, rule.to_string_lossy().into_owned()))
+    text_file("count-regions.yaml", COUNT_REGIONS)
 }
 
 /// Regions by the program's own count, and the CPU time that it has had by then, in seconds.
@@ -240,16 +224,14 @@ fn regions_per_cpu_s(job: &Job, over_s: f64) -> Outcome<f64> {
 
 #[test]
 fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let (_folder, rule) = rule_that_counts()?;
     // Some 25 us each: with their ends probed too, which are single-stepped, a third of the pace is gone.
     let mut job = start_regions("40000")?;
     let mut shares = Vec::new();
     for _ in 0..if is_long() { 5 } else { 3 } {
         let before = regions_per_cpu_s(&job, 0.7)?;
-        let mut agent = Agent::attach(job.pid(), &["--rules", &rule, "--budget", "none"])?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &["--rules", &rule, "--budget", "none"])?;
         agent.lines.wait_for_line("finding  count-regions", SOON)?;
         let watched = regions_per_cpu_s(&job, 1.4)?;
         agent.stop()?;
@@ -257,8 +239,7 @@ fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() 
         println!("{before:.0} and {after:.0} regions a second of CPU time alone, {watched:.0} watched");
         shares.push(watched / ((before + after) / 2.0));
     }
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     shares.sort_by(f64::total_cmp);
     println!("{shares:.3?}");
     assert!(shares[shares.len() / 2] >= 0.9, "{shares:.3?}");
@@ -267,12 +248,10 @@ fn a_program_of_short_regions_keeps_its_pace_while_a_rule_counts_them_as_root() 
 
 #[test]
 fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let (_folder, rule) = rule_that_counts()?;
     let mut job = start_regions("2000")?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", &rule, "--budget", "1%"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", &rule, "--budget", "1%"])?;
     let (first, _) = regions_by_now(&job)?;
     agent
         .lines
@@ -283,8 +262,7 @@ fn what_a_rule_only_counts_rests_where_it_costs_more_than_the_budget_as_root() -
     // It goes on as before, and less and less of it is counted.
     wait_for(&agent, |now| counted(now) < 0.6 * own())?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
     assert!(
         missing.contains("calls of GOMP_parallel were counted for rules in sampling windows"),
@@ -317,8 +295,7 @@ fn trips_per_s(job: &Job, within: Duration) -> Outcome<f64> {
 
 #[test]
 fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let program = programs::mpi("bounce", Mpi::OpenMpi)?;
     let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Spinning, 2, &program, |folder| {
         with_folder(folder, Vec::new())
@@ -329,8 +306,7 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
     // Alone before and after, on a machine that others use too.
     for _ in 0..3 {
         let before = trips_per_s(&job, Duration::from_secs(3))?;
-        let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--budget", "5%"])?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--budget", "5%"])?;
         agent.lines.wait_for_line("watched in windows", SOON)?;
         let watched = trips_per_s(&job, CYCLE)?;
         let report = agent.stop()?;
@@ -351,16 +327,14 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
             break;
         }
     }
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     assert!(ratios.iter().any(|slowdown| *slowdown < 0.10), "{ratios:?}");
     Ok(())
 }
 
 #[test]
 fn a_rate_of_calls_that_a_repair_multiplies_is_brought_back_within_the_budget_as_root() -> Outcome {
-    require!(Root, OpenMpi, Lammps);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Lammps);
     let job = lammps::start(Waiting::Spinning, 6, 10_000_000)?;
     job.lines.wait_for("LAMMPS's first steps", 2 * SOON, |lines| {
         (lammps::thermo(lines).len() >= 4).then_some(())
@@ -379,7 +353,7 @@ fn a_rate_of_calls_that_a_repair_multiplies_is_brought_back_within_the_budget_as
         "before {}, after {}",
         slow["cost"]["of_late"], report["cost"]["of_late"]
     );
-    let changes = report["changes"].as_array().into_iter().flatten();
+    let changes = each(&report["changes"]);
     let kept = changes.filter(|change| change["guard"]["verdict"] == "kept");
     assert!(kept.count() > 0, "{}", report["changes"]);
     Ok(())
@@ -415,7 +389,7 @@ fn wait_for_ranks(series: &Path, rank: u64, number: usize) -> Outcome {
     let deadline = Instant::now() + SOON;
     loop {
         let report = newest(series)?.unwrap_or_default();
-        let processes = report["processes"].as_array().into_iter().flatten();
+        let processes = each(&report["processes"]);
         let seen = processes.filter(|of| of["rank"] == rank && of["mpi_time_s"].as_f64() > Some(0.0));
         if seen.count() >= number {
             return Ok(());
@@ -431,7 +405,7 @@ fn wait_for_ranks(series: &Path, rank: u64, number: usize) -> Outcome {
 fn is_counted(tally: &Value, report: &Value) -> Outcome<bool> {
     let (pid, missing) = (&tally["pid"], report["completeness"]["missing"].to_string());
     let process = process(report, pid).ok_or_else(|| format!("{tally} is not in {report}"))?;
-    let mut functions = process["functions"].as_array().into_iter().flatten();
+    let mut functions = each(&process["functions"]);
     let is_estimated = functions.any(|of| of["estimated"] == true);
     if is_estimated || missing.contains(&format!("process {pid}: calls of its first ")) {
         return Ok(false);
@@ -451,8 +425,7 @@ fn is_counted(tally: &Value, report: &Value) -> Outcome<bool> {
 #[test]
 fn of_a_command_functions_rest_too_and_who_comes_meanwhile_is_counted_from_its_first_call_as_root() -> Outcome
 {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let command = two_programs(folder.path())?;
     let series = folder.path().join("series");
@@ -476,8 +449,8 @@ fn of_a_command_functions_rest_too_and_who_comes_meanwhile_is_counted_from_its_f
     let counted = tallies.iter().map(|tally| is_counted(tally, &report));
     let counted: Vec<bool> = counted.collect::<Outcome<_>>()?;
     assert!(counted.contains(&true), "{report}\n{}", agent.lines.text());
-    let processes = report["processes"].as_array().into_iter().flatten();
-    let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    let processes = each(&report["processes"]);
+    let functions = processes.flat_map(|process| each(&process["functions"]));
     let mut rested = functions.filter(|of| of["estimated"] == true);
     assert!(rested.any(|of| of["name"] == "MPI_Iprobe"), "{report}");
     Ok(())

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::Knobs;
-use tuneagent_e2e::needs::{is_long, machine, shared};
+use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong};
@@ -18,8 +18,7 @@ const VARIABLE: &str = "opal_progress_yield_when_idle";
 
 /// The variable in every rank, as raw bytes.
 fn values(state: &Path, pid: &str) -> Outcome<Vec<String>> {
-    let (code, text) = Agent::run_in(state, &["get", pid, VARIABLE])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed_in(state, &["get", pid, VARIABLE])?;
     let value = |line: &str| {
         line.split(" = ")
             .nth(1)
@@ -31,8 +30,7 @@ fn values(state: &Path, pid: &str) -> Outcome<Vec<String>> {
 
 #[test]
 fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let state = tempfile::tempdir()?;
     let state = state.path();
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 4, 0)?;
@@ -46,8 +44,7 @@ fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
     assert!(text.contains("state it"), "{text}");
     assert_eq!(values(state, &pid)?, ["0x00"; 4]);
 
-    let (code, text) = Agent::run_in(state, &["set", &pid, &assignment, "--type", "bool"])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed_in(state, &["set", &pid, &assignment, "--type", "bool"])?;
     assert_eq!(
         text.matches("false -> true (bool), change 1").count(),
         4,
@@ -97,11 +94,9 @@ fn memory_modes(pid: u32) -> Outcome<BTreeSet<u32>> {
 
 #[test]
 fn without_apply_there_is_nobody_who_could_write() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     let status = fs::read_to_string(format!("/proc/{}/status", agent.pid()))?;
     // 2 is a filter, and a filter cannot be taken off; rights.rs shows what it refuses.
     assert!(
@@ -128,8 +123,7 @@ fn without_apply_there_is_nobody_who_could_write() -> Outcome {
 
 #[test]
 fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
     job.open("go")?;
     let mut agent = Agent::attach(job.pid(), &["--apply", "--duration", "4s"])?;
@@ -152,8 +146,7 @@ fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
 
 #[test]
 fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let state = tempfile::tempdir()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
     job.open("go")?;
@@ -174,8 +167,7 @@ fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
 
 #[test]
 fn every_way_of_leaving_puts_back_what_was_changed() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let state = tempfile::tempdir()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
     job.open("go")?;
@@ -208,18 +200,15 @@ fn the_last_change_alone_is_taken_back_and_the_journal_tells_everything() -> Out
     let mut knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
     for value in ["knob=11", "knob=12", "rate=2.5"] {
-        let (code, text) = Agent::run_in(state.path(), &["set", &pid, value])?;
-        assert_eq!(code, 0, "{text}");
+        Agent::succeed_in(state.path(), &["set", &pid, value])?;
     }
     let seen = |knobs: &mut Knobs| -> Outcome<(serde_json::Value, serde_json::Value)> {
         let values = knobs.values()?;
         Ok((values["knob"].clone(), values["rate"].clone()))
     };
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--last"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["undo", &pid, "--last"])?;
     assert_eq!(seen(&mut knobs)?, (12.into(), 1.5.into()));
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--last"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["undo", &pid, "--last"])?;
     assert_eq!(
         seen(&mut knobs)?,
         (11.into(), 1.5.into()),
@@ -232,8 +221,7 @@ fn the_last_change_alone_is_taken_back_and_the_journal_tells_everything() -> Out
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all", "--last"])?;
     assert_eq!(code, 2, "{text}");
 
-    let (code, text) = Agent::run_in(state.path(), &["journal", &pid])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed_in(state.path(), &["journal", &pid])?;
     for part in [
         "change 2  knob 11 -> 12  reverted",
         "change 3  rate 1.5 -> 2.5  reverted",
@@ -262,8 +250,7 @@ fn undo_gives_a_program_and_the_workers_that_it_forked_before_the_change_each_it
     job.events("ready", 1, SOON)?;
     let pid = job.pid().to_string();
     let run = |arguments: &[&str], values: &[i64]| -> Outcome<String> {
-        let (code, text) = Agent::run_in(state.path(), arguments)?;
-        assert_eq!(code, 0, "{text}");
+        let text = Agent::succeed_in(state.path(), arguments)?;
         let seen = Agent::values_in(state.path(), &pid, "knob")?;
         assert_eq!(seen, values, "after {arguments:?}: {text}");
         Ok(text)

@@ -7,10 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_busywork, start_pingpong, tallied};
+use crate::expected::{SOON, start_busywork, start_pingpong, tallied, text_file};
 
 const NOBODY: u32 = 65_534;
 
@@ -98,8 +97,7 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
 fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;
-    let (code, text) = Agent::run(&["explain", "openmpi-busy-wait"])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed(&["explain", "openmpi-busy-wait"])?;
     for part in [
         "# openmpi-busy-wait",
         "Writes opal_progress_yield_when_idle",
@@ -109,10 +107,8 @@ fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
     }
     let knobs = tuneagent_e2e::knobs::Knobs::start()?;
     let pid = knobs.pid().to_string();
-    let (code, text) = Agent::run_in(state.path(), &["set", &pid, "knob=11"])?;
-    assert_eq!(code, 0, "{text}");
-    let (code, text) = Agent::run_in(state.path(), &["explain", "change", "1"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["set", &pid, "knob=11"])?;
+    let text = Agent::succeed_in(state.path(), &["explain", "change", "1"])?;
     for part in [
         "change 1",
         "knob",
@@ -139,8 +135,7 @@ fn a_program_without_mpi_is_told_so_and_offered_probes() -> Outcome {
 
 #[test]
 fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let mut job = start_busywork("300")?;
     let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner"])?;
     let (mut tallies, report) = tallied(&mut job, &mut agent, 1)?;
@@ -165,16 +160,12 @@ fn a_function_that_is_not_there_is_told_and_nothing_is_watched() -> Outcome {
 
 #[test]
 fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("wrong.yaml");
-    std::fs::write(
-        &file,
+    let _machine = require!(shared: Root, OpenMpi);
+    let (_folder, file) = text_file(
+        "wrong.yaml",
         "rule: wrong\nabout: wrong on purpose\nroles:\n  rank: rank >= 0\nwindows:\n  pulse: {every: 500ms}\n\
          metrics:\n  wanted: sum(cpu.tme)\n  odd: sum(cpu.time) + sum(mpi.bytes)\n",
     )?;
-    let file = file.to_string_lossy().into_owned();
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
     let pid = job.pid().to_string();
     let (code, text) = Agent::run(&["attach", &pid, "--rules", &file])?;
@@ -250,14 +241,12 @@ fn programs_of_other_users_need_an_extra_word() -> Outcome {
 
 #[test]
 fn metrics_are_served_while_a_session_runs() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     // A port that is free now.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
-    let mut agent = Agent::attach(job.pid(), &["--metrics", &address.to_string()])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--metrics", &address.to_string()])?;
     let get = |path: &str| -> Outcome<String> {
         let mut stream = TcpStream::connect(address)?;
         write!(
@@ -348,8 +337,7 @@ fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing()
         assert_eq!(std::fs::read_to_string(folder.path().join(&name))?, rule);
     }
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok(())
 }
 
@@ -416,8 +404,7 @@ fn a_rule_that_does_not_fit_a_program_is_told_so_before_anything_is_attached() -
         }
     }
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok(())
 }
 

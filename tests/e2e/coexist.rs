@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::{machine, shared};
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, tallied, with_folder};
 
@@ -22,7 +21,7 @@ fn preload(mpi: Mpi, copies: &[u32]) -> Outcome<String> {
 }
 
 fn calls(functions: &Value) -> BTreeMap<String, u64> {
-    let list = functions.as_array().into_iter().flatten();
+    let list = each(functions);
     list.filter_map(|function| Some((function["name"].as_str()?.to_owned(), function["calls"].as_u64()?)))
         .collect()
 }
@@ -71,30 +70,26 @@ fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
 
 #[test]
 fn calls_through_a_preloaded_profiler_are_counted_once_under_both_mpis() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     Mpi::ALL.into_iter().try_for_each(|mpi| counted_once(mpi, &[1]))
 }
 
 #[test]
 fn calls_through_two_preloaded_libraries_are_counted_once() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     // The first passes calls on to the next, which asks MPI itself.
     counted_once(Mpi::OpenMpi, &[2, 1])
 }
 
 #[test]
 fn the_first_lines_have_the_calls_of_all_of_sixteen_ranks() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let program = programs::mpi("sleepers", Mpi::Mpich)?;
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 16, &program, |folder| {
         with_folder(folder, vec!["20000".into()])
     })?;
     job.events("ready", 16, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     agent.lines.wait_for_line(" after ", SOON)?;
     let report = agent.snapshot()?;
     let processes = report["processes"].as_array().ok_or("no processes")?;
@@ -106,6 +101,5 @@ fn the_first_lines_have_the_calls_of_all_of_sixteen_ranks() -> Outcome {
     let elapsed = report["elapsed_s"].as_f64().ok_or("no time")?;
     assert!(elapsed < 9.0, "the first lines came after {elapsed} s");
     agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tuneagent_e2e::knobs::{ANA, BEN, Knobs, Running, User};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -21,8 +20,7 @@ fn session(ana: &User, pid: &str, more: &[&str]) -> Outcome<Running> {
 
 #[test]
 fn a_session_is_listed_shown_switched_and_stopped_by_its_user() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let mut knobs = Knobs::start_as(ANA)?;
     let pid = knobs.pid().to_string();
     let ana = User::new(ANA, &[])?;

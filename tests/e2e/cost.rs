@@ -8,11 +8,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
-use tuneagent_e2e::needs::{is_long, machine, shared};
+use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::sight::Ranks;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, median, start_count, with_folder};
+use crate::expected::{SOON, median, start_count, text_file, with_folder};
 
 /// Batches of calls that are measured of each state, and how often all states are gone through.
 const BATCHES: usize = 5;
@@ -73,8 +73,7 @@ fn measure(agent: &Agent, job: &Job, rules: &[String], rounds: usize) -> Outcome
 
 #[test]
 fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let rounds = if is_long() { 5 * ROUNDS } else { ROUNDS };
     let folder = tempfile::tempdir()?;
     let rules = rules(&folder)?;
@@ -82,8 +81,7 @@ fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_
         with_folder(folder, vec![GAP_NS.into()])
     })?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "idle"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--probe", "idle"])?;
     job.open("go")?;
     // A machine that is busy with something else is asked again.
     let mut ratios = Vec::new();
@@ -107,7 +105,7 @@ fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_
 
 /// What the report says of the probe of a function.
 fn cost_of<'a>(report: &'a Value, function: &str) -> Outcome<&'a Value> {
-    let functions = report["cost"]["functions"].as_array().into_iter().flatten();
+    let functions = each(&report["cost"]["functions"]);
     let mut found = functions.filter(|cost| cost["name"] == function);
     Ok(found
         .next()
@@ -142,15 +140,13 @@ fn work(flags: Option<&[&str]>) -> Outcome<(f64, Option<Value>)> {
     job.events("tally", 1, SOON)?;
     let took = (cpu_ns(job.pid())? - before) / CALLS as f64;
     let report = agent.as_mut().map(Agent::stop).transpose()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok((took, report))
 }
 
 #[test]
 fn what_is_told_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let mut ratios = Vec::new();
     // Both are measured on a machine that others use too.
     for _ in 0..3 {
@@ -176,19 +172,16 @@ fn what_is_told_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root()
 
 #[test]
 fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "200"])?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     job.open("go")?;
     job.events("tally", 2, SOON)?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
-    let processes = report["processes"].as_array().into_iter().flatten();
-    for function in processes.flat_map(|process| process["functions"].as_array().into_iter().flatten()) {
+    let processes = each(&report["processes"]);
+    for function in processes.flat_map(|process| each(&process["functions"])) {
         let name = function["name"].as_str().ok_or("a function without a name")?;
         let both = [&function["calls"], &function["nested_calls"]];
         *calls.entry(name).or_default() += both.into_iter().filter_map(Value::as_u64).sum::<u64>();
@@ -248,8 +241,7 @@ fn cpus_of_threads(pid: u32) -> Outcome<Vec<String>> {
 
 #[test]
 fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     // Of a kernel that shares CPUs out by login sessions.
     let nice = || {
         let text = fs::read_to_string("/proc/self/autogroup").ok();
@@ -273,23 +265,20 @@ fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_a
     }
     assert_eq!(nice(), before);
     agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok(())
 }
 
 #[test]
 fn the_agent_runs_on_the_cpus_that_it_is_given_and_no_other_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let job = Job::alone(&programs::c("calls")?, |folder| {
         with_folder(folder, vec![GAP_NS.into()])
     })?;
     job.events("ready", 1, SOON)?;
     let before = cpus_of_threads(job.pid())?;
     let words = ["--rules", "none", "--probe", "called", "--agent-cpus", "0"];
-    let mut agent = Agent::attach(job.pid(), &words)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &words)?;
     let threads = cpus_of_threads(agent.pid())?;
     assert!(
         !threads.is_empty() && threads.iter().all(|list| list == "0"),
@@ -313,15 +302,12 @@ const EACH: &str = "rule: each\nabout: for a test\nprobes: {p: {entry: called}}\
 
 /// How often hits were read, and how often they had lain for more than 5 ms, of so many that come one after the other.
 fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("each.yaml");
-    fs::write(&rule, EACH)?;
+    let (_folder, rule) = text_file("each.yaml", EACH)?;
     let job = Job::alone(&programs::c("calls")?, |folder| {
         with_folder(folder, vec![gap_ns.into()])
     })?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
     let deadline = Instant::now() + SOON;
     let received = |report: &Value| report["completeness"]["events_received"].as_u64();
@@ -343,8 +329,7 @@ fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
 
 #[test]
 fn hits_that_wake_nobody_lie_for_5_ms_at_most_whether_one_comes_a_second_or_thousands_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     for (gap_ns, hits) in [("1000000000", 6), ("200000", 10_000)] {
         let (reads, late) = reads_of(gap_ns, hits)?;
         assert!(reads >= 5.0, "{reads} reads");

@@ -10,10 +10,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::problem::While;
 use tuneagent_e2e::prometheus::{Prometheus, free_address, get, promtool};
-use tuneagent_e2e::{Outcome, Problem, programs, require};
+use tuneagent_e2e::{Outcome, Problem, each, programs, require};
 
 use crate::expected::{SOON, start_workers, with_folder};
 
@@ -49,17 +48,17 @@ fn boards() -> Outcome<Vec<Board>> {
 
 impl Board {
     fn panels(&self) -> impl Iterator<Item = &Value> {
-        self.json["panels"].as_array().into_iter().flatten()
+        each(&self.json["panels"])
     }
 
     fn variables(&self) -> impl Iterator<Item = &Value> {
-        self.json["templating"]["list"].as_array().into_iter().flatten()
+        each(&self.json["templating"]["list"])
     }
 
     fn queries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.panels().flat_map(|panel| {
             let title = panel["title"].as_str().unwrap_or_default();
-            let targets = panel["targets"].as_array().into_iter().flatten();
+            let targets = each(&panel["targets"]);
             targets.map(move |target| (title, target["expr"].as_str().unwrap_or_default()))
         })
     }
@@ -115,7 +114,7 @@ fn lint_board(board: &Board) -> Outcome {
     for key in ["title", "description", "refresh"] {
         text(json, key)?;
     }
-    let tagged = json["tags"].as_array().into_iter().flatten();
+    let tagged = each(&json["tags"]);
     assert!(tagged.into_iter().any(|tag| tag == "tuneagent"), "no tag");
     assert!(json["schemaVersion"].as_u64() >= Some(36), "schema version");
     assert!(json.get("id").is_none(), "the id is given by whoever imports it");
@@ -278,9 +277,7 @@ fn unanswered(boards: &[Board], prometheus: &Prometheus) -> Outcome<Vec<String>>
 fn rules(prometheus: &Prometheus) -> Outcome<Vec<Value>> {
     let data = prometheus.get("/api/v1/rules")?;
     let groups = data["groups"].as_array().cloned().unwrap_or_default();
-    let rules = groups
-        .iter()
-        .flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    let rules = groups.iter().flat_map(|group| each(&group["rules"]));
     Ok(rules.cloned().collect())
 }
 
@@ -295,8 +292,7 @@ fn watch_stencil() -> Outcome<(Job, Agent, SocketAddr)> {
     job.open("go")?;
     job.events("iteration", 1, SOON)?;
     let address = free_address()?;
-    let agent = Agent::attach(job.pid(), &["--rules", "none", "--metrics", &address.to_string()])?;
-    agent.armed()?;
+    let agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--metrics", &address.to_string()])?;
     Ok((job, agent, address))
 }
 
@@ -304,19 +300,17 @@ fn watch_stencil() -> Outcome<(Job, Agent, SocketAddr)> {
 fn watch_regions() -> Outcome<(Job, Agent, SocketAddr)> {
     let job = crate::openmp::start(&programs::openmp("uneven")?, "10 10 30 10")?;
     let address = free_address()?;
-    let agent = Agent::attach(job.pid(), &["--rules", "none", "--metrics", &address.to_string()])?;
-    agent.armed()?;
+    let agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--metrics", &address.to_string()])?;
     Ok((job, agent, address))
 }
 
 /// The program of the model of the number of workers: messages, functions that a rule watches, a change, a verdict.
 #[test]
 fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
-    require!(Root, Mpich, Prometheus);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich, Prometheus);
     let mut job = start_workers(13, ["100000", "2000", "2"])?;
     let address = free_address()?;
-    let mut agent = Agent::attach(
+    let mut agent = Agent::attach_armed(
         job.pid(),
         &[
             "--rules",
@@ -327,7 +321,6 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
             &address.to_string(),
         ],
     )?;
-    agent.armed()?;
     let (stencil, watching, other) = watch_stencil()?;
     let (regions, watching_regions, of_regions) = watch_regions()?;
     let prometheus = Prometheus::start(&[address, other, of_regions])?;

@@ -5,7 +5,6 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::{ANA, BEN, Knobs, User};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, family, require};
 
 use crate::expected::SOON;
@@ -33,8 +32,7 @@ fn status<'a>(checks: &'a [(String, String, Option<String>)], name: &str) -> Opt
 
 #[test]
 fn root_is_told_that_everything_works_and_the_program_did_not_notice() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let mut knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
     let (code, text) = Agent::run(&["doctor", &pid, "--json"])?;
@@ -97,8 +95,7 @@ fn without_capabilities_each_failure_has_the_command_that_would_change_it() -> O
 
 #[test]
 fn a_program_that_is_debugged_or_tuned_by_others_is_told_with_who_it_is() -> Outcome {
-    require!(Root, Cc, Strace);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc, Strace);
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
     let mut strace = Command::new("strace");

@@ -10,7 +10,6 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::family::{Member, descendants};
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::knobs::Knobs;
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -63,8 +62,7 @@ fn written(folder: &Path, name: &str, text: &str) -> Outcome<String> {
 
 #[test]
 fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of_the_probes() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let mut knobs = Knobs::start()?;
     let folder = tempfile::tempdir()?;
     let rule = written(folder.path(), "set-knob.yaml", SET_KNOB)?;
@@ -91,8 +89,7 @@ fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of
 
 #[test]
 fn a_session_goes_on_while_its_probes_are_being_closed_and_attaches_again_when_they_are() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let folder = tempfile::tempdir()?;
     let rule = written(folder.path(), "counts.yaml", COUNTS)?;
@@ -216,8 +213,7 @@ fn a_bound_on_our_memory_or_stack_harms_the_session_alone() -> Outcome {
 fn a_session_ends_where_no_thread_can_be_started() -> Outcome {
     require!(Root, Cc, Tasks);
     let knobs = Knobs::start()?;
-    let mut agent = Agent::attach(knobs.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(knobs.pid(), &[])?;
     // Who is taken in may be more than the bound already.
     let full = Group::with_tasks(1)?;
     full.take(&agent.pid().to_string())?;

@@ -60,8 +60,7 @@ pub(crate) fn tallied(job: &mut Job, agent: &mut Agent, processes: usize) -> Out
     job.open("go")?;
     let tallies = job.events("tally", processes, SOON)?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     Ok((tallies, report))
 }
 
@@ -125,4 +124,12 @@ pub(crate) fn pingpong_checksum(ranks: u64, iterations: u64) -> String {
         sum = mixed(sum ^ total);
     }
     format!("{sum:016x}")
+}
+
+/// A file of this name in a folder of its own, and its path.
+pub(crate) fn text_file(name: &str, text: &str) -> Outcome<(tempfile::TempDir, String)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join(name);
+    std::fs::write(&file, text)?;
+    Ok((folder, file.to_string_lossy().into_owned()))
 }

@@ -10,8 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, start_count, start_pingpong, tallied, with_folder};
 use crate::iterations::wait_for;
@@ -65,8 +64,8 @@ fn assert_in_order(tracks: &Tracks) {
 /// All calls of a report that a trace has, by process and function.
 fn calls(report: &Value) -> BTreeMap<(u64, String), u64> {
     let mut calls = BTreeMap::new();
-    for process in report["processes"].as_array().into_iter().flatten() {
-        for function in process["functions"].as_array().into_iter().flatten() {
+    for process in each(&report["processes"]) {
+        for function in each(&process["functions"]) {
             let whose = process["pid"].as_u64().zip(function["name"].as_str());
             if let (Some((pid, name)), Some(count)) = (whose, function["calls"].as_u64()) {
                 calls.insert((pid, name.to_owned()), count);
@@ -78,17 +77,14 @@ fn calls(report: &Value) -> BTreeMap<(u64, String), u64> {
 
 #[test]
 fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let mut job = start_count(mpi, 3, &["--iterations", "25"])?;
         let file = job.file("trace-%h.json");
-        let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
         job.open("go")?;
         job.events("tally", 3, SOON)?;
-        job.open("end")?;
-        job.finish(SOON)?;
+        job.end(SOON)?;
         // The ranks have ended: no call is under way.
         let report = agent.finish(SOON)?;
         let host = report["host"].as_str().ok_or("no host")?;
@@ -121,7 +117,7 @@ fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> 
             assert_eq!(found, expected, "calls of each function and rank");
         }
         assert_eq!(report["trace"]["calls"], about["calls"]);
-        let names = trace["traceEvents"].as_array().into_iter().flatten();
+        let names = each(&trace["traceEvents"]);
         let names = names.filter(|event| event["name"] == "process_name");
         let names: BTreeSet<String> = names.map(|event| event["args"]["name"].to_string()).collect();
         assert_eq!(
@@ -136,13 +132,11 @@ fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> 
 
 #[test]
 fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let mut job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 3_000)?;
     let file = job.file("trace.json");
     let bound = ["--rules", "none", "--trace", &text(&file), "--trace-max", "200kB"];
-    let mut agent = Agent::attach(job.pid(), &bound)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &bound)?;
     job.open("go")?;
     job.events("result", 1, SOON)?;
     job.finish(SOON)?;
@@ -170,8 +164,7 @@ fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
 
 #[test]
 fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let program = programs::mpi("loops", Mpi::Mpich)?;
     let words = ["nested", "5"].map(str::to_owned).to_vec();
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
@@ -179,8 +172,7 @@ fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
     })?;
     job.events("ready", 2, SOON)?;
     let file = job.file("trace.json");
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
     wait_for(&agent, |report| {
         let found = &report["iteration"];
         found["mpi_calls"].as_f64() == Some(11.0) && found["count"].as_u64() > Some(100)
@@ -225,18 +217,15 @@ fn rows(table: &str) -> Outcome<Vec<BTreeMap<String, String>>> {
 
 #[test]
 fn the_table_has_the_numbers_of_the_report_and_is_there_only_when_it_is_whole() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "5"])?;
     let file = job.file("table.csv");
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--csv", &text(&file)])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--csv", &text(&file)])?;
     job.open("go")?;
     job.events("tally", 2, SOON)?;
     assert!(!file.exists(), "half a table");
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let rows = rows(&fs::read_to_string(&file)?)?;
     let of = |table: &str, quantity: &str, rank: &str, function: &str| {
         let row = rows.iter().find(|row| {
@@ -286,14 +275,12 @@ fn series(file: &Path) -> Outcome<Vec<Value>> {
 
 #[test]
 fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
     let file = job.file("reports.jsonl");
     let flags = ["--rules", "none", "--snapshots", &text(&file), "--every", "200ms"];
-    let mut agent = Agent::attach(job.pid(), &flags)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
     wait_for(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
     job.pause()?;
     // What is open goes on; no call begins any more.
@@ -328,13 +315,11 @@ fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome 
 
 #[test]
 fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     let ready = job.events("ready", 2, SOON)?;
     job.open("go")?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     let of = |report: &Value, pid: u64| -> u64 {
         let all = calls(report);
         all.iter()
@@ -351,7 +336,7 @@ fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
     kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;
     let report = agent.finish(SOON)?;
     assert!(of(&report, victim) >= of(&before, victim), "{report:#}");
-    let processes = report["processes"].as_array().into_iter().flatten();
+    let processes = each(&report["processes"]);
     let dead = processes
         .into_iter()
         .find(|process| process["pid"] == victim)
@@ -363,16 +348,14 @@ fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
 
 #[test]
 fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_rank() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let program = programs::mpi("loops", Mpi::Mpich)?;
     let words = ["uneven", "20", "5"].map(str::to_owned).to_vec();
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
         with_folder(folder, words)
     })?;
     job.events("ready", 2, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "balance", "compute"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--probe", "balance", "compute"])?;
     let function = |report: &Value, rank: usize, name: &str| -> Value {
         let functions = report["processes"][rank]["functions"]
             .as_array()
@@ -401,11 +384,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
         let from = durations["from_ns"].as_array().ok_or("no buckets")?;
         let least = from.first().and_then(Value::as_u64).ok_or("an empty histogram")?;
         assert!(2 * least > least_ns, "{rank}: {durations}");
-        let counts = durations["count"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_u64);
+        let counts = each(&durations["count"]).filter_map(Value::as_u64);
         assert_eq!(counts.sum::<u64>(), seen);
     }
     let told = agent.lines.text();
@@ -419,8 +398,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
 /// However often a function is called: nothing is sent for it.
 #[test]
 fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_sends_none() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "MPI_Send", "MPI_Recv"])?;
     let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
@@ -431,8 +409,8 @@ fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_se
     );
     assert_eq!(report["completeness"]["events_received"], 0);
     let seen = calls(&report);
-    for process in report["processes"].as_array().into_iter().flatten() {
-        let functions = process["functions"].as_array().into_iter().flatten();
+    for process in each(&report["processes"]) {
+        let functions = each(&process["functions"]);
         for function in functions {
             let is_named = function["name"] == "MPI_Send" || function["name"] == "MPI_Recv";
             let durations = &function["durations"];
@@ -460,8 +438,7 @@ const CPUS: &str = "rule: cpus\nabout: for a test\nroles: {rank: rank >= 0}\nwin
 fn cpus_in(recordings: &[String], rule: &str) -> Outcome<f64> {
     let files: Vec<&str> = recordings.iter().map(String::as_str).collect();
     let words = [&["replay"], &files[..], &["--rules", "none", rule, "--csv", "-"]].concat();
-    let (code, table) = Agent::run(&words)?;
-    assert_eq!(code, 0, "{table}");
+    let table = Agent::succeed(&words)?;
     let values = table
         .lines()
         .filter_map(|line| line.split(',').nth(6)?.parse().ok());
@@ -470,8 +447,7 @@ fn cpus_in(recordings: &[String], rule: &str) -> Outcome<f64> {
 
 #[test]
 fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let program = programs::mpi("loops", Mpi::Mpich)?;
     let words = ["uneven", "200", "200", "100", "100"].map(str::to_owned).to_vec();
     let job = Job::on_nodes(&["node1", "node2"], 2, &program, |folder| {
@@ -507,14 +483,14 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
             "{report:#}"
         );
         assert_eq!(report["efficiencies"]["load_balance_between_nodes"], Value::Null);
-        let ranks = report["processes"].as_array().into_iter().flatten();
+        let ranks = each(&report["processes"]);
         shares.extend(ranks.filter_map(|process| process["useful_share"].as_f64()));
     }
     job.open("stop")?;
     job.events("end", 4, SOON)?;
     let recordings = ["node1.rec", "node2.rec"].map(|name| text(&job.file(name)));
     let joined = text(&job.file("joined.json"));
-    let (code, told) = Agent::run(&[
+    let told = Agent::succeed(&[
         "replay",
         &recordings[1],
         &recordings[0],
@@ -523,7 +499,6 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         "--json",
         &joined,
     ])?;
-    assert_eq!(code, 0, "{told}");
     // A measure of a machine is the sum over the machines of the job.
     let (here, all) = (cpus_in(&recordings[..1], &rule)?, cpus_in(&recordings, &rule)?);
     assert!(
@@ -554,10 +529,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     // Half of the ranks compute for half of the time, more or less on a busy machine.
     let between = found["load_balance_between_nodes"].as_f64();
     assert!(between > Some(0.5) && between < Some(0.95), "{found}");
-    let hosts: Vec<&Value> = report["processes"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let hosts: Vec<&Value> = each(&report["processes"])
         .map(|process| &process["host"])
         .collect();
     assert_eq!(hosts, ["node1", "node1", "node2", "node2"]);
@@ -567,16 +539,14 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     // The recordings of one node twice are none of a job.
     let copy = text(&job.file("copy.rec"));
     fs::copy(&recordings[0], &copy)?;
-    let (code, told) = Agent::run(&["replay", &recordings[0], &copy, "--rules", "none"])?;
-    assert_eq!(code, 0, "{told}");
+    let told = Agent::succeed(&["replay", &recordings[0], &copy, "--rules", "none"])?;
     assert!(told.contains("recordings of different jobs"), "{told}");
     Ok(())
 }
 
 #[test]
 fn with_json_to_standard_output_nothing_else_is_there_and_all_talk_is_on_standard_error() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let job = start_count(Mpi::OpenMpi, 2, &[])?;
     let pid = job.pid().to_string();
     let attached = |words: &[&str]| -> Outcome<Output> {

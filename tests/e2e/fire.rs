@@ -4,7 +4,6 @@
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -80,8 +79,7 @@ fn batches(points: usize, shares: [f64; 3], minimum: usize) -> u64 {
 
 #[test]
 fn the_fire_simulator_deals_a_growing_front_in_batches_and_heavy_points_take_longer() -> Outcome {
-    require!(Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Mpich);
     let load = [
         "iterations=12",
         "points=2000",
@@ -120,8 +118,7 @@ fn the_fire_simulator_deals_a_growing_front_in_batches_and_heavy_points_take_lon
 
 #[test]
 fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_results() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let load = ["points=2000", "heavy=1", "threshold=0.206"];
     let job = start(
         &[
@@ -135,8 +132,7 @@ fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_res
         ]
         .concat(),
     )?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "adjusting-factoring", "--apply"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "adjusting-factoring", "--apply"])?;
     job.open("go")?;
     // 1/F0 = 1 + c and 1/F1 = 2 + c, written from one look at the past.
     let by_the_model = |iteration: &Value| {
@@ -171,8 +167,7 @@ fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_res
 /// workers (x* = B/A); when each point takes three times as long B is 310 ms, and it is least at four.
 #[test]
 fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_when_work_grows() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let load = [
         "points=2000",
         "point_bytes=1000",
@@ -190,7 +185,7 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
         "original=1",
     ];
     let job = start(&[&load[..], &slow].concat())?;
-    let mut agent = Agent::attach(
+    let mut agent = Agent::attach_armed(
         job.pid(),
         &[
             "--rules",
@@ -201,7 +196,6 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
             "--apply",
         ],
     )?;
-    agent.armed()?;
     job.open("go")?;
     let is_back = |iteration: &Value| number(iteration, "number") >= 40.0 && iteration["workers"] == WORKERS;
     agent.lines.wait_for_line("kept", SOON)?;

@@ -7,10 +7,9 @@ use std::net::{TcpListener, TcpStream};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::knobs::{ANA, Knobs, User};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, text_file, with_folder};
 
 /// A condition that never holds, on a program that sleeps.
 const QUIET: &str = "rule: quiet\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 200ms}}\n\
@@ -22,12 +21,8 @@ const SKIPPING: &str = "rule: turns\nabout: for a test\nroles: {one: exe != \"\"
 
 #[test]
 fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("quiet.yaml");
-    fs::write(&rule, QUIET)?;
-    let rule = rule.to_string_lossy().into_owned();
+    let _machine = require!(machine: Root, Cc);
+    let (_folder, rule) = text_file("quiet.yaml", QUIET)?;
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
     let words = [
@@ -58,8 +53,7 @@ fn a_program_without_findings_has_one_line_and_the_reasons_are_for_verbose_as_ro
 
 #[test]
 fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_screen_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let folder = tempfile::tempdir()?;
     let named = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let (rule, recording, picture) = (named("turns.yaml"), named("turns.rec"), named("turns.svg"));
@@ -68,13 +62,11 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
         with_folder(folder, vec!["20".into()])
     })?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     job.open("go")?;
     job.events("tally", 1, SOON)?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     // 20 entries are 19 windows; the last one has not ended.
     let of = &report["rules"][0];
     assert_eq!(
@@ -83,8 +75,7 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
         "{of}"
     );
 
-    let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &rule, "--svg", &picture])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed(&["replay", &recording, "--rules", "none", &rule, "--svg", &picture])?;
     let picture = fs::read_to_string(picture)?;
     let height = picture
         .split("height=\"")
@@ -100,8 +91,7 @@ fn windows_that_a_rule_leaves_out_are_in_its_report_and_its_picture_fits_a_scree
 
 #[test]
 fn a_user_without_rights_reads_no_line_for_developers_and_no_colours_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let user = User::new(ANA, &[])?;
     let knobs = Knobs::start_as(ANA)?;
     let (code, text) = user.run(&["attach", &knobs.pid().to_string(), "--duration", "1s"])?;
@@ -118,8 +108,7 @@ fn a_user_without_rights_reads_no_line_for_developers_and_no_colours_as_root() -
 
 #[test]
 fn the_address_of_metrics_leads_to_them_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let knobs = Knobs::start()?;
     let flags = [
@@ -130,8 +119,7 @@ fn the_address_of_metrics_leads_to_them_as_root() -> Outcome {
         "--metrics",
         &address.to_string(),
     ];
-    let mut agent = Agent::attach(knobs.pid(), &flags)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(knobs.pid(), &flags)?;
     let mut stream = TcpStream::connect(address)?;
     write!(
         stream,

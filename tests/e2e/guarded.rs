@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::{is_long, machine};
+use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, with_folder};
@@ -113,8 +113,7 @@ fn is_hardly_longer(tuned: &[Value], ratios: &mut Vec<f64>) -> Outcome<bool> {
 
 #[test]
 fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let folder = tempfile::tempdir()?;
     let bad = file(&folder, "bad.yaml", BAD)?;
     let mut ratios = Vec::new();
@@ -147,8 +146,7 @@ fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_ro
 
 #[test]
 fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let names = names();
     let mut ratios = Vec::new();
     for _ in 0..TRIES {
@@ -171,8 +169,7 @@ fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -
 /// The work grows to the eightfold while the guard judges the decision: the model knows, a plain comparison does not.
 #[test]
 fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let names = names();
     for swing in ["swing=2", "swing=8"] {
         let mut seen = Vec::new();
@@ -200,11 +197,10 @@ fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcom
 fn growing(swing: &str, names: &str) -> Outcome<(Vec<Value>, Value)> {
     // The decision is one of the first iterations, and judged over five.
     let mut job = nbody(&["phase=5", swing, "work_us=160000", "latency_us=200", "workers=1"])?;
-    let mut agent = Agent::attach(
+    let mut agent = Agent::attach_armed(
         job.pid(),
         &["--rules", "none", "optimal-workers", names, "--apply"],
     )?;
-    agent.armed()?;
     job.open("go")?;
     agent.lines.wait_for_line("guard ", SOON)?;
     let iterations = job.events("iteration", 10, SOON)?;
@@ -216,14 +212,12 @@ fn growing(swing: &str, names: &str) -> Outcome<(Vec<Value>, Value)> {
 
 #[test]
 fn a_change_that_was_not_judged_when_the_program_ended_says_so_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let folder = tempfile::tempdir()?;
     let bad = file(&folder, "bad.yaml", BAD)?;
     // Four windows before, the one of the change, and not four after.
     let mut job = nbody(&["iterations=8", "work_us=800000", "latency_us=200", "workers=4"])?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &bad, "--apply"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &bad, "--apply"])?;
     job.open("go")?;
     job.finish(SOON)?;
     let report = agent.finish_with(SOON, &[0, 1])?;

@@ -11,7 +11,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, Problem, agent, family, require};
 
 /// The number of the program that is started in the background, as pages print it.
@@ -234,8 +233,7 @@ fn follow(page: &str, shell: &mut Shell) -> Outcome<usize> {
 
 #[test]
 fn every_command_of_the_guide_does_what_the_guide_says_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let page = fs::read_to_string(repository().join("docs/guide.md"))?;
     let commands = follow(&page, &mut Shell::new()?)?;
     assert!(commands >= 12, "{commands} commands were found");

@@ -4,7 +4,6 @@
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, with_folder};
@@ -38,15 +37,13 @@ fn of_a_step(iterations: &[Value], block: u64) -> f64 {
 #[test]
 fn a_ring_with_a_slow_rank_has_its_borders_widened_in_all_ranks_at_once_and_computes_the_same_as_root()
 -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let mut alone = start(&[])?;
     alone.open("go")?;
     alone.finish(SOON)?;
 
     let mut job = start(&["step_us=2000", "exchange_us=4000", "slow_rank=1", "slow=2"])?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "halo-width", "--apply"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "halo-width", "--apply"])?;
     job.open("go")?;
     // A change that some ranks take and others do not would leave it waiting for ever.
     job.finish(SOON)?;

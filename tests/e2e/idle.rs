@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::usage::Usage;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::SOON;
 
@@ -41,8 +40,7 @@ fn asleep_for(us: &str) -> Outcome<Job> {
 
 #[test]
 fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let mut job = asleep_for(NAP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
     agent.lines.wait_for_line(" after ", SOON)?;
@@ -52,8 +50,8 @@ fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome
     job.finish(SOON)?;
     let report = agent.finish(SOON)?;
     let done: u64 = done.iter().filter_map(|done| done["calls"].as_u64()).sum();
-    let processes = report["processes"].as_array().into_iter().flatten();
-    let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    let processes = each(&report["processes"]);
+    let functions = processes.flat_map(|process| each(&process["functions"]));
     let sums = functions.filter(|function| function["name"] == "MPI_Allreduce");
     let counted: u64 = sums.filter_map(|function| function["calls"].as_u64()).sum();
     assert!(done >= RANKS as u64);
@@ -63,8 +61,7 @@ fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome
 
 #[test]
 fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let job = asleep_for(SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
     // With the first numbers everything that is looked up once has been.
@@ -96,8 +93,7 @@ fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> O
 
 #[test]
 fn ranks_that_sleep_outside_mpi_are_said_to_sleep_beside_their_efficiency_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let job = asleep_for(SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--duration", "3s"])?;
     agent.finish(SOON)?;

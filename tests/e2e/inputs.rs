@@ -8,8 +8,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, each, programs, require};
 
 use crate::expected::{SOON, counts, tallied, with_folder};
 
@@ -44,8 +43,7 @@ fn three_rounds(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_program_without_symbols_is_counted_by_those_of_its_mpi() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let folder = tempfile::tempdir()?;
     let program = programs::stripped(&programs::mpi("count", Mpi::Mpich)?, folder.path())?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
@@ -64,22 +62,19 @@ fn assert_refused(program: &Path) -> Outcome {
     assert!(text.contains("the symbols of busywork"), "{text}");
     assert!(text.contains("were removed (strip)"), "{text}");
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 #[test]
 fn a_function_of_a_program_without_symbols_is_refused_with_the_reason() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     assert_refused(&programs::stripped(&programs::c("busywork")?, folder.path())?)
 }
 
 #[test]
 fn functions_of_a_program_without_shared_libraries_are_counted_or_refused_with_the_reason() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     for how in ["-static", "-static-pie"] {
         let program = programs::c_alone("busywork", how)?;
@@ -99,8 +94,7 @@ fn functions_of_a_program_without_shared_libraries_are_counted_or_refused_with_t
 
 #[test]
 fn mpi_that_is_linked_into_the_program_is_counted() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let program = programs::mpi_linked_in("count")?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
     let launcher = job.pid();
@@ -113,8 +107,7 @@ fn mpi_that_is_linked_into_the_program_is_counted() -> Outcome {
 
 #[test]
 fn mpi_that_is_linked_into_a_program_without_symbols_is_refused_with_the_reason() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let folder = tempfile::tempdir()?;
     let program = programs::stripped(&programs::mpi_linked_in("count")?, folder.path())?;
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
@@ -132,8 +125,7 @@ fn mpi_that_is_linked_into_a_program_without_symbols_is_refused_with_the_reason(
     let missing = report["completeness"]["missing"].to_string();
     assert!(missing.contains("MPI is linked into its program"), "{missing}");
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 /// Runs a script of the shell as root of a container: with mounts and numbers of processes of its own. `$0` is the job's folder and `$1` the
@@ -158,8 +150,7 @@ fn contained(script: &str, program: &Path) -> Outcome<Job> {
 
 #[test]
 fn a_job_in_a_container_with_another_file_under_the_path_of_its_mpi_is_counted_from_outside() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let script = r#"library=$(readlink -f "$(ldd "$1" | sed -n 's/.*=> \(.*libmpich[^ ]*\) .*/\1/p')")
         cp "$library" "$0/other" && mount --bind "$0/other" "$library" || exit 9
         mpirun.mpich -n 2 "$1" "$0" --iterations 3 & wait $!"#;
@@ -171,8 +162,7 @@ fn a_job_in_a_container_with_another_file_under_the_path_of_its_mpi_is_counted_f
 
 #[test]
 fn a_job_in_a_container_with_a_root_of_its_own_is_counted_from_outside() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     // Layers as containers have them, or the same files under another root where the kernel lays none.
     let script = r#"cp "$1" "$0/program" && mkdir "$0/layers" && mount -t tmpfs none "$0/layers" || exit 9
         root="$0/layers/root"; mkdir "$root" "$0/layers/up" "$0/layers/work"
@@ -189,8 +179,7 @@ fn a_job_in_a_container_with_a_root_of_its_own_is_counted_from_outside() -> Outc
 
 #[test]
 fn a_container_within_the_one_that_the_agent_is_in_is_refused_with_the_reason() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let script = format!(
         r#"unshare --mount --pid --fork --mount-proc --kill-child mpirun.mpich -n 2 "$1" "$0" --iterations 3 & job=$!
            while [ ! -e "$0/attach" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
@@ -210,8 +199,7 @@ fn a_container_within_the_one_that_the_agent_is_in_is_refused_with_the_reason() 
 
 #[test]
 fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let count = programs::mpi("count", mpi)?;
         let become_ = programs::mpi("become", mpi)?;
@@ -221,8 +209,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
             words
         })?;
         job.events("ready", 2, SOON)?;
-        let mut agent = Agent::attach(job.pid(), &[])?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &[])?;
         job.open("become")?;
         for rank in 0..2 {
             let line = |part: &str| format!("rank {rank} (pid {part}");
@@ -239,10 +226,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
         job.events("ready", 4, SOON)?;
         let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
         assert_counted(&tallies, &report)?;
-        let ended: Vec<&Value> = report["processes"]
-            .as_array()
-            .into_iter()
-            .flatten()
+        let ended: Vec<&Value> = each(&report["processes"])
             .map(|process| &process["ended"])
             .collect();
         assert_eq!(ended, [true, true, false, false], "{report}");
@@ -256,8 +240,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
 #[test]
 fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_the_session_goes_on()
 -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let [become_, coming] = ["become", "coming"].map(|name| programs::mpi(name, Mpi::OpenMpi));
     let coming = coming?.to_string_lossy().into_owned();
     let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, &become_?, |folder| {
@@ -265,8 +248,7 @@ fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_
         with_folder(folder, given)
     })?;
     job.events("ready", 2, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--tracefs", "--rules", "none", "--probe", "step"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--tracefs", "--rules", "none", "--probe", "step"])?;
     job.open("become")?;
     for rank in 0..2 {
         agent
@@ -277,8 +259,7 @@ fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_
                 lines.iter().any(|line| joined(&line.text)).then_some(())
             })?;
     }
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let report = agent.finish(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
     assert!(
@@ -290,8 +271,7 @@ fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_
 
 #[test]
 fn a_rank_that_goes_on_without_mpi_is_told_and_the_session_ends_with_the_last_process() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let program = programs::mpi("become", Mpi::OpenMpi)?;
     let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, &program, |folder| {
         let script = r#"while [ ! -e "$0/over" ]; do read -t 0.05 x <> <(:); done 2>/dev/null; exit 0"#;
@@ -300,8 +280,7 @@ fn a_rank_that_goes_on_without_mpi_is_told_and_the_session_ends_with_the_last_pr
         words
     })?;
     job.events("ready", 2, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     job.open("become-1")?;
     agent.lines.wait_for_line("executed another program", SOON)?;
     // Rank 0 ends first: rank 1 may still come to have MPI.
@@ -325,8 +304,7 @@ fn a_rank_that_goes_on_without_mpi_is_told_and_the_session_ends_with_the_last_pr
 
 #[test]
 fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let busywork = programs::c("busywork")?;
     let mut job = Job::alone(Path::new("/bin/bash"), |folder| {
         let script =
@@ -338,8 +316,7 @@ fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() 
             .chain(given)
             .collect()
     })?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("become")?;
     agent.lines.wait_for_line("executed another program", SOON)?;
     let joined = format!("a process (pid {}) joined", job.pid());
@@ -347,10 +324,9 @@ fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() 
     job.events("ready", 1, SOON)?;
     let report = agent.stop()?;
     let mine = |process: &&Value| process["pid"] == job.pid();
-    let entries = report["processes"].as_array().into_iter().flatten().filter(mine);
+    let entries = each(&report["processes"]).filter(mine);
     let ended: Vec<&Value> = entries.map(|process| &process["ended"]).collect();
     assert_eq!(ended, [true, false], "{report}");
     job.open("go")?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::{machine, shared};
-use tuneagent_e2e::{Outcome, gromacs, lammps, programs, require};
+use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
 
@@ -23,8 +22,7 @@ fn start(mpi: Mpi, ranks: usize, words: &str) -> Outcome<Job> {
 
 /// Watches until the session knows what is asked for, then ends session and program; the report, and what the ranks say of themselves.
 fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcome<(Value, Vec<Value>)> {
-    let mut agent = Agent::attach(job.pid(), &["--rules", "load-imbalance"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "load-imbalance"])?;
     wait_for(&agent, is_seen)?;
     let report = agent.stop()?;
     job.open("stop")?;
@@ -36,8 +34,7 @@ fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcom
 /// Watches a program until it has taken two thousand steps and what passed before its loop was found is a small part; `steps` says of a
 /// report how many were seen, and how many there were.
 fn watch_two_thousand(job: &Job, steps: impl Fn(&Value) -> (f64, f64)) -> Outcome<Value> {
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     wait_for(&agent, |now| {
         let (seen, all) = steps(now);
         seen > 2_000.0 && (seen >= 0.75 * all || has_unseen(now))
@@ -68,8 +65,8 @@ pub(crate) fn wait_for(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<
 
 /// Calls of a function by all processes.
 pub(crate) fn calls_of(report: &Value, function: &str) -> u64 {
-    let processes = report["processes"].as_array().into_iter().flatten();
-    let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    let processes = each(&report["processes"]);
+    let functions = processes.flat_map(|process| each(&process["functions"]));
     let of = functions.filter(|entry| entry["name"] == function);
     of.filter_map(|entry| entry["calls"].as_u64()).sum()
 }
@@ -80,8 +77,7 @@ pub(crate) fn number(value: &Value) -> f64 {
 
 #[test]
 fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let job = start(mpi, 2, "nested 20")?;
         let is_seen = |now: &Value| {
@@ -106,8 +102,7 @@ fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
 
 #[test]
 fn a_program_without_a_loop_has_none_and_the_report_says_so() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 2, "none")?;
     let calls = |now: &Value| now["processes"][0]["functions"][0]["calls"].as_u64() > Some(1500);
     let (report, _) = watch(job, 2, calls)?;
@@ -119,8 +114,7 @@ fn a_program_without_a_loop_has_none_and_the_report_says_so() -> Outcome {
 
 #[test]
 fn efficiencies_of_a_known_imbalance_are_those_of_the_closed_form() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 3, "balance 300 120 60")?;
     let is_seen = |now: &Value| {
         now["iteration"]["count"].as_u64() > Some(12)
@@ -179,8 +173,7 @@ fn loads_add_up(report: &Value) -> Outcome {
 
 #[test]
 fn serialisation_and_transfer_of_ranks_that_take_turns_are_those_of_the_closed_form() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 2, "turns 120 40 40")?;
     let is_seen = |now: &Value| now["efficiencies"]["collectives"].as_u64() > Some(15);
     let (report, _) = watch(job, 2, is_seen)?;
@@ -209,19 +202,17 @@ fn serialisation_and_transfer_of_ranks_that_take_turns_are_those_of_the_closed_f
 
 #[test]
 fn computation_scalability_is_told_against_the_report_of_another_run() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 3, "balance 120 60 60")?;
     let (reference, _) = watch(job, 3, |now| now["iteration"]["count"].as_u64() > Some(12))?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("reference.json");
     std::fs::write(&file, reference.to_string())?;
     let mut job = start(Mpi::OpenMpi, 2, "balance 100 60")?;
-    let mut agent = Agent::attach(
+    let mut agent = Agent::attach_armed(
         job.pid(),
         &["--rules", "none", "--reference", &file.to_string_lossy()],
     )?;
-    agent.armed()?;
     wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
     let report = agent.stop()?;
     job.open("stop")?;
@@ -254,8 +245,7 @@ fn computation_scalability_is_told_against_the_report_of_another_run() -> Outcom
 
 #[test]
 fn call_sites_are_named_by_function_and_line() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let job = start(Mpi::Mpich, 2, "nested 5")?;
     let (report, _) = watch(job, 2, |now| now["iteration"]["count"].as_u64() > Some(10))?;
     let sites = report["call_sites"]["sites"].as_array().ok_or("no call sites")?;
@@ -303,8 +293,7 @@ fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
 /// Steps of LAMMPS take different ways (every 20th builds lists anew), and every 10th prints.
 #[test]
 fn the_loop_of_lammps_is_its_time_step() -> Outcome {
-    require!(Root, OpenMpi, Lammps);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Lammps);
     let job = lammps::start(Waiting::Yielding, 2, 10_000_000)?;
     job.lines.wait_for("LAMMPS's first steps", 2 * SOON, |lines| {
         (lammps::thermo(lines).len() >= 2).then_some(())
@@ -337,8 +326,7 @@ fn the_loop_of_lammps_is_its_time_step() -> Outcome {
 /// Of GROMACS, too: every step makes two all-to-alls for the long-range forces.
 #[test]
 fn the_loop_of_gromacs_is_its_time_step() -> Outcome {
-    require!(Root, OpenMpi, Gromacs);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Gromacs);
     let job = gromacs::start(Waiting::Yielding, 2)?;
     job.lines.wait_for("GROMACS's first steps", 4 * SOON, |lines| {
         (gromacs::steps(lines).len() >= 2).then_some(())
@@ -360,15 +348,13 @@ fn the_loop_of_gromacs_is_its_time_step() -> Outcome {
 /// Ranks that spin on too few CPUs are descheduled inside MPI: what a profiler within the program takes for communication.
 #[test]
 fn time_inside_mpi_is_told_apart_from_waiting_for_a_cpu_there() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let ranks = 2 * std::thread::available_parallelism().map_or(2, usize::from);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, ranks, 0)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     job.open("go")?;
     let waited = |report: &Value, name: &str| -> f64 {
-        let processes = report["processes"].as_array().into_iter().flatten();
+        let processes = each(&report["processes"]);
         processes.map(|process| number(&process[name])).sum()
     };
     wait_for(&agent, |now| waited(now, "mpi_runqueue_time_s") > 1.0)?;
@@ -386,14 +372,12 @@ fn time_inside_mpi_is_told_apart_from_waiting_for_a_cpu_there() -> Outcome {
 
 #[test]
 fn ranks_that_yield_are_not_said_to_spin_and_the_imbalance_beside_it_is_found() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 8, "uneven 300 120 120 120 120 120 120 120")?;
-    let mut agent = Agent::attach(job.pid(), &["--apply"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--apply"])?;
     let rules = |report: &Value| {
         let of = |found: &Value| found["rule"].as_str().unwrap_or_default().to_owned();
-        let findings = report["findings"].as_array().into_iter().flatten();
+        let findings = each(&report["findings"]);
         findings.map(of).collect::<Vec<_>>()
     };
     wait_for(&agent, |now| rules(now).contains(&"load-imbalance".to_owned()))?;

@@ -7,10 +7,9 @@ use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
-use tuneagent_e2e::needs::shared;
-use tuneagent_e2e::{Outcome, family, programs, require};
+use tuneagent_e2e::{Outcome, each, family, programs, require};
 
-use crate::expected::{SOON, counts, start_busywork, start_pingpong, with_folder};
+use crate::expected::{SOON, counts, start_busywork, start_pingpong, text_file, with_folder};
 use crate::iterations::wait_for;
 
 /// Runs a script of the shell as the program of a job; `$0` is the job's folder and `$1` the program.
@@ -28,8 +27,7 @@ fn has_mpi(pid: u32) -> bool {
 
 #[test]
 fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
-    require!(Root, OpenMpi, Mpi4py);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpi4py);
     let python = std::path::Path::new("/usr/bin/python3");
     let late = programs::source("late.py");
     let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, python, |folder| {
@@ -38,8 +36,7 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
             .to_vec()
     })?;
     job.events("started", 2, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("load")?;
     for rank in [0, 1] {
         let joined = |lines: &[Line]| {
@@ -71,8 +68,7 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
 
 #[test]
 fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let program = programs::mpi("count", Mpi::OpenMpi)?;
     // Rank 1 is a shell until the gate opens; rank 0 waits for it inside MPI_Init.
     let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
@@ -88,8 +84,7 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     {
         assert!(std::time::Instant::now() < deadline, "{}", job.lines.text());
     }
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("late")?;
     agent.lines.wait_for_line("joined", SOON)?;
     job.events("ready", 2, SOON)?;
@@ -134,7 +129,7 @@ const THERE: &str = "rule: there\nabout: for a test\nroles: {one: has(knob)}\npr
 
 /// The changes of a rank in the report: what was set to what, and what the guard says.
 fn changes_of(report: &Value, rank: u64) -> Vec<(String, String, String)> {
-    let all = report["changes"].as_array().into_iter().flatten();
+    let all = each(&report["changes"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     all.filter(|change| change["rank"] == rank)
         .map(|change| {
@@ -147,8 +142,7 @@ fn changes_of(report: &Value, rank: u64) -> Vec<(String, String, String)> {
 #[test]
 fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that_ends_is_not_waited_for()
 -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let program = programs::mpi("coming", Mpi::OpenMpi)?;
     let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
                     while [ ! -e "$0/late" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
@@ -162,8 +156,7 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         fs::write(rules.path().join(name), text)?;
     }
     let folder = rules.path().to_string_lossy().into_owned();
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &folder, "--apply"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &folder, "--apply"])?;
     agent.lines.wait_for_line("1 ranks take steps", SOON)?;
     let change = |variable: &str, new: &str, verdict: &str| (variable.into(), new.into(), verdict.into());
     let expected = [change("first", "5", ""), change("knob", "20", "kept")];
@@ -176,7 +169,7 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
     job.open("late")?;
     agent.lines.wait_for_line("rank 1 (pid", SOON)?;
     let report = wait_for(&agent, |report| has_all(report, 1))?;
-    let all = report["changes"].as_array().into_iter().flatten();
+    let all = each(&report["changes"]);
     let kept: Vec<&Value> = all
         .filter(|change| change["rank"] == 1 && change["variable"] == "knob")
         .collect();
@@ -185,7 +178,7 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
         "{report}"
     );
     let takes = |report: &Value, text: &str| {
-        let mut findings = report["findings"].as_array().into_iter().flatten();
+        let mut findings = each(&report["findings"]);
         findings.any(|finding| finding["text"] == text)
     };
     wait_for(&agent, |report| takes(report, "2 ranks take steps"))?;
@@ -194,10 +187,7 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
     let values = job.events("values", 1, SOON)?;
     assert_eq!((&values[0]["knob"], &values[0]["first"]), (&20.into(), &5.into()));
     let report = wait_for(&agent, |report| takes(report, "1 ranks take steps"))?;
-    let ended: Vec<bool> = report["processes"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let ended: Vec<bool> = each(&report["processes"])
         .map(|process| process["ended"] == true)
         .collect();
     assert_eq!(ended, [false, true], "{report}");
@@ -219,12 +209,10 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
 
 #[test]
 fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     let ready = job.events("ready", 2, SOON)?;
     let victim = ready[0]["pid"]
         .as_i64()
@@ -247,8 +235,7 @@ fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
 
 #[test]
 fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let program = programs::mpi("count", Mpi::Mpich)?;
     let text = format!(
         r#"mpirun.mpich -n 2 "$1" "$0" --iterations 3 & job=$!
@@ -269,8 +256,7 @@ fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
     job.lines.wait_for_line("armed", SOON)?;
     job.open("go")?;
     let tallies = job.events("tally", 2, SOON)?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let text = fs::read_to_string(report_file.ok_or("no folder")?)?;
     let report: Value = serde_json::from_str(&text)?;
     for tally in &tallies {
@@ -288,21 +274,18 @@ fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
 
 #[test]
 fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("busywork");
     fs::copy(programs::c("busywork")?, &copy)?;
     let mut job = Job::alone(&copy, |folder| with_folder(folder, vec!["50".into()]))?;
     job.events("ready", 1, SOON)?;
     fs::remove_file(&copy)?;
-    let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--probe", "step_outer"])?;
     job.open("go")?;
     let tally = job.events("tally", 1, SOON)?.remove(0);
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let seen = counts(&report["processes"][0]["functions"])?;
     let calls = seen.get("step_outer").map(|(calls, _)| *calls);
     assert_eq!(calls, tally["step_outer"].as_u64(), "{report}");
@@ -311,12 +294,9 @@ fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
 
 #[test]
 fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> Outcome {
-    require!(Root, Cxx);
-    let _machine = shared();
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("passing.yaml");
-    fs::write(
-        &rule,
+    let _machine = require!(shared: Root, Cxx);
+    let (_folder, rule) = text_file(
+        "passing.yaml",
         "rule: passing\nabout: times a function that exceptions pass through\n\
          roles:\n  target: exe != \"\"\nprobes:\n  pass: {role: target, span: pass_through}\n\
          windows:\n  pulse: {every: 500ms}\nmetrics:\n  mean_time: mean(pass.duration)\n",
@@ -324,13 +304,11 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
     let program = programs::cxx("thrower")?;
     let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["1000".into()]))?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
     let tally = job.events("tally", 1, SOON)?.remove(0);
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     assert_eq!(
         (tally["pass_through"].as_u64(), tally["caught"].as_u64()),
         (Some(1000), Some(500))
@@ -352,12 +330,9 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
 
 #[test]
 fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("rounds.yaml");
-    fs::write(
-        &rule,
+    let _machine = require!(shared: Root, Cc);
+    let (folder, rule) = text_file(
+        "rounds.yaml",
         "rule: rounds\nabout: reads what step_outer is called with, and the program's own count of its calls\n\
          roles:\n  target: exe != \"\"\nprobes:\n  before: {role: target, entry: step_outer}\n  after: {role: target, return: step_outer}\n\
          capture:\n  before.round: arg(0) as i32\n  before.calls: outer_calls as i64\n  after.calls: outer_calls as i64\n\
@@ -366,19 +341,15 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
     )?;
     let mut job = start_busywork("50")?;
     let recording = folder.path().join("rounds.rec").to_string_lossy().into_owned();
-    let rule = rule.to_string_lossy().into_owned();
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     job.open("go")?;
     agent
         .lines
         .wait_for_line("last round 49, 49 calls before it and 50 after", SOON)?;
     agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     // The window is one of time, and the program had made no call when it began: the recording has to say so.
-    let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &rule])?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed(&["replay", &recording, "--rules", "none", &rule])?;
     assert!(
         text.contains("last round 49, 49 calls before it and 50 after"),
         "{text}"
@@ -388,12 +359,9 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
 
 #[test]
 fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("turns.yaml");
-    fs::write(
-        &rule,
+    let _machine = require!(shared: Root, Cc);
+    let (folder, rule) = text_file(
+        "turns.yaml",
         "rule: turns\nabout: how long a turn takes\nroles:\n  target: exe != \"\"\n\
          probes:\n  before: {role: target, entry: step_outer}\n  work: {role: target, span: step_inner}\n\
          windows:\n  turn: {from: before}\nmetrics:\n  busy: sum(work.duration)\n\
@@ -401,9 +369,7 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
     )?;
     let mut job = start_busywork("300")?;
     let recording = folder.path().join("turns.rec").to_string_lossy().into_owned();
-    let rule = rule.to_string_lossy().into_owned();
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     job.open("go")?;
     agent.lines.wait_for_line("turn 0 took", SOON)?;
     job.events("tally", 1, SOON)?;
@@ -411,8 +377,7 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
     // 300 entries are 299 turns, numbered from 0; the last one has not ended.
     let text = report["findings"][0]["text"].as_str().unwrap_or_default();
     assert!(text.starts_with("turn 298 took "), "{report}");
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
 
     // The same rule on the recording, without the program: the same windows.
     let (code, table) = Agent::run(&["replay", &recording, "--rules", "none", &rule, "--csv", "-"])?;

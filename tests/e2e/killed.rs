@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::{is_long, machine, shared};
+use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong};
@@ -28,8 +28,7 @@ fn goes_on(job: Job, ranks: u64) -> Outcome {
 
 #[test]
 fn killed_at_any_moment_of_attaching_the_program_goes_on() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
     // Attaching takes some tens of milliseconds: the moments of death sweep over them. The wait is the moment itself,
@@ -45,13 +44,11 @@ fn killed_at_any_moment_of_attaching_the_program_goes_on() -> Outcome {
 
 #[test]
 fn killed_while_it_watches_the_program_goes_on() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let job = start_pingpong(mpi, Waiting::Yielding, 2, 0)?;
         job.open("go")?;
-        let agent = Agent::attach(job.pid(), &[])?;
-        agent.armed()?;
+        let agent = Agent::attach_armed(job.pid(), &[])?;
         kill(agent)?;
         goes_on(job, 2)?;
     }
@@ -60,8 +57,7 @@ fn killed_while_it_watches_the_program_goes_on() -> Outcome {
 
 #[test]
 fn killed_around_a_write_the_program_goes_on() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     // The rule's first line comes around the write; later moments fall into the guard. Each death has a fresh program:
     // in one where the byte was written the rule would have nothing left to do.
     for moment in [2, 0, 50].into_iter().take(if is_long() { 3 } else { 1 }) {
@@ -79,12 +75,10 @@ fn killed_around_a_write_the_program_goes_on() -> Outcome {
 
 #[test]
 fn another_agent_can_attach_after_one_was_killed() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
-    let agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let agent = Agent::attach_armed(job.pid(), &[])?;
     kill(agent)?;
     let mut next = Agent::attach(job.pid(), &[])?;
     next.armed()?;

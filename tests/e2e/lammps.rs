@@ -6,7 +6,6 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Waiting;
 use tuneagent_e2e::lammps::{self, Thermo};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -47,8 +46,7 @@ fn guard(report: &Value) -> Outcome<&Value> {
 
 #[test]
 fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcome {
-    require!(Root, OpenMpi, Lammps);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Lammps);
     let job = lammps::start(Waiting::Spinning, RANKS, ENDLESS)?;
     let lines = |what: &str, is_so: &dyn Fn(&[Thermo]) -> bool| {
         job.lines.wait_for(what, 4 * SOON, |lines| {

@@ -35,16 +35,13 @@ fn finds_when(attached: &[&str], program: &Path, rounds: u32, rule: &str, expect
     let mut job = Job::alone(program, |folder| with_folder(folder, vec![rounds.to_string()]))?;
     job.events("ready", 1, SOON)?;
     let flags = [&["--rules", "none", rule, "--record", &recording], attached].concat();
-    let mut agent = Agent::attach(job.pid(), &flags)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
     job.open("go")?;
     agent.lines.wait_for_line(expected[0], SOON)?;
     agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let live = agent.lines.text();
-    let (code, replayed) = Agent::run(&["replay", &recording, "--rules", "none", rule])?;
-    assert_eq!(code, 0, "{replayed}");
+    let replayed = Agent::succeed(&["replay", &recording, "--rules", "none", rule])?;
     for expected in expected {
         assert!(live.contains(expected), "{expected} is not in:\n{live}");
         assert!(
@@ -57,8 +54,7 @@ fn finds_when(attached: &[&str], program: &Path, rounds: u32, rule: &str, expect
 
 #[test]
 fn methods_patterns_and_spans_between_functions_are_probed_as_root() -> Outcome {
-    require!(Root, Cxx);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cxx);
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -90,8 +86,7 @@ tune:
 
 #[test]
 fn members_behind_pointers_arguments_by_name_and_texts_are_read_as_root() -> Outcome {
-    require!(Root, Cxx);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cxx);
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -168,8 +163,7 @@ tune:
 #[test]
 fn a_probe_of_one_role_is_kept_out_of_the_processes_of_the_other_and_calls_are_told_by_name_as_root()
 -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -195,8 +189,7 @@ tune:
     )?;
     let job = crate::expected::start_count(Mpi::OpenMpi, 3, &["--iterations", "3"])?;
     let recording = folder.path().join("run.rec").to_string_lossy().into_owned();
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     job.open("go")?;
     let tallies = job.events("tally", 3, SOON)?;
     agent.lines.wait_for_line("barriers by name", SOON)?;
@@ -240,8 +233,7 @@ fn switched(
     let rule = rule(&folder, "switched", &text)?;
     let job = start_busywork("20000000")?;
     let flags = [&["--rules", "none", &rule, "--apply"], attached].concat();
-    let mut agent = Agent::attach(job.pid(), &flags)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &flags)?;
     job.open("go")?;
     agent.lines.wait_for_line(ENABLED, SOON)?;
     wait_for(&agent, is_on)?;
@@ -257,8 +249,7 @@ const ENABLED: &str = "enable inner: done in 1 process";
 
 #[test]
 fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tunes = "  - enable: inner\n    when: count(outer) > 0\n  - when: count(inner) > 0\n    \
                  finding: 'inner runs {count(inner)} times'\n";
     // The rule says a number once it has one.
@@ -282,8 +273,7 @@ fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
 
 #[test]
 fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let tunes = "  - enable: inner\n    while: pulse.index < 8\n  - when: count(inner) > 0\n    \
                  finding: 'inner runs {count(inner)} times'\n";
     for attached in [&[][..], &["--tracefs"]] {
@@ -295,8 +285,7 @@ fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> O
 
 #[test]
 fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let rule = rule(
         &folder,
@@ -306,8 +295,7 @@ fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
     )?;
     // So few that none is lost, however quickly they come: a window that lost some has no value.
     let job = start_busywork("2000")?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
     let told = "missing: outer_cals is not captured at step_outer: process";
     agent.lines.wait_for_line(told, SOON)?;
@@ -326,8 +314,7 @@ fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
 
 #[test]
 fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_root() -> Outcome {
-    require!(Root, Cxx);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cxx);
     let folder = tempfile::tempdir()?;
     let program = programs::cxx("asked")?;
     let job = Job::alone(&program, |folder| with_folder(folder, vec!["1".into()]))?;
@@ -359,8 +346,7 @@ fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_roo
 
 #[test]
 fn two_rules_on_one_function_have_each_what_they_asked_for_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let entries = rule(
         &folder,
@@ -375,16 +361,14 @@ fn two_rules_on_one_function_have_each_what_they_asked_for_as_root() -> Outcome 
          tune:\n  - when: count(p) > 0\n    finding: the last call found {max(p.calls)} before it in {last(p.function)}\n",
     )?;
     let mut job = start_busywork("50")?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &entries, &spans])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &entries, &spans])?;
     job.open("go")?;
     agent.lines.wait_for_line("last round 49", SOON)?;
     agent
         .lines
         .wait_for_line("the last call found 49 before it in step_outer", SOON)?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     // One probe serves both: no call is counted twice.
     let counts = crate::expected::counts(&report["processes"][0]["functions"])?;
     assert_eq!(

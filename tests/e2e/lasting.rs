@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::{Knobs, open_folder};
-use tuneagent_e2e::needs::{amount, machine};
+use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::{Outcome, prometheus, require};
 
 use crate::expected::SOON;
@@ -68,8 +68,7 @@ fn sockets(folder: &Path) -> usize {
 
 #[test]
 fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let cycles = amount("TUNEAGENT_CYCLES", 6, 1000)?;
     let knobs = Knobs::start()?;
     let folder = open_folder()?;
@@ -144,8 +143,7 @@ impl Holdings {
 
 #[test]
 fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let length = Duration::from_secs(amount("TUNEAGENT_SOAK_S", 3, 450)?);
     let knobs = Knobs::start()?;
     let folder = open_folder()?;

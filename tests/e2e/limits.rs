@@ -4,7 +4,6 @@ use std::path::Path;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
@@ -56,8 +55,7 @@ fn with_few_descriptors_all_of_sixty_processes_are_written_or_none_and_each_gets
 
 #[test]
 fn five_hundred_processes_are_watched_changed_and_given_back_what_each_had() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let state = tempfile::tempdir()?;
     let (mut job, own) = forked(500)?;
     let pid = job.pid().to_string();
@@ -72,13 +70,10 @@ fn five_hundred_processes_are_watched_changed_and_given_back_what_each_had() -> 
         "--duration",
         "2s",
     ];
-    let (code, text) = Agent::run_in(state.path(), &watch)?;
-    assert_eq!(code, 0, "{text}");
-    let (code, text) = Agent::run_in(state.path(), &["set", &pid, "knob=11"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &watch)?;
+    Agent::succeed_in(state.path(), &["set", &pid, "knob=11"])?;
     assert_eq!(knobs(state.path(), &pid)?, vec![11; own.len()]);
-    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["undo", &pid, "--all"])?;
     assert_eq!(knobs(state.path(), &pid)?, own);
     job.open("stop")?;
     job.open("fork")?;
@@ -87,8 +82,7 @@ fn five_hundred_processes_are_watched_changed_and_given_back_what_each_had() -> 
 
 #[test]
 fn a_program_of_two_thousand_threads_is_watched_and_changed_and_none_of_them_goes_wrong() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let state = tempfile::tempdir()?;
     let mut job = Job::alone(&programs::threads("crowd")?, |folder| {
         vec![folder.display().to_string(), "2000".into()]

@@ -7,8 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::Knobs;
-use tuneagent_e2e::needs::shared;
-use tuneagent_e2e::{Outcome, require};
+use tuneagent_e2e::{Outcome, each, require};
 
 use crate::expected::SOON;
 
@@ -70,21 +69,19 @@ fn hits(text: &str) -> u64 {
 }
 
 fn names(report: &Value) -> Vec<&str> {
-    let rules = report["rules"].as_array().into_iter().flatten();
+    let rules = each(&report["rules"]);
     rules.filter_map(|rule| rule["name"].as_str()).collect()
 }
 
 #[test]
 fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no_other_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let rules = Rules::new()?;
     let mut knobs = Knobs::start()?;
     let counts = rules.file("counts", COUNTS)?;
     let recording = rules.0.path().join("run.rec").to_string_lossy().into_owned();
     let flags = ["--rules", "none", &counts, "--apply", "--record", &recording];
-    let mut agent = Agent::attach(knobs.pid(), &flags)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(knobs.pid(), &flags)?;
     let seen = hits(&finding(&agent, "counts", |text| hits(text) > 0)?);
     let before = links(&agent)?;
 
@@ -159,10 +156,9 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     );
 
     // The recording tells when each rule came and went: a replay decides the same.
-    let (code, text) = Agent::run(&[
+    let text = Agent::succeed(&[
         "replay", &recording, "--rules", "none", &counts, &sets, &says, "--apply",
     ])?;
-    assert_eq!(code, 0, "{text}");
     assert_eq!(text.matches("knob = 20 in process 0").count(), 1, "{text}");
     assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
     Ok(())

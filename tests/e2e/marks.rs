@@ -5,7 +5,6 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, Problem, require};
 
 use crate::language::{finds, rule};
@@ -94,8 +93,7 @@ const FOUND: &str =
 
 #[test]
 fn marks_are_probed_with_what_they_hand_over_in_a_program_and_its_library_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let ways: [&[&str]; 3] = [&["-O0"], &["-O2"], &["-O2", "-fno-pie", "-no-pie", "-flto"]];
     for flags in ways {
         let folder = tempfile::tempdir()?;
@@ -179,8 +177,7 @@ fn the_header_compiles_without_a_warning_in_c_and_c_plus_plus_and_every_mark_is_
         let flags: Vec<&str> = flags.split(' ').collect();
         compile(compiler, &flags, &source, &program)?;
         run(&mut Command::new(&program))?;
-        let (code, listed) = Agent::run(&["symbols", &program.to_string_lossy(), "kinds:*", "--json"])?;
-        assert_eq!(code, 0, "{listed}");
+        let listed = Agent::succeed(&["symbols", &program.to_string_lossy(), "kinds:*", "--json"])?;
         let files: serde_json::Value = serde_json::from_str(&listed)?;
         let marks = files[0]["symbols"].as_array().ok_or("no symbols")?;
         let types: Vec<(&str, &str)> = marks

@@ -9,10 +9,9 @@ use rustix::process::Signal;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::knobs::{self, Knobs};
-use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, text_file, with_folder};
 
 /// A program that answers each byte, and waits for the next.
 fn settings(folder: &std::path::Path, strip: bool) -> Outcome<Job> {
@@ -40,8 +39,7 @@ fn pid_of(name: &str) -> Outcome<String> {
 
 #[test]
 fn a_launcher_is_waited_for_until_it_has_a_rank_and_a_singletons_daemon_is_none() -> Outcome {
-    require!(Root, OpenMpi, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Cc);
     let folder = tempfile::tempdir()?;
     let launcher = folder.path().join("mpirun");
     fs::copy("/bin/bash", &launcher)?;
@@ -77,8 +75,7 @@ fn a_launcher_is_waited_for_until_it_has_a_rank_and_a_singletons_daemon_is_none(
 
 #[test]
 fn what_was_meant_is_done_or_the_answer_has_the_command_that_does_it() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let folder = tempfile::tempdir()?;
     let (_whole, _bare) = (settings(folder.path(), false)?, settings(folder.path(), true)?);
     let (pid, bare) = (pid_of("settings")?, pid_of("bare")?);
@@ -209,20 +206,15 @@ const NEVER: &str = "rule: never\nabout: for a test\nroles: {one: has(knob)}\nwi
 
 #[test]
 fn who_comes_second_is_told_of_the_session_and_its_rules_and_ctrl_c_ends_it_at_once_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
-    let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("never.yaml");
-    fs::write(&rule, NEVER)?;
-    let rule = rule.to_string_lossy().into_owned();
+    let _machine = require!(machine: Root, Cc);
+    let (folder, rule) = text_file("never.yaml", NEVER)?;
     let mut knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
     let writes = ["--rules", "none", &rule, "--apply"];
     let mut quickest = Duration::MAX;
     // A machine on which others are busy may be late, not three times.
     for _ in 0..3 {
-        let mut agent = Agent::attach(knobs.pid(), &writes)?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(knobs.pid(), &writes)?;
         agent.lines.wait_for_line("after", SOON)?;
         let first = format!("session {} of root may write", agent.pid());
         let second = Command::new(binary()?)
@@ -268,8 +260,7 @@ fn who_comes_second_is_told_of_the_session_and_its_rules_and_ctrl_c_ends_it_at_o
 #[test]
 fn of_programs_of_one_name_ones_own_is_meant_and_what_a_shell_makes_of_a_command_is_none_as_root() -> Outcome
 {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let folder = knobs::open_folder()?;
     let job = settings(folder.path(), false)?;
     let own = pid_of("settings")?;

@@ -7,10 +7,10 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
-use tuneagent_e2e::needs::{is_long, machine};
+use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, median, start_workers, with_folder};
+use crate::expected::{SOON, median, start_workers, text_file, with_folder};
 
 /// The median of the seconds of these iterations, and the workers of the last one.
 fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
@@ -29,8 +29,7 @@ fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
 /// for each send that is shortest at sqrt(200 / 4) = 7 workers; the program begins with 2 and has 12.
 #[test]
 fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let mut job = start_workers(13, ["200000", "4000", "2"])?;
     let before = job.events("iteration", 10, SOON)?;
     let recording = tempfile::NamedTempFile::new()?;
@@ -152,8 +151,7 @@ fn written_to(state: Option<&Path>, flags: &[&str]) -> Outcome<(Vec<Value>, Valu
 /// With a CPU of its own the agent practises each decision some ten times before it makes it.
 #[test]
 fn what_is_practised_is_neither_written_nor_told_nor_in_the_journal() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let state = tempfile::tempdir()?;
     let (iterations, report) = written_to(Some(state.path()), &["--busy-poll", "--agent-cpus", "0"])?;
     let changes = report["changes"].as_array().ok_or("no changes")?;
@@ -178,8 +176,7 @@ fn what_is_practised_is_neither_written_nor_told_nor_in_the_journal() -> Outcome
 
 #[test]
 fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_was() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let (iterations, report) = written_to(None, &[])?;
 
     let changes = report["changes"].as_array().ok_or("no changes")?;
@@ -216,8 +213,7 @@ fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_wa
 /// The model would take seven; no more than the bound are used, whatever it says.
 #[test]
 fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let mut job = start_workers(13, ["200000", "4000", "2"])?;
     let rules = [
         "--rules",
@@ -246,8 +242,7 @@ fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
 /// MATE thesis (2007), its case of a framework: who knows the names of the library knows those of all programs on it.
 #[test]
 fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_result() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let names = programs::source("mw.yaml").to_string_lossy().into_owned();
     for name in ["nbody", "quadrature"] {
         let program = programs::master_worker(name, Mpi::Mpich)?;
@@ -260,8 +255,7 @@ fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_re
         ];
         let mut job = on_library(&program, &given)?;
         let rules = ["--rules", "none", "optimal-workers", &names, "--apply"];
-        let mut agent = Agent::attach(job.pid(), &rules)?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &rules)?;
         job.open("go")?;
         agent.lines.wait_for_line("kept", SOON)?;
         // Earlier the area is not yet what it must be.
@@ -305,9 +299,7 @@ const AT: &str = "    at: {entry: mw_begin_iteration}\n";
 
 /// The program that reads the number wherever it needs it, under that rule.
 fn unshadowed(rule: &str) -> Outcome<(Job, Agent, tempfile::TempDir)> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("each.yaml");
-    std::fs::write(&file, rule)?;
+    let (folder, file) = text_file("each.yaml", rule)?;
     let program = programs::master_worker_without_shadow("nbody", Mpi::Mpich)?;
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 5, &program, |folder| {
         let given = [
@@ -319,7 +311,7 @@ fn unshadowed(rule: &str) -> Outcome<(Job, Agent, tempfile::TempDir)> {
         with_folder(folder, given.map(String::from).to_vec())
     })?;
     job.events("ready", 5, SOON)?;
-    let flags = ["--rules", "none", &file.to_string_lossy(), "--apply"];
+    let flags = ["--rules", "none", &file, "--apply"];
     let agent = Agent::attach_in(Some(folder.path()), job.pid(), &flags)?;
     agent.armed()?;
     job.open("go")?;
@@ -341,8 +333,7 @@ fn changes_seen(lines: &[Line]) -> usize {
 /// MATE thesis (2007), section 3.2.1: a program whose loops read the number of workers three times in an iteration.
 #[test]
 fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_at_a_sync_point() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let wanted = if is_long() { 1000 } else { 30 };
     let (mut job, mut agent, folder) = unshadowed(&format!("{EACH}{AT}"))?;
     // To look at all of them at every line would take CPU time from the program.
@@ -371,8 +362,7 @@ fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_
 
 #[test]
 fn without_the_sync_point_it_loses_answers() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let (mut job, mut agent, _folder) = unshadowed(EACH)?;
     let ended = job.finish(SOON);
     assert!(ended.is_err(), "{}", agent.lines.text());

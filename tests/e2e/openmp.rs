@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::{machine, shared};
+use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -75,14 +75,12 @@ fn mean_period_s(iterations: &[Value], window: &Range<f64>) -> f64 {
 fn known_times(program: &Path) -> Outcome {
     let _machine = machine();
     let mut job = start(program, "40 40 120 40")?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
     let stopped = clock_gettime(ClockId::Monotonic);
     let stopped_s = stopped.tv_sec as f64 + stopped.tv_nsec as f64 / 1e9;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let found = &report["processes"][0]["openmp"];
     let teams = &found["teams"];
     assert_eq!(teams["threads_least"], 2, "{found}");
@@ -153,11 +151,9 @@ fn regions_of_known_times_on_the_library_of_llvm_are_those_of_the_closed_form_as
 
 #[test]
 fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_long_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let mut job = start_hot(programs::openmp("teams")?)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     agent
         .lines
         .wait_for_line("parallel regions are probed in sampling windows", SOON)?;
@@ -171,8 +167,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
     let regions = |report: &Value| report["processes"][0]["openmp"]["regions"].as_u64();
     wait_for(&agent, |now| regions(now) > regions(&before))?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let found = &report["processes"][0]["openmp"];
     assert!(regions(&report) > Some(1_000), "{found}");
     assert!(
@@ -192,8 +187,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
 
 #[test]
 fn a_program_whose_regions_have_no_symbols_says_what_is_not_known_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let stripped = folder.path().join("uneven");
     let program = programs::openmp("uneven")?;
@@ -204,12 +198,10 @@ fn a_program_whose_regions_have_no_symbols_says_what_is_not_known_as_root() -> O
         .status()?;
     assert!(status.success());
     let mut job = start(&stripped, "5 5 10 5")?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
     wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
     let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    job.end(SOON)?;
     let found = &report["processes"][0]["openmp"];
     assert!(number(&found["inside_share"]) > 0.3, "{found}");
     assert_eq!(found["teams"], Value::Null);

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
@@ -27,8 +26,7 @@ fn start(when: &str) -> Outcome<Job> {
 fn goes_on(mut job: Job) -> Outcome {
     let seen = job.events("pace", 0, SOON)?.len();
     job.events("pace", seen + 3, SOON)?;
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 fn missing(report: &Value) -> String {
@@ -45,11 +43,9 @@ fn calls(report: &Value, name: &str) -> Option<u64> {
 
 #[test]
 fn a_function_that_the_program_has_overwritten_is_left_alone_and_the_others_are_counted() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let job = start("start")?;
-    let mut agent = Agent::attach(job.pid(), &[&["--rules", "none"], &PROBES[..]].concat())?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[&["--rules", "none"], &PROBES[..]].concat())?;
     let seen = job.events("pace", 0, SOON)?.len();
     job.events("pace", seen + 5, SOON)?;
     let report = agent.stop()?;
@@ -76,8 +72,7 @@ fn a_function_that_the_program_has_overwritten_is_left_alone_and_the_others_are_
 
 #[test]
 fn a_link_that_serves_all_processes_is_not_made_where_a_strangers_code_was_overwritten() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let stranger = start("start")?;
     // So many share a link.
     let jobs: Vec<Job> = (0..9).map(|_| start("never")).collect::<Outcome<_>>()?;
@@ -85,8 +80,7 @@ fn a_link_that_serves_all_processes_is_not_made_where_a_strangers_code_was_overw
     let mut flags: Vec<&str> = others.iter().map(String::as_str).collect();
     flags.extend(["--rules", "none"]);
     flags.extend(PROBES);
-    let mut agent = Agent::attach(jobs[0].pid(), &flags)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(jobs[0].pid(), &flags)?;
     let seen = jobs[0].events("pace", 0, SOON)?.len();
     jobs[0].events("pace", seen + 5, SOON)?;
     let report = agent.stop()?;
@@ -105,8 +99,7 @@ fn a_link_that_serves_all_processes_is_not_made_where_a_strangers_code_was_overw
 
 #[test]
 fn nothing_waits_at_a_function_that_was_overwritten() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let job = start("start")?;
     let pid = job.pid().to_string();
     for (place, works) in [("entry:step", false), ("entry:kept", true)] {
@@ -124,12 +117,10 @@ fn nothing_waits_at_a_function_that_was_overwritten() -> Outcome {
 /// Debian's MPICH goes over UCX, which puts a jump over each function of the C library that gives memory back.
 #[test]
 fn the_memory_hooks_of_ucx_are_left_alone_and_named() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "munmap"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--probe", "munmap"])?;
     let report = agent.stop()?;
     let said = missing(&report);
     for part in [
@@ -150,11 +141,9 @@ fn the_memory_hooks_of_ucx_are_left_alone_and_named() -> Outcome {
 
 #[test]
 fn probes_that_went_with_pages_that_were_thrown_away_are_missed() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let job = start("thrown")?;
-    let mut agent = Agent::attach(job.pid(), &[&["--rules", "none"], &PROBES[..]].concat())?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[&["--rules", "none"], &PROBES[..]].concat())?;
     job.events("pace", 3, SOON)?;
     job.open("divert")?;
     job.events("thrown", 1, SOON)?;

@@ -5,7 +5,6 @@ use std::process::{Child, Command, Stdio};
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -106,8 +105,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
         text.contains("inner_calls = 8 (i64)"),
         "1 + 3 more by a whole function: {text}"
     );
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 /// A program that has given up system calls.
@@ -145,8 +143,7 @@ const CALLING: &str = "rule: calling\nabout: calls a function at once\nroles:\n 
 
 #[test]
 fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_does_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let state = tempfile::tempdir()?;
     let filtered = Filtered::start("selective")?;
     let pid = filtered.pid().to_string();

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::{Knobs, open_folder};
-use tuneagent_e2e::needs::{is_long, machine, shared};
+use tuneagent_e2e::needs::is_long;
 use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::{Outcome, family, programs, require};
 
@@ -46,11 +46,9 @@ fn applied(knobs: &Knobs, folder: &Path, more: &[&str]) -> Outcome<Agent> {
 
 #[test]
 fn o1_the_results_are_the_same_with_us() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
-    let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(knobs.pid(), &WATCH)?;
     let report = agent.stop()?;
     assert_eq!(report["completeness"]["status"], "complete", "{report}");
     computes_what_it_should(knobs)
@@ -58,11 +56,9 @@ fn o1_the_results_are_the_same_with_us() -> Outcome {
 
 #[test]
 fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let mut job = start_busywork("3000")?;
-    let mut agent = Agent::attach(job.pid(), &["--probe", "may_jump", "step_inner"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--probe", "may_jump", "step_inner"])?;
     job.open("go")?;
     let tally = job.events("tally", 1, SOON)?.remove(0);
     assert_eq!(tally["jumps"], 1000);
@@ -72,8 +68,7 @@ fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
         seen.get("may_jump").map(|(calls, _)| *calls),
         tally["may_jump"].as_u64()
     );
-    job.open("end")?;
-    job.finish(SOON)
+    job.end(SOON)
 }
 
 /// How user code that MPI calls does not return to it, and what else the ranks count then in each round.
@@ -127,16 +122,14 @@ fn left_as_alone(tallies: &[Value], counted: &[&str], report: &Value, what: &str
 
 #[test]
 fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
-    require!(Root, OpenMpi, Mpich, Cxx);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich, Cxx);
     for (mpi, way, counted) in ways_out(Mpi::OpenMpi)? {
         let program = programs::mpi_cxx("leaving", mpi)?;
         let mut job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |folder| {
             leaving(way, &folder.to_string_lossy())
         })?;
         job.events("ready", 2, SOON)?;
-        let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
         job.open("go")?;
         let tallies = job.events("tally", 2, SOON)?;
         job.finish(SOON)?;
@@ -163,8 +156,7 @@ fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
 
 #[test]
 fn o2_the_same_where_the_program_is_watched_from_its_start() -> Outcome {
-    require!(Root, OpenMpi, Mpich, Cxx);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich, Cxx);
     for (mpi, way, counted) in ways_out(Mpi::Mpich)? {
         let program = programs::mpi_cxx("leaving", mpi)?;
         let folder = tempfile::tempdir()?;
@@ -192,8 +184,7 @@ fn status(pid: u32, key: &str) -> Outcome<String> {
 
 #[test]
 fn o3_watching_never_stops_it_nor_debugs_it_nor_signals_it() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
     // From before it is armed until it has detached.
@@ -243,13 +234,11 @@ pub(crate) fn traces(pid: u32) -> Outcome<(Vec<String>, usize, Vec<u8>)> {
 
 #[test]
 fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let before = traces(knobs.pid())?;
     for signal in [Signal::INT, Signal::KILL] {
-        let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(knobs.pid(), &WATCH)?;
         assert_ne!(
             traces(knobs.pid())?.2,
             before.2,
@@ -268,12 +257,10 @@ fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
 
 #[test]
 fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let (watched, stranger) = (Knobs::start()?, Knobs::start()?);
     let before = traces(stranger.pid())?;
-    let mut agent = Agent::attach(watched.pid(), &WATCH)?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(watched.pid(), &WATCH)?;
     assert_eq!(
         traces(stranger.pid())?,
         before,
@@ -286,12 +273,10 @@ fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
 
 #[test]
 fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich);
     for (ranks, is_said) in [(2, false), (9, true)] {
         let mut job = Ranks::Asleep.start(ranks)?;
-        let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
         agent.stop()?;
         let text = agent.lines.text();
         assert_eq!(
@@ -299,16 +284,14 @@ fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outco
             is_said,
             "{ranks} ranks: {text}"
         );
-        job.open("end")?;
-        job.finish(SOON)?;
+        job.end(SOON)?;
     }
     Ok(())
 }
 
 #[test]
 fn c1_looking_cannot_write() -> Outcome {
-    require!(Root, Cc, Strace);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc, Strace);
     let mut knobs = Knobs::start()?;
     let folder = open_folder()?;
     let rule = folder.path().join("set-knob.yaml");
@@ -490,8 +473,7 @@ fn block_is_changed(mpi: Mpi, ranks: usize, when: &str, said: &str) -> Outcome {
 
 #[test]
 fn c4_a_change_is_at_its_sync_point_and_in_all_ranks_together() -> Outcome {
-    require!(Root, Cc, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc, OpenMpi, Mpich);
     let at = ("at: {entry: iterate}", "at entry:iterate");
     block_is_changed(Mpi::OpenMpi, 1, at.0, at.1)?;
     for mpi in Mpi::ALL {
@@ -507,8 +489,7 @@ fn c4_a_change_is_at_its_sync_point_and_in_all_ranks_together() -> Outcome {
 
 #[test]
 fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let mut knobs = Knobs::start()?;
     let (folder, state) = (open_folder()?, tempfile::tempdir()?);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -534,8 +515,7 @@ fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
     );
     // What the program changed since is left alone, and said.
     let pid = knobs.pid().to_string();
-    let (code, text) = Agent::run_in(state.path(), &["set", &pid, "knob=30"])?;
-    assert_eq!(code, 0, "{text}");
+    Agent::succeed_in(state.path(), &["set", &pid, "knob=30"])?;
     knobs.change(33)?;
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid])?;
     assert_eq!(code, 1, "{text}");
@@ -560,8 +540,7 @@ fn kill_both(mut agent: Agent) -> Outcome {
 
 #[test]
 fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let (mut knobs, mut other) = (Knobs::start()?, Knobs::start()?);
     let folder = open_folder()?;
     let agent = applied(&knobs, folder.path(), &[])?;
@@ -579,8 +558,7 @@ fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back()
         "--duration",
         "200ms",
     ];
-    let (code, text) = Agent::run_in(&state, &watch)?;
-    assert_eq!(code, 0, "{text}");
+    let text = Agent::succeed_in(&state, &watch)?;
     assert!(
         text.contains("1 change of an earlier session that did not end properly")
             && text.contains(&format!("undo {pid}")),
@@ -598,8 +576,7 @@ fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back()
 
 #[test]
 fn c6_the_target_always_goes_on() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
     let folder = open_folder()?;
     let goes_on = |knobs: &Knobs| -> Outcome {
@@ -628,8 +605,7 @@ fn c6_the_target_always_goes_on() -> Outcome {
 
 #[test]
 fn w2_a_second_writer_is_told_who_the_first_is_and_observers_are_let_in() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let mut knobs = Knobs::start()?;
     let folder = open_folder()?;
     let mut first = applied(&knobs, folder.path(), &[])?;
@@ -673,15 +649,13 @@ fn wake_latency_us() -> Outcome<i32> {
 
 #[test]
 fn cpus_that_were_kept_awake_may_sleep_again_however_the_session_ended() -> Outcome {
-    require!(Root);
-    let _machine = machine();
+    let _machine = require!(machine: Root);
     let before = wake_latency_us()?;
     assert_ne!(before, 0, "somebody else keeps CPUs awake");
     for signal in [Signal::INT, Signal::KILL] {
         let knobs = Knobs::start()?;
         let flags = [&WATCH[..], &["--keep-awake"]].concat();
-        let mut agent = Agent::attach(knobs.pid(), &flags)?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(knobs.pid(), &flags)?;
         assert_eq!(wake_latency_us()?, 0);
         // Where nothing puts CPUs to sleep, that is said instead.
         let driver = std::fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");

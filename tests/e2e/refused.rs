@@ -8,7 +8,6 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
 use tuneagent_e2e::lines::Lines;
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, counts};
@@ -97,8 +96,7 @@ fn check(report: &Value, all: &[Value], text: &str) -> Outcome {
 #[test]
 fn of_the_processes_of_a_command_one_that_cannot_be_probed_is_named_and_the_others_are_counted_as_root()
 -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script");
     // Nobody foresees what a file will start that no word of the command names.
@@ -121,8 +119,7 @@ fn of_the_processes_of_a_command_one_that_cannot_be_probed_is_named_and_the_othe
 #[test]
 fn of_those_that_join_a_session_one_that_cannot_be_probed_is_named_and_the_others_are_counted_as_root()
 -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let place = tempfile::tempdir()?;
     let plain = programs::c_defining("refused", "-DPLAIN")?;
     let text = format!(
@@ -135,8 +132,7 @@ fn of_those_that_join_a_session_one_that_cannot_be_probed_is_named_and_the_other
         vec!["-c".into(), text, folder.to_string_lossy().into_owned()]
     })?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "step"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", "--probe", "step"])?;
     job.open("late")?;
     let all = job.events("ready", 3, SOON)?;
     wait_until_known(&all, &agent.lines, || agent.snapshot().map(Some))?;

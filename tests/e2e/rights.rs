@@ -10,7 +10,6 @@ use serde_json::json;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Mpi;
 use tuneagent_e2e::knobs::{ANA, BEN, Knobs, User};
-use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::{Outcome, Problem, family, programs, require};
 
 use crate::expected::SOON;
@@ -37,8 +36,7 @@ fn without(all: &[&'static str], one: &str) -> Vec<&'static str> {
 
 #[test]
 fn watching_another_users_program_takes_four_capabilities_and_each_one_that_is_missing_is_named() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start_as(ANA)?;
     let pid = knobs.pid().to_string();
     let watch = [
@@ -124,8 +122,7 @@ fn changing_another_users_program_goes_without_overriding_file_permissions() -> 
 
 #[test]
 fn a_rule_applies_with_the_six_and_says_what_it_lacks_without_the_priority() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let mut knobs = Knobs::start_as(ANA)?;
     let pid = knobs.pid().to_string();
     for (capabilities, warns) in [(APPLYING.to_vec(), false), (without(&APPLYING, "sys_nice"), true)] {
@@ -185,11 +182,9 @@ fn mask(names: &[&str]) -> String {
 
 #[test]
 fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let knobs = Knobs::start()?;
-    let mut agent = Agent::attach(knobs.pid(), &["--probe", "step", "--apply"])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(knobs.pid(), &["--probe", "step", "--apply"])?;
     let helper = |what: &str| -> Outcome<u32> {
         let mut members = family::descendants(agent.pid()).into_iter();
         let found = members.find(|member| member.has_word(what));
@@ -252,8 +247,7 @@ fn lend(user: &User) -> Outcome<bool> {
 
 #[test]
 fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let ana = User::new(ANA, &[])?;
     // Without a bounding set that has them, a file gives nothing: this user keeps root's.
     assert!(lend(&ana)?, "setcap");
@@ -301,8 +295,7 @@ fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
 
 #[test]
 fn without_any_capability_ranks_that_share_cores_are_told_of_and_repaired_without_being_judged() -> Outcome {
-    require!(Root, OpenMpi);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi);
     let ana = User::new(ANA, &[])?;
     // So many that they have too few CPUs anywhere.
     let number = 3 * std::thread::available_parallelism()?.get();
@@ -319,8 +312,7 @@ fn without_any_capability_ranks_that_share_cores_are_told_of_and_repaired_withou
 #[test]
 fn without_any_capability_blas_threads_that_share_cores_are_told_of_and_repaired_without_being_judged()
 -> Outcome {
-    require!(Root, NumPy);
-    let _machine = machine();
+    let _machine = require!(machine: Root, NumPy);
     let ana = User::new(ANA, &[])?;
     let number = 2 * std::thread::available_parallelism()?.get();
     let mut processes: Vec<_> = (0..number).map(|_| ana.products()).collect::<Outcome<_>>()?;
@@ -423,8 +415,7 @@ fn tuneagent_does_not_run_as_a_set_uid_program() -> Outcome {
 
 #[test]
 fn without_any_capability_one_still_reads_writes_applies_and_takes_back_in_ones_own_programs() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let mut knobs = Knobs::start_as(ANA)?;
     let pid = knobs.pid().to_string();
     let ana = User::new(ANA, &[])?;

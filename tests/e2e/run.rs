@@ -14,9 +14,8 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::family::{self, Member};
 use tuneagent_e2e::job::Mpi;
 use tuneagent_e2e::knobs::{ANA, User};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::screen::Screen;
-use tuneagent_e2e::{Outcome, lammps, programs, require};
+use tuneagent_e2e::{Outcome, each, lammps, programs, require};
 
 use crate::expected::{SOON, counts};
 
@@ -72,8 +71,7 @@ fn calls(report: &Value) -> Outcome<BTreeMap<i64, BTreeMap<String, u64>>> {
 
 #[test]
 fn every_mpi_call_is_counted_from_mpi_init_on() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let folder = tempfile::tempdir()?;
         let program = programs::mpi("whole", mpi)?;
@@ -102,7 +100,7 @@ fn every_mpi_call_is_counted_from_mpi_init_on() -> Outcome {
                 "{mpi:?}, {tally}\n{}",
                 agent.lines.text()
             );
-            let processes = report["processes"].as_array().into_iter().flatten();
+            let processes = each(&report["processes"]);
             let ranks: Vec<&Value> = processes
                 .filter(|process| process["pid"] == pid)
                 .map(|process| &process["rank"])
@@ -122,8 +120,7 @@ fn every_mpi_call_is_counted_from_mpi_init_on() -> Outcome {
 
 #[test]
 fn programs_that_live_for_less_than_a_millisecond_are_counted_fifty_times_of_fifty() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let program = programs::c("brief")?.to_string_lossy().into_owned();
     let script = r#"for i in $(seq 50); do "$0" 7 || exit 1; done"#;
     let command = words(&["bash", "-c", script, &program]);
@@ -148,8 +145,7 @@ fn programs_that_live_for_less_than_a_millisecond_are_counted_fifty_times_of_fif
 
 #[test]
 fn more_processes_than_there_is_room_for_are_told() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let program = programs::c("brief")?.to_string_lossy().into_owned();
     let cpus = std::thread::available_parallelism()?.get();
     let number = (2 * cpus + 64).max(128) + 20;
@@ -169,8 +165,7 @@ fn more_processes_than_there_is_room_for_are_told() -> Outcome {
 
 #[test]
 fn the_command_has_its_own_input_and_output_and_its_exit_code_is_ours() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     for (command, code) in [
         (&["sh", "-c", "exit 7"][..], 7),
         (&["sh", "-c", "kill -9 $$"], 128 + 9),
@@ -236,8 +231,7 @@ fn until(what: &str, is_there: impl Fn() -> bool) {
 
 #[test]
 fn whoever_of_us_is_killed_the_command_goes_on_to_its_end() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     // The one that watches.
     let folder = tempfile::tempdir()?;
     let mut agent = Agent::starting(&[], &waits(folder.path()))?;
@@ -270,8 +264,7 @@ fn whoever_of_us_is_killed_the_command_goes_on_to_its_end() -> Outcome {
 
 #[test]
 fn signals_reach_the_command() -> Outcome {
-    require!(Root);
-    let _machine = shared();
+    let _machine = require!(shared: Root);
     let text = r#"trap 'echo got it; exit 4' TERM; echo begun; while :; do read -t 0.05 x <> <(:); done 2>/dev/null"#;
     let mut agent = Agent::starting(&[], &words(&["bash", "-c", text]))?;
     agent.lines.wait_for_line("begun", SOON)?;
@@ -285,8 +278,7 @@ fn signals_reach_the_command() -> Outcome {
 
 #[test]
 fn ctrl_c_on_a_terminal_is_the_commands_and_the_report_comes_all_the_same() -> Outcome {
-    require!(Root, Tmux);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Tmux);
     let screen = Screen::start(100, 40)?;
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script");
@@ -344,8 +336,7 @@ fn as_user(user: &User, more: &[&str]) -> Command {
 
 #[test]
 fn a_user_without_rights_runs_his_command_as_himself_and_sudo_is_asked_for_the_probes_alone() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let ana = User::new(ANA, &[])?;
     let folder = ana.program.parent().ok_or("no folder")?;
     let brief = folder.join("brief");
@@ -413,8 +404,7 @@ fn a_user_without_rights_runs_his_command_as_himself_and_sudo_is_asked_for_the_p
 
 #[test]
 fn capabilities_of_the_file_take_nothing_of_the_commands_environment_and_give_it_no_rights() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let ana = User::new(ANA, &[])?;
     let names = [
         "bpf",
@@ -446,8 +436,7 @@ fn capabilities_of_the_file_take_nothing_of_the_commands_environment_and_give_it
 
 #[test]
 fn a_program_that_nobody_foresaw_is_probed_when_it_is_seen_and_what_was_missed_is_told() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let place = folder.path().to_string_lossy().into_owned();
     fs::write(
@@ -477,8 +466,7 @@ fn a_program_that_nobody_foresaw_is_probed_when_it_is_seen_and_what_was_missed_i
 
 #[test]
 fn ranks_behind_a_script_are_seen_from_mpi_init_on() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let folder = tempfile::tempdir()?;
         let script = folder.path().join("wrapper");
@@ -515,8 +503,7 @@ tune:
 
 #[test]
 fn a_rule_is_for_every_rank_of_a_foreseen_program_that_has_what_it_asks_for() -> Outcome {
-    require!(Root, OpenMpi, Lammps);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Lammps);
     let folder = tempfile::tempdir()?;
     let [rule, input] = ["having.yaml", "in.melt"].map(|name| folder.path().join(name));
     fs::write(&rule, HAVING)?;
@@ -532,8 +519,7 @@ fn a_rule_is_for_every_rank_of_a_foreseen_program_that_has_what_it_asks_for() ->
 
 #[test]
 fn lammps_is_measured_from_its_first_call_and_its_numbers_are_the_same() -> Outcome {
-    require!(Root, OpenMpi, Lammps);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Lammps);
     let folder = tempfile::tempdir()?;
     let input = lammps::input(100, 20, lammps::CELLS)?;
     let file = folder.path().join("in.melt");

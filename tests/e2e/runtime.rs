@@ -97,8 +97,7 @@ fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outc
 /// As in a container: the machine has more CPUs, and nobody else has to use them.
 #[test]
 fn teams_that_outnumber_the_quota_of_their_group_are_told_with_it_as_root() -> Outcome {
-    require!(Root, Cc, Quota);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc, Quota);
     let group = Group::with_quota(1.0)?;
     let crowd = (repairs::case("OpenMP")?.start)(Start::Wrong)?;
     crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
@@ -120,8 +119,7 @@ fn teams_that_outnumber_the_quota_of_their_group_are_told_with_it_as_root() -> O
 
 #[test]
 fn a_repair_that_changes_code_is_offered_by_its_name_where_it_would_help_as_root() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich);
     let crowd = (repairs::case("MPICH")?.start)(Start::Wrong)?;
     let agent = crowd.attach(&["--apply"])?;
     agent.lines.wait_for_line("finding  mpich-busy-wait", SOON)?;
@@ -138,8 +136,7 @@ fn a_repair_that_changes_code_is_offered_by_its_name_where_it_would_help_as_root
 
 #[test]
 fn programs_that_are_started_right_are_not_touched_as_root() -> Outcome {
-    require!(Root);
-    let _machine = machine();
+    let _machine = require!(machine: Root);
     for Healthy {
         name, needs, start, ..
     } in &HEALTHY

@@ -6,7 +6,6 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::binary;
 use tuneagent_e2e::job::Waiting;
-use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::repairs::{self, Start};
 use tuneagent_e2e::screen::Screen;
 use tuneagent_e2e::sight::{Ranks, Sight};
@@ -50,8 +49,7 @@ fn session_list(screen: &Screen) -> Outcome<String> {
 
 #[test]
 fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> Outcome {
-    require!(Root, Mpich, Tmux);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich, Tmux);
     let mut job = start_workers(5, SETTINGS)?;
     let screen = Screen::start(80, 24)?;
     let attach = format!(
@@ -134,8 +132,7 @@ fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> O
 
 #[test]
 fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_first_screen() -> Outcome {
-    require!(Root, NumPy, Tmux);
-    let _machine = machine();
+    let _machine = require!(machine: Root, NumPy, Tmux);
     let crowd = (repairs::case("NumPy")?.start)(Start::Wrong)?;
     let screen = Screen::start(80, 24)?;
     let pids = crowd.pids().join(" ");
@@ -166,8 +163,7 @@ fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_firs
 
 #[test]
 fn numbers_of_sixteen_ranks_are_seen_within_seconds_of_the_start_whether_they_sleep_or_spin() -> Outcome {
-    require!(Root, Mpich, Tmux);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Mpich, Tmux);
     for ranks in Ranks::ALL {
         let mut job = ranks.start(16)?;
         let sight = Sight::of(&job)?;
@@ -191,8 +187,7 @@ fn has_functions_alone_in_their_table(text: &str) -> bool {
 
 #[test]
 fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_finding() -> Outcome {
-    require!(Root, OpenMpi, Gromacs, Tmux);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Gromacs, Tmux);
     let job = gromacs::start(Waiting::Spinning, 4)?;
     job.lines.wait_for("steps of GROMACS", 4 * SOON, |lines| {
         (gromacs::steps(lines).len() >= 2).then_some(())
@@ -238,8 +233,7 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
 
 #[test]
 fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
-    require!(Root, Mpich, Tmux);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich, Tmux);
     let mut job = start_workers(5, SETTINGS)?;
     let screen = Screen::start(80, 24)?;
     let attach = format!("{} attach {} --rules none", binary()?.display(), job.pid());
@@ -288,8 +282,7 @@ fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
 
 #[test]
 fn without_a_terminal_to_hear_keys_from_there_are_plain_lines() -> Outcome {
-    require!(Root, Mpich, Tmux);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Mpich, Tmux);
     let mut job = start_workers(5, SETTINGS)?;
     let screen = Screen::start(100, 60)?;
     let attach = format!(

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::problem::While;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -90,16 +89,7 @@ const NETWORK: Program = Program::Farm {
         "network_us=5000",
         "network_mbs=1",
     ],
-    names: &[
-        ("global_sendreceive", "mw_iterate"),
-        ("global_sendwork", "mw_send"),
-        ("global_receivework", "mw_receive"),
-        ("arcStepKernel", "mw_compute"),
-        ("workerId", "mw_peer"),
-        ("NTasks", "mw_message_bytes"),
-        ("TheWorkSizeUnitBytes", "mw_byte"),
-        ("iterId", "mw_current_iteration"),
-    ],
+    names: &programs::NETWORK_NAMES,
 };
 
 const BODIES: Program = Program::Farm {
@@ -112,21 +102,7 @@ const BODIES: Program = Program::Farm {
         "slow_worker=1",
         "slow=3",
     ],
-    names: &[
-        ("begin_iteration", "mw_begin_iteration"),
-        ("end_iteration", "mw_end_iteration"),
-        ("send_task", "mw_send"),
-        ("compute_task", "mw_compute"),
-        ("TheNumTuples", "mw_tasks"),
-        ("nw", "mw_nw"),
-        ("globalSizeFirst", "mw_first_chunk"),
-        ("globalSizeChunk", "mw_later_chunk"),
-        ("numtuples", "mw_sent_tasks"),
-        ("chunk_size", "mw_chunk_tasks"),
-        ("iteration", "mw_iteration"),
-        ("CurrentIteration", "mw_current_iteration"),
-        ("NroTasks", "mw_chunk_tasks"),
-    ],
+    names: &programs::FACTORING_NAMES,
 };
 
 /// What a sleep, a message and the beginning of a span may add to times of tens of milliseconds on a machine that is busy: the formulas
@@ -347,16 +323,14 @@ impl Session {
         rules.extend(names.iter().flat_map(|name| ["--bind", name]));
 
         let flags = [&rules[..], &["--record", &recording]].concat();
-        let mut agent = Agent::attach(job.pid(), &flags)?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &flags)?;
         wait_for(&agent, |now| self.is_seen(now))?;
         let report = agent.stop()?;
         job.open("stop")?;
         job.finish(SOON)?;
 
         let replay = [&["replay", &recording], &rules[..], &["--csv", &table]].concat();
-        let (code, text) = Agent::run(&replay)?;
-        assert_eq!(code, 0, "{text}");
+        Agent::succeed(&replay)?;
         let table = fs::read_to_string(&table).while_(&table)?;
         let findings = report["findings"].to_string();
         let mut wrong = Vec::new();
@@ -416,8 +390,7 @@ impl Known {
 
 #[test]
 fn rules_that_are_shipped_find_what_is_known_of_running_programs_as_root() -> Outcome {
-    require!(Root, OpenMpi, Mpich, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Mpich, Cc);
     let mut wrong = Vec::new();
     for session in TABLE {
         let problem = |problem| vec![format!("{}: {problem}", session.rules[0].0)];

@@ -4,7 +4,6 @@ use std::fs;
 
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
-use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::slurm::Slurm;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -33,8 +32,7 @@ fn ends_well(mut job: Job, ranks: usize, block: u64) -> Outcome {
 
 #[test]
 fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome {
-    require!(Root, Cc, OpenMpi, Slurm);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc, OpenMpi, Slurm);
     let slurm = Slurm::start(&["node1", "node2"])?;
     let node = slurm.node(0)?;
     let program = programs::mpi("blocks", Mpi::OpenMpi)?;
@@ -79,8 +77,7 @@ fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome 
 
 #[test]
 fn processes_are_found_by_the_job_of_slurm_that_they_belong_to() -> Outcome {
-    require!(Root, Cc, OpenMpi, Slurm);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc, OpenMpi, Slurm);
     let slurm = Slurm::start(&["node1"])?;
     let program = programs::mpi("blocks", Mpi::OpenMpi)?;
     let job = slurm.job((1, 2), &[], &program, |folder| with_folder(folder, Vec::new()))?;

@@ -8,7 +8,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::Knobs;
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -60,8 +59,7 @@ fn signal(knobs: &Knobs, signal: Signal) -> Outcome {
 #[test]
 fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_it_is_stale_as_root() -> Outcome
 {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     for (more, verb, arguments) in [
         ("for: 1", "switch", &["waits", "off"][..]),
         ("for: 1", "remove", &["waits"][..]),
@@ -91,8 +89,7 @@ fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_i
 
 #[test]
 fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_change_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let (_folder, rule) = rule(OF_BOTH)?;
     let (mut stays, ends) = (Knobs::start()?, Knobs::start()?);
     // It comes to no place any more.
@@ -119,8 +116,7 @@ fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_chan
 
 #[test]
 fn what_could_not_be_taken_back_while_the_program_stood_still_is_when_it_goes_on_as_root() -> Outcome {
-    require!(Root, Cc);
-    let _machine = shared();
+    let _machine = require!(shared: Root, Cc);
     let (_folder, rule) = rule(JUDGED)?;
     let mut knobs = Knobs::start()?;
     let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule, "--apply"])?;

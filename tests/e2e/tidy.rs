@@ -11,6 +11,7 @@ use std::str::Chars;
 
 use serde_json::Value;
 use tuneagent_e2e::Outcome;
+use tuneagent_e2e::each;
 use tuneagent_e2e::problem::While;
 
 const LONGEST_FILE: usize = 600;
@@ -194,9 +195,9 @@ fn metadata() -> Outcome<Value> {
 
 /// What a package uses outside its tests, by the names of packages.
 fn dependencies(metadata: &Value, package: &str) -> BTreeSet<String> {
-    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let packages = each(&metadata["packages"]);
     let listed = packages.filter(|entry| entry["name"] == package);
-    let all = listed.flat_map(|entry| entry["dependencies"].as_array().into_iter().flatten());
+    let all = listed.flat_map(|entry| each(&entry["dependencies"]));
     all.filter(|entry| entry["kind"].is_null())
         .filter_map(|entry| entry["name"].as_str())
         .map(str::to_owned)
@@ -224,7 +225,7 @@ fn the_arrows_between_crates_point_one_way() -> Outcome {
         ("xtask", &["tuneagent-e2e"]),
     ];
     let ours: BTreeSet<&str> = allowed.iter().map(|(name, _)| *name).collect();
-    let members = metadata["packages"].as_array().into_iter().flatten();
+    let members = each(&metadata["packages"]);
     let members: BTreeSet<&str> = members.filter_map(|package| package["name"].as_str()).collect();
     assert_eq!(members, ours, "a new crate needs its place among the arrows");
     for (package, arrows) in allowed {

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::{machine, shared};
 use tuneagent_e2e::problem::While;
-use tuneagent_e2e::{Outcome, gromacs, lammps, programs, require};
+use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, require};
 
 use crate::expected::SOON;
 
@@ -46,7 +45,7 @@ const ENDLESS: u64 = u64::MAX;
 const AFTER_THE_TRUTH: &str = "MPI_Finalize";
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
+    each(value)
 }
 
 fn number(value: &Value, what: &str) -> Outcome<u64> {
@@ -195,8 +194,7 @@ fn start_behind(
 
 /// Attaches, lets the program run to its end, and says what truth and agent saw of it.
 fn watch(job: &mut Job, ranks: usize) -> Outcome<(Told, Told)> {
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
+    let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("go")?;
     job.finish(5 * SOON)?;
     let report = agent.finish(SOON)?;
@@ -239,8 +237,7 @@ fn compare(mut job: Job, ranks: usize) -> Outcome<Told> {
 
 #[test]
 fn every_kind_of_call_carries_what_mpi_says_it_does_to_the_rank_that_mpi_says() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let job = start(mpi, 4, programs::mpi("messages", mpi)?, |folder| {
             vec![folder.to_string_lossy().into_owned(), "all".to_owned()]
@@ -259,8 +256,7 @@ fn every_kind_of_call_carries_what_mpi_says_it_does_to_the_rank_that_mpi_says() 
 
 #[test]
 fn fortran_programs_are_seen_as_c_programs_are() -> Outcome {
-    require!(Root, OpenMpi, Mpich, Fortran);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich, Fortran);
     let each = Mpi::ALL.into_iter().flat_map(|mpi| [(mpi, false), (mpi, true)]);
     for (mpi, f08) in each {
         let program = programs::mpi_fortran("exchange", mpi, f08)?;
@@ -273,8 +269,7 @@ fn fortran_programs_are_seen_as_c_programs_are() -> Outcome {
 
 #[test]
 fn cxx_programs_are_seen_as_c_programs_are() -> Outcome {
-    require!(Root, OpenMpi, Mpich, Cxx);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpich, Cxx);
     for mpi in Mpi::ALL {
         let program = programs::mpi_cxx("particles", mpi)?;
         let seen = compare(start(mpi, 3, program, |_| Vec::new())?, 3)?;
@@ -286,8 +281,7 @@ fn cxx_programs_are_seen_as_c_programs_are() -> Outcome {
 
 #[test]
 fn programs_of_mpi4py_are_seen_as_c_programs_are_with_their_arrays_and_objects() -> Outcome {
-    require!(Root, OpenMpi, Mpi4py);
-    let _machine = shared();
+    let _machine = require!(shared: Root, OpenMpi, Mpi4py);
     let script = programs::source("exchange.py");
     let job = start(Mpi::OpenMpi, 3, PathBuf::from("/usr/bin/python3"), |_| {
         vec![script.to_string_lossy().into_owned(), "10".to_owned()]
@@ -302,8 +296,7 @@ fn programs_of_mpi4py_are_seen_as_c_programs_are_with_their_arrays_and_objects()
 
 #[test]
 fn lammps_and_gromacs_send_what_mpi_says_they_do_and_to_whom() -> Outcome {
-    require!(Root, OpenMpi, Lammps, Gromacs);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Lammps, Gromacs);
     let of_lammps = compare(start_lammps(4, 200, &[])?, 4)?;
     let of_gromacs = compare(start_gromacs(4, 50, &[])?, 4)?;
     for seen in [of_lammps, of_gromacs] {
@@ -411,8 +404,7 @@ fn times_agree(start: impl Fn() -> Outcome<Job>, ranks: usize, least: usize) -> 
 
 #[test]
 fn calls_of_known_length_last_as_long_as_mpi_says_they_do_under_both_mpis() -> Outcome {
-    require!(Root, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Mpich);
     for mpi in Mpi::ALL {
         let program = programs::mpi("lengths", mpi)?;
         let start = || start_behind(&FIRST, mpi, 2, program.clone(), |_| vec!["300".to_owned()]);
@@ -424,8 +416,7 @@ fn calls_of_known_length_last_as_long_as_mpi_says_they_do_under_both_mpis() -> O
 
 #[test]
 fn calls_of_lammps_and_gromacs_last_as_long_as_mpi_says_they_do() -> Outcome {
-    require!(Root, OpenMpi, Lammps, Gromacs);
-    let _machine = machine();
+    let _machine = require!(machine: Root, OpenMpi, Lammps, Gromacs);
     // How many calls last that long is the machine's.
     times_agree(|| start_uneven_lammps(2, 1200, &FIRST), 2, 1)?;
     times_agree(|| start_gromacs(2, 600, &FIRST), 2, 1)

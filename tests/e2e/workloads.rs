@@ -2,7 +2,6 @@
 //! tell a wrong result from another order.
 
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
-use tuneagent_e2e::needs::shared;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -21,8 +20,7 @@ fn checksum(program: &std::path::Path, ranks: usize, arguments: &[&str]) -> Outc
 
 #[test]
 fn the_programs_of_the_models_compute_the_same_however_the_work_is_shared() -> Outcome {
-    require!(Mpich);
-    let _machine = shared();
+    let _machine = require!(shared: Mpich);
     let (nbody, quadrature) = (
         programs::master_worker("nbody", Mpi::Mpich)?,
         programs::master_worker("quadrature", Mpi::Mpich)?,

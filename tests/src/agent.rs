@@ -59,7 +59,14 @@ impl Agent {
         Agent::attach_in(None, pid, flags)
     }
 
-    /// The same, with the journals in `state`. Without a budget, unless the flags say one.
+    /// The same, with all probes attached.
+    pub fn attach_armed(pid: u32, flags: &[&str]) -> Outcome<Agent> {
+        let agent = Agent::attach(pid, flags)?;
+        agent.armed()?;
+        Ok(agent)
+    }
+
+    /// The same as `attach`, with the journals in `state`. Without a budget, unless the flags say one.
     pub fn attach_in(state: Option<&Path>, pid: u32, flags: &[&str]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = folder.path().join("report.json");
@@ -161,10 +168,19 @@ impl Agent {
         Agent::run_by(&[], state, arguments)
     }
 
+    /// What a command printed that has to succeed.
+    pub fn succeed(arguments: &[&str]) -> Outcome<String> {
+        succeeded(arguments, Agent::run(arguments)?)
+    }
+
+    /// The same, with the journals in `state`.
+    pub fn succeed_in(state: &Path, arguments: &[&str]) -> Outcome<String> {
+        succeeded(arguments, Agent::run_in(state, arguments)?)
+    }
+
     /// What `get` says that a variable is in each process of a program, in its order.
     pub fn values_in(state: &Path, pid: &str, variable: &str) -> Outcome<Vec<i64>> {
-        let (code, text) = Agent::run_in(state, &["get", pid, variable])?;
-        assert_eq!(code, 0, "{text}");
+        let text = Agent::succeed_in(state, &["get", pid, variable])?;
         let value = |line: &str| line.split(" = ").nth(1)?.split(' ').next()?.parse().ok();
         Ok(text.lines().filter_map(value).collect())
     }
@@ -353,5 +369,12 @@ fn text(path: &Path) -> String {
 impl Drop for Agent {
     fn drop(&mut self) {
         family::end(&mut self.child, Duration::from_secs(5));
+    }
+}
+
+fn succeeded(arguments: &[&str], (code, text): (i32, String)) -> Outcome<String> {
+    match code {
+        0 => Ok(text),
+        _ => Err(Problem::new(format!("{arguments:?} ended with {code}:\n{text}"))),
     }
 }

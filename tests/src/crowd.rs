@@ -142,7 +142,7 @@ impl Crowd {
     /// What attaching with these words makes of its pace, as a share of that of the same program beside it, which nobody looks at: in
     /// `pairs` turns of so many seconds each, in both orders. Who has no turn is stopped, the agent too, so that what it does falls on
     /// those that it looks at alone. And what it printed.
-    pub fn attached_beside(
+    fn attached_beside(
         &self,
         others: &Crowd,
         words: &[&str],
@@ -243,4 +243,24 @@ fn ours(lines: &[Line]) -> Vec<(Said, i64)> {
         Some((Said { seconds, count }, value["sum"].as_i64()?))
     };
     pace.filter_map(said).collect()
+}
+
+/// What attaching with these words makes of the pace of one of two alike, as a share of that of the other, pair by pair; in half of the pairs
+/// they have changed parts. What one of the two has of its own, as where its memory lies, goes out of the product of both. `look` is given
+/// what each session printed.
+pub fn paired(
+    one: &Crowd,
+    other: &Crowd,
+    words: &[&str],
+    (pairs, over): (usize, f64),
+    mut look: impl FnMut(&str) -> Outcome,
+) -> Outcome<Vec<f64>> {
+    let mut half = |ours: &Crowd, theirs: &Crowd| -> Outcome<Vec<f64>> {
+        let (shares, text) = ours.attached_beside(theirs, words, (pairs.div_ceil(2), over))?;
+        look(&text)?;
+        Ok(shares)
+    };
+    let (first, second) = (half(one, other)?, half(other, one)?);
+    let both = first.iter().zip(&second);
+    Ok(both.map(|(first, second)| (first * second).sqrt()).collect())
 }

@@ -285,6 +285,12 @@ impl Job {
         Ok(found)
     }
 
+    /// Opens the gate at the end of the program, and waits until it has ended.
+    pub fn end(&mut self, within: Duration) -> Outcome {
+        self.open("end")?;
+        self.finish(within)
+    }
+
     /// Waits until the program has ended by itself, successfully.
     pub fn finish(&mut self, within: Duration) -> Outcome {
         let code = family::wait(&mut self.child, within).while_(&self.command)?;

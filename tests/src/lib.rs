@@ -36,3 +36,8 @@ pub mod usage;
 pub mod wheels;
 
 pub use problem::{Outcome, Problem};
+
+/// The elements of an array of a report; none of what is no array.
+pub fn each(value: &serde_json::Value) -> std::slice::Iter<'_, serde_json::Value> {
+    value.as_array().map_or(&[][..], Vec::as_slice).iter()
+}

@@ -58,9 +58,14 @@ pub enum Need {
     Tasks,
 }
 
-/// Leaves the test (successfully, but visibly) when this machine lacks something that it needs.
+/// Leaves the test (successfully, but visibly) when this machine lacks something that it needs. With `shared:` or `machine:` before the
+/// needs it gives what the test is to hold meanwhile.
 #[macro_export]
 macro_rules! require {
+    ($hold:ident: $($need:ident),+ $(,)?) => {{
+        $crate::require!($($need),+);
+        $crate::needs::$hold()
+    }};
     ($($need:ident),+ $(,)?) => {
         if $crate::needs::lacks(module_path!(), &[$($crate::needs::Need::$need),+])? {
             return Ok(());

@@ -238,3 +238,32 @@ pub fn target_folder() -> Outcome<PathBuf> {
     }
     .to_path_buf())
 }
+
+/// What the rule `factoring` names, as the library `mw` has it.
+pub const FACTORING_NAMES: [(&str, &str); 13] = [
+    ("begin_iteration", "mw_begin_iteration"),
+    ("end_iteration", "mw_end_iteration"),
+    ("send_task", "mw_send"),
+    ("compute_task", "mw_compute"),
+    ("TheNumTuples", "mw_tasks"),
+    ("nw", "mw_nw"),
+    ("globalSizeFirst", "mw_first_chunk"),
+    ("globalSizeChunk", "mw_later_chunk"),
+    ("numtuples", "mw_sent_tasks"),
+    ("chunk_size", "mw_chunk_tasks"),
+    ("iteration", "mw_iteration"),
+    ("CurrentIteration", "mw_current_iteration"),
+    ("NroTasks", "mw_chunk_tasks"),
+];
+
+/// What the rule `network` names, as the library `mw` has it: a task is a byte of a message.
+pub const NETWORK_NAMES: [(&str, &str); 8] = [
+    ("global_sendreceive", "mw_iterate"),
+    ("global_sendwork", "mw_send"),
+    ("global_receivework", "mw_receive"),
+    ("arcStepKernel", "mw_compute"),
+    ("workerId", "mw_peer"),
+    ("NTasks", "mw_message_bytes"),
+    ("TheWorkSizeUnitBytes", "mw_byte"),
+    ("iterId", "mw_current_iteration"),
+];

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::lines::Lines;
 use crate::problem::While;
-use crate::{Outcome, Problem, family};
+use crate::{Outcome, Problem, each, family};
 
 /// What a page may take: a scrape, or a query over the little that there is.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -96,7 +96,7 @@ impl Prometheus {
             "/api/v1/label/{label}/values?match[]={}",
             encoded(metric)
         ))?;
-        let values = data.as_array().into_iter().flatten();
+        let values = each(&data);
         Ok(values.filter_map(Value::as_str).map(str::to_owned).collect())
     }
 

@@ -14,6 +14,7 @@ mod deny;
 mod ebpf;
 mod experiment;
 mod fuzz;
+mod measure;
 mod minimum;
 mod process;
 mod release;
@@ -39,19 +40,11 @@ cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; 
 cargo xtask attack [--quick] [--kills N] [--cycles N] [--soak-s N] [--rounds N]
                                                           kills, sessions, a soak, hostile programs: what must hold, repeated
 cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
-cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
 cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experiments, with the published figures beside ours
+cargo xtask bench NAME|all [--quick] [--out DIR]           measurements of the release build; without a name it lists them
+cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
 cargo xtask bench rules                                   what five rules on one function cost the program, beside one
 cargo xtask bench engine                                  how many hits a second rules are evaluated on
-cargo xtask bench sites [--quick]                         what a hit costs, by what the kernel does with the probed instruction
-cargo xtask bench hits [--quick]                          what is done at a hit and what each costs, beside bpftrace and perf
-cargo xtask bench events [--quick] [--producers N]        how many hits a second the agent reads, and that each is read or counted
-cargo xtask bench idle [--quick]                          what the agent takes while nothing happens
-cargo xtask bench scale [--quick]                         what it takes over hits, probes and processes
-cargo xtask bench all [--quick]                           all of them; --quick: only whether something is far off
-cargo xtask bench table                                   what was kept of the last sites, hits and overhead, in short
-cargo xtask bench overhead [--quick]                      what being watched costs LAMMPS and GROMACS, beside a preloaded profiler
-cargo xtask bench attach [--quick]                        how long attaching takes, and what the agent takes itself
 cargo xtask vm KERNEL.deb [--preempt none|full] [--long]  the tests of sync points on another kernel of Debian's
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";

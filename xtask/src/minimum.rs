@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::process::{capture, find_program, run};
 use crate::{Result, process, target_folder};
+use tuneagent_e2e::each;
 
 /// Major and minor number.
 type Version = (u32, u32);
@@ -72,7 +73,7 @@ fn toolchain((major, minor): Version) -> Option<String> {
 }
 
 fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
-    metadata["packages"].as_array().into_iter().flatten()
+    each(&metadata["packages"])
 }
 
 /// The newest that a package of the workspace declares.

@@ -10,7 +10,7 @@ use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site};
 
 use tuner::{address::FileOffset, exits::ExitFinder};
 
-use crate::needs::{is_root, needs};
+use crate::needs::{is_root, needs, require_root};
 
 /// The probes of a whole MPI library: about 800 with the returns.
 #[test]
@@ -127,9 +127,7 @@ fn mpi_is_left_by_jumps_before_its_returns() {
 /// A process that has ended is no reason to refuse a session.
 #[test]
 fn a_process_that_has_ended_is_told_from_a_file_that_cannot_be_probed_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     if kernel.link_kind() != (LinkKind::UprobeMulti { by_process: true }) {
         return;

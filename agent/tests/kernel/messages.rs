@@ -6,7 +6,7 @@ use tuneagent::{
     mpi::{self, Implementation},
 };
 
-use crate::{needs::is_root, target::Target};
+use crate::{needs::require_root, target::Target};
 
 /// Ranks that the program sends a message to, each one.
 const PARTNERS: u64 = 70_000;
@@ -28,9 +28,7 @@ fn send() -> MessageRule {
 
 #[test]
 fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let directory = tempfile::tempdir().unwrap();
     let mut target = Target::start(&directory);
     let mut kernel = Kernel::load(LoadOptions {

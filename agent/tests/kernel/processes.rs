@@ -4,7 +4,7 @@ use abi::{SpecFlags, Totals};
 use tuneagent::kernel::{Kernel, LoadOptions};
 
 use crate::{
-    needs::is_root,
+    needs::require_root,
     target::{Probed, for_every_way},
 };
 
@@ -79,9 +79,7 @@ fn a_process_that_is_not_watched_counts_nothing_as_root() {
 
 #[test]
 fn what_is_gone_already_is_forgotten_without_a_word_as_root() {
-    if !is_root() {
-        return;
-    }
+    require_root!();
     let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let us = std::process::id();
     kernel.watch(us, 0).unwrap();

@@ -18,3 +18,15 @@ pub(crate) fn needs(is_there: bool, what: &str) -> bool {
     }
     is_there
 }
+
+/// Leaves the test where there is no root.
+#[allow(unused_macros, reason = "`sync` takes its turn and root together")]
+macro_rules! require_root {
+    () => {
+        if !$crate::needs::is_root() {
+            return;
+        }
+    };
+}
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use require_root;

@@ -12,7 +12,7 @@ use tuner::{
     variable::VariableName,
 };
 
-use crate::target::{Actuator, Target, alone, at, is_root, set, wait_until};
+use crate::target::{Actuator, Target, alone_as_root, at, set, wait_until};
 
 /// In this process, with an action of the test's own.
 fn armed(
@@ -44,10 +44,7 @@ fn over(rendezvous: &mut KernelRendezvous, ticket: tuner::rendezvous::Ticket) ->
 
 #[test]
 fn the_thread_executes_nothing_of_the_program_while_it_is_held_as_root() {
-    if !is_root() {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_as_root() else { return };
     // Both kinds of links.
     for force_tracefs in [false, true] {
         let directory = tempfile::tempdir().unwrap();
@@ -77,10 +74,7 @@ fn the_thread_executes_nothing_of_the_program_while_it_is_held_as_root() {
 
 #[test]
 fn an_action_that_takes_too_long_is_told_and_the_program_goes_on_at_the_bound_as_root() {
-    if !is_root() {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
     let mut rendezvous = KernelRendezvous::new(false).unwrap();
@@ -107,10 +101,7 @@ fn an_action_that_takes_too_long_is_told_and_the_program_goes_on_at_the_bound_as
 
 #[test]
 fn an_action_that_is_taken_back_is_not_called_as_root() {
-    if !is_root() {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "return", "busy");
     let mut rendezvous = KernelRendezvous::new(false).unwrap();
@@ -157,10 +148,7 @@ fn held_without_an_answer(directory: &Path) -> (Target, Actuator) {
 
 #[test]
 fn an_actuator_killed_while_the_program_is_held_lets_it_go_on_at_the_bound_as_root() {
-    if !is_root() {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (target, actuator) = held_without_an_answer(directory.path());
     actuator.signal(rustix::process::Signal::KILL);
@@ -173,10 +161,7 @@ fn an_actuator_killed_while_the_program_is_held_lets_it_go_on_at_the_bound_as_ro
 
 #[test]
 fn an_agent_that_dies_while_the_program_is_held_leaves_the_old_value_as_root() {
-    if !is_root() {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (target, mut actuator) = held_without_an_answer(directory.path());
     drop(actuator.client.take());

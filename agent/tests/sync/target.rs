@@ -29,8 +29,9 @@ use tuner::{
 /// One at a time: these tests measure, and one of them keeps every CPU busy.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// None without root.
+pub(crate) fn alone_as_root() -> Option<std::sync::MutexGuard<'static, ()>> {
+    is_root().then(|| ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
 pub(crate) struct Target {

@@ -21,7 +21,7 @@ use tuner::{
     writer::Receipt,
 };
 
-use crate::target::{Actuator, alone, built, is_root, percentile, set, wait_until};
+use crate::target::{Actuator, alone_as_root, built, percentile, set, wait_until};
 
 const RANKS: usize = 4;
 
@@ -127,10 +127,7 @@ fn collected(actuator: &mut Actuator, mut tickets: Vec<u64>) -> Vec<Result<Recei
 
 /// Ranks that iterate so, and an actuator whose changes stay or not, with nothing else beside them; none without root. What is named last goes first.
 fn ranks_and_actuator(how: &str, keep: bool) -> Option<(MutexGuard<'static, ()>, TempDir, Ranks, Actuator)> {
-    if !is_root() {
-        return None;
-    }
-    let alone = alone();
+    let alone = alone_as_root()?;
     let directory = tempfile::tempdir().unwrap();
     let ranks = Ranks::start(directory.path(), how);
     let actuator = Actuator::start(directory.path(), keep);
@@ -150,10 +147,7 @@ fn refusal(actuator: &mut Actuator, command: TogetherCommand) -> String {
 
 #[test]
 fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_root() {
-    if !is_root() {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_as_root() else { return };
     let count = if std::env::var_os("TUNEAGENT_LONG").is_some() {
         200
     } else {
@@ -327,10 +321,7 @@ fn a_rank_that_dies_meanwhile_leaves_the_others_unwritten_as_root() {
 
 #[test]
 fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running_as_root() {
-    if !is_root() {
-        return;
-    }
-    let _alone = alone();
+    let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     // These are at no common iteration, so that those who come first wait for the others.
     let mut ranks = Ranks::start(directory.path(), "drifting");

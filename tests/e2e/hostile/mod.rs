@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::open_folder;
-use tuneagent_e2e::needs::{amount, machine};
+use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
@@ -222,8 +222,7 @@ fn no_two_rows_have_one_name_and_the_readme_says_how_many_there_are() -> Outcome
 
 #[test]
 fn hostile_programs_are_the_same_watched_changed_and_put_back_as_they_are_alone() -> Outcome {
-    require!(Root, Cc, Cxx, OpenMpi, Mpich);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc, Cxx, OpenMpi, Mpich);
     let began = Instant::now();
     let mut failures = Vec::new();
     let mut count = 0;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::needs::{amount, machine};
+use tuneagent_e2e::needs::amount;
 use tuneagent_e2e::problem::While;
 use tuneagent_e2e::underload::Underload;
 use tuneagent_e2e::{Outcome, family, require};
@@ -320,8 +320,7 @@ impl Lengths {
 
 #[test]
 fn killed_in_the_middle_of_any_change_the_journal_tells_the_truth_and_all_is_taken_back() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
+    let _machine = require!(machine: Root, Cc);
     let wanted = amount("TUNEAGENT_KILLS", 6, 330)?;
     let mut random = Random::seeded()?;
     let seed = random.0;

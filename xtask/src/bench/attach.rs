@@ -1,8 +1,5 @@
-//! `cargo xtask bench attach`: how long attaching and leaving take with few and many probes, how soon there is something to see of few and many
-//! ranks, in lines and on a terminal, and what the agent takes of the machine meanwhile.
-//!
-//! The ranks sleep their compute time and wait for nobody, so that 64 of them fit on two cores: what is measured is the agent. How soon
-//! there is something to see is measured beside ranks that keep every CPU busy too.
+//! `cargo xtask bench attach`: how long attaching and leaving take with few and many probes, and how soon there is something to see of few
+//! and many ranks, in lines and on a terminal, beside ranks that sleep and ranks that keep every CPU busy; and what the agent takes meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,19 +7,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::job::Job;
 use tuneagent_e2e::sight::{Ranks, Sight};
-use tuneagent_e2e::usage::Usage;
-use tuneagent_e2e::{Outcome, programs};
+use tuneagent_e2e::{Outcome, each};
 
-use super::Measured;
-use super::options::Options;
-use crate::Result;
-use crate::experiment::{
-    stats::{Spread, figure},
-    table::Table,
-};
-use crate::process;
+use super::idle::{self, Rest, Windows};
+use crate::measure::stats::Spread;
+use crate::measure::table::{Table, cells};
+use crate::measure::{self, Section, Settings};
+use crate::{Result, process};
 
 const SOON: Duration = Duration::from_secs(120);
 
@@ -35,8 +28,6 @@ const SEEN: [usize; 3] = [1, 4, 16];
 
 /// Ranks make a call this often, in microseconds.
 const SLEEP_US: &str = "10000";
-/// The agent's CPU time is taken over this.
-const WATCHED: Duration = Duration::from_secs(5);
 
 /// What is measured of one number of probes, in seconds.
 #[derive(Default)]
@@ -47,23 +38,20 @@ struct Times {
     leave: Vec<f64>,
 }
 
-/// What is measured of one number of ranks.
-struct Cost {
-    armed_s: f64,
-    /// From its start to the first lines, which have calls of every rank.
-    shown_s: f64,
-    cpu: f64,
-    rss_kib: u64,
-}
-
-pub(super) fn run(options: &Options) -> Result<Measured> {
+pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
     let mut figures = Vec::new();
-    let repeats = if options.quick { 1 } else { 5 };
-    println!("\n{}", of_sight(repeats, &mut figures)?);
-    println!("\n{}", of_probes(repeats, &mut figures)?);
-    let ranks = if options.quick { &RANKS[..3] } else { &RANKS[..] };
-    println!("\n{}", of_ranks(ranks, &mut figures)?);
-    Ok(Measured::of(figures))
+    let seen = of_sight(settings.repeats, &mut figures)?;
+    let probes = of_probes(settings.repeats, &mut figures)?;
+    let ranks = of_ranks(settings, &mut figures)?;
+    Ok(measure::Outcome {
+        sections: vec![
+            Section::of("Until first numbers", seen),
+            Section::of("Attaching and leaving", probes),
+            Section::of("Ranks that make 100 calls a second", ranks),
+        ],
+        figures: Some(Value::Array(figures)),
+        ..measure::Outcome::default()
+    })
 }
 
 fn of_probes(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
@@ -77,8 +65,7 @@ fn of_probes(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
             let job = Job::alone(&program, |_| Vec::new())?;
             job.events("ready", 1, SOON)?;
             let began = Instant::now();
-            let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
-            agent.armed()?;
+            let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
             let armed = agent.lines.wait_for_line("armed", SOON)?;
             times.attach.push(armed.at.duration_since(began).as_secs_f64());
             let began = Instant::now();
@@ -88,15 +75,15 @@ fn of_probes(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
                 return Err(format!("{count} probes: {}", report["completeness"]).into());
             }
         }
-        table.row([count.to_string(), ms(&times.attach), ms(&times.leave)]);
+        table.row(cells![count, ms(&times.attach), ms(&times.leave)]);
         figures.push(json!({"probes": count, "attach_s": times.attach, "leave_s": times.leave}));
     }
     Ok(table)
 }
 
-fn ms(values: &[f64]) -> String {
+fn ms(values: &[f64]) -> Option<Spread> {
     let values: Vec<f64> = values.iter().map(|seconds| seconds * 1e3).collect();
-    Spread::of(&values).map_or_else(String::new, |spread| spread.to_string())
+    Spread::of(&values)
 }
 
 fn of_sight(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
@@ -118,11 +105,10 @@ fn of_sight(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
             line.push(sight.line.as_secs_f64());
             screen.push(sight.screen.as_secs_f64());
         }
-        job.open("end")?;
-        job.finish(SOON)?;
+        job.end(SOON)?;
         let who = format!("{count} {}", ranks.name());
         figures.push(json!({"seen": who, "armed_s": armed, "line_s": line, "screen_s": screen}));
-        table.row([who, ms(&armed), ms(&line), ms(&screen)]);
+        table.row(cells![who, ms(&armed), ms(&line), ms(&screen)]);
     }
     Ok(table)
 }
@@ -160,62 +146,36 @@ pub(super) fn rule_on_all(folder: &Path, count: usize) -> Outcome<PathBuf> {
     Ok(file)
 }
 
-fn of_ranks(ranks: &[usize], figures: &mut Vec<Value>) -> Outcome<Table> {
-    let program = programs::mpi("sleepers", Mpi::Mpich)?;
+fn of_ranks(settings: &Settings, figures: &mut Vec<Value>) -> Outcome<Table> {
     let mut table = Table::new([
         "ranks",
         "start to armed, ms",
         "start to first numbers of all, ms",
         "agent, % of a core",
-        "agent, MiB",
+        "wakings/s",
+        "reads/s",
+        "MiB",
     ]);
-    for count in ranks {
-        let cost = of_some(&program, *count)?;
-        table.row([
-            count.to_string(),
-            figure(cost.armed_s * 1e3),
-            figure(cost.shown_s * 1e3),
-            figure(cost.cpu * 100.0),
-            figure(cost.rss_kib as f64 / 1024.0),
-        ]);
-        figures.push(json!({
-            "ranks": count,
-            "armed_s": cost.armed_s,
-            "shown_s": cost.shown_s,
-            "agent_cpu": cost.cpu,
-            "agent_rss_kib": cost.rss_kib,
-        }));
+    for count in &RANKS[..settings.either(3, RANKS.len())] {
+        let mut job = idle::sleepers(*count, SLEEP_US)?;
+        let began = Instant::now();
+        let mut agent = Agent::attach(job.pid(), &[])?;
+        let since = |at: Instant| 1e3 * at.duration_since(began).as_secs_f64();
+        let armed_ms = since(agent.lines.wait_for_line("armed", SOON)?.at);
+        let shown_ms = since(agent.lines.wait_for_line(" after ", SOON)?.at);
+        let report = agent.snapshot()?;
+        let is_calling = |process: &&Value| process["functions"][0]["calls"].as_u64() > Some(0);
+        if each(&report["processes"]).filter(is_calling).count() != *count {
+            return Err(format!("not every rank had calls with the first lines: {report}").into());
+        }
+        let rest = Rest::of(agent.pid(), Windows::of(settings))?;
+        agent.stop()?;
+        job.end(SOON)?;
+        let cells = cells![*count, armed_ms, shown_ms];
+        table.row(cells.into_iter().chain(rest.cells()));
+        figures.push(
+            json!({"ranks": count, "armed_ms": armed_ms, "shown_ms": shown_ms, "agent": rest.as_json()}),
+        );
     }
     Ok(table)
-}
-
-fn of_some(program: &Path, ranks: usize) -> Outcome<Cost> {
-    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, program, |folder| {
-        vec![folder.to_string_lossy().into_owned(), SLEEP_US.to_owned()]
-    })?;
-    job.events("ready", ranks, SOON)?;
-    let began = Instant::now();
-    let mut agent = Agent::attach(job.pid(), &[])?;
-    let armed = agent.lines.wait_for_line("armed", SOON)?;
-    let shown = agent.lines.wait_for_line(" after ", SOON)?;
-    let report = agent.snapshot()?;
-    let processes = report["processes"].as_array().into_iter().flatten();
-    let calling = processes.filter(|process| process["functions"][0]["calls"].as_u64() > Some(0));
-    if calling.count() != ranks {
-        return Err(format!("not every rank had calls with the first lines: {report}").into());
-    }
-    let (before, since) = (Usage::of(agent.pid())?, Instant::now());
-    // No reading of it may begin or end the time.
-    std::thread::sleep(WATCHED);
-    let took = Usage::of(agent.pid())?.since(before);
-    let cost = Cost {
-        armed_s: armed.at.duration_since(began).as_secs_f64(),
-        shown_s: shown.at.duration_since(began).as_secs_f64(),
-        cpu: took.cpu_ns as f64 / 1e9 / since.elapsed().as_secs_f64(),
-        rss_kib: took.resident_kib,
-    };
-    agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
-    Ok(cost)
 }

@@ -13,13 +13,11 @@ use tuneagent_e2e::job::Job;
 use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, Problem, programs};
 
-use super::Measured;
-use super::options::Options;
 use super::stops::Stops;
-use super::verdict::Verdict;
 use crate::Result;
-use crate::experiment::stats::{Spread, figure};
-use crate::experiment::table::Table;
+use crate::measure::stats::Spread;
+use crate::measure::table::{Cell, Table, cells};
+use crate::measure::{self, Claim, Section, Settings};
 use crate::process::capture;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -60,21 +58,23 @@ const AGENT: &str = "agent";
 const BARE: &str = "bare reader";
 const STOPPED: &str = "agent, stopped";
 
-pub(super) const OPTIONS: [&str; 3] = ["--runs", "--seconds", "--producers"];
-
-pub(super) fn run(options: &Options) -> Result<Measured> {
-    let runs = options.number("--runs", (1.0, 5.0)) as usize;
-    let seconds = options.number("--seconds", (2.0, 60.0));
-    let producers = options.number("--producers", (PRODUCERS, PRODUCERS)) as u32;
-    let (stops, runs) = measured(runs, seconds, producers)?;
-    println!("\n{}\n{}", told(&runs), stops_told(&stops));
+pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
+    let seconds = settings.number("--seconds", 2.0, 60.0);
+    let producers = settings.number("--producers", PRODUCERS, PRODUCERS) as u32;
+    let (stops, runs) = measured(settings.repeats, seconds, producers)?;
     let longest = stops.iter().map(|stops| stops.longest.as_secs_f64());
-    Ok(Measured {
-        figures: json!({
+    Ok(measure::Outcome {
+        sections: vec![Section::new(
+            "Hits made, read and lost",
+            table(&runs),
+            [stops_note(&stops)],
+        )],
+        claims: claims(&runs, producers),
+        figures: Some(json!({
             "runs": runs.iter().map(as_json).collect::<Value>(),
             "machine_stops_s_most": longest.collect::<Vec<f64>>(),
-        }),
-        verdicts: verdicts(&runs, producers),
+        })),
+        ..measure::Outcome::default()
     })
 }
 
@@ -115,8 +115,7 @@ impl Target {
     /// An agent of its own for each run, which is stopped while hits are made where that is wanted.
     fn watched(&self, reader: &'static str, producers: u32, rate: f64, seconds: f64) -> Outcome<Run> {
         let flags = ["--rules", "none", "--probe", FUNCTION];
-        let mut agent = Agent::attach(self.0.pid(), &flags)?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(self.0.pid(), &flags)?;
         let before = Usage::of(agent.pid())?;
         if reader == STOPPED {
             agent.pause()?;
@@ -188,6 +187,14 @@ impl Run {
         self.made as f64 / self.seconds
     }
 
+    fn resident_mib(&self) -> Option<f64> {
+        self.resident_kib.map(|kib| kib as f64 / 1024.0)
+    }
+
+    fn unread_ms_most(&self) -> Option<f64> {
+        self.unread_s_most.map(|seconds| 1e3 * seconds)
+    }
+
     fn lost_share(&self) -> f64 {
         self.lost as f64 / self.made as f64
     }
@@ -210,12 +217,13 @@ fn kinds(runs: &[Run]) -> Vec<Vec<&Run>> {
     kinds
 }
 
-fn spread(kind: &[&Run], of: impl Fn(&Run) -> f64) -> String {
-    let values: Vec<f64> = kind.iter().map(|run| of(run)).collect();
-    Spread::of(&values).map_or_else(String::new, |spread| spread.to_string())
+/// Of the runs that have it.
+fn spread<T: Into<Option<f64>>>(kind: &[&Run], of: impl Fn(&Run) -> T) -> Option<Spread> {
+    let values: Vec<f64> = kind.iter().filter_map(|run| of(run).into()).collect();
+    Spread::of(&values)
 }
 
-fn told(runs: &[Run]) -> Table {
+fn table(runs: &[Run]) -> Table {
     let mut table = Table::new([
         "reader",
         "producers",
@@ -231,34 +239,27 @@ fn told(runs: &[Run]) -> Table {
     for kind in kinds(runs) {
         let Some(first) = kind.first() else { continue };
         let asked = match first.rate > 0.0 {
-            true => figure(first.rate / 1e6),
-            false => "all".to_owned(),
+            true => Cell::from(first.rate / 1e6),
+            false => "all".into(),
         };
-        let or_none = |is_there: bool, text: String| if is_there { text } else { String::new() };
-        table.row([
-            first.reader.to_owned(),
-            first.producers.to_string(),
+        table.row(cells![
+            first.reader,
+            u64::from(first.producers),
             asked,
             spread(&kind, |run| run.made_per_s() / 1e6),
             spread(&kind, |run| 100.0 * run.lost_share()),
             spread(&kind, |run| 100.0 * run.reader_cpu_s / run.seconds),
             spread(&kind, |run| 1e9 * run.reader_cpu_s / run.read as f64),
             spread(&kind, |run| 1e9 * run.producers_cpu_s / run.made as f64),
-            or_none(
-                first.resident_kib.is_some(),
-                spread(&kind, |run| run.resident_kib.unwrap_or(0) as f64 / 1024.0),
-            ),
-            or_none(
-                first.unread_s_most.is_some(),
-                spread(&kind, |run| 1e3 * run.unread_s_most.unwrap_or(0.0)),
-            ),
+            spread(&kind, Run::resident_mib),
+            spread(&kind, Run::unread_ms_most),
         ]);
     }
     table
 }
 
 /// What no reader can be sooner than.
-fn stops_told(stops: &[Stops]) -> String {
+fn stops_note(stops: &[Stops]) -> String {
     let longest: Vec<f64> = stops
         .iter()
         .map(|stops| 1e3 * stops.longest.as_secs_f64())
@@ -272,39 +273,36 @@ fn stops_told(stops: &[Stops]) -> String {
 }
 
 /// P3. That every hit is accounted for was asked of each run already.
-fn verdicts(runs: &[Run], producers_most: u32) -> Vec<Verdict> {
+fn claims(runs: &[Run], producers_most: u32) -> Vec<Claim> {
     let at_rate = |producers: u32| {
         let of = move |run: &&Run| run.reader == AGENT && run.rate > 0.0 && run.producers == producers;
         runs.iter().filter(of).collect::<Vec<&Run>>()
     };
-    let median = |kind: &[&Run], of: &dyn Fn(&Run) -> f64| {
-        let values: Vec<f64> = kind.iter().map(|run| of(run)).collect();
-        Spread::of(&values).map_or(f64::NAN, |spread| spread.median)
-    };
-    let mut verdicts = Vec::new();
+    let median = |spread: Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
+    let mut claims = Vec::new();
     for producers in 1..=producers_most {
         let kind = at_rate(producers);
         let what = |what: &str| format!("P3, {producers} producers: {what}");
-        let made = median(&kind, &|run| run.made_per_s() / 1e6);
-        verdicts.push(Verdict::at_least(what("M hits/s"), made, RATE / 1e6, 0.5));
-        let lost = median(&kind, &|run| run.lost as f64);
-        verdicts.push(Verdict::at_most(
-            what("lost, in the median run"),
+        let made = median(spread(&kind, |run| run.made_per_s() / 1e6));
+        claims.push(Claim::at_least(&what("M hits/s"), made, RATE / 1e6, 0.5));
+        let lost = median(spread(&kind, |run| run.lost as f64));
+        claims.push(Claim::at_most(
+            &what("lost, in the median run"),
             lost,
             0.0,
             f64::INFINITY,
         ));
-        let unread = median(&kind, &|run| 1e3 * run.unread_s_most.unwrap_or(0.0));
-        verdicts.push(Verdict::at_most(
-            what("oldest unread hit, ms"),
+        let unread = median(spread(&kind, |run| 1e3 * run.unread_s_most.unwrap_or(0.0)));
+        claims.push(Claim::at_most(
+            &what("oldest unread hit, ms"),
             unread,
             5.0,
             f64::INFINITY,
         ));
     }
-    let resident = median(&at_rate(1), &|run| run.resident_kib.unwrap_or(0) as f64 / 1024.0);
-    verdicts.push(Verdict::at_most("P3: agent, MiB", resident, 30.0, 100.0));
-    verdicts
+    let resident = median(spread(&at_rate(1), |run| run.resident_mib().unwrap_or(0.0)));
+    claims.push(Claim::at_most("P3: agent, MiB", resident, 30.0, 100.0));
+    claims
 }
 
 fn as_json(run: &Run) -> Value {

@@ -1,28 +1,12 @@
 //! `cargo xtask bench hits`: what is done at a hit and what each costs the program, beside bpftrace and perf where they are here, and beside
-//! a probe with an empty program behind it.
-//!
-//! The measuring of ours is done by `agent/benches/hits.rs` ([`mod@super::instrument`]). A round goes through all ways of ours and then through all of the other tools';
-//! what is told is what a way adds to a call in the same round: the median over the rounds, with the least and the greatest. Ours is at
-//! the function's site ([`super::sites`]), theirs at its first byte, as people use them.
+//! a probe with an empty program behind it. Ours is at the function's site ([`super::sites`]).
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use serde_json::{Value, json};
-use tuneagent_e2e::programs;
-
-use super::instrument::Instrument;
-use super::options::Options;
-use super::summary;
-use super::tools::{Program, Telling, Tool};
-use super::verdict::Verdict;
+use super::added::{Added, theirs};
+use super::tools::{Telling, Tool};
 use crate::Result;
-use crate::experiment::stats::{Spread, figure};
-use crate::experiment::table::Table;
-
-/// Rounds, and calls in each of a function in a way. All hits of one way find room in the ring.
-const LONG: (u32, u64) = (11, 50_000);
-const QUICK: (u32, u64) = (3, 5_000);
+use crate::measure::stats::Spread;
+use crate::measure::table::{Cell, Table};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// As most functions begin: on this the kernel need not step. And as those of libraries begin that were built for Intel's CET: our site is
 /// the push behind it.
@@ -61,234 +45,132 @@ const WITH_RETURN: [&str; 9] = [
     "event with time",
 ];
 
-/// What ways add to a call, in nanoseconds, a value for each round: by function, and by name.
-type Added = BTreeMap<(String, String), Vec<f64>>;
+/// Of a way against another one at the same function: what is claimed, the target, and what would be broken.
+const TARGETS: [(&str, &str, &str, f64, f64); 5] = [
+    ("P1, counted / empty entry", "count", EMPTY, 1.0, 1.6),
+    (
+        "P2, counted and timed / empty pair",
+        "count and time",
+        EMPTY_PAIR,
+        1.25,
+        2.0,
+    ),
+    (
+        "P2, its time in a histogram / empty pair",
+        IN_HISTOGRAM,
+        EMPTY_PAIR,
+        1.25,
+        2.0,
+    ),
+    (
+        "P2, its time added up / empty pair",
+        ADDED_UP,
+        EMPTY_PAIR,
+        1.25,
+        2.0,
+    ),
+    (
+        "P6, a call of MPI / empty pair",
+        "count, time and order",
+        EMPTY_PAIR,
+        1.25,
+        2.0,
+    ),
+];
 
-pub(super) fn run(options: &Options) -> Result<super::Measured> {
-    let (rounds, calls) = if options.quick { QUICK } else { LONG };
-    let (names, added) = measured(&programs::c("sites")?, rounds, calls)?;
-    println!(
-        "What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest), and how many times the empty one's\n"
-    );
-    println!("{}", ours(&names, &added));
-    for tool in Tool::ALL {
-        match tool.is_here() {
-            true => println!("{}", beside(tool, &added)),
-            false => println!(
-                "{}: not here (cargo xtask setup --only bench brings it)\n",
-                tool.name()
-            ),
-        }
+pub(super) fn run(settings: &Settings) -> Result<Outcome> {
+    let added = Added::measure(settings, &FUNCTIONS, &Telling::ALL)?;
+    if let Some((tool, problem)) = added.problems.first_key_value() {
+        return Err(format!("{}: {problem}", tool.name()));
     }
-    let figure = |((function, way), ns): (&(String, String), &Vec<f64>)| json!({"function": function, "way": way, "added_ns": ns});
-    Ok(super::Measured {
-        figures: added.iter().map(figure).collect(),
-        verdicts: verdicts(&added),
+    let notes = Tool::ALL.into_iter().filter_map(|tool| added.note(tool));
+    let mut sections = vec![Section::new(
+        "What a probe adds to a call, in ns, and how many times an empty one's",
+        ours(&added),
+        notes,
+    )];
+    for tool in Tool::ALL.into_iter().filter(|tool| tool.is_here()) {
+        sections.push(Section::of(
+            &format!("Beside {}", tool.name()),
+            added.beside(tool, &SAME),
+        ));
+    }
+    Ok(Outcome {
+        sections,
+        claims: claims(&added),
+        figures: Some(added.figures()),
+        ..Outcome::default()
     })
 }
 
-/// All rounds; the names of our ways in their order.
-fn measured(program: &Path, rounds: u32, calls: u64) -> Result<(Vec<String>, Added)> {
-    let mut instrument = Instrument::start(program, calls, &FUNCTIONS)?;
-    let others = Program::of(program, &FUNCTIONS)?;
-    let (mut names, mut added) = (Vec::new(), Added::new());
-    for _ in 0..rounds {
-        instrument.round(|line, ns| {
-            let key = (summary::text(line, "function")?, summary::text(line, "way")?);
-            if !names.contains(&key.1) {
-                names.push(key.1.clone());
-            }
-            added.entry(key).or_default().push(ns);
-            Some(())
-        })?;
-        for function in FUNCTIONS {
-            let bare = others.bare_ns(function, calls)?;
-            for tool in Tool::ALL.into_iter().filter(|tool| tool.is_here()) {
-                for telling in Telling::ALL {
-                    if let Some(ns) = others.ns_under((tool, telling), function, calls)? {
-                        let key = (function.to_owned(), theirs(tool, telling));
-                        added.entry(key).or_default().push(ns - bare);
-                    }
-                }
-            }
-        }
-    }
-    Ok((names, added))
-}
-
-fn theirs(tool: Tool, telling: Telling) -> String {
-    format!("{}: {telling:?}", tool.name())
-}
-
-fn of<'a>(added: &'a Added, function: &str, way: &str) -> &'a [f64] {
-    let values = added.get(&(function.to_owned(), way.to_owned()));
-    values.map_or(&[], Vec::as_slice)
-}
-
 /// How many times that of another way, in each round.
-fn ratio(added: &Added, function: &str, (way, other): (&str, &str)) -> Option<Spread> {
-    let pairs = of(added, function, way).iter().zip(of(added, function, other));
-    let ratios: Vec<f64> = pairs.map(|(one, other)| one / other).collect();
-    Spread::of(&ratios)
+fn ratio(added: &Added, function: &str, way: &str, floor: &str) -> Option<Spread> {
+    let site = added.site(function)?;
+    added.ratio((&site, way), (&site, floor))
 }
 
-fn cell(spread: Option<Spread>) -> String {
-    spread.map_or_else(|| "not measured".to_owned(), |spread| spread.to_string())
-}
-
-/// The empty way that one is held against.
-fn floor(way: &str) -> &'static str {
-    match WITH_RETURN.contains(&way) {
-        true => EMPTY_PAIR,
-        false => EMPTY,
-    }
-}
-
-fn ours(names: &[String], added: &Added) -> Table {
+fn ours(added: &Added) -> Table {
     let head = FUNCTIONS
         .into_iter()
         .flat_map(|function| [function, "times empty"]);
     let mut table = Table::new(std::iter::once("at a hit").chain(head));
-    for way in names {
-        let floor = floor(way);
-        let cells = FUNCTIONS.into_iter().flat_map(|function| {
-            let times = ratio(added, function, (way, floor));
-            [
-                cell(Spread::of(of(added, function, way))),
-                times.map_or_else(String::new, |times| format!("{:.2}", times.median)),
-            ]
-        });
-        table.row(std::iter::once(way.clone()).chain(cells));
+    for way in &added.ways {
+        let floor = match WITH_RETURN.contains(&way.as_str()) {
+            true => EMPTY_PAIR,
+            false => EMPTY,
+        };
+        let mut row = vec![Cell::from(way.as_str())];
+        for function in FUNCTIONS {
+            row.push(added.site(function).map(|site| added.cell(&site, way)).into());
+            row.push(
+                ratio(added, function, way, floor)
+                    .map(|times| times.median)
+                    .into(),
+            );
+        }
+        table.row(row);
     }
     table
 }
 
-fn beside(tool: Tool, added: &Added) -> Table {
-    let name = tool.name();
-    let mut table = Table::new(["function", "told", "ours", name, "times ours"]);
+/// P1, P2 and P6 of the targets; of a tool that is not here nothing is said.
+fn claims(added: &Added) -> Vec<Claim> {
+    let mut claims = Vec::new();
     for function in FUNCTIONS {
-        for (telling, told, way) in SAME {
-            let theirs = theirs(tool, telling);
-            let values = of(added, function, &theirs);
-            if values.is_empty() {
-                continue;
-            }
-            let times = ratio(added, function, (&theirs, way));
-            table.row([
-                function.to_owned(),
-                told.to_owned(),
-                cell(Spread::of(of(added, function, way))),
-                cell(Spread::of(values)),
-                times.map_or_else(String::new, |times| figure(times.median)),
-            ]);
+        for (what, way, floor, target, bound) in TARGETS {
+            let times = ratio(added, function, way, floor);
+            let claim =
+                |times: Spread| Claim::at_most(&format!("{function}: {what}"), times.median, target, bound);
+            claims.extend(times.map(claim));
         }
-    }
-    table
-}
-
-/// What was kept of a run, the medians: an empty probe, ours, and what other tools take for the same.
-pub(super) fn in_short(figures: &[Value]) -> Option<Table> {
-    let of_json = |figure: &Value| {
-        let key = (summary::text(figure, "function")?, summary::text(figure, "way")?);
-        Some((key, summary::numbers(figure, "added_ns")?))
-    };
-    let added: Added = figures.iter().map(of_json).collect::<Option<_>>()?;
-    let tools = Tool::ALL.map(Tool::name);
-    let mut table = Table::new(
-        ["function", "at a hit", "empty probe", "ours"]
-            .into_iter()
-            .chain(tools),
-    );
-    for function in FUNCTIONS {
-        for (telling, told, way) in SAME {
-            let ways = [floor(way).to_owned(), way.to_owned()].into_iter();
-            let ways = ways.chain(Tool::ALL.map(|tool| theirs(tool, telling)));
-            let cells = ways.map(|way| summary::median(of(&added, function, &way)));
-            table.row([function.to_owned(), told.to_owned()].into_iter().chain(cells));
-        }
-    }
-    Some(table)
-}
-
-/// P1 and P2 of the targets; of a tool that is not here nothing is said.
-fn verdicts(added: &Added) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    let mut times = |what: String, function: &str, ways: (&str, &str), target: f64, bound: f64| {
-        if let Some(spread) = ratio(added, function, ways) {
-            verdicts.push(Verdict::at_most(what, spread.median, target, bound));
-        }
-    };
-    for function in FUNCTIONS {
-        let what = |what: &str| format!("{function}: {what}");
-        times(
-            what("P1, counted / empty entry"),
-            function,
-            ("count", EMPTY),
-            1.0,
-            1.6,
-        );
-        times(
-            what("P2, counted and timed / empty pair"),
-            function,
-            ("count and time", EMPTY_PAIR),
-            1.25,
-            2.0,
-        );
-        times(
-            what("P2, its time in a histogram / empty pair"),
-            function,
-            (IN_HISTOGRAM, EMPTY_PAIR),
-            1.25,
-            2.0,
-        );
-        times(
-            what("P2, its time added up / empty pair"),
-            function,
-            (ADDED_UP, EMPTY_PAIR),
-            1.25,
-            2.0,
-        );
-        times(
-            what("P6, a call of MPI / empty pair"),
-            function,
-            ("count, time and order", EMPTY_PAIR),
-            1.25,
-            2.0,
-        );
     }
     let bpftrace = theirs(Tool::Bpftrace, Telling::Count);
-    if let Some(spread) = ratio(added, ENDBR64, (&bpftrace, "count")) {
+    let times = ratio(added, ENDBR64, &bpftrace, "count");
+    let claim = |times: Spread| {
         let what = format!("{ENDBR64}: P1, bpftrace / ours");
-        verdicts.push(Verdict::at_least(what, spread.median, 5.0, 2.0));
-    }
-    verdicts
+        Claim::at_least(&what, times.median, 5.0, 2.0)
+    };
+    claims.extend(times.map(claim));
+    claims
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::added::tests::place;
     use super::*;
 
     #[test]
-    fn ratios_are_of_one_round_and_what_is_not_here_is_not_judged() {
-        let mut added = Added::new();
-        let mut add = |way: &str, values: &[f64]| {
-            added.insert((ENDBR64.to_owned(), way.to_owned()), values.to_vec());
-        };
-        add(EMPTY, &[100.0, 200.0, 100.0]);
-        add("count", &[120.0, 240.0, 150.0]);
-        assert_eq!(ratio(&added, ENDBR64, ("count", EMPTY)).unwrap().median, 1.2);
-        assert!(ratio(&added, PUSH, ("count", EMPTY)).is_none());
-        assert_eq!(verdicts(&added).len(), 1);
-        added.insert(
-            (ENDBR64.to_owned(), theirs(Tool::Bpftrace, Telling::Count)),
-            vec![1200.0, 1200.0, 1500.0],
-        );
-        assert_eq!(verdicts(&added).len(), 2);
-        let table = beside(Tool::Bpftrace, &added).to_string();
-        assert!(
-            table.contains("calls counted") && table.contains("| 10.0 "),
-            "{table}"
-        );
-        assert!(!table.contains("histogram"));
+    fn what_is_not_here_is_not_judged() {
+        let site = place(ENDBR64, 4, "emulated");
+        let mut added = Added::default();
+        added.add(site.clone(), EMPTY, 100.0).unwrap();
+        added.add(site.clone(), "count", 120.0).unwrap();
+        assert_eq!(ratio(&added, ENDBR64, "count", EMPTY).unwrap().median, 1.2);
+        assert!(ratio(&added, PUSH, "count", EMPTY).is_none());
+        assert_eq!(claims(&added).len(), 1);
+        added
+            .add(site, &theirs(Tool::Bpftrace, Telling::Count), 1200.0)
+            .unwrap();
+        assert_eq!(claims(&added).len(), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench idle`: what the agent takes of the machine while nothing happens, of a program alone and of many ranks; beside what
-//! bpftrace and perf take, attached to the same program.
+//! `cargo xtask bench idle`: what the agent takes of the machine while nothing happens, over probes of a program alone and over ranks;
+//! beside what bpftrace and perf take, attached to the same program.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,18 +11,19 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, programs};
 
-use super::Measured;
 use super::attach;
-use super::options::Options;
 use super::tools::Tool;
-use super::verdict::Verdict;
 use crate::Result;
-use crate::experiment::stats::Spread;
-use crate::experiment::table::{Cell, Table, cells};
+use crate::measure::stats::Spread;
+use crate::measure::table::{Cell, Table, cells};
+use crate::measure::{self, Claim, Section, Settings};
 
 const SOON: Duration = Duration::from_secs(300);
 
-const RANKS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const RANKS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
+const PROBES: [usize; 5] = [1, 10, 100, 1000, 3000];
+/// P3 is about no more ranks.
+const RANKS_JUDGED: usize = 64;
 
 /// Longer than any measurement: nobody does anything meanwhile.
 const SLEEP_US: &str = "3600000000";
@@ -30,27 +31,26 @@ const SLEEP_US: &str = "3600000000";
 /// The program alone, which has this function and never calls it.
 const FUNCTION: &str = "g0_0";
 
-const TARGET: f64 = 0.001;
+/// P3, of a core.
+const PERCENT: f64 = 0.1;
 /// What P3 allows an agent of memory, in MB, and an unoptimised one.
 const MEMORY: f64 = 30.0;
 const MEMORY_BOUND: f64 = 60.0;
 /// Something polls. An unoptimised agent takes ten times as much as one that is shipped.
-const BOUND: f64 = 0.02;
+const PERCENT_BOUND: f64 = 2.0;
 
 /// How long, and how often.
 #[derive(Clone, Copy)]
 pub(super) struct Windows {
-    pub(super) count: usize,
-    pub(super) seconds: f64,
+    count: usize,
+    seconds: f64,
 }
 
 impl Windows {
-    pub(super) const OPTIONS: [&str; 2] = ["--windows", "--seconds"];
-
-    pub(super) fn of(options: &Options) -> Windows {
+    pub(super) fn of(settings: &Settings) -> Windows {
         Windows {
-            count: options.number("--windows", (2.0, 5.0)) as usize,
-            seconds: options.number("--seconds", (2.0, 8.0)),
+            count: settings.number("--windows", 2.0, 5.0) as usize,
+            seconds: settings.number("--seconds", 2.0, 8.0),
         }
     }
 }
@@ -59,9 +59,9 @@ impl Windows {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
     pub(super) cpu: Vec<f64>,
-    pub(super) waits_per_s: Vec<f64>,
-    pub(super) reads_per_s: Vec<f64>,
-    pub(super) resident_kib: u64,
+    waits_per_s: Vec<f64>,
+    reads_per_s: Vec<f64>,
+    resident_kib: u64,
 }
 
 impl Rest {
@@ -87,15 +87,16 @@ impl Rest {
         Rest::of(agent.pid(), windows)
     }
 
-    pub(super) fn median_cpu(&self) -> f64 {
-        Spread::of(&self.cpu).map_or(f64::NAN, |spread| spread.median)
+    /// In percent of a core.
+    pub(super) fn percent(&self) -> Spread {
+        let percent: Vec<f64> = self.cpu.iter().map(|cpu| 100.0 * cpu).collect();
+        Spread::or_nan(&percent)
     }
 
     /// CPU time in percent of a core, wakings and reads a second, memory in MiB.
     pub(super) fn cells(&self) -> [Cell; 4] {
-        let percent: Vec<f64> = self.cpu.iter().map(|cpu| 100.0 * cpu).collect();
         cells![
-            Spread::of(&percent),
+            self.percent(),
             Spread::of(&self.waits_per_s),
             Spread::of(&self.reads_per_s),
             self.resident_kib as f64 / 1024.0,
@@ -112,64 +113,148 @@ impl Rest {
     }
 }
 
-/// Ranks that sleep, watched.
-pub(super) fn of_ranks(ranks: usize, windows: Windows) -> Outcome<Rest> {
-    let program = programs::mpi("sleepers", Mpi::Mpich)?;
-    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, &program, |folder| {
-        vec![folder.to_string_lossy().into_owned(), SLEEP_US.to_owned()]
-    })?;
-    job.events("ready", ranks, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &[])?;
+/// What was watched, how many of it, and by whom.
+struct Row {
+    who: &'static str,
+    what: &'static str,
+    count: usize,
+    rest: Rest,
+}
+
+const AGENT: &str = "agent";
+const OF_ALONE: &str = "program alone, one probe";
+const OF_PROBES: &str = "probes of a program alone";
+const OF_RANKS: &str = "ranks";
+
+pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
+    let rows = measured(settings)?;
+    let mut table = Table::new(["who", "watches", "% of a core", "wakings/s", "reads/s", "MiB"]);
+    for row in &rows {
+        let what = format!("{} {}", row.count, row.what);
+        table.row(cells![row.who, what].into_iter().chain(row.rest.cells()));
+    }
+    let figure =
+        |row: &Row| json!({"who": row.who, "what": row.what, "count": row.count, "rest": row.rest.as_json()});
+    Ok(measure::Outcome {
+        sections: vec![Section::of("While nothing happens", table)],
+        claims: claims(&rows),
+        figures: Some(rows.iter().map(figure).collect()),
+        ..measure::Outcome::default()
+    })
+}
+
+/// P3, and that nothing grows faster than what it is over.
+fn claims(rows: &[Row]) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for what in [OF_PROBES, OF_RANKS] {
+        let points = rows.iter().filter(|row| row.what == what);
+        let points = points.map(|row| (row.count as f64, row.rest.percent().median));
+        claims.extend(growth(&format!("CPU time over that of {what}"), points));
+    }
+    let is_judged = |row: &&Row| row.who == AGENT && row.what != OF_PROBES && row.count <= RANKS_JUDGED;
+    for row in rows.iter().filter(is_judged) {
+        let what = format!("P3, {} {}", row.count, row.what);
+        let cpu = row.rest.percent().median;
+        claims.push(Claim::at_most(
+            &format!("{what}, % of a core"),
+            cpu,
+            PERCENT,
+            PERCENT_BOUND,
+        ));
+        let memory = row.rest.resident_kib as f64 * 1024e-6;
+        claims.push(Claim::at_most(
+            &format!("{what}, MB"),
+            memory,
+            MEMORY,
+            MEMORY_BOUND,
+        ));
+    }
+    claims
+}
+
+/// From the first point to the last one, no faster than along a line through zero.
+pub(super) fn growth(what: &str, points: impl Iterator<Item = (f64, f64)>) -> Option<Claim> {
+    let points: Vec<(f64, f64)> = points.collect();
+    let ((few, little), (many, much)) = (points.first()?, points.last()?);
+    let growth = (much / little) / (many / few);
+    Some(Claim::at_most(&format!("growth of {what}"), growth, 1.0, 2.0))
+}
+
+fn measured(settings: &Settings) -> Outcome<Vec<Row>> {
+    let windows = Windows::of(settings);
+    let mut rows = alone(windows)?;
+    let some = |all: usize| settings.either(3, all);
+    for count in &PROBES[..some(PROBES.len())] {
+        rows.push(Row {
+            who: AGENT,
+            what: OF_PROBES,
+            count: *count,
+            rest: of_probes(*count, windows)?,
+        });
+    }
+    for count in &RANKS[..some(RANKS.len())] {
+        rows.push(Row {
+            who: AGENT,
+            what: OF_RANKS,
+            count: *count,
+            rest: of_ranks(*count, windows)?,
+        });
+    }
+    Ok(rows)
+}
+
+/// A program alone, watched by the agent and by other tools.
+fn alone(windows: Windows) -> Outcome<Vec<Row>> {
+    let folder = tempfile::tempdir()?;
+    let program = attach::many_functions(folder.path(), 1)?;
+    let job = Job::alone(&program, |_| Vec::new())?;
+    job.events("ready", 1, SOON)?;
+    let row = |who, rest| Row {
+        who,
+        what: OF_ALONE,
+        count: 1,
+        rest,
+    };
+    let mut agent = Agent::attach(job.pid(), &["--probe", FUNCTION])?;
+    let mut rows = vec![row(AGENT, Rest::of_agent(&agent, windows)?)];
+    agent.stop()?;
+    for tool in Tool::ALL.into_iter().filter(|tool| tool.is_here()) {
+        let watching = Watching::start(tool, job.pid(), &program)?;
+        rows.push(row(tool.name(), Rest::of(watching.0.id(), windows)?));
+    }
+    Ok(rows)
+}
+
+/// A program alone with so many probes.
+fn of_probes(count: usize, windows: Windows) -> Outcome<Rest> {
+    let folder = tempfile::tempdir()?;
+    let program = attach::many_functions(folder.path(), count)?;
+    let rule = attach::rule_on_all(folder.path(), count)?;
+    let job = Job::alone(&program, |_| Vec::new())?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
     let rest = Rest::of_agent(&agent, windows)?;
     agent.stop()?;
     Ok(rest)
 }
 
-pub(super) fn run(options: &Options) -> Result<Measured> {
-    let ranks = if options.quick { &RANKS[..3] } else { &RANKS[..] };
-    let rows = measured(ranks, Windows::of(options))?;
-    let mut table = Table::new(["who watches what", "% of a core", "wakings/s", "reads/s", "MiB"]);
-    for (what, rest) in &rows {
-        table.row(std::iter::once(Cell::from(&**what)).chain(rest.cells()));
-    }
-    println!("\n{table}");
-    let of_agent = rows.iter().filter(|(what, _)| what.starts_with("agent"));
-    let verdicts = of_agent.flat_map(|(what, rest)| {
-        let cpu = (100.0 * rest.median_cpu(), 100.0 * TARGET, 100.0 * BOUND);
-        let memory = (rest.resident_kib as f64 * 1024e-6, MEMORY, MEMORY_BOUND);
-        [("% of a core", cpu), ("MB", memory)]
-            .map(|(unit, (is, target, bound))| Verdict::at_most(format!("{what}, {unit}"), is, target, bound))
-    });
-    Ok(Measured {
-        verdicts: verdicts.collect(),
-        figures: rows
-            .iter()
-            .map(|(what, rest)| json!({"what": what, "rest": rest.as_json()}))
-            .collect(),
-    })
+/// Ranks that make a call each time they have slept for so many microseconds.
+pub(super) fn sleepers(ranks: usize, sleep_us: &str) -> Outcome<Job> {
+    let program = programs::mpi("sleepers", Mpi::Mpich)?;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, &program, |folder| {
+        vec![folder.to_string_lossy().into_owned(), sleep_us.to_owned()]
+    })?;
+    job.events("ready", ranks, SOON)?;
+    Ok(job)
 }
 
-fn measured(ranks: &[usize], windows: Windows) -> Outcome<Vec<(String, Rest)>> {
-    let folder = tempfile::tempdir()?;
-    let program = attach::many_functions(folder.path(), 1)?;
-    let job = Job::alone(&program, |_| Vec::new())?;
-    job.events("ready", 1, SOON)?;
-    let mut rows = Vec::new();
-    let mut agent = Agent::attach(job.pid(), &["--probe", FUNCTION])?;
-    rows.push((
-        "agent: a program alone".to_owned(),
-        Rest::of_agent(&agent, windows)?,
-    ));
+/// Ranks that sleep, watched.
+fn of_ranks(ranks: usize, windows: Windows) -> Outcome<Rest> {
+    let job = sleepers(ranks, SLEEP_US)?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    let rest = Rest::of_agent(&agent, windows)?;
     agent.stop()?;
-    for tool in Tool::ALL.into_iter().filter(|tool| tool.is_here()) {
-        let watching = Watching::start(tool, job.pid(), &program)?;
-        let rest = Rest::of(watching.0.id(), windows)?;
-        rows.push((format!("{}: the same", tool.name()), rest));
-    }
-    for count in ranks {
-        rows.push((format!("agent: {count} ranks"), of_ranks(*count, windows)?));
-    }
-    Ok(rows)
+    Ok(rest)
 }
 
 /// Another tool that watches a process, and tells every second.

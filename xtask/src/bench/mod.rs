@@ -1,86 +1,88 @@
-//! `cargo xtask bench`: measurements, of the release build. `all` is all of them that say how we do beside others; with `--quick` it takes
-//! minutes, and fails only where a figure is far off its target (`verdict`).
+//! `cargo xtask bench`: measurements of the release build. `all` is all of them that say how we do beside others; with `--quick` it takes
+//! minutes, and fails only where a figure is far off its target.
 
+mod added;
 mod attach;
 mod events;
 mod hits;
 mod idle;
 mod instrument;
-mod options;
 mod overhead;
 mod scale;
 mod sites;
 mod stops;
-mod summary;
 mod tools;
-mod verdict;
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Value;
-
-use self::idle::Windows;
-use self::options::Options;
-use self::verdict::{Verdict, judge};
 use crate::Result;
+use crate::measure::{self, Measurement, Suite};
 use crate::process::run;
 
-/// What a benchmark has measured: figures to be kept, and what they are held against. It has shown its tables itself.
-struct Measured {
-    figures: Value,
-    verdicts: Vec<Verdict>,
-}
-
-impl Measured {
-    fn of(figures: Vec<Value>) -> Measured {
-        Measured {
-            figures: Value::Array(figures),
-            verdicts: Vec::new(),
-        }
-    }
-}
-
-/// A benchmark: its name, the options that it takes besides `--quick`, and how it is done.
-type Bench = (
-    &'static str,
-    &'static [&'static str],
-    fn(&Options) -> Result<Measured>,
-);
-
-const BENCHES: [Bench; 7] = [
-    ("hits", &[], hits::run),
-    ("sites", &[], sites::run),
-    ("events", &events::OPTIONS, events::run),
-    ("idle", &Windows::OPTIONS, idle::run),
-    ("attach", &[], attach::run),
-    ("scale", &Windows::OPTIONS, scale::run),
-    ("overhead", &overhead::OPTIONS, overhead::run),
-];
+const BENCHES: Suite = Suite {
+    command: "bench",
+    folder: "bench",
+    all: &[
+        Measurement {
+            name: "hits",
+            about: "what a probe adds to a call, by what is done there",
+            numbers: &[],
+            run: hits::run,
+        },
+        Measurement {
+            name: "sites",
+            about: "what a probe adds to a call, by what the kernel does with the probed instruction",
+            numbers: &[],
+            run: sites::run,
+        },
+        Measurement {
+            name: "events",
+            about: "how many hits a second the agent reads, and that each is read or counted",
+            numbers: &["--seconds", "--producers"],
+            run: events::run,
+        },
+        Measurement {
+            name: "idle",
+            about: "what the agent takes while nothing happens, over ranks and probes",
+            numbers: &["--windows", "--seconds"],
+            run: idle::run,
+        },
+        Measurement {
+            name: "attach",
+            about: "how long attaching and leaving take, and until there are first numbers",
+            numbers: &["--windows", "--seconds"],
+            run: attach::run,
+        },
+        Measurement {
+            name: "scale",
+            about: "what the agent takes over hits a second",
+            numbers: &["--windows", "--seconds"],
+            run: scale::run,
+        },
+        Measurement {
+            name: "overhead",
+            about: "what being watched costs programs, beside a preloaded profiler",
+            numbers: &["--pairs", "--seconds", "--ranks"],
+            run: overhead::run,
+        },
+    ],
+};
 
 pub(crate) fn main(words: &[&str]) -> Result<()> {
     match words {
         ["actions"] => of_crate("tuneagent-tuner", "actions"),
         ["engine"] => of_crate("tuneagent-rules", "throughput"),
         ["rules"] => {
-            release()?;
-            let mut measure = crate::ci::whole_programs(&crate::root(), "--release", &[])?;
-            run(measure
+            measure::build_agent(&crate::root())?;
+            let mut tests = crate::ci::whole_programs(&crate::root(), "--release", &[])?;
+            run(tests
                 .args(["cost::", "--", "--nocapture"])
                 .env("TUNEAGENT_LONG", "1"))
         }
-        [name @ ("actions" | "engine" | "rules"), flag, ..] => {
-            Err(format!("cargo xtask bench {name} takes nothing, and was given {flag}"))
-        }
-        ["all", rest @ ..] => all(rest),
-        ["table", rest @ ..] => summary::main(rest),
-        [name, rest @ ..] if let Some(bench) = BENCHES.iter().find(|(known, ..)| known == name) => {
-            measure(bench, rest)
-        }
-        _ => Err(
-            "cargo xtask bench knows: actions, engine, rules, overhead, attach, sites, hits, events, idle, scale, all, table"
-                .to_owned(),
-        ),
+        [name @ ("actions" | "engine" | "rules"), flag, ..] => Err(format!(
+            "cargo xtask bench {name} takes nothing, and was given {flag}"
+        )),
+        _ => measure::run(&BENCHES, words),
     }
 }
 
@@ -89,37 +91,6 @@ fn of_crate(package: &str, name: &str) -> Result<()> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["bench", "--quiet", "--package", package, "--bench", name]);
     run(cargo.current_dir(crate::root()))
-}
-
-/// One of them: measured, kept, and held against its targets.
-fn measure((name, known, bench): &Bench, words: &[&str]) -> Result<()> {
-    let options = Options::parse(name, words, known)?;
-    if !rustix::process::geteuid().is_root() {
-        return Err(format!(
-            "bench {name} attaches probes and so needs root: sudo -E cargo xtask bench ..."
-        ));
-    }
-    release()?;
-    let measured = bench(&options)?;
-    println!("all figures: {}\n", keep(name, &measured.figures)?.display());
-    judge(&measured.verdicts)
-}
-
-/// One after the other. Which are far off is shown at the end, so that one does not hide the others.
-fn all(flags: &[&str]) -> Result<()> {
-    crate::only_flags("bench all", flags, &["--quick"])?;
-    let mut failed = Vec::new();
-    for bench in &BENCHES {
-        println!("\n## {}\n", bench.0);
-        if let Err(error) = measure(bench, flags) {
-            println!("{}: {error}", bench.0);
-            failed.push(format!("{}: {error}", bench.0));
-        }
-    }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(failed.join("\n")),
-    }
 }
 
 /// A program of `agent/benches`, which measures what takes the agent's own library: built as the agent that is measured. Where another one
@@ -132,25 +103,4 @@ fn instrument(name: &str) -> Command {
     }
     cargo.args(["--bench", name, "--"]).current_dir(crate::root());
     cargo
-}
-
-/// Builds the program as it is shipped, and has the harness use it; with TUNEAGENT_BIN another one is measured.
-fn release() -> Result<()> {
-    crate::experiment::build_agent(&crate::root())
-}
-
-/// Where figures are kept.
-fn folder() -> PathBuf {
-    crate::target_folder(&crate::root()).join("bench")
-}
-
-/// Writes the figures for whoever compares them with those of another day.
-fn keep(name: &str, figures: &Value) -> Result<PathBuf> {
-    let folder = folder();
-    let file = folder.join(format!("{name}.json"));
-    let text = format!("{figures:#}\n");
-    std::fs::create_dir_all(&folder)
-        .and_then(|()| std::fs::write(&file, text))
-        .map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(file)
 }

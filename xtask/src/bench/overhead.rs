@@ -8,19 +8,18 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tuneagent_e2e::crowd::Crowd;
+use tuneagent_e2e::crowd::{Crowd, paired};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::{self, Need};
-use tuneagent_e2e::{Outcome, gromacs, lammps, programs, repairs};
+use tuneagent_e2e::{Outcome, each, gromacs, lammps, programs, repairs};
+
+use crate::Result;
+use crate::measure::stats::{self, Spread};
+use crate::measure::table::{Table, cells};
+use crate::measure::{self, Claim, Section, Settings};
 
 /// A program of ours waits so long for its other ranks at most.
 const SOON: Duration = Duration::from_secs(60);
-
-use super::options::Options;
-use super::summary;
-use super::verdict::Verdict;
-use crate::Result;
-use crate::experiment::{stats, table::Table};
 
 /// Steps that nobody reaches: the job is ended when it is not needed any more.
 const ENDLESS: u64 = 100_000_000;
@@ -98,14 +97,12 @@ fn bounce(environment: &[String], bytes: usize) -> Outcome<Crowd> {
 }
 
 /// How it is measured.
-struct Settings {
+struct Turns {
     /// Pairs of turns of two alike, one of them attached to; half of them with changed parts.
     pairs: usize,
     seconds: f64,
     ranks: usize,
 }
-
-pub(super) const OPTIONS: [&str; 3] = ["--pairs", "--seconds", "--ranks"];
 
 /// What came out of it.
 #[derive(Clone, Debug, Default)]
@@ -117,16 +114,16 @@ struct Measured {
     preloaded: Vec<f64>,
     /// MPI calls of a rank in a second.
     calls_per_s: Vec<f64>,
-    /// How much longer the agent says that the program takes, as share of its time.
-    told: Vec<f64>,
+    /// How much longer the agent reports that the program takes, as share of its time.
+    reported: Vec<f64>,
 }
 
-pub(super) fn run(options: &Options) -> Result<super::Measured> {
+pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2) as f64;
-    let settings = Settings {
-        pairs: options.number("--pairs", (4.0, 48.0)) as usize,
-        seconds: options.number("--seconds", (1.0, 2.0)),
-        ranks: options.number("--ranks", (cores, cores)) as usize,
+    let turns = Turns {
+        pairs: settings.number("--pairs", 4.0, 48.0) as usize,
+        seconds: settings.number("--seconds", 1.0, 2.0),
+        ranks: settings.number("--ranks", cores, cores) as usize,
     };
     let mut table = Table::new([
         "program",
@@ -135,39 +132,42 @@ pub(super) fn run(options: &Options) -> Result<super::Measured> {
         "median between (95 %)",
         "preloaded / alone",
         "MPI calls/s a rank",
-        "told",
+        "reported, %",
     ]);
-    let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
+    let (mut figures, mut claims) = (Vec::new(), Vec::new());
     for subject in &SUBJECTS {
-        if needs::lacks(subject.name, subject.needs)? {
+        let name = subject.name;
+        if needs::lacks(name, subject.needs)? {
             continue;
         }
-        let measured =
-            measured(subject, &settings).map_err(|problem| format!("{}: {problem}", subject.name))?;
-        figures.push(told(subject.name, &measured, &mut table)?);
-        verdicts.extend(subject.is_real.then(|| verdict(subject.name, &measured)));
+        let measured = measured(subject, &turns).map_err(|problem| format!("{name}: {problem}"))?;
+        let attached = row(name, &measured, &mut table)?;
+        figures.push(measured.figures(name));
+        let (target, bound) = SLOWDOWN;
+        let claim = || Claim::at_most(&format!("P6, {name}: attached / alone"), attached, target, bound);
+        claims.extend(subject.is_real.then(claim));
     }
-    println!(
-        "\n{} pairs of turns of {} s, {} ranks; a ratio is the time of a step beside its time alone, its median and where half of the pairs lie;\n\
-         told is what the agent says that its probes cost, as share of the program's CPU time while it is watched\n\n{table}",
-        settings.pairs, settings.seconds, settings.ranks
+    let Turns {
+        pairs,
+        seconds,
+        ranks,
+    } = turns;
+    let note = format!(
+        "{pairs} pairs of turns of {seconds} s, {ranks} ranks; a ratio is the time of a step beside its time alone, its median and where \
+         half of the pairs lie; reported is what the agent says that its probes cost, as share of the program's CPU time."
     );
-    Ok(super::Measured {
-        figures: Value::Array(figures),
-        verdicts,
+    Ok(measure::Outcome {
+        sections: vec![Section::new("The time of a step", table, [note])],
+        claims,
+        figures: Some(Value::Array(figures)),
+        ..measure::Outcome::default()
     })
 }
 
-fn verdict(name: &str, measured: &Measured) -> Verdict {
-    let ratio = stats::quantile(&measured.attached, 0.5).unwrap_or(f64::NAN);
-    let (target, bound) = SLOWDOWN;
-    Verdict::at_most(format!("P6, {name}: attached / alone"), ratio, target, bound)
-}
-
-fn measured(subject: &Subject, settings: &Settings) -> Outcome<Measured> {
+fn measured(subject: &Subject, turns: &Turns) -> Outcome<Measured> {
     let library = programs::mpi_library("preload", Mpi::OpenMpi, 1)?;
     let started = |environment: &[String]| -> Outcome<Crowd> {
-        let crowd = (subject.start)(environment, settings.ranks)?;
+        let crowd = (subject.start)(environment, turns.ranks)?;
         // It had its first steps before the next one starts.
         crowd.pace(0.1)?;
         crowd.pause()?;
@@ -176,17 +176,17 @@ fn measured(subject: &Subject, settings: &Settings) -> Outcome<Measured> {
     let (one, other) = (started(&[])?, started(&[])?);
     let under = started(&[format!("LD_PRELOAD={}", library.display())])?;
     let mut measured = Measured::default();
-    let first = watched(&one, &other, settings, &mut measured)?;
+    let folder = tempfile::tempdir()?;
+    let report = folder.path().join("report.json");
+    let report_name = report.to_string_lossy().into_owned();
+    let words = ["--rules", "none", "--budget", "none", "--json", &report_name];
+    let paces = paired(&one, &other, &words, (turns.pairs, turns.seconds), |_| {
+        measured.add_report(&serde_json::from_str(&std::fs::read_to_string(&report)?)?)
+    })?;
+    measured.attached = paces.iter().map(|pace| 1.0 / pace).collect();
     other.pause()?;
-    let second = watched(&other, &one, settings, &mut measured)?;
-    // What one of the two has of its own, as where its memory lies, goes out of the product of both.
-    let both = first.iter().zip(&second);
-    measured.attached = both
-        .map(|(first, second)| 1.0 / (first * second).sqrt())
-        .collect();
-    other.pause()?;
-    for _ in 0..settings.pairs.div_ceil(4) {
-        let (ours, alone) = under.paces_beside(&one, settings.seconds)?;
+    for _ in 0..turns.pairs.div_ceil(4) {
+        let (ours, alone) = under.paces_beside(&one, turns.seconds)?;
         measured.preloaded.push(alone / ours);
         measured.alone.push(alone);
         one.pause()?;
@@ -198,91 +198,59 @@ fn measured(subject: &Subject, settings: &Settings) -> Outcome<Measured> {
     Ok(measured)
 }
 
-/// The paces of one while it is watched, as shares of those of the other, which nobody looks at.
-fn watched(ours: &Crowd, theirs: &Crowd, settings: &Settings, measured: &mut Measured) -> Outcome<Vec<f64>> {
-    let folder = tempfile::tempdir()?;
-    let report = folder.path().join("report.json");
-    let report_name = report.to_string_lossy().into_owned();
-    let words = ["--rules", "none", "--budget", "none", "--json", &report_name];
-    let (shares, _) = ours.attached_beside(theirs, &words, (settings.pairs.div_ceil(2), settings.seconds))?;
-    ours.pause()?;
-    let report: Value = serde_json::from_str(&std::fs::read_to_string(&report)?)?;
-    let processes = report["processes"]
-        .as_array()
-        .ok_or("the report has no processes")?;
-    let functions = processes
-        .iter()
-        .flat_map(|process| process["functions"].as_array().into_iter().flatten());
-    let calls: f64 = functions.filter_map(|function| function["calls"].as_f64()).sum();
-    let cost = &report["cost"];
-    let told = cost["slowdown"].as_f64();
-    let cpu_s = cost["job_cpu_time_s"].as_f64();
-    let (told, cpu_s) = told.zip(cpu_s).ok_or("the report does not tell its cost")?;
-    measured.told.push(told);
-    // Half of the session it was stopped; while it runs each of its ranks has a CPU.
-    measured.calls_per_s.push(calls / cpu_s);
-    Ok(shares)
+impl Measured {
+    /// What a session reported at its end.
+    fn add_report(&mut self, report: &Value) -> Outcome<()> {
+        let processes = report["processes"]
+            .as_array()
+            .ok_or("the report has no processes")?;
+        let functions = processes.iter().flat_map(|process| each(&process["functions"]));
+        let calls: f64 = functions.filter_map(|function| function["calls"].as_f64()).sum();
+        let cost = &report["cost"];
+        let figures = cost["slowdown"].as_f64().zip(cost["job_cpu_time_s"].as_f64());
+        let (slowdown, cpu_s) = figures.ok_or("the report does not have its cost")?;
+        self.reported.push(slowdown);
+        // Half of the session it was stopped; while it runs each of its ranks has a CPU.
+        self.calls_per_s.push(calls / cpu_s);
+        Ok(())
+    }
+
+    fn figures(&self, program: &str) -> Value {
+        let between = stats::median_between(&self.attached);
+        json!({
+            "program": program,
+            "steps_per_s_alone": self.alone,
+            "time_attached_over_alone": self.attached,
+            "time_preloaded_over_alone": self.preloaded,
+            "median_attached_between": between.map(|(low, high)| [low, high]),
+            "mpi_calls_per_cpu_s": stats::quantile(&self.calls_per_s, 0.5),
+            "reported_cost_share": stats::quantile(&self.reported, 0.5),
+        })
+    }
 }
 
-/// A line of the table, and all figures.
-fn told(name: &str, measured: &Measured, table: &mut Table) -> Result<Value> {
-    let Measured {
-        alone,
-        attached,
-        preloaded,
-        ..
-    } = measured;
+/// A row of the table. Returns the median of attached / alone.
+fn row(name: &str, measured: &Measured, table: &mut Table) -> Result<f64> {
     let at =
         |values: &[f64], share| stats::quantile(values, share).ok_or_else(|| format!("{name} was never run"));
     let ratio = |values: &[f64]| -> Result<String> {
-        Ok(format!(
-            "{:.4} ({:.4} to {:.4})",
-            at(values, 0.5)?,
-            at(values, 0.25)?,
-            at(values, 0.75)?
-        ))
+        let [low, median, high] = [0.25, 0.5, 0.75].map(|share| at(values, share));
+        Ok(format!("{:.4} ({:.4} to {:.4})", median?, low?, high?))
     };
-    let between = stats::median_between(attached);
-    let (calls_per_s, cost) = (at(&measured.calls_per_s, 0.5)?, at(&measured.told, 0.5)?);
-    table.row([
-        name.to_owned(),
-        stats::figure(at(alone, 0.5)?),
-        ratio(attached)?,
-        between.map_or_else(
-            || "too few pairs".to_owned(),
-            |(low, high)| format!("{low:.4} to {high:.4}"),
-        ),
-        ratio(preloaded)?,
-        stats::figure(calls_per_s),
-        format!("{:.2} %", 100.0 * cost),
+    let between = stats::median_between(&measured.attached).map_or_else(
+        || "too few pairs".to_owned(),
+        |(low, high)| format!("{low:.4} to {high:.4}"),
+    );
+    table.row(cells![
+        name,
+        Spread::of(&measured.alone),
+        ratio(&measured.attached)?,
+        between,
+        ratio(&measured.preloaded)?,
+        at(&measured.calls_per_s, 0.5)?,
+        100.0 * at(&measured.reported, 0.5)?,
     ]);
-    Ok(json!({
-        "program": name,
-        "steps_per_s_alone": alone,
-        "time_attached_over_alone": attached,
-        "time_preloaded_over_alone": preloaded,
-        "median_attached_between": between.map(|(low, high)| [low, high]),
-        "mpi_calls_per_cpu_s": calls_per_s,
-        "told_cost_share": cost,
-    }))
-}
-
-/// What was kept of a run, the medians.
-pub(super) fn in_short(figures: &[Value]) -> Option<Table> {
-    let mut table = Table::new(["program", "attached / alone", "preloaded / alone", "told"]);
-    for figure in figures {
-        let ratio = |name: &str| {
-            let spread = stats::Spread::of(&summary::numbers(figure, name)?)?;
-            Some(format!("{:.4}", spread.median))
-        };
-        table.row([
-            summary::text(figure, "program")?,
-            ratio("time_attached_over_alone")?,
-            ratio("time_preloaded_over_alone")?,
-            format!("{:.2} %", 100.0 * figure["told_cost_share"].as_f64()?),
-        ]);
-    }
-    Some(table)
+    at(&measured.attached, 0.5)
 }
 
 #[cfg(test)]
@@ -296,11 +264,11 @@ mod tests {
             attached: vec![1.25],
             preloaded: vec![1.0],
             calls_per_s: vec![10.0],
-            told: vec![0.01],
+            reported: vec![0.01],
         };
         let mut table = Table::new(["program"]);
-        let figures = told("p", &measured, &mut table).unwrap();
-        assert_eq!(figures["time_attached_over_alone"], json!([1.25]));
+        assert_eq!(row("p", &measured, &mut table), Ok(1.25));
+        assert_eq!(measured.figures("p")["time_attached_over_alone"], json!([1.25]));
         assert!(table.to_string().contains("1.2500 (1.2500 to 1.2500)"));
         assert!(table.to_string().contains("too few pairs"));
     }

@@ -3,32 +3,15 @@
 //! Dedicated, every worker is equally fast. Under load every third worker takes three times as long, in turns from phase to phase.
 //! The program hands out one equal chunk to each worker; the rule `factoring` makes it hand out batches of shrinking chunks.
 
-use tuneagent_e2e::programs;
+use tuneagent_e2e::programs::{self, FACTORING_NAMES};
 
-use super::chart::Picture;
 use super::rounds::{Rounds, interleaved, same_results};
 use super::scenario::{Run, Scenario, With, argument};
-use super::stats::{Spread, change, less};
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
-
-/// The rule's names in the library `mw`.
-const NAMES: [(&str, &str); 13] = [
-    ("begin_iteration", "mw_begin_iteration"),
-    ("end_iteration", "mw_end_iteration"),
-    ("send_task", "mw_send"),
-    ("compute_task", "mw_compute"),
-    ("TheNumTuples", "mw_tasks"),
-    ("nw", "mw_nw"),
-    ("globalSizeFirst", "mw_first_chunk"),
-    ("globalSizeChunk", "mw_later_chunk"),
-    ("numtuples", "mw_sent_tasks"),
-    ("chunk_size", "mw_chunk_tasks"),
-    ("iteration", "mw_iteration"),
-    ("CurrentIteration", "mw_current_iteration"),
-    ("NroTasks", "mw_chunk_tasks"),
-];
+use crate::measure::chart::Picture;
+use crate::measure::stats::{Spread, change, less};
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// Workers, and seconds of Table 5.6: dedicated, loaded, loaded and tuned; its min,sec read as such.
 const THESIS: [(usize, f64, f64, Option<f64>); 6] = [
@@ -73,17 +56,11 @@ fn scenarios(settings: &Settings, workers: usize) -> Result<Vec<(String, Scenari
         argument("slow", 3),
     ];
     let scenario = |way: &str, arguments: &[&[String]], with: With| {
-        let scenario = Scenario {
-            program: program.clone(),
-            mpi: settings.mpi,
-            ranks: workers + 1,
-            arguments: [&[&base[..]], arguments].concat().concat(),
-            is_apart: false,
-            with,
-        };
+        let arguments = [&[&base[..]], arguments].concat().concat();
+        let scenario = Scenario::new(settings, &program, workers + 1, arguments, with);
         (named(workers, way), scenario)
     };
-    let rule = |flags: &[&str]| With::rule("factoring", &NAMES, flags);
+    let rule = |flags: &[&str]| With::rule("factoring", &FACTORING_NAMES, flags);
     let mut all = vec![
         scenario(DEDICATED, &[], With::Nobody),
         scenario(LOADED, &[&load], With::Nobody),
@@ -130,8 +107,9 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     ];
     Ok(Outcome {
         sections: vec![Section::new("Dedicated, loaded, loaded and tuned", table, notes)],
-        picture,
+        picture: Some(picture),
         claims: measured.claims()?,
+        ..Outcome::default()
     })
 }
 

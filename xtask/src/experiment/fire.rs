@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tuneagent_e2e::programs;
 
-use super::Settings;
 use super::scenario::{Run, Scenario, With};
-use super::stats::{Spread, figure};
 use crate::Result;
+use crate::measure::Settings;
+use crate::measure::stats::{Spread, figure};
 
 /// The simulator under one load.
 #[derive(Clone, Debug)]
@@ -33,19 +33,13 @@ impl<'a> Fire<'a> {
     }
 
     pub(super) fn scenario(&self, more: &[String], with: With) -> Scenario {
-        Scenario {
-            program: self.program.clone(),
-            mpi: self.settings.mpi,
-            ranks: self.workers + 1,
-            arguments: [self.load.as_slice(), more].concat(),
-            is_apart: false,
-            with,
-        }
+        let arguments = [self.load.as_slice(), more].concat();
+        Scenario::new(self.settings, &self.program, self.workers + 1, arguments, with)
     }
 
     /// Writes a schedule, a line for each iteration, and says how the program is given it.
     pub(super) fn schedule(&self, name: &str, lines: &[String]) -> Result<String> {
-        super::write(&self.settings.out, name, &(lines.join("\n") + "\n"))?;
+        self.settings.write(name, &(lines.join("\n") + "\n"))?;
         let folder = std::path::absolute(&self.settings.out).map_err(|error| error.to_string())?;
         Ok(format!("schedule={}", folder.join(name).display()))
     }

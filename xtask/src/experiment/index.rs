@@ -9,15 +9,15 @@ mod load;
 use std::ops::Range;
 
 use self::load::Load;
-use super::chart::{Line, Panel, Picture};
 use super::fire::seen;
 use super::rounds::Rounds;
 use super::scenario::Run;
-use super::stats::{Spread, change, quantile};
 use super::sweep::Sweep;
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::{Line, Panel, Picture};
+use crate::measure::stats::{Spread, change, quantile};
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 const MOST: usize = 7;
 const POINTS: f64 = 2100.0;
@@ -90,15 +90,16 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         uneven.course("the same: seconds", "seconds", &BOTH),
     ];
     Ok(Outcome {
-        picture: Picture {
+        picture: Some(Picture {
             title: "The number of workers by the performance index".to_owned(),
             panels,
-        },
+        }),
         claims,
         sections: vec![
             growing.section("Sections; from the middle on all points take three times as long"),
             uneven.section("30 % of the points take three times as long"),
         ],
+        ..Outcome::default()
     })
 }
 
@@ -114,8 +115,7 @@ impl Measured {
 
     /// NaN of a scenario that the quick form leaves out.
     fn spread(&self, name: &str, figure: impl Fn(&Run) -> f64) -> Spread {
-        let spread = self.rounds.spread(name, figure);
-        spread.unwrap_or(Spread::exactly(f64::NAN))
+        self.rounds.spread_or_nan(name, figure)
     }
 
     /// The mean index of whole runs.
@@ -136,7 +136,7 @@ impl Measured {
     fn workers_late(&self, name: &str) -> Spread {
         let late = |run: &Run| run.each("workers").into_iter().skip(self.late().start);
         let all: Vec<f64> = self.rounds.of(name).iter().flat_map(late).collect();
-        Spread::of(&all).unwrap_or(Spread::exactly(f64::NAN))
+        Spread::or_nan(&all)
     }
 
     /// An agent that gets no CPU before a run is over does nothing.

@@ -8,27 +8,15 @@
 use std::path::Path;
 
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::programs;
+use tuneagent_e2e::programs::{self, NETWORK_NAMES};
 
-use super::chart::Picture;
 use super::rounds::{Rounds, interleaved};
 use super::scenario::{Scenario, With, argument};
-use super::stats::Spread;
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
-
-/// The rule's names in the library `mw`: a task is a byte of a message.
-const NAMES: [(&str, &str); 8] = [
-    ("global_sendreceive", "mw_iterate"),
-    ("global_sendwork", "mw_send"),
-    ("global_receivework", "mw_receive"),
-    ("arcStepKernel", "mw_compute"),
-    ("workerId", "mw_peer"),
-    ("NTasks", "mw_message_bytes"),
-    ("TheWorkSizeUnitBytes", "mw_byte"),
-    ("iterId", "mw_current_iteration"),
-];
+use crate::measure::chart::Picture;
+use crate::measure::stats::Spread;
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 const LATENCIES_US: [f64; 3] = [50.0, 500.0, 5000.0];
 const BANDWIDTHS_MBS: [f64; 3] = [1.0, 30.0, 1000.0];
@@ -87,13 +75,11 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         networks.retain(|network| (network.latency_us, network.mbs) == (500.0, 30.0));
     }
     let recording = settings.out.join("network.rec");
-    let scenario = |network: &Network| Scenario {
-        program: program.clone(),
-        mpi: settings.mpi,
-        ranks: 2,
-        arguments: network.arguments(settings.either(25, 40)),
-        is_apart: false,
-        with: With::rule("network", &NAMES, &["--record", &recording.to_string_lossy()]),
+    let scenario = |network: &Network| {
+        let arguments = network.arguments(settings.either(25, 40));
+        let flags = ["--record", &recording.to_string_lossy()];
+        let with = With::rule("network", &NETWORK_NAMES, &flags);
+        Scenario::new(settings, &program, 2, arguments, with)
     };
     let scenarios: Vec<_> = networks
         .iter()
@@ -106,7 +92,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let measured = Measured { networks, rounds };
     let table = measured.table()?;
     Ok(Outcome {
-        picture: Picture {
+        picture: Some(Picture {
             title: "Measured over injected".to_owned(),
             panels: vec![
                 table
@@ -117,7 +103,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
                     )
                     .with_levels([("right", 1.0)]),
             ],
-        },
+        }),
         sections: vec![Section::new(
             "Latency and cost of a byte, injected and measured",
             table,
@@ -127,6 +113,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             ],
         )],
         claims: measured.claims()?,
+        ..Outcome::default()
     })
 }
 
@@ -134,14 +121,11 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
 fn found(recording: &Path) -> Result<Found> {
     let mut words = vec!["replay".to_owned(), recording.to_string_lossy().into_owned()];
     words.extend(["--rules", "none", "network", "--csv", "-"].map(str::to_owned));
-    for (name, of_program) in NAMES {
+    for (name, of_program) in NETWORK_NAMES {
         words.extend(["--bind".to_owned(), format!("{name}={of_program}")]);
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (code, text) = Agent::run(&words)?;
-    if code != 0 {
-        return Err(format!("replay ended with {code}:\n{text}"));
-    }
+    let text = Agent::succeed(&words)?;
     Ok(Found {
         latency_us: 1e6 * last(&text, "latency")?,
         ns_per_byte: 1e9 * last(&text, "per_byte")?,

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tuneagent_e2e::programs;
 
-use super::chart::Picture;
 use super::rounds::{Rounds, interleaved};
 use super::scenario::{self, Run, Scenario, With, argument};
-use super::stats::{figure, quantile};
-use super::table::{Cell, Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::Picture;
+use crate::measure::stats::{figure, quantile};
+use crate::measure::table::{Cell, Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 const RULE: &str = include_str!("../../../tests/programs/reaction.yaml");
 
@@ -50,7 +50,7 @@ const APART_WORKERS_MAX: usize = 8;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let program = programs::master_worker("nbody", settings.mpi)?;
-    super::write(&settings.out, "reaction.yaml", RULE)?;
+    settings.write("reaction.yaml", RULE)?;
     let rule = settings.out.join("reaction.yaml").to_string_lossy().into_owned();
     let workers: &[usize] = settings.either(&[1, 4], &[1, 2, 4, 8, 16, 25]);
     let last = scenario::last_cpu()
@@ -72,17 +72,15 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             if how == APART && *count > APART_WORKERS_MAX {
                 continue;
             }
+            let arguments = vec![
+                argument("iterations", settings.either(30, 100)),
+                argument("work_us", WORK_US * count),
+                argument("workers", count),
+            ];
+            let with = flags.map_or(With::Nobody, |flags| With::rule(&rule, &[], flags));
             let scenario = Scenario {
-                program: program.clone(),
-                mpi: settings.mpi,
-                ranks: count + 1,
-                arguments: vec![
-                    argument("iterations", settings.either(30, 100)),
-                    argument("work_us", WORK_US * count),
-                    argument("workers", count),
-                ],
                 is_apart: how == APART,
-                with: flags.map_or(With::Nobody, |flags| With::rule(&rule, &[], flags)),
+                ..Scenario::new(settings, &program, count + 1, arguments, with)
             };
             scenarios.push((name(*count, how), scenario));
         }
@@ -98,13 +96,13 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     };
     let section = |how, title| Section::new(title, measured.parts(how), [THEIRS]);
     Ok(Outcome {
-        picture: Picture {
+        picture: Some(Picture {
             title: "Reaction: MATE took 4260 us with collectors and 24400 us without".to_owned(),
             panels: vec![
                 panel("half of the changes", "p50"),
                 panel("99 of 100 changes", "p99"),
             ],
-        },
+        }),
         sections: vec![
             section(WRITING, "From the end of an iteration to the write"),
             section(AWAKE, "The same while CPUs are kept awake (--keep-awake)"),
@@ -115,6 +113,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             costs,
         ],
         claims: measured.claims(),
+        ..Outcome::default()
     })
 }
 

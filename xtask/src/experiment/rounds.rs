@@ -4,8 +4,8 @@
 use std::io::IsTerminal;
 
 use super::scenario::Run;
-use super::stats::Spread;
 use crate::Result;
+use crate::measure::stats::Spread;
 
 /// What the rounds gave: for each scenario one result a round.
 pub(crate) struct Rounds<R> {
@@ -47,6 +47,12 @@ impl<R> Rounds<R> {
     pub(crate) fn of(&self, name: &str) -> &[R] {
         let found = self.results.iter().find(|(known, _)| known == name);
         found.map_or(&[], |(_, results)| results)
+    }
+
+    /// Median and spread of a figure of a scenario; NaN of one that was not run.
+    pub(crate) fn spread_or_nan(&self, name: &str, figure: impl Fn(&R) -> f64) -> Spread {
+        let values: Vec<f64> = self.of(name).iter().map(figure).collect();
+        Spread::or_nan(&values)
     }
 
     /// Median and spread of a figure of a scenario.

@@ -7,12 +7,12 @@ use tuneagent_e2e::needs::lacks;
 use tuneagent_e2e::repairs::{CASES, Case, Tried};
 use tuneagent_e2e::wheels;
 
-use super::chart::Picture;
 use super::rounds::{Rounds, interleaved};
-use super::stats::{Spread, figure};
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::Picture;
+use crate::measure::stats::{Spread, figure};
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// Seconds over which a pace is taken.
 const OVER: f64 = 2.0;
@@ -51,10 +51,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         &["% of right, before", "% of right"],
     );
     Ok(Outcome {
-        picture: Picture {
+        picture: Some(Picture {
             title: "Programs that nobody prepared".to_owned(),
             panels: vec![panel.with_levels([("started right", 100.0)])],
-        },
+        }),
         sections: vec![Section::new(
             "Started wrong, repaired while they run, started right",
             table,
@@ -65,6 +65,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             ],
         )],
         claims: measured.claims()?,
+        ..Outcome::default()
     })
 }
 

@@ -2,16 +2,15 @@
 //! run is measured by comes from the agent.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
-use tuneagent_e2e::agent::{self, Agent};
+use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 
 use crate::Result;
-use crate::process::run;
+use crate::measure::Settings;
 
 /// Until a program has started, and until it has ended once its last iteration should be over.
 const SOON: Duration = Duration::from_secs(120);
@@ -100,6 +99,23 @@ pub(crate) fn argument(name: &str, value: impl std::fmt::Display) -> String {
 }
 
 impl Scenario {
+    pub(crate) fn new(
+        settings: &Settings,
+        program: &Path,
+        ranks: usize,
+        arguments: Vec<String>,
+        with: With,
+    ) -> Scenario {
+        Scenario {
+            program: program.to_owned(),
+            mpi: settings.mpi,
+            ranks,
+            arguments,
+            is_apart: false,
+            with,
+        }
+    }
+
     /// Runs it to its end.
     pub(crate) fn run(&self) -> Result<Run> {
         Ok(self.tried()?)
@@ -119,8 +135,7 @@ impl Scenario {
             None => None,
             Some(flags) => {
                 let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-                let agent = Agent::attach(job.pid(), &flags)?;
-                agent.armed()?;
+                let agent = Agent::attach_armed(job.pid(), &flags)?;
                 Some(agent)
             }
         };
@@ -175,18 +190,4 @@ impl Drop for Apart {
         // Was allowed a moment ago.
         let _ = sched_setaffinity(None, &self.before);
     }
-}
-
-/// The agent that the experiments run: built for speed, as users have it; TUNEAGENT_BIN names another one, as for the tests.
-pub(crate) fn build_agent(root: &Path) -> Result<()> {
-    if std::env::var_os("TUNEAGENT_BIN").is_some() {
-        return Ok(());
-    }
-    println!("building tuneagent (release)");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "tuneagent"])
-        .current_dir(root))?;
-    agent::take(crate::target_folder(root).join("release/tuneagent"));
-    Ok(())
 }

@@ -2,16 +2,16 @@
 //!
 //! Two of the same program run in turns, one of them attached; then they change their parts. Attaching and leaving are in no turn.
 
-use tuneagent_e2e::crowd::Crowd;
+use tuneagent_e2e::crowd::paired;
 use tuneagent_e2e::repairs::{HEALTHY, Healthy};
 
-use super::chart::Picture;
 use super::rounds::{Rounds, interleaved};
 use super::runtime::here;
-use super::stats::{Spread, figure, less, median_between, quantile};
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::Picture;
+use crate::measure::stats::{Spread, figure, less, median_between, quantile};
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// Pairs of turns of each program, over all rounds, and in the quick form.
 const PAIRS: usize = 90;
@@ -41,10 +41,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         &["% slower, median (where it lies in 95 %)"],
     );
     Ok(Outcome {
-        picture: Picture {
+        picture: Some(Picture {
             title: "Programs that need nothing, attached to".to_owned(),
             panels: vec![panel.with_levels([("asked for", COST_MAX)])],
-        },
+        }),
         sections: vec![Section::new(
             "What rules cost that have nothing to do",
             table,
@@ -56,29 +56,24 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             ],
         )],
         claims: measured.claims()?,
+        ..Outcome::default()
     })
 }
 
-/// Percent of its pace that a program loses, pair by pair. What one of the two has of its own, as where its memory lies, goes out of the
-/// product of both.
-fn cost(program: &Healthy, (pairs, turn_s): (usize, f64)) -> tuneagent_e2e::Outcome<Vec<f64>> {
+/// Percent of its pace that a program loses, pair by pair.
+fn cost(program: &Healthy, turns: (usize, f64)) -> tuneagent_e2e::Outcome<Vec<f64>> {
     let (one, other) = ((program.start)()?, (program.start)()?);
-    let shares_of = |ours: &Crowd, theirs: &Crowd| -> tuneagent_e2e::Outcome<Vec<f64>> {
-        let (shares, text) = ours.attached_beside(theirs, &["--apply"], (pairs.div_ceil(2), turn_s))?;
+    let shares = paired(&one, &other, &["--apply"], turns, |text| {
         match text.contains("nothing was changed") {
-            true => Ok(shares),
+            true => Ok(()),
             false => Err(format!("a rule acted on a program that needs none:\n{text}").into()),
         }
-    };
-    let (first, second) = (shares_of(&one, &other)?, shares_of(&other, &one)?);
+    })?;
     for crowd in [one, other] {
         crowd.resume()?;
         crowd.finish()?;
     }
-    let both = first.iter().zip(&second);
-    Ok(both
-        .map(|(first, second)| less((first * second).sqrt(), 1.0))
-        .collect())
+    Ok(shares.into_iter().map(|share| less(share, 1.0)).collect())
 }
 
 struct Measured {

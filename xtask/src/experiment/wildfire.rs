@@ -3,15 +3,15 @@
 //! The thesis compared the original program with the tuned one. Two of its scenarios are added here: the adapted program with a fixed
 //! factor and with the best fixed factor, so that what comes of factoring and what of adapting its factors can be told apart.
 
-use super::chart::{Line, Panel, Picture};
 use super::fire::{Fire, seen};
 use super::rounds::{Rounds, interleaved, same_results};
 use super::scenario::{Run, Scenario, With, argument};
-use super::stats::{Spread, change, less, median_below};
 use super::sweep::Sweep;
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::{Line, Panel, Picture};
+use crate::measure::stats::{Spread, change, less, median_below};
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// Seconds of the thesis by workers: the original, monitored without tuning, tuned (Table 5.5); with imbalance the original and
 /// tuned (Table 5.6).
@@ -141,10 +141,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         Section::new("The same by workers", table, [note])
     };
     Ok(Outcome {
-        picture: Picture {
+        picture: Some(Picture {
             title: "Adjusting factoring on a fire front".to_owned(),
             panels,
-        },
+        }),
         claims,
         sections: vec![
             uneven.scenarios("30 % of the points take twice as long, seven workers"),
@@ -153,6 +153,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             by_workers(of_even),
             overlap(settings)?,
         ],
+        ..Outcome::default()
     })
 }
 
@@ -167,7 +168,7 @@ impl Measured {
 
     fn seconds(&self, name: &str) -> Spread {
         let seconds: Vec<f64> = self.most(name).iter().map(Run::seconds).collect();
-        Spread::of(&seconds).unwrap_or(Spread::exactly(f64::NAN))
+        Spread::or_nan(&seconds)
     }
 
     /// The factors are those of the thesis: in the first iteration 0.5, then within their range; without the right to write always 0.5.
@@ -236,7 +237,7 @@ impl Measured {
     fn settled(&self) -> Spread {
         let late = |run: &Run| run.each("f0").into_iter().skip(1);
         let late: Vec<f64> = self.most(TUNED).iter().flat_map(late).collect();
-        Spread::of(&late).unwrap_or(Spread::exactly(f64::NAN))
+        Spread::or_nan(&late)
     }
 
     fn by_workers(&self) -> Table {

@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use tuneagent_e2e::programs;
 
 use self::load::{Kind, Load};
-use super::chart::{Line, Panel, Picture};
 use super::rounds::{Rounds, interleaved, same_results};
 use super::scenario::{Run, Scenario, With, argument};
-use super::stats::{Spread, change, less};
 use super::sweep::Sweep;
-use super::table::{Table, cells};
-use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
+use crate::measure::chart::{Line, Panel, Picture};
+use crate::measure::stats::{Spread, change, less};
+use crate::measure::table::{Table, cells};
+use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// Workers, and minutes of Table 5.3, its min,sec read as such.
 const THESIS: [(usize, f64); 6] = [
@@ -100,11 +100,12 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     ]);
     Ok(Outcome {
         sections,
-        picture: Picture {
+        picture: Some(Picture {
             title: "Number of workers: fixed against tuned".to_owned(),
             panels,
-        },
+        }),
         claims,
+        ..Outcome::default()
     })
 }
 
@@ -119,14 +120,8 @@ struct Measured {
 
 impl Bench<'_> {
     fn scenario(&self, more: &[String], with: With) -> Scenario {
-        Scenario {
-            program: self.program.clone(),
-            mpi: self.settings.mpi,
-            ranks: MOST + 1,
-            arguments: [&self.load.arguments(), more].concat(),
-            is_apart: false,
-            with,
-        }
+        let arguments = [&self.load.arguments(), more].concat();
+        Scenario::new(self.settings, &self.program, MOST + 1, arguments, with)
     }
 
     fn fixed(&self, workers: usize) -> Scenario {
@@ -202,8 +197,7 @@ impl Bench<'_> {
 
 impl Measured {
     fn spread(&self, name: &str) -> Spread {
-        // Every scenario was run at least once.
-        self.rounds.seconds(name).unwrap_or(Spread::exactly(f64::NAN))
+        self.rounds.spread_or_nan(name, Run::seconds)
     }
 
     fn best(&self) -> f64 {

@@ -5,11 +5,11 @@ use super::{
     WORKERS_FIRST, indices, mean_index,
 };
 use crate::Result;
-use crate::experiment::Settings;
 use crate::experiment::fire::Fire;
 use crate::experiment::rounds::{interleaved, same_results};
 use crate::experiment::scenario::{Scenario, With, argument};
 use crate::experiment::sweep::Sweep;
+use crate::measure::Settings;
 
 const INDEX: &str = "workers-by-index";
 const FACTORING: &str = "adjusting-factoring";

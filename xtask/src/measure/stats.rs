@@ -22,6 +22,11 @@ impl Spread {
         })
     }
 
+    /// NaN of no values, as of a scenario that the quick form leaves out.
+    pub(crate) fn or_nan(values: &[f64]) -> Spread {
+        Spread::of(values).unwrap_or(Spread::exactly(f64::NAN))
+    }
+
     /// As so many times a value.
     pub(crate) fn over(self, value: f64) -> Spread {
         Spread {

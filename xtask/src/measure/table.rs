@@ -67,7 +67,7 @@ impl fmt::Display for Cell {
 /// Cells of a row, each of whatever type.
 macro_rules! cells {
     ($($cell:expr),+ $(,)?) => {
-        [$($crate::experiment::table::Cell::from($cell)),+]
+        [$($crate::measure::table::Cell::from($cell)),+]
     };
 }
 pub(crate) use cells;
