@@ -266,8 +266,7 @@ fn call_sites_are_named_by_function_and_line() -> Outcome {
 /// The libraries of both MPIs in between are seen through; the first calls may be those of the libraries.
 #[test]
 fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
-    require!(Root, OpenMpi, Mpich, Fortran);
-    let _machine = shared();
+    require!(shared: Root, OpenMpi, Mpich, Fortran);
     let source = include_str!("../programs/relax.F90");
     let call = source.find("call MPI_Allreduce").ok_or("no call")?;
     let line = source[..call].lines().count() as u64;
@@ -275,8 +274,7 @@ fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
     for (mpi, f08) in each {
         let program = programs::mpi_fortran("relax", mpi, f08)?;
         let job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |_| vec!["100000".to_owned()])?;
-        let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
-        agent.armed()?;
+        let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
         let is_seen = |site: &Value| {
             let at = (&site["function"], &site["file"], &site["line"]);
             at == (&"MPI_Allreduce".into(), &"relax.F90".into(), &line.into())
