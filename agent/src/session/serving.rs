@@ -13,6 +13,7 @@ use super::{
     changes::{Event, Undo},
     found::{Repair, copies},
     hands::Receipt,
+    members,
     probing::watched,
     receipts,
     requests::{self, NotAdded, State, Step},
@@ -23,7 +24,7 @@ use crate::{
     kernel::KernelError,
     report,
     request::{Answer, Mode, RefusalKind, Request, SessionView},
-    rulebook::{self, Switch},
+    rulebook::{self, Switch, Time},
     snapshot::FindingView,
     view::{Input, Wish},
 };
@@ -300,7 +301,8 @@ impl Session {
     pub(super) fn say_news_of_recording(&mut self) {
         if let Some(text) = self.rules.recording_news() {
             self.screen.say(&text);
-            self.members.note_missing(text);
+            let event = members::Event::NotMeasured(text);
+            self.log.on(&mut self.members, event, Time(monotonic_ns()));
         }
     }
 }
