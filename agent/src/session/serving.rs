@@ -13,6 +13,7 @@ use super::{
     changes::{Event, Undo},
     found::{Repair, copies},
     hands::Receipt,
+    log::Requests,
     members,
     probing::watched,
     receipts,
@@ -47,7 +48,8 @@ impl Session {
             false => State::Watches,
         };
         let (mut answer, mut reason) = (None, None);
-        let mut steps = VecDeque::from(requests::steps(request, state));
+        let now = Time(monotonic_ns());
+        let mut steps = VecDeque::from(self.log.on(&mut Requests, (request, state), now));
         while let Some(step) = steps.pop_front() {
             let next = match step {
                 Step::Answer(given) => {

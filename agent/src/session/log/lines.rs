@@ -59,6 +59,8 @@ pub enum Part {
     Members,
     /// What is changed.
     Changes,
+    /// What users ask for while it runs.
+    Requests,
     /// How the session ends.
     Leaving,
 }
@@ -69,6 +71,7 @@ impl Part {
         match self {
             Part::Members => "members",
             Part::Changes => "changes",
+            Part::Requests => "requests",
             Part::Leaving => "leaving",
         }
     }

@@ -1,6 +1,6 @@
 //! The log of a session (`--record-session`): every event of its state machines with the effects that it had, as lines of JSON. [`replay()`]
 //! feeds the events to new state machines and compares the effects byte for byte. The state machines are [`super::members`],
-//! [`super::changes`] and [`super::leave`].
+//! [`super::changes`], [`super::requests`] and [`super::leave`].
 //!
 //! The lines are kept in memory and written at the end: a session cannot name files any more once it is armed. When the bound is reached
 //! the log stops, so that what it has can be replayed; what comes after is counted.
@@ -22,8 +22,8 @@ pub use self::{
     lines::{Header, Part},
     replay::{Mismatch, Replayed, Step, is_log, replay},
 };
-use super::{changes, leave, members};
-use crate::{report_file::ReportFile, rulebook::Time};
+use super::{changes, leave, members, requests};
+use crate::{report_file::ReportFile, request::Request, rulebook::Time};
 
 /// A part of a session that is a state machine: its effects follow from its events and their times alone.
 pub(super) trait StateMachine {
@@ -61,6 +61,19 @@ impl StateMachine for leave::Leaving {
 
     fn on(&mut self, event: leave::Event, _: Time) -> Vec<leave::Effect> {
         self.on(event)
+    }
+}
+
+/// What is asked for, which has no state: a request gives the same steps each time.
+pub(super) struct Requests;
+
+impl StateMachine for Requests {
+    const PART: Part = Part::Requests;
+    type Event = (Request, requests::State);
+    type Effect = requests::Step;
+
+    fn on(&mut self, (request, state): Self::Event, _: Time) -> Vec<requests::Step> {
+        requests::steps(request, state)
     }
 }
 

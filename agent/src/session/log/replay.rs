@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, Error},
+};
 use serde_json::Value;
 
 use super::{
-    StateMachine,
+    Requests, StateMachine,
     lines::{FORMAT, Footer, Header, Part, line},
     words::words,
 };
@@ -213,8 +216,22 @@ impl Parts {
         match part {
             Part::Members => again(&mut self.members, event, now),
             Part::Changes => again(&mut self.changes, event, now),
+            Part::Requests => {
+                reads_no_file(&event)?;
+                again(&mut Requests, event, now)
+            }
             Part::Leaving => again(&mut self.leaving, event, now),
         }
+    }
+}
+
+/// A rule that is added brings those that it uses: names in the log of somebody else are not opened.
+fn reads_no_file(event: &Value) -> serde_json::Result<()> {
+    match event.pointer("/0/given/source") {
+        Some(source) if source.get("uses").is_none_or(Value::is_null) => Err(Error::custom(
+            "the rule that is added does not bring the rules that it uses",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What was recorded is replayed, what differs is found, and what has no room is counted.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::json;
 
@@ -9,9 +9,13 @@ use super::{
     replay::{Mismatch, Step, replay},
     *,
 };
-use crate::session::{
-    leave::Leaving,
-    members::{Event, Machine, Members, Origin},
+use crate::{
+    request::{Given, Mode, RuleText},
+    session::{
+        leave::Leaving,
+        members::{Event, Machine, Members, Origin},
+        requests::State,
+    },
 };
 
 const ORIGIN: Origin = Origin::Attached { has_launcher: false };
@@ -171,6 +175,50 @@ fn a_file_that_is_no_complete_log_is_refused_with_the_line() {
 }
 
 #[test]
+fn a_request_is_replayed_with_the_rule_that_it_brings() {
+    let mut lines = lines();
+    let add = |text: &str| Request::Add {
+        given: Box::new(Given {
+            source: RuleText {
+                name: "mine.yaml".to_owned(),
+                text: text.to_owned(),
+                uses: Some(BTreeMap::new()),
+                ..RuleText::default()
+            },
+            ..Given::default()
+        }),
+        mode: Mode::Applying,
+    };
+    let now = Time(1);
+    let steps_of = |lines: &mut Lines, text, state| lines.on(&mut Requests, (add(text), state), now).len();
+    for (text, state) in [
+        ("rule: mine\n", State::MayWrite),
+        ("rule: [", State::MayWrite),
+        ("", State::Watches),
+    ] {
+        assert_eq!(steps_of(&mut lines, text, state), 1);
+    }
+    lines.on(&mut Requests, (Request::Stop, State::Watches), now);
+    let text = lines.finish().0;
+    let reads = text.replace("\"uses\":{}", "\"uses\":null");
+    let why = line_of(steps(&reads).1).1;
+    assert!(why.contains("does not bring the rules that it uses"), "{why}");
+    let (steps, result) = steps(&text);
+    assert_eq!(result.map(|replayed| replayed.events), Ok(4));
+    let refused = "this session was started without --apply";
+    assert!(
+        steps[2].effect_texts().any(|text| text.contains(refused)),
+        "{:?}",
+        steps[2]
+    );
+    let stopped: Vec<String> = steps[3].effect_texts().collect();
+    assert_eq!(
+        stopped,
+        ["answer stopping", "end stopped by tuneagent session stop"]
+    );
+}
+
+#[test]
 fn what_has_no_room_is_counted_and_what_has_is_replayed() {
     let mut lines = lines();
     let mut members = Members::new(ORIGIN, Vec::new(), Time(0));
@@ -209,6 +257,16 @@ fn events_are_listed_in_short_words() {
             "judged decision 1, keeps",
         ),
         (json!({"confirm": [1, 2, 3, 4]}), "confirm 4 of them"),
+        (
+            json!({"watch": {"machine": 0, "pid": {"number": 7, "start_time": 1}, "slot": null}}),
+            "watch machine 0, pid 7",
+        ),
+        (json!({"result": [1, {"Ok": null}]}), "result 1 ok"),
+        (json!({"say": ""}), "say"),
+        (
+            json!({"receipt": {"answer": {"outcome": "written"}, "part": 0}}),
+            "receipt part 0, answer outcome written",
+        ),
     ] {
         assert_eq!(words::words(&value), expected);
     }

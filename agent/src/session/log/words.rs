@@ -38,24 +38,30 @@ fn known(fields: &Map<String, Value>) -> Option<String> {
         .map(|machine| format!(" of machine {machine}"))
         .unwrap_or_default();
     match fields.len() {
-        2 if get("start_time").is_some() => get("number").map(|number| format!("pid {number}")),
+        2 if get("start_time").is_some() => get("number").map(Value::to_string),
         2 if get("machine").is_some() => get("slot").map(|slot| format!("slot {slot}{machine}")),
         3 if get("machine").is_some() => {
             let (number, pid) = (get("number")?, get("pid")?);
-            Some(format!("change {number} of {}{machine}", said(pid)))
+            Some(format!("change {number} of pid {}{machine}", said(pid)))
         }
         _ => None,
     }
 }
 
-/// The fields that say something, by their names.
+/// The fields that say something, by their names, the short ones first. A single one is the name of what it has.
 fn named(fields: &Map<String, Value>) -> String {
-    let fields = fields.iter().filter(|(_, value)| !is_nothing(value));
+    let is_single = fields.len() == 1;
+    let mut fields: Vec<_> = fields
+        .iter()
+        .filter(|(_, value)| is_single || !is_nothing(value))
+        .collect();
+    fields.sort_by_key(|(_, value)| value.is_object() || value.is_array());
     let fields: Vec<String> = fields
+        .into_iter()
         .map(|(name, value)| {
-            let (name, value) = (name.replace('_', " "), said(value));
+            let (name, value) = (name.replace('_', " ").to_lowercase(), said(value));
             match value.as_str() {
-                "true" | "" => name,
+                "true" | "null" | "" => name,
                 value => format!("{name} {value}"),
             }
         })
