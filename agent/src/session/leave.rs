@@ -211,16 +211,7 @@ impl Leaving {
                 closing,
                 has_undone,
                 changes,
-            } => {
-                if has_undone {
-                    self.code = Code::No;
-                }
-                self.last = self.changes.take().unwrap_or(changes);
-                let header = self.is_of_command.then_some(header);
-                let said = header.into_iter().chain(closing).map(Effect::Say);
-                // Reports are written before anything that the kernel may take long for.
-                said.chain([Effect::Write, Effect::Detach]).collect()
-            }
+            } => self.ready(header, closing, has_undone, changes),
             Event::Detached(took_ns) => {
                 let detached = match took_ns {
                     Some(ns) => format!("detached in {}", duration(ns as f64)),
@@ -238,6 +229,23 @@ impl Leaving {
                 vec![Effect::End]
             }
         }
+    }
+
+    fn ready(
+        &mut self,
+        header: String,
+        closing: Vec<String>,
+        has_undone: bool,
+        changes: String,
+    ) -> Vec<Effect> {
+        if has_undone {
+            self.code = Code::No;
+        }
+        self.last = self.changes.take().unwrap_or(changes);
+        let header = self.is_of_command.then_some(header);
+        let said = header.into_iter().chain(closing).map(Effect::Say);
+        // Reports are written before anything that the kernel may take long for.
+        said.chain([Effect::Write, Effect::Detach]).collect()
     }
 
     /// How the session ended. What could not be written is no success, the log included.
