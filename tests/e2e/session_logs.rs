@@ -17,7 +17,8 @@ fn a_session_log_is_listed_and_written_for_other_programs() -> Outcome {
     assert_eq!(code, 0, "{text}");
     for part in [
         "members  present slot 0",
-        "changes  decided how each, id 1, rule optimal-workers",
+        "changes  decided how each, id 1",
+        "rule optimal-workers",
         "-> order 0 do decision 1",
         "leaving  stop has actuator, reason Ctrl-C",
         "with the same effects",

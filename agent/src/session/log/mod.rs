@@ -1,6 +1,6 @@
 //! The log of a session (`--record-session`): every event of its state machines with the effects that it had, as lines of JSON. [`replay()`]
-//! feeds the events to new state machines and compares the effects byte for byte. The state machines are [`super::members`],
-//! [`super::changes`], [`super::requests`] and [`super::leave`].
+//! feeds the events to new state machines and compares the effects byte for byte. The state machines are `members`, `changes`,
+//! `requests` and `leave`.
 //!
 //! The lines are kept in memory and written at the end: a session cannot name files any more once it is armed. When the bound is reached
 //! the log stops, so that what it has can be replayed; what comes after is counted.

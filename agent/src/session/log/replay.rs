@@ -64,7 +64,7 @@ impl Step {
             "look_at_command",
             "check_mpi",
         ];
-        is_one_of(&self.event, &["tick", "look", "settled", "found"])
+        is_one_of(&self.event, &["tick", "look", "looked_into", "settled", "found"])
             && self.effects.iter().all(|effect| is_one_of(effect, &looks))
     }
 }
