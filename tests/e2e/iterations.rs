@@ -266,7 +266,7 @@ fn call_sites_are_named_by_function_and_line() -> Outcome {
 /// The libraries of both MPIs in between are seen through; the first calls may be those of the libraries.
 #[test]
 fn call_sites_of_fortran_programs_are_lines_of_the_program() -> Outcome {
-    require!(shared: Root, OpenMpi, Mpich, Fortran);
+    let _machine = require!(shared: Root, OpenMpi, Mpich, Fortran);
     let source = include_str!("../programs/relax.F90");
     let call = source.find("call MPI_Allreduce").ok_or("no call")?;
     let line = source[..call].lines().count() as u64;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Waiting;
 use tuneagent_e2e::lammps::{self, Thermo};
+use tuneagent_e2e::sessions::Recorded;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -56,7 +57,8 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
     };
     // Four lines are three intervals: enough for the pace before, which is slow.
     let slow = lines("LAMMPS's first steps", &|thermo| thermo.len() >= 4)?;
-    let mut agent = Agent::attach(job.pid(), &["--apply"])?;
+    let recorded = Recorded::new()?;
+    let mut agent = Agent::attach(job.pid(), &["--apply", &recorded.flag()])?;
     agent.lines.wait_for_line("openmpi-busy-wait", SOON)?;
     agent.lines.wait_for_line("  guard    ", SOON)?;
     let judged = lammps::thermo(&job.lines.all()).len();
@@ -66,6 +68,11 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
     })?;
     let (before, during) = (lammps::pace(&slow)?, lammps::pace(&all[judged..])?);
     let report = agent.stop()?;
+    let listed = recorded.replay("openmpi-busy-wait")?;
+    assert!(
+        listed.contains("decided") && listed.contains("judged"),
+        "{listed}"
+    );
     let gain = during / before;
     assert!(
         gain >= 5.0,

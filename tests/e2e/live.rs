@@ -7,6 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::Knobs;
+use tuneagent_e2e::sessions::Recorded;
 use tuneagent_e2e::{Outcome, each, require};
 
 use crate::expected::SOON;
@@ -80,7 +81,11 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     let mut knobs = Knobs::start()?;
     let counts = rules.file("counts", COUNTS)?;
     let recording = rules.0.path().join("run.rec").to_string_lossy().into_owned();
-    let flags = ["--rules", "none", &counts, "--apply", "--record", &recording];
+    let recorded = Recorded::new()?;
+    let log = recorded.flag();
+    let flags = [
+        "--rules", "none", &counts, "--apply", "--record", &recording, &log,
+    ];
     let mut agent = Agent::attach_armed(knobs.pid(), &flags)?;
     let seen = hits(&finding(&agent, "counts", |text| hits(text) > 0)?);
     let before = links(&agent)?;
@@ -161,6 +166,11 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     ])?;
     assert_eq!(text.matches("knob = 20 in process 0").count(), 1, "{text}");
     assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
+    // So does the log of the session, with what was asked for.
+    let listed = recorded.replay("sets")?;
+    for part in ["request add", "request remove, rule sets", "decided", "removed"] {
+        assert!(listed.contains(part), "{part} is not in:\n{listed}");
+    }
     Ok(())
 }
 

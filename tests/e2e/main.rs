@@ -87,6 +87,9 @@ mod rights;
 // What a session writes for other programs.
 mod exports;
 
+// The log of a session, for bug reports.
+mod session_logs;
+
 // The control of a running session.
 mod control;
 

@@ -8,6 +8,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::needs::is_long;
+use tuneagent_e2e::sessions::Recorded;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, median, start_workers, text_file, with_folder};
@@ -34,6 +35,7 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     let before = job.events("iteration", 10, SOON)?;
     let recording = tempfile::NamedTempFile::new()?;
     let recording = recording.path().to_string_lossy().into_owned();
+    let recorded = Recorded::new()?;
     let mut agent = Agent::attach(
         job.pid(),
         &[
@@ -43,12 +45,14 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
             "--apply",
             "--record",
             &recording,
+            &recorded.flag(),
         ],
     )?;
     agent.lines.wait_for_line("guard", SOON)?;
     let seen = job.events("iteration", 0, SOON)?.len();
     let all = job.events("iteration", seen + 20, SOON)?;
     let report = agent.stop()?;
+    recorded.replay("optimal-workers")?;
     job.open("stop")?;
     // The program checks the result of every iteration itself.
     job.finish(SOON)?;

@@ -15,6 +15,7 @@ use tuneagent_e2e::family::{self, Member};
 use tuneagent_e2e::job::Mpi;
 use tuneagent_e2e::knobs::{ANA, User};
 use tuneagent_e2e::screen::Screen;
+use tuneagent_e2e::sessions::Recorded;
 use tuneagent_e2e::{Outcome, each, lammps, programs, require};
 
 use crate::expected::{SOON, counts};
@@ -124,8 +125,11 @@ fn programs_that_live_for_less_than_a_millisecond_are_counted_fifty_times_of_fif
     let program = programs::c("brief")?.to_string_lossy().into_owned();
     let script = r#"for i in $(seq 50); do "$0" 7 || exit 1; done"#;
     let command = words(&["bash", "-c", script, &program]);
-    let mut agent = Agent::starting(&["--rules", "none", "--probe", "step"], &command)?;
+    let recorded = Recorded::new()?;
+    let log = recorded.flag();
+    let mut agent = Agent::starting(&["--rules", "none", "--probe", "step", &log], &command)?;
     let report = agent.finish(SOON)?;
+    recorded.replay("none")?;
     let seen = calls(&report)?;
     assert_eq!(seen.len(), 50, "{report}");
     let step = BTreeMap::from([("step".to_owned(), 7)]);

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::agent::Agent;
 use crate::job::Job;
 use crate::lines::Line;
+use crate::sessions::Recorded;
 use crate::{Outcome, Problem};
 
 /// A slow program on a busy machine needs its time for a few lines.
@@ -199,9 +200,12 @@ impl Crowd {
 
     /// Lets a rule act on all of them until its guard has judged; what it kept stays. What was printed.
     pub fn repair(&self, rule: &str) -> Outcome<String> {
-        let agent = self.attach(&[&format!("--apply={rule}"), "--keep"])?;
+        let recorded = Recorded::new()?;
+        let agent = self.attach(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?;
         agent.lines.wait_for_line("  guard  ", PATIENCE)?;
-        leave(agent)
+        let text = leave(agent)?;
+        recorded.replay(rule)?;
+        Ok(text)
     }
 
     /// Ends them, in order where they know how; what came out.

@@ -28,6 +28,7 @@ pub mod programs;
 pub mod prometheus;
 pub mod repairs;
 pub mod screen;
+pub mod sessions;
 pub mod sight;
 pub mod slurm;
 pub mod turns;

@@ -140,4 +140,8 @@ pub struct ExportArgs {
     /// How often that is
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots", help_heading = "What is written")]
     pub every: Duration,
+    /// Record what the session decided and did, and why, for a bug report (%h for the host's name): processes with their numbers, users and
+    /// programs, rules, variables and their values, and what was printed; `replay` shows it
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
+    pub record_session: Option<String>,
 }

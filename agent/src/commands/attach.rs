@@ -205,6 +205,7 @@ fn exports(args: ExportArgs) -> Exports {
         trace_max: args.trace_max,
         snapshots: args.snapshots,
         every: args.every,
+        session: args.record_session,
     }
 }
 

@@ -11,6 +11,7 @@ mod patch;
 mod ps;
 mod refusals;
 mod replay;
+mod replay_session;
 mod rule;
 mod run;
 mod session;

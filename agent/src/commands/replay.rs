@@ -8,6 +8,7 @@ use std::{
 
 use rules::{Dimension, Reading};
 
+use super::replay_session;
 use crate::{
     cli::ReplayArgs,
     console,
@@ -16,6 +17,7 @@ use crate::{
     plot::{MarkKind, Plot},
     report,
     rulebook::{Act, Replayed, RuleBook, joined, replay},
+    session::log::is_log,
     snapshot::{Snapshot, outcome::KEPT},
     view,
     whole::Whole,
@@ -25,13 +27,16 @@ use crate::{
 const COLUMNS: &str = "time_s,rule,window,index,metric,unit,value,least,greatest,note";
 
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
+    let files: Vec<io::Result<Vec<u8>>> = args.recordings.iter().map(fs::read).collect();
+    if let Some(log) = files.iter().flatten().find(|bytes| is_log(bytes)) {
+        return replay_session::run(args, log);
+    }
     let settings = args.rules.settings.as_settings();
     let mut rules = RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), true)?;
     let mut recordings = Vec::new();
-    for path in &args.recordings {
+    for (path, bytes) in args.recordings.iter().zip(files) {
         let name = path.display().to_string();
-        let bytes =
-            fs::read(path).map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
+        let bytes = bytes.map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
         recordings.push((name, bytes));
     }
     let mut outputs = Outputs::open(args, rules.objectives())?;
@@ -88,13 +93,13 @@ fn tell_of_the_job(
 }
 
 /// Where the report goes.
-enum Report {
+pub(super) enum Report {
     Stdout,
     File(Whole),
 }
 
 impl Report {
-    fn open(name: &str) -> Result<Report, Failure> {
+    pub(super) fn open(name: &str) -> Result<Report, Failure> {
         match name {
             "-" => Ok(Report::Stdout),
             name => Whole::create(name)
@@ -104,9 +109,12 @@ impl Report {
     }
 
     fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
-        let text = report::render(snapshot).map_err(Failure::no)?;
+        self.write_text(&report::render(snapshot).map_err(Failure::no)?)
+    }
+
+    pub(super) fn write_text(self, text: &str) -> Result<(), Failure> {
         match self {
-            Report::Stdout => console::whole(&text).map_err(Failure::no),
+            Report::Stdout => console::whole(text).map_err(Failure::no),
             Report::File(file) => file.complete(text.as_bytes()).map_err(Failure::no),
         }
     }

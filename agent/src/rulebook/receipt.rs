@@ -1,11 +1,12 @@
 //! What came of a decision, as the session tells the engine.
 
 use rules::Time;
+use serde::{Deserialize, Serialize};
 
 use super::RuleBook;
 
 /// Why a decision was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotDone {
     /// In words.
     pub reason: String,

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::{Plan, ProbeId, RuleId};
+use serde::{Deserialize, Serialize};
 
 /// One probe of a rule in one process.
 type Of = (RuleId, ProbeId, u32);
 
 /// A switch that a rule decided on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
     /// The rule, by its number.
     pub rule: usize,

@@ -166,7 +166,7 @@ impl Session {
 
     /// Takes an event of the changes in, and does what follows from it.
     pub(super) fn change(&mut self, event: Event) {
-        let effects = self.changes.on(event, Time(monotonic_ns()));
+        let effects = self.log.on(&mut self.changes, event, Time(monotonic_ns()));
         self.carry_out(effects);
     }
 
@@ -190,8 +190,8 @@ impl Session {
                 Effect::SwitchBack(switches) => self.switch_back(&switches),
                 // What is neither confirmed nor undone now is put back at the end.
                 Effect::NoRoom(_, order) => tracing::warn!(?order, "too many orders wait"),
-                // `leave` waits for the actuator.
-                Effect::Finish => {}
+                // `leave` waits for the actuator, and says the last words.
+                Effect::Finish | Effect::LastWords(_) => {}
             }
         }
     }

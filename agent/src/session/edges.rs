@@ -245,18 +245,22 @@ impl Session {
         // Whoever asked for the end gets the answer first.
         tokio::task::yield_now().await;
         self.liveness.progress.begin(Step::Leave);
-        let mut leaving = Leaving::new(reason, self.is_of_command());
+        let mut leaving = Leaving::new();
         let mut last = Last {
             control,
             ..Last::default()
         };
         let has_actuator = self.hands.is_some();
-        let mut events = vec![Event::Stop { has_actuator }];
+        let mut events = vec![Event::Stop {
+            reason: reason.to_owned(),
+            is_of_command: self.is_of_command(),
+            has_actuator,
+        }];
         // What came of a step is taken in before the next one is made.
         let mut effects = VecDeque::new();
         loop {
             for event in events.drain(..) {
-                effects.extend(leaving.on(event));
+                effects.extend(self.log.on(&mut leaving, event, Time(monotonic_ns())));
             }
             match effects.pop_front() {
                 None | Some(Effect::End) => break,
@@ -272,7 +276,8 @@ impl Session {
                 .next()
                 .map(|answer| to.send(answer));
         }
-        leaving.outcome()
+        let logged = self.log.complete();
+        leaving.outcome(logged)
     }
 
     fn carry_out_leaving(&mut self, effect: Effect, last: &mut Last) -> Result<Vec<Event>, Failure> {
@@ -397,7 +402,17 @@ impl Session {
         let targets = self.options.typed.split(' ');
         let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
         let undo: Vec<String> = undo.collect();
-        self.changes.last_words(omitted, &undo.join("; "), program)
+        let event = changes::Event::LastWords {
+            unknown: omitted,
+            undo: undo.join("; "),
+            program: program.to_owned(),
+        };
+        let effects = self.log.on(&mut self.changes, event, Time(monotonic_ns()));
+        let mut words = effects.into_iter().filter_map(|effect| match effect {
+            changes::Effect::LastWords(words) => Some(words),
+            _ => None,
+        });
+        words.next().unwrap_or_default()
     }
 }
 

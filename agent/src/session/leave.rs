@@ -1,6 +1,7 @@
 //! The end of a session, as a pure sequence: what is read last, who is stopped, what is said and written, and with what code it ends. What
 //! comes of a step is an event, and gives the next steps.
 
+use serde::{Deserialize, Serialize};
 use tuner::{
     actuator::{self, ChangeNumber, Refusal, RefusalKind},
     process::Pid,
@@ -20,10 +21,15 @@ use crate::{
 pub(super) const STOPPED: &str = "stopped by tuneagent session stop";
 
 /// What happens on the way.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Event {
     /// The session is to end.
     Stop {
+        /// Why.
+        reason: String,
+        /// It started the command that it watches.
+        is_of_command: bool,
         /// Rules could write: an actuator has to put back what does not stay.
         has_actuator: bool,
     },
@@ -60,7 +66,8 @@ pub(super) enum Event {
 }
 
 /// What is to be done.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Effect {
     /// Give the terminal back: putting back may take a while, and is said line by line.
     EndLive,
@@ -89,7 +96,7 @@ pub(super) enum Effect {
 }
 
 /// What an actuator did at its end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Parting {
     farewell: Farewell,
     /// Of which processes nothing could be tried, and why.
@@ -131,7 +138,7 @@ impl Parting {
 /// A session that ends.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    reason: &'static str,
+    reason: String,
     is_of_command: bool,
     has_actuator: bool,
     code: Code,
@@ -144,11 +151,11 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// For this reason.
-    pub(super) fn new(reason: &'static str, is_of_command: bool) -> Leaving {
+    /// Nothing has happened yet.
+    pub(super) fn new() -> Leaving {
         Leaving {
-            reason,
-            is_of_command,
+            reason: String::new(),
+            is_of_command: false,
             has_actuator: false,
             code: Code::Done,
             errors: Vec::new(),
@@ -160,7 +167,12 @@ impl Leaving {
     /// What is to be done next, in this order.
     pub(super) fn on(&mut self, event: Event) -> Vec<Effect> {
         match event {
-            Event::Stop { has_actuator } => {
+            Event::Stop {
+                reason,
+                is_of_command,
+                has_actuator,
+            } => {
+                (self.reason, self.is_of_command) = (reason, is_of_command);
                 self.has_actuator = has_actuator;
                 if !has_actuator {
                     self.changes = Some("nothing was written".to_owned());
@@ -199,16 +211,7 @@ impl Leaving {
                 closing,
                 has_undone,
                 changes,
-            } => {
-                if has_undone {
-                    self.code = Code::No;
-                }
-                self.last = self.changes.take().unwrap_or(changes);
-                let header = self.is_of_command.then_some(header);
-                let said = header.into_iter().chain(closing).map(Effect::Say);
-                // Reports are written before anything that the kernel may take long for.
-                said.chain([Effect::Write, Effect::Detach]).collect()
-            }
+            } => self.ready(header, closing, has_undone, changes),
             Event::Detached(took_ns) => {
                 let detached = match took_ns {
                     Some(ns) => format!("detached in {}", duration(ns as f64)),
@@ -228,8 +231,26 @@ impl Leaving {
         }
     }
 
-    /// How the session ended. What could not be written is no success.
-    pub(super) fn outcome(self) -> Outcome {
+    fn ready(
+        &mut self,
+        header: String,
+        closing: Vec<String>,
+        has_undone: bool,
+        changes: String,
+    ) -> Vec<Effect> {
+        if has_undone {
+            self.code = Code::No;
+        }
+        self.last = self.changes.take().unwrap_or(changes);
+        let header = self.is_of_command.then_some(header);
+        let said = header.into_iter().chain(closing).map(Effect::Say);
+        // Reports are written before anything that the kernel may take long for.
+        said.chain([Effect::Write, Effect::Detach]).collect()
+    }
+
+    /// How the session ended. What could not be written is no success, the log included.
+    pub(super) fn outcome(mut self, logged: Result<(), String>) -> Outcome {
+        self.errors.extend(logged.err());
         match self.errors.is_empty() {
             true => Ok(self.code),
             false => Err(Failure::no(self.errors.join("\n"))),

@@ -18,6 +18,7 @@ mod greeting;
 mod ingest;
 pub mod intake;
 mod leave;
+pub mod log;
 pub mod members;
 mod options;
 mod orders;
@@ -52,6 +53,7 @@ use self::{
     cpus::Cpus,
     hands::Hands,
     intake::{HITS_PER_WAKE, Intake},
+    log::{Header, Log},
     members::{Members, Origin},
     orders::{Ordered, process_here},
     outputs::Outputs,
@@ -135,6 +137,8 @@ pub struct Session {
     cpus: Cpus,
     added: Added,
     liveness: Liveness,
+    /// Its events and effects, if they are recorded.
+    log: Log,
 }
 
 impl Session {
@@ -143,7 +147,7 @@ impl Session {
         job: Job,
         scout: Scout,
         rules: RuleBook,
-        outputs: Outputs,
+        mut outputs: Outputs,
         options: Options,
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
@@ -168,9 +172,13 @@ impl Session {
                 has_launcher: job.roots.iter().any(|root| root.is_launcher),
             },
         };
+        let missing = not_watched(&job);
+        let header = || Header::new(job.program(), origin, missing.clone(), Time(now));
+        let log = Log::new(outputs.take_log(), header);
         let mut session = Session {
+            log,
             screen: Screen::new(&options, outputs, comings.is_some(), Time(now)),
-            members: Members::new(origin, not_watched(&job), Time(now)),
+            members: Members::new(origin, missing, Time(now)),
             comings,
             start: Start {
                 host: host(),
@@ -214,7 +222,8 @@ impl Session {
             self.system.open(&process);
             self.profile.processes.push(process);
             self.rules.join(slot, member, now);
-            self.members.begin(process_here(slot), candidate(member));
+            let present = members::Event::Present(process_here(slot), candidate(member));
+            self.log.on(&mut self.members, present, Time(now));
         }
         self.begin_regions(now);
         // The first readings, against which the first window is held: what happens from here on is in it.

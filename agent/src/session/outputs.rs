@@ -12,6 +12,7 @@ use crate::{
     exit::Failure,
     report,
     report_file::ReportFile,
+    session::log::LogFile,
     snapshot::{Snapshot, TraceView},
     trace::{Ending, Trace},
 };
@@ -32,6 +33,8 @@ pub struct Exports {
     pub snapshots: Option<String>,
     /// How often that is.
     pub every: Duration,
+    /// The log of the session.
+    pub session: Option<String>,
 }
 
 /// The place of something that is written once, at the end.
@@ -60,6 +63,7 @@ pub struct Outputs {
     series: Option<Series>,
     /// Calls one by one.
     pub trace: Option<Trace>,
+    log: Option<LogFile>,
     /// The port of /metrics.
     pub metrics: Option<TcpListener>,
 }
@@ -77,7 +81,11 @@ impl Outputs {
                 "--json and --csv cannot both use standard output: give one of them a file",
             ));
         }
-        for (flag, file) in [("--trace", &exports.trace), ("--snapshots", &exports.snapshots)] {
+        for (flag, file) in [
+            ("--trace", &exports.trace),
+            ("--snapshots", &exports.snapshots),
+            ("--record-session", &exports.session),
+        ] {
             refuse_stdout(flag, file.as_deref())?;
         }
         let named = |name: &String| name.replace("%h", host);
@@ -87,6 +95,11 @@ impl Outputs {
         };
         let series = exports.snapshots.as_ref().map(named).map(created).transpose()?;
         let trace = exports.trace.as_ref().map(named).map(created).transpose()?;
+        let log = exports
+            .session
+            .as_ref()
+            .map(named)
+            .map(|name| LogFile::create(name.clone()).map_err(|error| cannot_be_written(&name, &error)));
         let metrics = metrics.map(|address| {
             let bound = TcpListener::bind(address).and_then(|listener| {
                 listener.set_nonblocking(true)?;
@@ -113,8 +126,14 @@ impl Outputs {
                 dropped: 0,
             }),
             trace: trace.map(|(file, name)| Trace::new(file, name, exports.trace_max)),
+            log: log.transpose()?,
             metrics,
         })
+    }
+
+    /// Where the log of the session goes.
+    pub fn take_log(&mut self) -> Option<LogFile> {
+        self.log.take()
     }
 
     /// Whether standard output belongs to the report or its table.

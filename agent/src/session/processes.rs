@@ -46,7 +46,7 @@ impl Session {
         ends: Option<&Ends>,
     ) -> Result<Option<&'static str>, KernelError> {
         let mut over = None;
-        let mut effects = VecDeque::from(self.members.on(event, Time(monotonic_ns())));
+        let mut effects = VecDeque::from(self.log.on(&mut self.members, event, Time(monotonic_ns())));
         while let Some(effect) = effects.pop_front() {
             if let Effect::Finish(reason) = effect {
                 over = Some(reason);
@@ -54,7 +54,7 @@ impl Session {
             }
             let mut first = Vec::new();
             for event in self.carry_out_for_members(effect, &mut read, ends)? {
-                first.extend(self.members.on(event, Time(monotonic_ns())));
+                first.extend(self.log.on(&mut self.members, event, Time(monotonic_ns())));
             }
             first
                 .into_iter()

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use rules::CheckedRule;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::leave::STOPPED;
 use crate::{
@@ -17,7 +18,8 @@ pub(super) const CANNOT_WRITE: &str =
     "this session was started without --apply and cannot write: start another one with it";
 
 /// What a session can do for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum State {
     /// It was started without `--apply`.
     Watches,
@@ -28,7 +30,8 @@ pub(super) enum State {
 }
 
 /// What is to be done for a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Step {
     /// Answer it.
     Answer(Answer),
@@ -46,6 +49,7 @@ pub(super) enum Step {
     /// Add a rule.
     Add {
         /// The rule.
+        #[serde(serialize_with = "name")]
         rule: Box<CheckedRule>,
         /// What it may do.
         mode: Mode,
@@ -74,7 +78,8 @@ impl Step {
 }
 
 /// A line that stays on the screen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Notice {
     /// A rule was switched.
     Switched {
@@ -120,6 +125,11 @@ impl fmt::Display for Notice {
             },
         }
     }
+}
+
+/// A rule's text is in its request.
+fn name<S: Serializer>(rule: &CheckedRule, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(rule.name())
 }
 
 /// The steps that a request takes, in this order.

@@ -13,6 +13,8 @@ use super::{
     changes::{Event, Undo},
     found::{Repair, copies},
     hands::Receipt,
+    log::Requests,
+    members,
     probing::watched,
     receipts,
     requests::{self, NotAdded, State, Step},
@@ -23,7 +25,7 @@ use crate::{
     kernel::KernelError,
     report,
     request::{Answer, Mode, RefusalKind, Request, SessionView},
-    rulebook::{self, Switch},
+    rulebook::{self, Switch, Time},
     snapshot::FindingView,
     view::{Input, Wish},
 };
@@ -46,7 +48,8 @@ impl Session {
             false => State::Watches,
         };
         let (mut answer, mut reason) = (None, None);
-        let mut steps = VecDeque::from(requests::steps(request, state));
+        let now = Time(monotonic_ns());
+        let mut steps = VecDeque::from(self.log.on(&mut Requests, (request, state), now));
         while let Some(step) = steps.pop_front() {
             let next = match step {
                 Step::Answer(given) => {
@@ -300,7 +303,8 @@ impl Session {
     pub(super) fn say_news_of_recording(&mut self) {
         if let Some(text) = self.rules.recording_news() {
             self.screen.say(&text);
-            self.members.note_missing(text);
+            let event = members::Event::NotMeasured(text);
+            self.log.on(&mut self.members, event, Time(monotonic_ns()));
         }
     }
 }

@@ -28,3 +28,6 @@ pub const UNDOING: &str = "being undone";
 pub const NOT_UNDONE: &str = "not undone";
 /// The word for one whose `while` no longer holds: nothing was judged.
 pub const ENDED: &str = "ended";
+
+/// All words of the guard.
+pub const VERDICTS: [&str; 7] = [KEPT, ON_TRIAL, NOT_JUDGED, UNDONE, UNDOING, NOT_UNDONE, ENDED];

@@ -2,7 +2,14 @@
 
 use std::time::Duration;
 
+use plan::Keyword;
 pub use rules::Standing;
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+
+use super::outcome::VERDICTS;
+
+/// One of a few words. A name of its own, for serde borrows what is written as `&str`.
+type Word = &'static str;
 
 /// What a rule does.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,7 +85,7 @@ pub struct FindingView {
 }
 
 /// A change.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChangeView {
     /// Its number in the journal of its process.
     pub number: u64,
@@ -89,7 +96,8 @@ pub struct ChangeView {
     /// Its rank.
     pub rank: Option<u32>,
     /// The keyword of the rule: `set`, `call`.
-    pub action: &'static str,
+    #[serde(deserialize_with = "keyword")]
+    pub action: Word,
     /// The decision that it belongs to: one for all processes.
     pub decision: u64,
     /// When it was made, since all probes were armed.
@@ -117,7 +125,7 @@ pub struct ChangeView {
 }
 
 /// From the end of a window to the change that follows, in parts that add up; all in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reaction {
     /// The window itself, as it was seen (MATE: T_Iter).
     pub window_ns: u64,
@@ -139,7 +147,7 @@ impl Reaction {
 }
 
 /// The judgement on a change.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardView {
     /// The objective before, in its own unit; `None` when it could not be judged.
     pub before: Option<f64>,
@@ -149,7 +157,8 @@ pub struct GuardView {
     pub ratio: Option<f64>,
     /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or at the end
     /// `not judged`; `being undone` until it is, and `not undone` where that failed.
-    pub verdict: &'static str,
+    #[serde(deserialize_with = "verdict")]
+    pub verdict: Word,
     /// Why there is no judgement.
     pub reason: Option<String>,
     /// In words, with units.
@@ -166,4 +175,23 @@ impl GuardView {
             ..GuardView::default()
         }
     }
+}
+
+fn keyword<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    one_of(from, "keyword", Keyword::ALL.iter().map(|(name, _)| *name))
+}
+
+fn verdict<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    one_of(from, "verdict", VERDICTS.into_iter())
+}
+
+/// The word that is read, if it is one of these.
+fn one_of<'de, D: Deserializer<'de>>(
+    from: D,
+    what: &str,
+    mut words: impl Iterator<Item = Word>,
+) -> Result<Word, D::Error> {
+    let read = String::deserialize(from)?;
+    let known = words.find(|word| *word == read);
+    known.ok_or_else(|| D::Error::custom(format!("{read:?} is no {what}")))
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use plan::MarkKind;
+use serde::{Deserialize, Serialize};
 use tuner::process::Pid;
 
 use super::outcome::Outcome;
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// A machine of the job; 0 is this one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Machine(pub u32);
 
 impl Machine {
@@ -21,7 +22,7 @@ impl Machine {
 }
 
 /// A process that runs one program: when it goes on as another one it gets another slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Process {
     /// Where it runs.
     pub machine: Machine,
@@ -30,7 +31,7 @@ pub struct Process {
 }
 
 /// A change of a process, by its number in the journal of that process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Change {
     /// Where its process runs.
     pub machine: Machine,
@@ -41,7 +42,7 @@ pub struct Change {
 }
 
 /// A decision of the rules, resolved to what each process is to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decided {
     /// Its number.
     pub id: u64,
@@ -58,7 +59,8 @@ pub struct Decided {
 }
 
 /// How a decision is carried out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum How {
     /// Each process by itself.
     Each,
@@ -71,7 +73,7 @@ pub enum How {
 }
 
 /// What one process is to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
     /// The process.
     pub process: Process,
@@ -84,7 +86,7 @@ pub struct Part {
 }
 
 /// What came of one order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// In one word.
     pub outcome: Outcome,
@@ -106,7 +108,7 @@ impl Answer {
 }
 
 /// What is shown of a change that was tried.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Shown {
     /// Its number in the journal; 0 is none.
     pub number: u64,
@@ -125,7 +127,8 @@ pub struct Shown {
 }
 
 /// What came of taking a change back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Undo {
     /// The old value is back.
     Reverted,
@@ -141,7 +144,7 @@ pub enum Undo {
 }
 
 /// How far the judgement of a decision is, in windows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Trial {
     /// The decision.
     pub decision: u64,
@@ -152,7 +155,8 @@ pub struct Trial {
 }
 
 /// Who has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// All processes of the program.
     Program,
@@ -161,7 +165,7 @@ pub enum Ending {
 }
 
 /// What the actuator of a machine did at its end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Farewell {
     /// What was tried.
     pub undone: Vec<(Change, Undo)>,
@@ -172,7 +176,8 @@ pub struct Farewell {
 }
 
 /// What can happen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The rules decided something.
     Decided(Decided),
@@ -235,10 +240,20 @@ pub enum Event {
     },
     /// The actuator of a machine has put back what is not confirmed, and ended.
     Farewell(Machine, Farewell),
+    /// The last line of the session is to be said: [`Effect::LastWords`].
+    LastWords {
+        /// Changes that are in the journal alone.
+        unknown: usize,
+        /// The command that takes back what was left.
+        undo: String,
+        /// The program.
+        program: String,
+    },
 }
 
 /// What the actuator of a machine is to do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Order {
     /// A part of a decision.
     Do {
@@ -263,7 +278,8 @@ pub enum Order {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Send an order. One for which there is no room comes back as [`Event::NoRoom`].
     Order(Machine, Order),
@@ -279,13 +295,16 @@ pub enum Effect {
     NoRoom(Machine, Order),
     /// End the actuators, which put back what is not confirmed; [`Event::Farewell`] says what came of it.
     Finish,
+    /// What became of all changes, for the last line of the session.
+    LastWords(String),
 }
 
 /// In this order.
 pub type Effects = Vec<Effect>;
 
 /// A line that stays on the screen; its time is added where it is said.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Notice {
     /// A decision was carried out.
     Done {

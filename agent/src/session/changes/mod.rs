@@ -112,6 +112,11 @@ impl Changes {
             }
             Event::Stop { ending, on_trial } => self.stop(ending, on_trial),
             Event::Farewell(machine, farewell) => self.farewell(machine, farewell),
+            Event::LastWords {
+                unknown,
+                undo,
+                program,
+            } => vec![Effect::LastWords(self.last_words(unknown, &undo, &program))],
         }
     }
 

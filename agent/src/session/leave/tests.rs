@@ -33,8 +33,12 @@ fn undone_as(outcome: RevertOutcome) -> Undone {
     }
 }
 
-fn stop(has_actuator: bool) -> Event {
-    Event::Stop { has_actuator }
+fn stop(reason: &str, is_of_command: bool, has_actuator: bool) -> Event {
+    Event::Stop {
+        reason: reason.to_owned(),
+        is_of_command,
+        has_actuator,
+    }
 }
 
 fn read(has_program_ended: bool) -> Event {
@@ -42,9 +46,9 @@ fn read(has_program_ended: bool) -> Event {
 }
 
 /// A session that ends for this reason, up to the actuator or the last snapshot.
-fn stopped(reason: &'static str, has_actuator: bool) -> Leaving {
-    let mut it = Leaving::new(reason, false);
-    it.on(stop(has_actuator));
+fn stopped(reason: &str, has_actuator: bool) -> Leaving {
+    let mut it = Leaving::new();
+    it.on(stop(reason, false, has_actuator));
     it.on(read(false));
     it
 }
@@ -85,7 +89,7 @@ fn finish(mut it: Leaving, changes: Event) -> (Vec<Effect>, Outcome) {
     effects.extend(it.on(Event::Written(Ok(()))));
     effects.extend(it.on(Event::Detached(Some(25_000_000))));
     effects.extend(it.on(Event::Printed(Ok(()))));
-    (effects, it.outcome())
+    (effects, it.outcome(Ok(())))
 }
 
 fn code(it: Leaving, changes: Event) -> Code {
@@ -95,8 +99,8 @@ fn code(it: Leaving, changes: Event) -> Code {
 #[test]
 fn what_came_last_is_read_and_the_recording_completed_before_anything_is_put_back_or_shown() {
     for (has_actuator, then) in [(false, Effect::Show), (true, Effect::PutBack)] {
-        let mut it = Leaving::new("Ctrl-C", false);
-        let effects = it.on(stop(has_actuator));
+        let mut it = Leaving::new();
+        let effects = it.on(stop("Ctrl-C", false, has_actuator));
         assert_eq!(effects, [Effect::EndLive, Effect::ReadLast, Effect::Record]);
         assert_eq!(it.on(read(false)), [Effect::EndChanges(Ending::Session), then]);
     }
@@ -113,8 +117,8 @@ fn one_that_may_write_has_its_actuator_put_back_before_anything_is_shown() {
 fn whether_the_program_ended_or_the_session_alone_is_known_once_all_was_read() {
     for (has_program_ended, ending) in [(true, Ending::Program), (false, Ending::Session)] {
         for has_actuator in [true, false] {
-            let mut it = Leaving::new("the program has ended", false);
-            it.on(stop(has_actuator));
+            let mut it = Leaving::new();
+            it.on(stop("the program has ended", false, has_actuator));
             assert_eq!(it.on(read(has_program_ended))[0], Effect::EndChanges(ending));
         }
     }
@@ -137,8 +141,8 @@ fn reports_are_written_before_the_probes_come_off_and_printed_last() {
 
 #[test]
 fn of_a_command_the_header_is_said_at_the_end() {
-    let mut it = Leaving::new("the command has ended", true);
-    it.on(stop(false));
+    let mut it = Leaving::new();
+    it.on(stop("the command has ended", true, false));
     it.on(read(true));
     let (effects, _) = finish(it, ready(""));
     assert_eq!(effects[..2], [say("app, 4 ranks"), say("MPI 12 %")]);
@@ -281,7 +285,7 @@ fn what_could_not_be_written_is_a_failure_and_all_of_it_is_named() {
     // It leaves as it would.
     assert_eq!(it.on(Event::Detached(None)).last(), Some(&Effect::Print));
     it.on(Event::Printed(failed("standard output")));
-    let failure = it.outcome().unwrap_err();
+    let failure = it.outcome(Ok(())).unwrap_err();
     assert_eq!(failure.code, Code::No);
     assert_eq!(
         failure.message,

@@ -2,13 +2,14 @@
 
 use std::{fmt, path::PathBuf};
 
+use serde::{Deserialize, Serialize};
 use tuner::process::Pid;
 
 pub use crate::session::changes::{Machine, Process};
 use crate::{format::duration, rulebook::Time};
 
 /// A process as it was found in /proc.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Which process it is.
     pub pid: Pid,
@@ -17,6 +18,7 @@ pub struct Candidate {
     /// Its rank.
     pub rank: Option<u32>,
     /// The file of its program.
+    #[serde(with = "path")]
     pub program: PathBuf,
     /// It has mapped an MPI library.
     pub has_mpi: bool,
@@ -25,15 +27,17 @@ pub struct Candidate {
     /// Its dynamic linker has finished: what it has mapped is known.
     pub is_linked: bool,
     /// When it started, by CLOCK_MONOTONIC.
+    #[serde(with = "time")]
     pub started: Time,
 }
 
 /// A file of a process that was attached to after the process had mapped it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateFile {
     /// The file's name.
     pub name: String,
     /// When the probes were attached.
+    #[serde(with = "time")]
     pub attached: Time,
     /// It had probes before, which were off at that time.
     pub is_again: bool,
@@ -42,8 +46,13 @@ pub struct LateFile {
 }
 
 /// What can happen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
+    /// A process that was attached to when the session began.
+    Present(Process, Candidate),
+    /// Something is not measured.
+    NotMeasured(String),
     /// Time has passed, in a session that attached to a job.
     Tick(Machine),
     /// Time has passed, in a session that started a command.
@@ -58,6 +67,7 @@ pub enum Event {
         /// Which process.
         process: Process,
         /// The file of the new program.
+        #[serde(with = "path")]
         program: PathBuf,
     },
     /// A rank without MPI has loaded one.
@@ -108,7 +118,8 @@ pub enum Event {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Look whether processes that have run run another program: [`Event::RunsAnother`].
     CheckPrograms(Machine),
@@ -153,7 +164,8 @@ pub enum Effect {
 pub type Effects = Vec<Effect>;
 
 /// A line that stays on the screen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Notice {
     /// A process joined.
     Joined {
@@ -171,6 +183,7 @@ pub enum Notice {
         /// How long after the probes were armed.
         after_ns: u64,
         /// The file of the new program.
+        #[serde(with = "path")]
         program: PathBuf,
         /// It joins again with its MPI only.
         needs_mpi: bool,
@@ -223,4 +236,34 @@ impl fmt::Display for Notice {
 
 fn who(rank: Option<u32>) -> String {
     rank.map_or_else(|| "a process".to_owned(), |rank| format!("rank {rank}"))
+}
+
+/// A file's name as JSON has it: what of it is no UTF-8 is replaced.
+mod path {
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&path.to_string_lossy())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        String::deserialize(from).map(PathBuf::from)
+    }
+}
+
+/// Nanoseconds.
+mod time {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::rulebook::Time;
+
+    pub(super) fn serialize<S: Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(time.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+        u64::deserialize(from).map(Time)
+    }
 }

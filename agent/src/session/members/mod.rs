@@ -13,6 +13,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
+
 use self::missing::Missing;
 pub use self::{
     event::{Candidate, Effect, Effects, Event, LateFile, Machine, Notice, Process},
@@ -33,7 +35,8 @@ const BEGIN_NS: u64 = 2_000_000_000;
 const YOUNG_NS: u64 = 15 * BEGIN_NS;
 
 /// How the session came to its processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// It attached to them; they have a launcher or not.
     Attached {
@@ -96,14 +99,17 @@ impl Members {
         }
     }
 
-    /// A process that was attached to when the session began.
-    pub fn begin(&mut self, process: Process, candidate: Candidate) {
-        self.seat(process, candidate, true);
-    }
-
     /// Takes an event in and says what is to be done, in this order.
     pub fn on(&mut self, event: Event, now: Time) -> Effects {
         match event {
+            Event::Present(process, candidate) => {
+                self.seat(process, candidate, true);
+                Effects::new()
+            }
+            Event::NotMeasured(text) => {
+                self.missing.note(text);
+                Effects::new()
+            }
             Event::Tick(machine) => self.tick(machine, now),
             Event::Look { machine, execs } => self.look(machine, execs, now),
             Event::RunsAnother { process, program } => self.runs_another(process, program, now),
@@ -181,11 +187,6 @@ impl Members {
             Origin::Command => self.missing.counted(unmeasured),
             Origin::Attached { .. } => Vec::new(),
         }
-    }
-
-    /// Something else is missing.
-    pub fn note_missing(&mut self, text: String) {
-        self.missing.note(text);
     }
 
     fn scan(&mut self, machine: Machine) -> &mut Scan {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::vocabulary::*;
+use crate::session::log::Recorded;
 
 const RANKS: [Rank; 3] = [R0, R1, FAR];
 
@@ -56,6 +57,7 @@ enum Sent {
 #[derive(Default)]
 struct World {
     changes: Changes,
+    recorded: Recorded,
     now: u64,
     decisions: Vec<(u64, Vec<Rank>)>,
     sent: Vec<Sent>,
@@ -70,7 +72,7 @@ struct World {
 
 impl World {
     fn on(&mut self, event: Event) {
-        for effect in self.changes.on(event, s(self.now)) {
+        for effect in self.recorded.on(&mut self.changes, event, s(self.now)) {
             match effect {
                 Effect::Order(machine, order) if self.is_full => self.on(Event::NoRoom(machine, order)),
                 Effect::Order(machine, order) => self.send(machine, order),
@@ -308,6 +310,7 @@ proptest! {
         world.is_full = false;
         world.stop(keeps, how);
         world.check();
+        world.recorded.assert_replays();
     }
 }
 

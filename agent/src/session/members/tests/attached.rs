@@ -249,7 +249,7 @@ fn what_the_job_has_that_is_not_watched_is_listed_from_the_start_and_what_comes_
         vec!["process 9 is not watched: it is root's".to_owned()],
         ms(0),
     );
-    it.note_missing("the recording is full".to_owned());
+    it.on(Event::NotMeasured("the recording is full".to_owned()), ms(0));
     assert_eq!(
         it.missing(),
         ["process 9 is not watched: it is root's", "the recording is full"]
@@ -266,7 +266,9 @@ fn what_the_job_has_that_is_not_watched_is_listed_from_the_start_and_what_comes_
 #[test]
 fn of_very_many_processes_it_is_said_that_more_is_missing_than_is_listed() {
     let mut it = launched([rank(0)]);
-    (0..1000).for_each(|number| it.note_missing(format!("process {number}")));
+    for number in 0..1000 {
+        it.on(Event::NotMeasured(format!("process {number}")), ms(0));
+    }
     let missing = it.missing();
     assert_eq!(missing.len(), 65);
     assert_eq!(missing[63], "process 63");
@@ -280,7 +282,7 @@ fn each_machine_is_looked_at_for_itself() {
         machine: FAR,
         slot: 0,
     };
-    it.begin(far, rank(1));
+    it.on(Event::Present(far, rank(1)), ms(0));
     assert_eq!(it.on(tick(), s(2)), [CHECK, SCAN]);
     let far_scan = [Effect::CheckPrograms(FAR), Effect::Scan(FAR)];
     assert_eq!(it.on(Event::Tick(FAR), s(3)), far_scan);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use proptest::{collection::vec, prelude::*};
 
 use super::vocabulary::*;
+use crate::session::log::Recorded;
 
 /// What happens next; a number picks one of what there is.
 #[derive(Clone, Debug)]
@@ -34,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct World {
     members: Members,
+    recorded: Recorded,
     now_s: u64,
     how: u8,
     next_pid: i32,
@@ -47,7 +49,7 @@ struct World {
 impl World {
     fn on(&mut self, event: Event) {
         let now = s(self.now_s);
-        let mut effects: VecDeque<Effect> = self.members.on(event, now).into();
+        let mut effects: VecDeque<Effect> = self.recorded.on(&mut self.members, event, now).into();
         while let Some(effect) = effects.pop_front() {
             let answer = match effect {
                 Effect::Scan(machine) => {
@@ -70,7 +72,7 @@ impl World {
                 _ => None,
             };
             let next = answer
-                .map(|event| self.members.on(event, now))
+                .map(|event| self.recorded.on(&mut self.members, event, now))
                 .unwrap_or_default();
             next.into_iter()
                 .rev()
@@ -137,7 +139,8 @@ proptest! {
     #[test]
     fn whoever_comes_and_goes_is_attached_to_once_and_ends_once(steps in vec(step(), 1..60)) {
         let mut world = World {
-            members: alone([plain(1)]),
+            members: alone([]),
+            recorded: Recorded::new(ms(0)),
             now_s: 0,
             how: 0,
             next_pid: 2,
@@ -146,6 +149,7 @@ proptest! {
             ended: BTreeSet::new(),
             is_over: false,
         };
+        world.on(Event::Present(slot(0), plain(1)));
         for step in &steps {
             world.step(step);
             let has_watched = world.running.values().any(|slots| !slots.is_empty());
@@ -154,5 +158,6 @@ proptest! {
                 break;
             }
         }
+        world.recorded.assert_replays();
     }
 }

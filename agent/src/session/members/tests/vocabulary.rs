@@ -76,7 +76,7 @@ pub(super) fn alone(processes: impl IntoIterator<Item = Candidate>) -> Members {
 fn attached(has_launcher: bool, processes: impl IntoIterator<Item = Candidate>) -> Members {
     let mut it = Members::new(Origin::Attached { has_launcher }, Vec::new(), ms(0));
     for (number, candidate) in (0..).zip(processes) {
-        it.begin(slot(number), candidate);
+        it.on(Event::Present(slot(number), candidate), ms(0));
     }
     it
 }

@@ -1,0 +1,79 @@
+//! Events and effects in short words, made of their JSON: whatever is added to them is listed, too.
+
+use serde_json::{Map, Value};
+
+/// What is longer is cut: the file has all of it.
+const TEXT_CHARS_MAX: usize = 160;
+
+/// Of longer lists only the length is said.
+const LIST_MAX: usize = 3;
+
+/// In words, on one line.
+pub(super) fn words(value: &Value) -> String {
+    let text = said(value).replace('\n', " ");
+    match text.char_indices().nth(TEXT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+fn said(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => known(fields).unwrap_or_else(|| named(fields)),
+        Value::Array(items) if items.len() > LIST_MAX => format!("{} of them", items.len()),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().filter(|item| !is_nothing(item)).map(said).collect();
+            items.join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Processes are named by their numbers.
+fn known(fields: &Map<String, Value>) -> Option<String> {
+    let get = |name: &str| fields.get(name);
+    let machine = get("machine").filter(|machine| **machine != 0);
+    let machine = machine
+        .map(|machine| format!(" of machine {machine}"))
+        .unwrap_or_default();
+    match fields.len() {
+        2 if get("start_time").is_some() => get("number").map(Value::to_string),
+        2 if get("machine").is_some() => get("slot").map(|slot| format!("slot {slot}{machine}")),
+        3 if get("machine").is_some() => {
+            let (number, pid) = (get("number")?, get("pid")?);
+            Some(format!("change {number} of pid {}{machine}", said(pid)))
+        }
+        _ => None,
+    }
+}
+
+/// The fields that say something, by their names, the short ones first. A single one is the name of what it has.
+fn named(fields: &Map<String, Value>) -> String {
+    let is_single = fields.len() == 1;
+    let mut fields: Vec<_> = fields
+        .iter()
+        .filter(|(_, value)| is_single || !is_nothing(value))
+        .collect();
+    fields.sort_by_key(|(_, value)| value.is_object() || value.is_array());
+    let fields: Vec<String> = fields
+        .into_iter()
+        .map(|(name, value)| {
+            let (name, value) = (name.replace('_', " ").to_lowercase(), said(value));
+            match value.as_str() {
+                "true" | "null" | "" => name,
+                value => format!("{name} {value}"),
+            }
+        })
+        .collect();
+    fields.join(", ")
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
