@@ -11,7 +11,7 @@ mod replay;
 mod tests;
 mod words;
 
-use std::io;
+use std::{fmt, io};
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub use self::{
     replay::{Mismatch, Replayed, Step, is_log, replay},
 };
 use super::{changes, leave, members, requests};
-use crate::{report_file::ReportFile, request::Request, rulebook::Time};
+use crate::{format::plural, report_file::ReportFile, request::Request, rulebook::Time};
 
 /// A part of a session that is a state machine: its effects follow from its events and their times alone.
 pub(super) trait StateMachine {
@@ -77,17 +77,26 @@ impl StateMachine for Requests {
     }
 }
 
+type Complete = dyn FnOnce(&[u8]) -> io::Result<()>;
+
 /// Where the log is written to.
-#[derive(Debug)]
 pub struct LogFile {
-    file: ReportFile,
     name: String,
+    complete: Box<Complete>,
 }
 
 impl LogFile {
     /// Begins the file.
     pub fn create(name: String) -> io::Result<LogFile> {
-        ReportFile::create(&name).map(|file| LogFile { file, name })
+        let file = ReportFile::create(&name)?;
+        let complete = Box::new(move |text: &[u8]| file.complete(text));
+        Ok(LogFile { name, complete })
+    }
+}
+
+impl fmt::Debug for LogFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
     }
 }
 
@@ -111,16 +120,16 @@ impl Log {
 
     /// Writes the log. The error is for the user.
     pub(super) fn complete(&mut self) -> Result<(), String> {
-        let Some((lines, LogFile { file, name })) = self.0.take() else {
+        let Some((lines, LogFile { name, complete })) = self.0.take() else {
             return Ok(());
         };
         let (text, dropped) = lines.finish();
-        file.complete(text.as_bytes())
-            .map_err(|error| format!("{name} could not be written: {error}"))?;
+        complete(text.as_bytes()).map_err(|error| format!("{name} could not be written: {error}"))?;
         match dropped {
             0 => Ok(()),
-            _ => Err(format!(
-                "{dropped} events are not in {name}: it would have more than {} bytes",
+            1.. => Err(format!(
+                "{} left out of {name}: it would have more than {} bytes",
+                plural(dropped as usize, "event"),
                 lines::LOG_BYTES_MAX
             )),
         }

@@ -1,6 +1,8 @@
 //! What was recorded is replayed, what differs is found, and what has no room is counted.
 
-use std::{collections::BTreeMap, fs, path::Path};
+mod files;
+
+use std::collections::BTreeMap;
 
 use serde_json::json;
 
@@ -272,31 +274,4 @@ fn events_are_listed_in_short_words() {
     }
     let long = words::words(&json!("ä".repeat(1000)));
     assert_eq!(long.chars().count(), 161);
-}
-
-/// Sessions as they were recorded: LAMMPS repaired, a model's program under MPICH, and one of OpenMP.
-#[test]
-fn recorded_sessions_replay_to_the_same_effects() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions");
-    for name in ["openmpi-busy-wait", "optimal-workers", "openmp-team-size"] {
-        let file = folder.join(format!("{name}.jsonl"));
-        let text = fs::read_to_string(&file).unwrap();
-        let (steps, result) = steps(&text);
-        let replayed = result.unwrap_or_else(|error| panic!("{}:{error}", file.display()));
-        assert_eq!((replayed.events, replayed.dropped), (steps.len(), 0));
-        let parts = |part| steps.iter().filter(|step| step.part == part).count();
-        assert!(parts(Part::Members) > 0 && parts(Part::Leaving) > 0);
-        let events = |event: &str| {
-            let of = steps.iter().filter(|step| step.part == Part::Changes);
-            of.filter(|step| step.event.get(event).is_some()).count()
-        };
-        for event in ["decided", "receipt", "judged", "stop", "farewell", "last_words"] {
-            assert!(events(event) > 0, "{name} has no {event}");
-        }
-        assert!(
-            text.contains(&format!("\"rule\":\"{name}\"")),
-            "{name} did nothing"
-        );
-        assert!(text.len() < 100_000, "{name} is too large");
-    }
 }

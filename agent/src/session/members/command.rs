@@ -14,7 +14,7 @@ impl Members {
         let scan = self.scan(machine);
         if execs != scan.execs {
             scan.execs = execs;
-            scan.begins_until = Time(now.0 + BEGIN_NS);
+            scan.begins_until = Time(now.0.saturating_add(BEGIN_NS));
             effects.push(Effect::LookAtCommand(machine));
         }
         let period_ns = match now < scan.begins_until {
