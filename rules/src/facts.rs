@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::value::Machine;
 
 /// The MPI libraries a role may name, as in `mpi == "Open MPI"`.
 pub const MPI_LIBRARIES: &[&str] = &["Open MPI", "MPICH", "Intel MPI"];
 
 /// Facts about one process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ProcessFacts {
     /// Its rank in the job's world communicator.
     pub rank: Option<u32>,
@@ -20,6 +23,8 @@ pub struct ProcessFacts {
     pub mpi: Option<String>,
     /// The name of the machine it runs on.
     pub host: Option<String>,
+    /// That of the recording where it was recorded.
+    #[serde(skip)]
     pub machine: Machine,
     /// Its mapped libraries; of a path only the file name counts.
     pub libraries: BTreeSet<String>,

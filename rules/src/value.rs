@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 pub use plan::Scalar;
+use serde::{Deserialize, Serialize};
 
 use crate::types::{KeyKind, Kind, Type};
 use crate::unit::{Dimension, human};
 
 /// A process, by the number the agent gave it. Not a pid: this crate knows no kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId(pub u32);
 
 /// A machine of the job, by the number the agent gave it; 0 is the only one where there is one.
@@ -40,7 +41,7 @@ impl Subject {
 }
 
 /// A point in time: nanoseconds since a moment the agent chose. Never a clock's reading taken here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(pub u64);
 
 impl Time {

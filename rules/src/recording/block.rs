@@ -1,9 +1,8 @@
-//! The outer form: how a recording begins, and blocks with check sums. What is inside a block is not known here.
+//! The outer form: how a recording begins, and compressed blocks with check sums. What is inside a block is not known here.
 //!
 //! A block's sum goes on from the sum of the one before it, so that a block that is missing, doubled or moved is
 //! noticed. Its length and sum have a sum of their own: a length that is wrong is damage, not a missing rest.
 
-use super::wire::Cursor;
 use super::{MAJOR, MAX_BLOCK, MINOR, ReadError};
 
 const MAGIC: [u8; 8] = *b"\x89tunerec";
@@ -21,22 +20,23 @@ pub(super) fn begin() -> (Vec<u8>, u32) {
     (out, sum)
 }
 
-/// Appends a block; returns its sum. The records are not more than [`MAX_BLOCK`] bytes.
+/// Compresses and appends a block; returns its sum. The records are not more than [`MAX_BLOCK`] bytes.
 pub(super) fn seal(out: &mut Vec<u8>, records: &[u8], before: u32) -> u32 {
-    let sum = chained(records, before);
-    let length = u32::try_from(records.len()).unwrap_or(u32::MAX);
+    let packed = lz4_flex::block::compress_prepend_size(records);
+    let sum = chained(&packed, before);
+    let length = u32::try_from(packed.len()).unwrap_or(u32::MAX);
     let mut frame = [length.to_le_bytes(), sum.to_le_bytes()].concat();
     let check = crc32fast::hash(&frame);
     frame.extend_from_slice(&check.to_le_bytes());
     out.extend_from_slice(&frame);
-    out.extend_from_slice(records);
+    out.extend_from_slice(&packed);
     sum
 }
 
-fn chained(records: &[u8], before: u32) -> u32 {
+fn chained(packed: &[u8], before: u32) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&before.to_le_bytes());
-    hasher.update(records);
+    hasher.update(packed);
     hasher.finalize()
 }
 
@@ -88,30 +88,37 @@ impl<'a> Blocks<'a> {
     }
 
     /// The records of the next block.
-    pub(super) fn next(&mut self) -> Result<&'a [u8], ReadError> {
+    pub(super) fn next(&mut self) -> Result<Vec<u8>, ReadError> {
         let at = self.at;
-        let torn = |_| ReadError::Torn { at };
-        let corrupt = |what| Err(ReadError::Corrupt { at, what });
-        let mut cursor = Cursor::new(self.bytes.get(at..).unwrap_or_default());
-        let frame = cursor.bytes(FRAME).map_err(torn)?;
-        let mut fields = Cursor::new(frame);
-        let (length, sum, check) = match (fields.fixed(), fields.fixed(), fields.fixed()) {
-            (Ok(length), Ok(sum), Ok(check)) => (length, sum, check),
-            _ => return Err(torn("")),
-        };
-        if crc32fast::hash(frame.get(..8).unwrap_or_default()) != check {
-            return corrupt("the frame of a block has another sum");
+        let torn = ReadError::Torn { at };
+        let corrupt = |what| ReadError::Corrupt { at, what };
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let (frame, rest) = rest.split_first_chunk::<FRAME>().ok_or(torn)?;
+        let [l0, l1, l2, l3, s0, s1, s2, s3, check @ ..] = *frame;
+        if crc32fast::hash(&[l0, l1, l2, l3, s0, s1, s2, s3]) != u32::from_le_bytes(check) {
+            return Err(corrupt("the frame of a block has another sum"));
         }
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let length = usize::try_from(u32::from_le_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
+        let sum = u32::from_le_bytes([s0, s1, s2, s3]);
         if length > MAX_BLOCK {
-            return corrupt("a block is longer than blocks may be");
+            return Err(corrupt("a block is longer than blocks may be"));
         }
-        let records = cursor.bytes(length).map_err(torn)?;
-        if chained(records, self.sum) != sum {
-            return corrupt("a block has another sum");
+        let packed = rest.get(..length).ok_or(torn)?;
+        if chained(packed, self.sum) != sum {
+            return Err(corrupt("a block has another sum"));
         }
         self.sum = sum;
         self.at = at + FRAME + length;
-        Ok(records)
+        unpacked(packed).map_err(corrupt)
     }
+}
+
+/// The size is looked at before that much memory is taken.
+fn unpacked(packed: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let wrong = "a block cannot be decompressed";
+    let (size, packed) = lz4_flex::block::uncompressed_size(packed).map_err(|_| wrong)?;
+    if size > MAX_BLOCK {
+        return Err("a block is longer than blocks may be");
+    }
+    lz4_flex::block::decompress(packed, size).map_err(|_| wrong)
 }

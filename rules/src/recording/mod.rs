@@ -1,12 +1,11 @@
 //! Recordings: what a session observed, as bytes, and back; several of them joined into one.
 //!
 //! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`Writer`] in chunks, a [`Reader`]
-//! goes over bytes that somebody else has read, and [`Merge`] joins readers. The format is in `docs/recording.md`:
-//! blocks with check sums hold records with lengths, and whatever comes again and again — a probe's hits in a thread, a
-//! counter of a process — is described once as a *stream* and then costs its differences.
+//! goes over bytes that somebody else has read, and [`Merge`] joins readers. The form is described in `docs/recording.md`:
+//! compressed blocks with check sums, in which the records that come often are stored in columns.
 //!
-//! Where to read: `record` (the values), `wire` (numbers and texts), `block` (check sums), `stream` (what both sides
-//! remember), `writer`, `reader` with `body`, `merge`.
+//! Where to read: `record` (the values), `stored` (records in a block), `block` (check sums, compression), `writer`, `reader`,
+//! `merge`.
 //!
 //! ```
 //! use rules::recording::{Header, Reader, Record, Writer};
@@ -29,17 +28,14 @@
 //! assert!(torn[0].as_ref().unwrap_err().to_string().starts_with("the recording breaks off"));
 //! ```
 
-mod apart;
 mod block;
-mod body;
 mod error;
 mod merge;
 mod reader;
 mod record;
-mod stream;
+mod stored;
 #[cfg(test)]
 mod tests;
-mod wire;
 mod writer;
 
 pub use error::{ReadError, TooLarge};
@@ -49,9 +45,9 @@ pub use record::{Captured, CapturedType, Header, Hit, Place, ProbeDefinition, Pr
 pub use writer::Writer;
 
 /// The format's major version: another one cannot be read.
-pub const MAJOR: u16 = 1;
+pub const MAJOR: u16 = 2;
 /// The format's minor version: a newer one can be read, what is new in it is left out and counted.
-pub const MINOR: u16 = 5;
+pub const MINOR: u16 = 0;
 
 /// Bytes of one text: a path of Linux is not longer.
 pub const MAX_TEXT: usize = 4096;
@@ -61,9 +57,9 @@ pub const MAX_CAPTURES: usize = 16;
 pub const MAX_NOTES: usize = 64;
 /// Bytes of one record: the facts of a process with some thousand libraries.
 pub const MAX_RECORD: usize = 256 << 10;
-/// Bytes of one block's records.
-pub const MAX_BLOCK: usize = 1 << 20;
-/// Streams remembered at a time, by the writer and the reader; then the writer begins anew. 6 MiB.
-pub const MAX_STREAMS: usize = 1 << 16;
-/// A block is closed when it has this many bytes: 0.04 % of sums, and little is lost where it is torn.
-pub const BLOCK_TARGET: usize = 32 << 10;
+/// Bytes of one block, compressed or not.
+pub const MAX_BLOCK: usize = 384 << 10;
+/// Bytes that the records of one block take in memory, whatever the bytes of the file are.
+pub const MAX_OPEN: usize = 64 << 20;
+/// A block is closed when its records have this many bytes: enough for the compression, and little is lost where it is torn.
+pub const BLOCK_TARGET: usize = 64 << 10;

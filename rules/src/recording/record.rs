@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
 use crate::facts::ProcessFacts;
 use crate::measure::Measure;
 use crate::value::{ProcessId, Time};
 
 /// What a recording says of itself before the first record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Header {
     pub host: String,
     /// Name of the program that was watched.
@@ -21,11 +25,14 @@ pub struct Header {
 }
 
 /// A probe, by the number it has in its recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProbeKey(pub u32);
 
 /// One thing that was recorded. Times are nanoseconds of the clock of [`Header::origin`].
-#[derive(Clone, Debug, PartialEq)]
+///
+/// Those that serde skips are stored in columns. A new kind is not skipped: older programs leave it out and count it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Record {
     /// A process of the job is there.
     ProcessJoined {
@@ -41,17 +48,16 @@ pub enum Record {
         facts: ProcessFacts,
     },
     /// A process has ended or is watched no longer.
-    ProcessLeft {
-        process: ProcessId,
-        time: Time,
-    },
+    ProcessLeft { process: ProcessId, time: Time },
     /// What a probe's number stands for, from here on.
     ProbeDefined {
         probe: ProbeKey,
         definition: ProbeDefinition,
     },
+    #[serde(skip)]
     Hit(Hit),
     /// A running total since any moment.
+    #[serde(skip)]
     Counter {
         /// None for a measure of the machine that the recording is of.
         process: Option<ProcessId>,
@@ -60,6 +66,7 @@ pub enum Record {
         /// Nanoseconds, bytes, or a count.
         total: u64,
     },
+    #[serde(skip)]
     Gauge {
         /// None for a measure of the machine that the recording is of.
         process: Option<ProcessId>,
@@ -69,6 +76,7 @@ pub enum Record {
         value: f64,
     },
     /// Running totals of a probe in one process.
+    #[serde(skip)]
     ProbeTotals {
         probe: ProbeKey,
         process: ProcessId,
@@ -79,10 +87,8 @@ pub enum Record {
         duration_sum_ns: u64,
     },
     /// No hit of this process with a time up to `time` comes after this record.
-    Watermark {
-        process: ProcessId,
-        time: Time,
-    },
+    #[serde(skip)]
+    Watermark { process: ProcessId, time: Time },
     /// Hits of a process were lost: where they would have counted, nothing is complete.
     HitsLost {
         process: ProcessId,
@@ -93,9 +99,8 @@ pub enum Record {
     },
     /// The rules were evaluated: windows that are over by then were closed. It is recorded because a timed window lasts until
     /// the evaluation that closes it.
-    Tick {
-        time: Time,
-    },
+    #[serde(skip)]
+    Tick { time: Time },
     /// From here on a rule may do this.
     RuleSet {
         time: Time,
@@ -125,6 +130,7 @@ pub enum Record {
         /// The variable, or the way to a part of it, as the rule has it.
         name: String,
         /// What it holds; a boolean is 0 or 1.
+        #[serde(with = "bits")]
         value: f64,
     },
     /// A function was watched in windows: the totals of its entries so far are estimated, and this is known of them.
@@ -140,6 +146,7 @@ pub enum Record {
         /// The most; none where that is not known.
         to: Option<u64>,
         /// The part of the time in which they were counted.
+        #[serde(with = "bits")]
         watched: f64,
     },
     /// The session found, changed or judged something, as it told its user then.
@@ -162,7 +169,7 @@ pub enum Record {
 }
 
 /// A probe as it was armed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProbeDefinition {
     pub name: String,
     pub function: String,
@@ -173,7 +180,8 @@ pub struct ProbeDefinition {
 }
 
 /// Where a probe sits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Place {
     Entry,
     Return,
@@ -197,7 +205,8 @@ pub struct Hit {
 }
 
 /// The type of a captured value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CapturedType {
     /// A number with a sign.
     Signed,
@@ -209,7 +218,7 @@ pub enum CapturedType {
 }
 
 /// A captured value, or why there is none.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum Captured {
     /// There is no value.
     None(Reason),
@@ -225,7 +234,7 @@ pub enum Captured {
 }
 
 /// Why a value is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum Reason {
     /// A reason of a newer version of the format.
     Unknown,
@@ -264,16 +273,6 @@ impl Record {
         }
     }
 
-    /// Whether its time is written as a number: a reader that does not know its kind passes over it, and goes on with the time of
-    /// the record before. So it is of every kind that came after version 1.0.
-    pub(super) fn is_apart(&self) -> bool {
-        use Record::{Estimated, Iterations, Marked, RuleSet, Variable};
-        matches!(
-            self,
-            RuleSet { .. } | Iterations { .. } | Variable { .. } | Estimated { .. } | Marked { .. }
-        )
-    }
-
     /// What a merge changes: the time, the process and the probe.
     pub(super) fn parts(&mut self) -> (Option<&mut Time>, Option<&mut ProcessId>, Option<&mut ProbeKey>) {
         match self {
@@ -302,5 +301,18 @@ impl Record {
             | Record::Marked { time, .. }
             | Record::Loss { time, .. } => (Some(time), None, None),
         }
+    }
+}
+
+/// A float as its bits, each of which is kept.
+mod bits {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+        value.to_bits().serialize(to)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<f64, D::Error> {
+        u64::deserialize(from).map(f64::from_bits)
     }
 }

@@ -1,13 +1,8 @@
 //! Records to bytes. Where the bytes go is not known here; what is too large is refused, not cut.
 
-use std::collections::BTreeMap;
-
-use super::body::{self, kind};
-use super::record::{Captured, Header, Hit, Record};
-use super::stream::{Key, Shape, Stream, put_key};
-use super::wire::{put_difference, put_float, put_number, put_size, put_text, within};
-use super::{BLOCK_TARGET, MAX_CAPTURES, MAX_RECORD, MAX_STREAMS, MAX_TEXT, TooLarge, block};
-use crate::value::{ProcessId, Time};
+use super::record::{Header, Record};
+use super::stored::{self, Block, Stored};
+use super::{BLOCK_TARGET, MAX_BLOCK, TooLarge, block};
 
 /// Makes a recording. Hand what [`Writer::take`] gives to the file, in order, and [`Writer::finish`]'s at the end.
 ///
@@ -16,20 +11,14 @@ use crate::value::{ProcessId, Time};
 #[derive(Clone, Debug)]
 pub struct Writer {
     ready: Vec<u8>,
-    open: Vec<u8>,
+    open: Block,
+    /// What the open block's records weigh.
+    weight: usize,
     /// Sum of the last whole block.
     sum: u32,
-    /// Records written, those of the format's own included.
-    count: u64,
-    memory: Memory,
-}
-
-/// What the reader will remember at this place.
-#[derive(Clone, Debug, Default)]
-struct Memory {
+    /// Time of the last record in columns.
     time: u64,
-    numbers: BTreeMap<Key, usize>,
-    streams: Vec<Stream>,
+    count: u64,
 }
 
 impl Writer {
@@ -38,19 +27,17 @@ impl Writer {
     /// # Errors
     /// When a text or the notes of the header are too large.
     pub fn new(header: &Header) -> Result<Writer, TooLarge> {
-        let (ready, sum) = block::begin();
-        let mut writer = Writer {
+        let json = stored::put_header(header)?;
+        let (mut ready, sum) = block::begin();
+        let sum = block::seal(&mut ready, json.as_bytes(), sum);
+        Ok(Writer {
             ready,
-            open: Vec::new(),
+            open: Block::default(),
+            weight: 0,
             sum,
+            time: header.origin.0,
             count: 0,
-            memory: Memory::default(),
-        };
-        let mut bytes = Vec::new();
-        body::put_header(&mut bytes, header)?;
-        writer.put(kind::HEADER, &bytes)?;
-        writer.flush();
-        Ok(writer)
+        })
     }
 
     /// Appends a record.
@@ -58,74 +45,45 @@ impl Writer {
     /// # Errors
     /// When a text, a list or all of it together is too large; then the recording goes on without it.
     pub fn write(&mut self, record: &Record) -> Result<(), TooLarge> {
-        match record {
-            Record::Hit(hit) => self.hit(hit),
-            Record::Counter {
-                process,
-                measure,
-                time,
-                total,
-            } => self.sample(
-                Key::Counter(process.map(|p| p.0), *measure),
-                *time,
-                |out, before| {
-                    step(out, before, 0, *total, put_difference);
-                },
-            ),
-            Record::Gauge {
-                process,
-                measure,
-                time,
-                value,
-            } => self.sample(
-                Key::Gauge(process.map(|p| p.0), *measure),
-                *time,
-                |out, before| {
-                    step(out, before, 0, value.to_bits(), put_float);
-                },
-            ),
-            Record::ProbeTotals {
-                probe,
-                process: ProcessId(process),
-                time,
-                count,
-                duration_sum_ns,
-            } => {
-                let key = Key::Totals {
-                    process: *process,
-                    probe: probe.0,
-                };
-                self.sample(key, *time, |out, before| {
-                    step(out, before, 0, *count, put_difference);
-                    step(out, before, 1, *duration_sum_ns, put_difference);
-                })
-            }
-            single => {
-                let mut bytes = Vec::new();
-                if let Some(kind) = body::put_single(&mut bytes, single, self.memory.time)? {
-                    self.put(kind, &bytes)?;
-                    let time = single.time().filter(|_| !single.is_apart());
-                    self.memory.time = time.map_or(self.memory.time, |time| time.0);
-                }
-                Ok(())
-            }
+        if self.open.records.is_empty() {
+            // The first difference is 0, so that all of the block's differences are small.
+            self.time = record.time().map_or(self.time, |time| time.0);
+            self.open.start = self.time;
+        }
+        let stored = Stored::new(record, &mut self.time)?;
+        self.push(stored);
+        Ok(())
+    }
+
+    pub(super) fn push(&mut self, stored: Stored) {
+        self.count += 1;
+        self.weight += stored.weight();
+        self.open.records.push(stored);
+        if self.weight >= BLOCK_TARGET {
+            self.flush();
         }
     }
 
-    /// Appends a record as bytes, unseen: one of a kind that is not known here, handed on or made up by a test. Of a
-    /// kind that is known, nobody has made sure that it can be read.
+    /// Appends a block of any bytes as if they were records: made up by a test, handed on unseen.
     ///
     /// # Errors
-    /// When it is larger than [`MAX_RECORD`].
-    pub fn foreign(&mut self, kind: u64, body: &[u8]) -> Result<(), TooLarge> {
-        self.put(kind, body)
+    /// When they are more than [`MAX_BLOCK`].
+    pub fn foreign(&mut self, block: &[u8]) -> Result<(), TooLarge> {
+        if block.len() > MAX_BLOCK {
+            let (what, size, limit) = ("a block", block.len(), MAX_BLOCK);
+            return Err(TooLarge { what, size, limit });
+        }
+        self.flush();
+        self.sum = block::seal(&mut self.ready, block, self.sum);
+        Ok(())
     }
 
-    /// Closes the open block, so that everything written so far is in the next chunk. A block costs 12 bytes.
+    /// Closes the open block, so that everything written so far is in the next chunk. A block costs about 50 bytes.
     pub fn flush(&mut self) {
-        if !self.open.is_empty() {
-            self.sum = block::seal(&mut self.ready, &self.open, self.sum);
-            self.open.clear();
+        if !self.open.records.is_empty() {
+            self.sum = block::seal(&mut self.ready, &bitcode::encode(&self.open), self.sum);
+            self.open.records.clear();
+            self.weight = 0;
         }
     }
 
@@ -134,116 +92,15 @@ impl Writer {
         std::mem::take(&mut self.ready)
     }
 
-    /// Bytes of records that are in no block yet: at most about [`BLOCK_TARGET`].
+    /// Bytes of records that are in no block yet, before they are compressed: at most about [`BLOCK_TARGET`].
     pub fn unflushed(&self) -> usize {
-        self.open.len()
+        self.weight
     }
 
     /// The last bytes of the recording, with its end marker: without them it counts as torn.
     pub fn finish(mut self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        put_number(&mut bytes, self.count);
-        // A number is never too large.
-        let _ = self.put(kind::END, &bytes);
+        self.push(Stored::End(self.count));
         self.flush();
         self.ready
-    }
-
-    fn put(&mut self, kind: u64, body: &[u8]) -> Result<(), TooLarge> {
-        within("a record", body.len(), MAX_RECORD)?;
-        put_number(&mut self.open, kind);
-        put_size(&mut self.open, body.len());
-        self.open.extend_from_slice(body);
-        self.count += 1;
-        if self.open.len() >= BLOCK_TARGET {
-            self.flush();
-        }
-        Ok(())
-    }
-
-    fn hit(&mut self, hit: &Hit) -> Result<(), TooLarge> {
-        let count = hit.captures.len();
-        let shape = Shape::of(&hit.captures).ok_or(TooLarge {
-            what: "the list of a hit's captures",
-            size: count,
-            limit: MAX_CAPTURES,
-        })?;
-        for value in &hit.captures {
-            if let Captured::Text(text) = value {
-                within("a captured text", text.len(), MAX_TEXT)?;
-            }
-        }
-        let key = Key::Hits {
-            process: hit.process.0,
-            probe: hit.probe.0,
-            thread: hit.thread,
-            timed: hit.duration_ns.is_some(),
-            shape,
-        };
-        self.sample(key, hit.time, |out, before| {
-            hit.duration_ns
-                .iter()
-                .for_each(|duration| put_number(out, *duration));
-            for (place, value) in hit.captures.iter().enumerate() {
-                put_captured(out, before, place, value);
-            }
-        })
-    }
-
-    /// A record of a stream, which is described first if it is new. `values` cannot fail: sizes were looked at before.
-    fn sample(
-        &mut self,
-        key: Key,
-        time: Time,
-        values: impl FnOnce(&mut Vec<u8>, &mut [u64]),
-    ) -> Result<(), TooLarge> {
-        let number = match self.memory.numbers.get(&key) {
-            Some(number) => *number,
-            None => self.describe(key)?,
-        };
-        let mut bytes = Vec::with_capacity(32);
-        put_size(&mut bytes, number);
-        put_difference(&mut bytes, time.0, self.memory.time);
-        self.memory.time = time.0;
-        if let Some(stream) = self.memory.streams.get_mut(number) {
-            values(&mut bytes, &mut stream.before);
-        }
-        self.put(kind::SAMPLE, &bytes)
-    }
-
-    fn describe(&mut self, key: Key) -> Result<usize, TooLarge> {
-        if self.memory.streams.len() >= MAX_STREAMS {
-            self.put(kind::FORGET, &[])?;
-            self.memory.streams.clear();
-            self.memory.numbers.clear();
-        }
-        let mut bytes = Vec::new();
-        put_key(&mut bytes, &key)?;
-        self.put(kind::STREAM, &bytes)?;
-        let number = self.memory.streams.len();
-        self.memory.streams.push(Stream::new(Some(key)));
-        self.memory.numbers.insert(key, number);
-        Ok(number)
-    }
-}
-
-fn step(out: &mut Vec<u8>, before: &mut [u64], place: usize, now: u64, put: fn(&mut Vec<u8>, u64, u64)) {
-    if let Some(before) = before.get_mut(place) {
-        put(out, now, *before);
-        *before = now;
-    }
-}
-
-fn put_captured(out: &mut Vec<u8>, before: &mut [u64], place: usize, value: &Captured) {
-    match value {
-        Captured::None(reason) => out.push(body::reason_code(*reason)),
-        Captured::Signed(number) => step(out, before, place, number.cast_unsigned(), put_difference),
-        Captured::Unsigned(number) => step(out, before, place, *number, put_difference),
-        Captured::Float(number) => step(out, before, place, number.to_bits(), put_float),
-        Captured::Boolean(truth) => out.push(u8::from(*truth)),
-        Captured::Text(text) => {
-            // Its size was looked at before.
-            let _ = put_text(out, "a captured text", text);
-        }
     }
 }

@@ -2,11 +2,15 @@
 
 use super::*;
 
-/// A recording of one made-up record, with right sums.
-fn forged(kind: u64, body: &[u8]) -> Vec<u8> {
+/// A recording of these made-up records, with right sums.
+fn forged(records: Vec<Stored>) -> Vec<u8> {
     let mut writer = Writer::new(&Header::default()).unwrap();
-    writer.foreign(kind, body).unwrap();
+    records.into_iter().for_each(|record| writer.push(record));
     writer.finish()
+}
+
+fn loss(text: &str) -> Stored {
+    Stored::Json(format!(r#"{{"loss":{{"time":1,"kind":"{text}","count":1}}}}"#))
 }
 
 fn wrong(bytes: &[u8]) -> &'static str {
@@ -16,164 +20,122 @@ fn wrong(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// Bytes that a value holds apart from itself.
-fn heap(record: &Record) -> usize {
-    let of_facts = |facts: &ProcessFacts| {
-        let texts = facts.libraries.iter().chain(&facts.symbols);
-        let texts: usize = texts.map(|text| text.capacity() + 2 * size_of::<String>()).sum();
-        let known = facts.mpi.iter().chain(&facts.host);
-        texts + facts.exe.capacity() + known.map(String::capacity).sum::<usize>()
+/// The densest there is, by a block of the largest size: records of few bits each.
+#[test]
+fn the_records_of_a_block_take_bounded_memory() {
+    let block = |count: usize, record: &Stored| {
+        bitcode::encode(&Block {
+            start: 0,
+            records: vec![record.clone(); count],
+        })
     };
-    match record {
-        Record::ProcessJoined { facts, .. } | Record::ProcessLearned { facts, .. } => of_facts(facts),
-        Record::ProbeDefined { definition, .. } => {
-            let names: usize = definition.captures.iter().map(|(name, _)| name.capacity()).sum();
-            let list = definition.captures.capacity() * size_of::<(String, CapturedType)>();
-            names + list + definition.name.capacity() + definition.function.capacity()
-        }
-        Record::Hit(hit) => {
-            let texts = hit.captures.iter().map(|value| match value {
-                Captured::Text(text) => text.capacity(),
-                _ => 0,
-            });
-            texts.sum::<usize>() + hit.captures.capacity() * size_of::<Captured>()
-        }
-        Record::Loss { kind, .. } => kind.capacity(),
-        Record::Variable { name, .. } => name.capacity(),
-        Record::Marked { kind, rule, text, .. } => kind.capacity() + rule.capacity() + text.capacity(),
-        Record::RuleSet { rule, mode, .. } => rule.capacity() + mode.capacity(),
-        Record::ProcessLeft { .. }
-        | Record::Counter { .. }
-        | Record::Gauge { .. }
-        | Record::ProbeTotals { .. }
-        | Record::HitsLost { .. }
-        | Record::Iterations { .. }
-        | Record::Estimated { .. }
-        | Record::Tick { .. }
-        | Record::Watermark { .. } => 0,
+    let hit = |value: &Captured, count| Stored::Hit {
+        after_ns: 0,
+        probe: 0,
+        process: 0,
+        thread: 0,
+        duration_ns: None,
+        captures: vec![value.clone(); count],
+    };
+    let captured = [Captured::Boolean(false), Captured::None(Reason::Lost)];
+    let hits = captured
+        .iter()
+        .flat_map(|value| [0, 1, 1000].map(|count| hit(value, count)));
+    for record in hits.chain([
+        Stored::Tick { after_ns: 0 },
+        Stored::End(0),
+        Stored::Json(String::new()),
+    ]) {
+        // One of a thousand tells how many bytes one takes.
+        let fit = MAX_BLOCK * 1000 / block(1000, &record).len();
+        let of_one = match &record {
+            Stored::Hit { captures, .. } => captures.len() * size_of::<Captured>(),
+            _ => 0,
+        };
+        let taken = fit * (size_of::<Stored>() + of_one);
+        assert!(taken <= MAX_OPEN, "{taken} by {record:?}");
     }
 }
 
 #[test]
-fn a_length_cannot_make_the_reader_take_more_than_some_dozen_times_the_bytes() {
-    let mut huge = Vec::new();
-    wire::put_number(&mut huge, u64::MAX);
-    let mut large = Vec::new();
-    wire::put_number(&mut large, 4096);
-    for kind in 0..20 {
-        for length in [&huge, &large] {
-            for place in 0..12 {
-                for filling in [0, 1, 5] {
-                    let body = [vec![filling; place], length.clone(), vec![filling; 9]].concat();
-                    let bytes = forged(kind, &body);
-                    let (records, _) = read(&bytes);
-                    let taken: usize = records
-                        .iter()
-                        .map(|record| size_of::<Record>() + heap(record))
-                        .sum();
-                    assert!(
-                        taken <= 64 * bytes.len(),
-                        "kind {kind}: {taken} of {}",
-                        bytes.len()
-                    );
-                }
-            }
-        }
-    }
-    // The densest there is: hits that cost a byte for each of their values.
-    let captures = vec![Captured::Signed(0); MAX_CAPTURES];
-    let hit = Record::Hit(Hit {
-        probe: ProbeKey(0),
-        process: ProcessId(0),
-        thread: 0,
-        time: Time(0),
-        duration_ns: None,
-        captures,
-    });
-    let bytes = written(&Header::default(), &vec![hit; 1000]);
-    let (records, _) = read(&bytes);
-    let taken: usize = records
-        .iter()
-        .map(|record| size_of::<Record>() + heap(record))
-        .sum();
-    assert!(taken <= 64 * bytes.len(), "{taken} of {}", bytes.len());
+fn a_block_that_is_too_large_is_not_decompressed() {
+    let mut bytes = Writer::new(&Header::default()).unwrap().take();
+    let sum = u32::from_le_bytes(*bytes[16..].first_chunk().unwrap());
+    block::seal(&mut bytes, &vec![0; MAX_BLOCK + 1], sum);
+    assert_eq!(wrong(&bytes), "a block is longer than blocks may be");
+    let mut writer = Writer::new(&Header::default()).unwrap();
+    assert!(writer.foreign(&vec![0; MAX_BLOCK + 1]).is_err());
 }
 
 #[test]
 fn what_a_newer_version_adds_is_left_out_and_counted() {
-    let first = Record::Watermark {
+    let watermark = |time| Record::Watermark {
         process: ProcessId(1),
-        time: Time(5),
+        time: Time(time),
     };
-    let second = Record::Watermark {
-        process: ProcessId(1),
-        time: Time(6),
+    let loss = Record::Loss {
+        time: Time(9),
+        kind: "ring_full".into(),
+        count: 3,
     };
+    let json = |json: &str| Stored::Json(json.to_owned());
     let mut writer = Writer::new(&Header::default()).unwrap();
-    writer.write(&first).unwrap();
-    writer.foreign(1000, &[1, 2, 3]).unwrap();
-    // A stream of an unknown type, and a record of it: one nanosecond later.
-    writer.foreign(body::kind::STREAM, &[99, 1]).unwrap();
-    writer.foreign(body::kind::SAMPLE, &[0, 2, 7]).unwrap();
-    // The same moment again, by a record with a field at its end that is not known.
-    writer.foreign(body::kind::WATERMARK, &[1, 0, 9, 9]).unwrap();
+    writer.write(&watermark(5)).unwrap();
+    // A kind, a measure, and the type of a capture that are not known; a field that is none is known.
+    writer.push(json(r#"{"eclipse":{"time":3}}"#));
+    writer.push(Stored::Counter {
+        after_ns: 1,
+        process: None,
+        measure: "moon.phase".to_owned(),
+        total: 7,
+    });
+    writer.push(json(
+        r#"{"probe_defined":{"probe":0,"definition":{"name":"","function":"","place":"entry","captures":[["x","complex"]]}}}"#,
+    ));
+    writer.push(json(
+        r#"{"loss":{"time":9,"kind":"ring_full","count":3,"colour":"red"}}"#,
+    ));
+    writer.push(Stored::Watermark {
+        after_ns: 2,
+        process: 1,
+    });
     let bytes = writer.finish();
     let mut reader = Reader::new(&bytes).unwrap();
     let records: Result<Vec<Record>, ReadError> = reader.by_ref().collect();
-    assert_eq!(records.unwrap(), [first, second]);
-    assert_eq!(reader.skipped(), 2);
-}
-
-#[test]
-fn a_measure_or_a_type_that_is_not_known_is_left_out() {
-    let mut name = vec![2, 0];
-    wire::put_text(&mut name, "", "moon.phase").unwrap();
-    let mut writer = Writer::new(&Header::default()).unwrap();
-    writer.foreign(body::kind::STREAM, &name).unwrap();
-    writer.foreign(body::kind::SAMPLE, &[0, 0, 0]).unwrap();
-    // A probe at a place, and one with a capture, of later versions.
-    writer.foreign(body::kind::PROBE, &[0, 0, 0, 9, 0]).unwrap();
-    writer.foreign(body::kind::PROBE, &[0, 0, 0, 1, 1, 0, 9]).unwrap();
-    let bytes = writer.finish();
-    let mut reader = Reader::new(&bytes).unwrap();
-    assert_eq!(reader.by_ref().next(), None);
+    assert_eq!(records.unwrap(), [watermark(5), loss, watermark(8)]);
     assert_eq!(reader.skipped(), 3);
 }
 
 #[test]
 fn what_makes_no_sense_is_named() {
-    for (kind, body, expected) in [
-        (0, &[][..], "there is no such record here"),
-        (body::kind::HEADER, &[], "there is no such record here"),
+    let captures = vec![Captured::Boolean(true); MAX_CAPTURES + 1];
+    let hit = Stored::Hit {
+        after_ns: 0,
+        probe: 0,
+        process: 0,
+        thread: 0,
+        duration_ns: None,
+        captures,
+    };
+    for (record, expected) in [
+        (Stored::End(7), "the end counts other records than there are"),
+        (Stored::End(0), "something follows the end"),
+        (Stored::Json("{".to_owned()), "a record is not JSON"),
         (
-            body::kind::END,
-            &[7],
-            "the end counts other records than there are",
+            Stored::Json(" ".repeat(MAX_RECORD + 1)),
+            "a record is longer than records may be",
         ),
-        (body::kind::END, &[1], "something follows the end"),
-        (body::kind::SAMPLE, &[0, 0, 0], "a stream was not described"),
-        (body::kind::WATERMARK, &[1], "something is cut off"),
-        (body::kind::LOSS, &[0, 1, 0xff, 0], "a text is not UTF-8"),
         (
-            body::kind::LOSS,
-            &[0, 9, b'a'],
-            "something is longer than what it is in",
-        ),
-        (
-            body::kind::LOSS,
-            &[0, 0xff, 0x7f],
+            loss(&"x".repeat(MAX_TEXT + 1)),
             "a text is longer than texts may be",
         ),
-        (
-            body::kind::STREAM,
-            &[
-                1, 0, 0, 0, 0, 17, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-            ],
-            "a hit has more captures than hits may have",
-        ),
+        (hit, "a hit has more captures than hits may have"),
     ] {
-        assert_eq!(wrong(&forged(kind, body)), expected, "{kind} {body:?}");
+        assert_eq!(wrong(&forged(vec![record])), expected);
     }
+    let mut writer = Writer::new(&Header::default()).unwrap();
+    writer.foreign(b"no records").unwrap();
+    assert_eq!(wrong(&writer.finish()), "a block makes no sense");
 }
 
 #[test]
@@ -209,7 +171,8 @@ fn a_block_that_is_missing_or_in_another_place_is_damage() {
 fn each_way_of_not_being_a_recording_says_what_to_do() {
     let good = written(&Header::default(), &[]);
     let mut newer = good.clone();
-    newer[8] = 2;
+    newer[8] = 3;
+    let header = Writer::new(&Header::default()).unwrap().take().len();
     for (bytes, expected) in [
         (
             &b"rule: x"[..],
@@ -221,15 +184,20 @@ fn each_way_of_not_being_a_recording_says_what_to_do() {
         ),
         (
             &newer,
-            "the recording has format 2, this program reads format 1; use the tuneagent that made it, or a newer one",
+            "the recording has format 3, this program reads format 2; use the tuneagent that made it, or a newer one",
         ),
         (
             &good[..good.len() - 1],
-            "the recording breaks off at byte 31: the session that wrote it was stopped, or the copy is incomplete; the data before is good",
+            &format!(
+                "the recording breaks off at byte {header}: the session that wrote it was stopped, or the copy is incomplete; the data before is good"
+            ),
         ),
         (
             &[&good[..], b"x"].concat(),
-            "the recording is damaged at byte 46 (something follows the end); the data before is good; copy it again for the rest",
+            &format!(
+                "the recording is damaged at byte {} (something follows the end); the data before is good; copy it again for the rest",
+                good.len()
+            ),
         ),
     ] {
         assert_eq!(read(bytes).1.unwrap().to_string(), expected);
@@ -276,7 +244,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
                 kind: long.clone(),
                 count: 1,
             },
-            ("the name of a loss", 4097, 4096),
+            ("a text", 4097, 4096),
         ),
         (
             Record::ProcessJoined {
@@ -284,7 +252,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
                 time: Time(8),
                 facts,
             },
-            ("a record", 400_211, MAX_RECORD),
+            ("a record", 400_434, MAX_RECORD),
         ),
     ] {
         let (what, size, limit) = expected;
@@ -311,4 +279,18 @@ fn what_a_terminal_would_act_on_is_replaced() {
     let bytes = Writer::new(&header).unwrap().finish();
     let reader = Reader::new(&bytes).unwrap();
     assert_eq!(reader.header().host, "a\u{fffd}[2J\u{fffd}b\u{fffd}");
+    let hit = Stored::Hit {
+        after_ns: 0,
+        probe: 0,
+        process: 0,
+        thread: 0,
+        duration_ns: None,
+        captures: vec![Captured::Text("\x1b[2J".to_owned())],
+    };
+    let (records, _) = read(&forged(vec![hit, loss("\\u001b[2J")]));
+    let [Record::Hit(hit), Record::Loss { kind, .. }] = &records[..] else {
+        panic!("{records:?}");
+    };
+    assert_eq!(hit.captures, [Captured::Text("\u{fffd}[2J".to_owned())]);
+    assert_eq!(kind, "\u{fffd}[2J");
 }

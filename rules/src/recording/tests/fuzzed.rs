@@ -86,12 +86,12 @@ fn hold(target: &str, pieces: &[&[u8]], law: fn(&[u8])) {
 fn no_recording_is_too_strange() {
     let pieces: [&[u8]; 7] = [
         &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
-        &[3, 3, 4, 0, 0],
-        &[3, 9, 1, 0, 0, 0, 1, 3, 1, 5, 3],
-        &[4, 3, 0, 2, 2],
-        &[5, 0],
+        &[0xff, 0],
+        &[0; 9],
         &[0x80],
-        &[0xff, 0x7f],
+        br#"{"loss":{"time":1,"kind":""#,
+        b"\\u001b",
+        b"}}",
     ];
     hold("recording", &pieces, recording);
 }

@@ -9,7 +9,7 @@ mod sizes;
 
 use proptest::prelude::*;
 
-use super::wire::is_active;
+use super::stored::{Block, Stored, is_active};
 use super::*;
 use crate::facts::ProcessFacts;
 use crate::measure::Measure;

@@ -32,17 +32,17 @@ fn typical(count: u64) -> Vec<Record> {
 }
 
 #[test]
-fn a_typical_hit_costs_at_most_16_bytes() {
+fn a_typical_hit_costs_at_most_14_bytes() {
     let records = typical(100_000);
     let bytes = written(&Header::default(), &records);
     let each = bytes.len() as f64 / records.len() as f64;
     println!("{each:.2} bytes a hit");
-    assert!(each <= 16.0, "{each}");
+    assert!(each <= 14.0, "{each}");
     assert_eq!(read(&bytes), (records, None));
 }
 
 #[test]
-fn a_counter_that_is_read_each_second_costs_at_most_12_bytes() {
+fn a_counter_that_is_read_each_second_costs_at_most_2_bytes() {
     let reading = |number: u64| Record::Counter {
         process: Some(ProcessId(u32::try_from(number % 16).unwrap())),
         measure: Measure::CpuTime,
@@ -53,7 +53,7 @@ fn a_counter_that_is_read_each_second_costs_at_most_12_bytes() {
     let bytes = written(&Header::default(), &records);
     let each = bytes.len() as f64 / records.len() as f64;
     println!("{each:.2} bytes a reading");
-    assert!(each <= 12.0, "{each}");
+    assert!(each <= 2.0, "{each}");
 }
 
 #[test]
@@ -64,21 +64,4 @@ fn blocks_come_out_as_they_fill_and_little_is_kept_back() {
         assert!(writer.unflushed() < BLOCK_TARGET);
         assert!(writer.take().len() < BLOCK_TARGET + 100);
     }
-}
-
-#[test]
-fn more_streams_than_are_remembered_begin_anew() {
-    let count = MAX_STREAMS as u64 + 1000;
-    let hit = |number: u64| {
-        Record::Hit(Hit {
-            probe: ProbeKey(0),
-            process: ProcessId(0),
-            thread: u32::try_from(number).unwrap(),
-            time: Time(number),
-            duration_ns: None,
-            captures: vec![Captured::Unsigned(number)],
-        })
-    };
-    let records: Vec<Record> = (0..count).chain(0..10).map(hit).collect();
-    assert_eq!(read(&written(&Header::default(), &records)), (records, None));
 }

@@ -1,0 +1,329 @@
+//! The inner form: how records stand in a block. Those that come often are stored in columns. The others are JSON, of which an older
+//! program leaves out what it does not know.
+
+use bitcode::{Decode, Encode};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::record::{Captured, Header, Hit, ProbeKey, Record};
+use super::{MAX_CAPTURES, MAX_NOTES, MAX_RECORD, MAX_TEXT, TooLarge};
+use crate::measure::Measure;
+use crate::value::{ProcessId, Time};
+
+/// What is wrong with bytes that make no sense.
+pub(super) type Wrong = &'static str;
+
+/// The records of a block.
+#[derive(Clone, Debug, Default, Encode, Decode)]
+pub(super) struct Block {
+    /// The time to which the first difference is one.
+    pub start: u64,
+    pub records: Vec<Stored>,
+}
+
+/// A record in a block. `after_ns` is the difference to the record before that has one, modulo 2^64.
+#[derive(Clone, Debug, Encode, Decode)]
+pub(super) enum Stored {
+    Hit {
+        after_ns: i64,
+        probe: u32,
+        process: u32,
+        thread: u32,
+        duration_ns: Option<u64>,
+        captures: Vec<Captured>,
+    },
+    Counter {
+        after_ns: i64,
+        process: Option<u32>,
+        measure: String,
+        total: u64,
+    },
+    Gauge {
+        after_ns: i64,
+        process: Option<u32>,
+        measure: String,
+        value: f64,
+    },
+    ProbeTotals {
+        after_ns: i64,
+        process: u32,
+        probe: u32,
+        count: u64,
+        duration_sum_ns: u64,
+    },
+    Watermark {
+        after_ns: i64,
+        process: u32,
+    },
+    Tick {
+        after_ns: i64,
+    },
+    /// Any other record.
+    Json(String),
+    /// The end of the recording, and how many records came before it.
+    End(u64),
+}
+
+impl Stored {
+    /// `before` is the time of the record before, and becomes that of this one.
+    pub(super) fn new(record: &Record, before: &mut u64) -> Result<Stored, TooLarge> {
+        let after_ns = match record.time() {
+            Some(time) => time.0.wrapping_sub(*before).cast_signed(),
+            None => 0,
+        };
+        let stored = match record {
+            Record::Hit(hit) => stored_hit(hit, after_ns)?,
+            Record::Counter {
+                process,
+                measure,
+                total,
+                ..
+            } => Stored::Counter {
+                after_ns,
+                process: process.map(|process| process.0),
+                measure: measure.name().to_owned(),
+                total: *total,
+            },
+            Record::Gauge {
+                process,
+                measure,
+                value,
+                ..
+            } => Stored::Gauge {
+                after_ns,
+                process: process.map(|process| process.0),
+                measure: measure.name().to_owned(),
+                value: *value,
+            },
+            Record::ProbeTotals {
+                probe,
+                process,
+                count,
+                duration_sum_ns,
+                ..
+            } => Stored::ProbeTotals {
+                after_ns,
+                process: process.0,
+                probe: probe.0,
+                count: *count,
+                duration_sum_ns: *duration_sum_ns,
+            },
+            Record::Watermark { process, .. } => Stored::Watermark {
+                after_ns,
+                process: process.0,
+            },
+            Record::Tick { .. } => Stored::Tick { after_ns },
+            Record::ProbeDefined { definition, .. } => {
+                within(
+                    "the list of a probe's captures",
+                    definition.captures.len(),
+                    MAX_CAPTURES,
+                )?;
+                return json(record).map(Stored::Json);
+            }
+            _ => return json(record).map(Stored::Json),
+        };
+        *before = before.wrapping_add_signed(after_ns);
+        Ok(stored)
+    }
+
+    /// The record; none for one that this version does not know.
+    pub(super) fn record(self, before: &mut u64) -> Result<Option<Record>, Wrong> {
+        let mut at = |after_ns| {
+            *before = before.wrapping_add_signed(after_ns);
+            Time(*before)
+        };
+        Ok(match self {
+            Stored::Hit {
+                after_ns,
+                probe,
+                process,
+                thread,
+                duration_ns,
+                captures,
+            } => Some(Record::Hit(Hit {
+                probe: ProbeKey(probe),
+                process: ProcessId(process),
+                thread,
+                time: at(after_ns),
+                duration_ns,
+                captures: checked_captures(captures)?,
+            })),
+            Stored::Counter {
+                after_ns,
+                process,
+                measure,
+                total,
+            } => {
+                let (process, time) = (process.map(ProcessId), at(after_ns));
+                Measure::named(&measure).map(|measure| Record::Counter {
+                    process,
+                    measure,
+                    time,
+                    total,
+                })
+            }
+            Stored::Gauge {
+                after_ns,
+                process,
+                measure,
+                value,
+            } => {
+                let (process, time) = (process.map(ProcessId), at(after_ns));
+                Measure::named(&measure).map(|measure| Record::Gauge {
+                    process,
+                    measure,
+                    time,
+                    value,
+                })
+            }
+            Stored::ProbeTotals {
+                after_ns,
+                process,
+                probe,
+                count,
+                duration_sum_ns,
+            } => Some(Record::ProbeTotals {
+                probe: ProbeKey(probe),
+                process: ProcessId(process),
+                time: at(after_ns),
+                count,
+                duration_sum_ns,
+            }),
+            Stored::Watermark { after_ns, process } => Some(Record::Watermark {
+                process: ProcessId(process),
+                time: at(after_ns),
+            }),
+            Stored::Tick { after_ns } => Some(Record::Tick { time: at(after_ns) }),
+            Stored::Json(json) => parsed(&json)?,
+            Stored::End(_) => return Err("the end stands among the records"),
+        })
+    }
+
+    /// About as many bytes as it takes before the block is compressed, never fewer.
+    pub(super) fn weight(&self) -> usize {
+        const NUMBERS: usize = 48;
+        const CAPTURE: usize = 16;
+        NUMBERS
+            + match self {
+                Stored::Hit { captures, .. } => captures.iter().map(|value| CAPTURE + text_size(value)).sum(),
+                Stored::Json(json) => json.len(),
+                _ => 0,
+            }
+    }
+}
+
+fn text_size(value: &Captured) -> usize {
+    match value {
+        Captured::Text(text) => text.len(),
+        _ => 0,
+    }
+}
+
+fn stored_hit(hit: &Hit, after_ns: i64) -> Result<Stored, TooLarge> {
+    within("the list of a hit's captures", hit.captures.len(), MAX_CAPTURES)?;
+    for value in &hit.captures {
+        within("a captured text", text_size(value), MAX_TEXT)?;
+    }
+    Ok(Stored::Hit {
+        after_ns,
+        probe: hit.probe.0,
+        process: hit.process.0,
+        thread: hit.thread,
+        duration_ns: hit.duration_ns,
+        captures: hit.captures.clone(),
+    })
+}
+
+fn checked_captures(mut captures: Vec<Captured>) -> Result<Vec<Captured>, Wrong> {
+    if captures.len() > MAX_CAPTURES {
+        return Err("a hit has more captures than hits may have");
+    }
+    for value in &mut captures {
+        if let Captured::Text(text) = value {
+            *text = printable(text).map_err(too_long)?;
+        }
+    }
+    Ok(captures)
+}
+
+/// The record; none for one of a kind, or with a field, that this version does not know.
+fn parsed(json: &str) -> Result<Option<Record>, Wrong> {
+    if json.len() > MAX_RECORD {
+        return Err("a record is longer than records may be");
+    }
+    let value = serde_json::from_str(json).map_err(|_| "a record is not JSON")?;
+    let record = serde_json::from_value(clean(value).map_err(too_long)?).ok();
+    match &record {
+        Some(Record::ProbeDefined { definition, .. }) if definition.captures.len() > MAX_CAPTURES => {
+            Err("a probe has more captures than probes may have")
+        }
+        _ => Ok(record),
+    }
+}
+
+pub(super) fn put_header(header: &Header) -> Result<String, TooLarge> {
+    within("the list of notes", header.notes.len(), MAX_NOTES)?;
+    json(header)
+}
+
+pub(super) fn header(bytes: &[u8]) -> Result<Header, Wrong> {
+    let value = serde_json::from_slice(bytes).map_err(|_| "the first block is not a header")?;
+    let header: Header = serde_json::from_value(clean(value).map_err(too_long)?)
+        .map_err(|_| "the first block is not a header")?;
+    match header.notes.len() {
+        0..=MAX_NOTES => Ok(header),
+        _ => Err("there are more notes than there may be"),
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<String, TooLarge> {
+    // Texts, numbers and lists of them always become JSON.
+    let value = clean(serde_json::to_value(value).unwrap_or_default())?;
+    let json = value.to_string();
+    within("a record", json.len(), MAX_RECORD)?;
+    Ok(json)
+}
+
+/// The value with texts that can be printed: a recording may be anybody's.
+fn clean(value: Value) -> Result<Value, TooLarge> {
+    Ok(match value {
+        Value::String(text) => Value::String(printable(&text)?),
+        Value::Array(values) => Value::Array(values.into_iter().map(clean).collect::<Result<_, _>>()?),
+        Value::Object(fields) => {
+            let fields = fields
+                .into_iter()
+                .map(|(name, value)| Ok((printable(&name)?, clean(value)?)));
+            Value::Object(fields.collect::<Result<_, _>>()?)
+        }
+        other => other,
+    })
+}
+
+/// A text in one line, in which what a terminal would act on is replaced.
+fn printable(text: &str) -> Result<String, TooLarge> {
+    let text = text.replace(is_active, "\u{fffd}");
+    within("a text", text.len(), MAX_TEXT)?;
+    Ok(text)
+}
+
+fn too_long(_: TooLarge) -> Wrong {
+    "a text is longer than texts may be"
+}
+
+fn within(what: &'static str, size: usize, limit: usize) -> Result<(), TooLarge> {
+    if size <= limit {
+        Ok(())
+    } else {
+        Err(TooLarge { what, size, limit })
+    }
+}
+
+/// Control characters, and those that change the direction of writing or end a line.
+pub(super) fn is_active(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
