@@ -7,9 +7,8 @@ use plan::MarkKind;
 use tuner::{actuator::ChangeNumber, process::Pid};
 
 use super::{
-    Session,
+    Session, actuator_queue,
     changes::{Change, Effect, Effects, Event, Machine, NotDone, Order, Process, Trial},
-    hands,
 };
 use crate::{
     clock::monotonic_ns,
@@ -53,7 +52,7 @@ impl Session {
                 Act::Decided(decision) => {
                     let id = decision.id;
                     self.decided(decision);
-                    if let Some(ordered) = self.ordered.get_mut(&id) {
+                    if let Some(ordered) = self.actuation.ordered.get_mut(&id) {
                         ordered.path = Some(Path {
                             begun_ns,
                             evaluated_ns,
@@ -62,8 +61,8 @@ impl Session {
                     }
                     // Nobody else wants that CPU, but for the actuator.
                     let longest = self.options.busy_poll.then_some(RECEIPT);
-                    if let Some(hands) = &mut self.hands {
-                        hands.see_to_receipt(longest);
+                    if let Some(queue) = &mut self.actuation.queue {
+                        queue.see_to_receipt(longest);
                     }
                 }
                 other => self.take_note_of(other),
@@ -109,7 +108,7 @@ impl Session {
     }
 
     fn decided(&mut self, decision: Decision) {
-        if self.hands.is_none() {
+        if self.actuation.queue.is_none() {
             let refused = Err(NotDone::for_good("this session does not write"));
             self.rules.receipt(decision.id, refused, monotonic_ns());
             return;
@@ -117,7 +116,7 @@ impl Session {
         let (id, rule) = (decision.id, decision.rule.clone());
         match self.resolve(decision) {
             Ok((decided, ordered)) => {
-                self.ordered.insert(id, ordered);
+                self.actuation.ordered.insert(id, ordered);
                 self.change(Event::Decided(decided));
                 self.forget_answered(id);
             }
@@ -132,7 +131,7 @@ impl Session {
     /// What was ordered is needed until it is answered.
     pub(super) fn forget_answered(&mut self, decision: u64) {
         if !self.changes.is_waiting(decision) {
-            self.ordered.remove(&decision);
+            self.actuation.ordered.remove(&decision);
         }
     }
 
@@ -197,8 +196,8 @@ impl Session {
     }
 
     fn order(&mut self, machine: Machine, order: Order) {
-        let has_room = match (&self.hands, self.actuator_orders(&order)) {
-            (Some(hands), Ok(orders)) => orders.into_iter().all(|order| hands.order(order).is_ok()),
+        let has_room = match (&self.actuation.queue, self.actuator_orders(&order)) {
+            (Some(queue), Ok(orders)) => orders.into_iter().all(|order| queue.order(order).is_ok()),
             (None, _) => true,
             (_, Err(())) => false,
         };
@@ -229,7 +228,7 @@ impl Session {
 
     /// A process that has ended or runs another program needs nothing any more of what was decided for it, and holds nothing.
     pub(super) fn look_whether_ended(&mut self, process: Process) {
-        let member = self.job.members.get(process.slot as usize);
+        let member = self.target.job.members.get(process.slot as usize);
         if member.is_some_and(|member| !member.process.pid.is_alive() || member.space.is_gone()) {
             self.change(Event::Ended(process));
         }
@@ -246,12 +245,12 @@ pub(super) fn here(pid: Pid, number: u64) -> Change {
 }
 
 /// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past the thread.
-pub(super) fn undo(changes: &[Change]) -> Option<hands::Order> {
+pub(super) fn undo(changes: &[Change]) -> Option<actuator_queue::Order> {
     let number = |change: &Change| ChangeNumber {
         pid: change.pid,
         change: change.number,
     };
-    (!changes.is_empty()).then(|| hands::Order::Undo(changes.iter().map(number).collect()))
+    (!changes.is_empty()).then(|| actuator_queue::Order::Undo(changes.iter().map(number).collect()))
 }
 
 /// What is to be taken back goes before all else, and what was done last before what it may rest on: a function of a library before

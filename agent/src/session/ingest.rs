@@ -8,7 +8,7 @@ use tuner::actuator::Practice;
 
 use super::{
     Session,
-    hands::{Hands, Task},
+    actuator_queue::{ActuatorQueue, Task},
     intake::{Drain, Expected, HITS_PER_WAKE},
     warm_up,
 };
@@ -46,12 +46,12 @@ impl Session {
     /// Hits came: windows that they close are evaluated at once. Counters are read first where a timed window is over too.
     pub(super) fn evaluate_hits(&mut self) -> Result<(), KernelError> {
         self.take_all_hits()?;
-        let newest_ns = self.intake.evaluate();
-        if let (true, Some(hands)) = (self.rules.take_may_decide(), &self.hands) {
-            self.intake.prediction.fell_due(newest_ns);
+        let newest_ns = self.measuring.intake.evaluate();
+        if let (true, Some(queue)) = (self.rules.take_may_decide(), &self.actuation.queue) {
+            self.measuring.intake.prediction.fell_due(newest_ns);
             // An actuator that wakes on the same CPU would be in the way.
             if !self.options.busy_poll {
-                hands.expect(monotonic_ns(), Duration::ZERO, None);
+                queue.expect(monotonic_ns(), Duration::ZERO, None);
             }
         }
         let mut now = monotonic_ns();
@@ -67,7 +67,7 @@ impl Session {
     /// does came meanwhile, or more than are kept so.
     pub(super) fn gather_hits(&mut self) -> Result<(), KernelError> {
         let taken = self.take_hits(HITS_PER_WAKE);
-        let are_enough = self.intake.gather(taken);
+        let are_enough = self.measuring.intake.gather(taken);
         match self.rules.has_due() || are_enough {
             true => self.evaluate_hits(),
             false => Ok(()),
@@ -76,13 +76,13 @@ impl Session {
 
     /// Hits are to be looked for without sleeping. While a change is under way the actuator has the CPU.
     pub(super) fn polls(&self) -> bool {
-        let is_changing = || self.hands.as_ref().is_some_and(Hands::is_busy);
+        let is_changing = || self.actuation.queue.as_ref().is_some_and(ActuatorQueue::is_busy);
         self.options.busy_poll && self.rules.has_probed_windows() && !is_changing()
     }
 
     /// Looks for hits for a while. What a decision takes is warmed up first, by both of us: what was not done for a while is slow to do.
     pub(super) fn poll_hits(&mut self) -> Result<(), KernelError> {
-        if self.hands.is_some() {
+        if self.actuation.queue.is_some() {
             // With a CPU of its own the actuator need not sleep either.
             let look_out = match self.options.has_second_cpu {
                 true => Duration::from_nanos(POLL_NS) + DECISION,
@@ -105,10 +105,11 @@ impl Session {
     /// When the next decision is likely to fall due: a moment before it, for the clock of the loop counts milliseconds. Never where
     /// nothing can be changed, where every CPU is wanted by others, or where the agent takes too much.
     pub(super) fn next_expected(&self) -> impl Future<Output = Expected> + use<> {
-        let is_free = self.profile.has_idle_cpu && !self.budget.back_off.rests_from_predictions();
-        let may = self.hands.is_some() && is_free && !self.options.busy_poll;
+        let is_free =
+            self.measuring.profile.has_idle_cpu && !self.measuring.budget.back_off.rests_from_predictions();
+        let may = self.actuation.queue.is_some() && is_free && !self.options.busy_poll;
         let now = monotonic_ns();
-        let expected = may.then(|| self.intake.prediction.next(now)).flatten();
+        let expected = may.then(|| self.measuring.intake.prediction.next(now)).flatten();
         let before = expected
             .map(|expected| Duration::from_nanos(expected.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
         async move {
@@ -131,7 +132,7 @@ impl Session {
         if now > expected.until_ns {
             return Ok(());
         }
-        self.budget.back_off.have_predicted();
+        self.measuring.budget.back_off.have_predicted();
         std::thread::sleep(Duration::from_nanos(
             expected.from_ns.saturating_sub(now + WARM_UP_NS),
         ));
@@ -139,11 +140,11 @@ impl Session {
         let now = monotonic_ns();
         if now < expected.from_ns {
             self.warm_up(longest(now));
-        } else if let Some(hands) = &self.hands {
-            hands.expect(now, longest(now), None);
+        } else if let Some(queue) = &self.actuation.queue {
+            queue.expect(now, longest(now), None);
         }
-        let last = self.intake.prediction.last_ns();
-        while monotonic_ns() < expected.until_ns && self.intake.prediction.last_ns() == last {
+        let last = self.measuring.intake.prediction.last_ns();
+        while monotonic_ns() < expected.until_ns && self.measuring.intake.prediction.last_ns() == last {
             match self.ring_is_empty() {
                 true => std::hint::spin_loop(),
                 false => self.evaluate_hits()?,
@@ -160,12 +161,12 @@ impl Session {
         for _ in 0..DRAINS {
             let taken = self.take_hits(ALL_HITS);
             // A window that ended just now is closed at once, not at the next hit.
-            let Some(until_ns) = self.intake.known_until(monotonic_ns()) else {
+            let Some(until_ns) = self.measuring.intake.known_until(monotonic_ns()) else {
                 continue;
             };
             // Before the last look into the ring, which has what was handed over meanwhile.
             let is_empty = self.read_parted()? && self.ring_is_empty();
-            match self.intake.drained(taken, until_ns, is_empty) {
+            match self.measuring.intake.drained(taken, until_ns, is_empty) {
                 Drain::Again => {}
                 Drain::Stuck => break,
                 Drain::UpTo(watermark_ns) => {
@@ -175,15 +176,15 @@ impl Session {
                 }
             }
         }
-        self.advance(self.intake.watermark_ns());
+        self.advance(self.measuring.intake.watermark_ns());
         Ok(())
     }
 
     /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from here on, so that what was counted and
     /// what came or was lost are of the same hits; one that is being counted gets the time to be sent.
     pub(super) fn take_last_hits(&mut self) -> Result<(), KernelError> {
-        for process in self.profile.running() {
-            self.probes.forget(process.pid)?;
+        for process in self.measuring.profile.running() {
+            self.measuring.probes.forget(process.pid)?;
         }
         std::thread::sleep(UNDER_WAY);
         self.take_hits(ALL_HITS);
@@ -195,22 +196,26 @@ impl Session {
 
     /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any.
     fn rest_from_hits(&mut self, has_found: bool) {
-        let Some(due_ns) = self.intake.emptied(has_found, monotonic_ns()) else {
+        let Some(due_ns) = self.measuring.intake.emptied(has_found, monotonic_ns()) else {
             return;
         };
-        if let Some(kernel) = self.probes.kernel() {
+        if let Some(kernel) = self.measuring.probes.kernel() {
             kernel.look_at(due_ns);
         }
         // One that came before this was said wakes nobody.
         if due_ns == 0 && !self.ring_is_empty() {
-            self.intake.leave();
+            self.measuring.intake.leave();
         }
     }
 
     /// Nothing lies in the ring, nor is being written to it.
     fn ring_is_empty(&self) -> bool {
         // What cannot be looked at is not waited for.
-        let readable = self.hits.as_ref().filter(|ring| !ring.is_out_of_reach());
+        let readable = self
+            .measuring
+            .hits
+            .as_ref()
+            .filter(|ring| !ring.is_out_of_reach());
         let Some(ring) = readable else { return true };
         let mut ring = [PollFd::new(ring, PollFlags::IN)];
         // A look that fails has found nothing to wait for.
@@ -219,29 +224,36 @@ impl Session {
 
     /// The watermark: all hits up to this time were taken, but for those that were lost.
     fn advance(&mut self, watermark_ns: u64) {
-        let Some(kernel) = self.probes.kernel() else {
+        let Some(kernel) = self.measuring.probes.kernel() else {
             return;
         };
         let lost: u64 = kernel.losses().iter().map(|(_, count)| count).sum();
-        if self.intake.lose(lost) {
+        if self.measuring.intake.lose(lost) {
             self.lose_hits();
         }
-        let slots = self.profile.known_slots().into_iter();
+        let slots = self.measuring.profile.known_slots().into_iter();
         self.rules.watermark(slots, watermark_ns);
-        self.intake.advance(watermark_ns);
+        self.measuring.intake.advance(watermark_ns);
     }
 
     /// Hits are missing since all were known.
     pub(super) fn lose_hits(&mut self) {
-        let slots = self.profile.known_slots().into_iter();
-        self.rules.lost(slots, self.intake.watermark_ns(), monotonic_ns());
+        let slots = self.measuring.profile.known_slots().into_iter();
+        self.rules
+            .lost(slots, self.measuring.intake.watermark_ns(), monotonic_ns());
     }
 
     /// Reads what was added up until now; the rules may have it at any time. False while something of it is being written.
     pub(super) fn read_added(&mut self) -> bool {
-        let slots = self.profile.processes.iter().map(|process| process.slot);
-        self.added
-            .read(&self.probes, &mut self.rules, slots, monotonic_ns())
+        let slots = self
+            .measuring
+            .profile
+            .processes
+            .iter()
+            .map(|process| process.slot);
+        self.measuring
+            .partial_sums
+            .read(&self.measuring.probes, &mut self.rules, slots, monotonic_ns())
     }
 
     /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False while something of it is
@@ -270,13 +282,15 @@ impl Session {
     /// The kernel side needed the place of what it had added up.
     pub(super) fn take_handed_over(&mut self, tally: abi::Tally) {
         self.meet(tally.process);
-        self.added.hand_over(tally, &self.probes, &mut self.rules);
+        self.measuring
+            .partial_sums
+            .hand_over(tally, &self.measuring.probes, &mut self.rules);
     }
 
     /// How many were taken. Where that was all, who sends hits knows when we look again.
     pub(super) fn take_hits(&mut self, limit: usize) -> usize {
         for taken in 0..limit {
-            let item = match (self.probes.kernel(), &mut self.hits) {
+            let item = match (self.measuring.probes.kernel(), &mut self.measuring.hits) {
                 (Some(kernel), Some(ring)) => kernel.take_hit(ring),
                 _ => None,
             };
@@ -286,22 +300,24 @@ impl Session {
             };
             let (hit, text, tally) = (read_hit(item), read_text(item), read_tally(item));
             if is_filling(item) {
-                self.intake.fills();
+                self.measuring.intake.fills();
                 continue;
             }
-            self.added.events.received += 1;
+            self.measuring.partial_sums.events.received += 1;
             if let Some(hit) = hit {
                 self.meet(hit.process);
                 // Of hits that are taken together the first lay there longest.
-                self.intake.take(hit.time_ns, (taken == 0).then(monotonic_ns));
-                self.rules.observe_hit(&hit, self.probes.list());
+                self.measuring
+                    .intake
+                    .take(hit.time_ns, (taken == 0).then(monotonic_ns));
+                self.rules.observe_hit(&hit, self.measuring.probes.list());
             } else if let Some(text) = text {
                 self.rules.observe_text(&text);
             } else if let Some(tally) = tally {
                 self.take_handed_over(tally);
             }
         }
-        self.intake.leave();
+        self.measuring.intake.leave();
         limit
     }
 
@@ -311,8 +327,8 @@ impl Session {
         self.read_added();
         let decision = self.rules.rehearse(monotonic_ns());
         let like = decision.and_then(|decision| self.order_without_write(&decision));
-        if let Some(hands) = &self.hands {
-            hands.expect(monotonic_ns(), look_out, like);
+        if let Some(queue) = &self.actuation.queue {
+            queue.expect(monotonic_ns(), look_out, like);
         }
     }
 

@@ -12,8 +12,8 @@ use tuner::{
 use super::{
     Session,
     act::{Path, undo},
+    actuator_queue::{self, Task},
     changes::{Decided, How, Machine, Order, Part, Process},
-    hands::{self, Task},
     resolve,
     switching::switched,
 };
@@ -100,15 +100,15 @@ impl Session {
     }
 
     /// What is sent to the actuator of this machine for an order.
-    pub(super) fn actuator_orders(&self, order: &Order) -> Result<Vec<hands::Order>, ()> {
+    pub(super) fn actuator_orders(&self, order: &Order) -> Result<Vec<actuator_queue::Order>, ()> {
         let single = match order {
             Order::Do {
                 decision,
                 part,
                 replaces,
             } => {
-                let ordered = self.ordered.get(decision).ok_or(())?;
-                let task = hands::Order::Do {
+                let ordered = self.actuation.ordered.get(decision).ok_or(())?;
+                let task = actuator_queue::Order::Do {
                     decision: *decision,
                     part: *part,
                     task: ordered.work.get(*part).ok_or(())?.task.clone(),
@@ -117,15 +117,15 @@ impl Session {
                 return Ok(undo(replaces).into_iter().chain([task]).collect());
             }
             Order::Together { decision } => {
-                let ordered = self.ordered.get(decision).ok_or(())?;
-                hands::Order::Together {
+                let ordered = self.actuation.ordered.get(decision).ok_or(())?;
+                actuator_queue::Order::Together {
                     decision: *decision,
                     parts: ordered.work.len(),
                     command: ordered.together.clone().ok_or(())?,
                 }
             }
-            Order::GiveUp(decision) => hands::Order::GiveUp(*decision),
-            Order::Confirm(change) => hands::Order::Confirm(change.pid, change.number),
+            Order::GiveUp(decision) => actuator_queue::Order::GiveUp(*decision),
+            Order::Confirm(change) => actuator_queue::Order::Confirm(change.pid, change.number),
             Order::Undo(changes) => return Ok(undo(changes).into_iter().collect()),
         };
         Ok(vec![single])
@@ -173,20 +173,20 @@ impl Session {
     }
 
     fn resolved(&self, action: &Action, slot: u32) -> Result<Action, String> {
-        let Some(member) = self.job.members.get(slot as usize) else {
+        let Some(member) = self.target.job.members.get(slot as usize) else {
             return Ok(action.clone());
         };
         // What it has loaded since the session began counts, too.
-        let now = member.space_now(self.scout.images());
+        let now = member.space_now(self.target.scout.images());
         let resolved = resolve::functions(action, now.as_ref().unwrap_or(&member.space));
         resolved.map_err(|error| error.to_string())
     }
 
     fn writes(&self, decision: &Decision, slot: u32, pid: Pid, set: &Set) -> Vec<(String, Task)> {
-        let member = self.job.members.get(slot as usize);
+        let member = self.target.job.members.get(slot as usize);
         let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
             // A library that came since the session began has a copy, too.
-            member.copies(&set.variable, self.scout.images())
+            member.copies(&set.variable, self.target.scout.images())
         });
         let command = |module: &Option<String>| SetCommand {
             pid,
@@ -211,6 +211,7 @@ impl Session {
     /// The CPUs that one process gets when all of the job have cores of their own, in the order of their ranks.
     fn cores_of(&self, slot: u32, how: Cores) -> Result<String, String> {
         let mut living: Vec<_> = self
+            .measuring
             .profile
             .processes
             .iter()
@@ -218,7 +219,7 @@ impl Session {
             .collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
-        let roots = self.job.roots.iter().map(|root| root.process.pid.number);
+        let roots = self.target.job.roots.iter().map(|root| root.process.pid.number);
         // Ranks may be bound already, to less than the job was given.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = evidence::usable(&all);
@@ -229,7 +230,8 @@ impl Session {
     }
 
     pub(super) fn pid_of(&self, slot: u32) -> Option<Pid> {
-        self.job
+        self.target
+            .job
             .members
             .get(slot as usize)
             .map(|member| member.process.pid)
@@ -237,6 +239,7 @@ impl Session {
 
     fn change_view(&self, decision: &Decision, change: &Change, pid: Pid, variable: String) -> ChangeView {
         let rank = self
+            .measuring
             .profile
             .processes
             .iter()

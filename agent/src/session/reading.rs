@@ -1,4 +1,4 @@
-//! Reads what was counted: totals and tables of the kernel side, counters of the operating system. Hands it to the profile and the rules, and takes
+//! Reads what was counted: totals and tables of the kernel side, counters of the operating system. ActuatorQueue it to the profile and the rules, and takes
 //! account of what it costs. Hits are taken in `ingest`.
 
 use std::collections::BTreeSet;
@@ -20,9 +20,9 @@ impl Session {
     pub(super) fn read(&mut self) -> Result<(), KernelError> {
         self.take_calls()?;
         let now = monotonic_ns();
-        self.profile.read_ns = now;
-        sequence::look_for_loops(&mut self.profile.processes, self.screen.trace(), now);
-        self.profile.collectives.look(now);
+        self.measuring.profile.read_ns = now;
+        sequence::look_for_loops(&mut self.measuring.profile.processes, self.screen.trace(), now);
+        self.measuring.profile.collectives.look(now);
         let has_moved = self.count()?;
         let threads = self.table_of_threads(has_moved)?;
         let share = self.look_at_shares(now);
@@ -34,7 +34,7 @@ impl Session {
         self.take_account(now);
         // The kernel side has room for so many threads; those that have ended make place.
         if threads.len() < abi::MAX_THREADS as usize / 2 {
-            self.profile.keep_threads(threads);
+            self.measuring.profile.keep_threads(threads);
             return Ok(());
         }
         self.retire(&threads)
@@ -42,14 +42,16 @@ impl Session {
 
     /// Takes what the kernel side has counted; true where that is more than at the last reading.
     fn count(&mut self) -> Result<bool, KernelError> {
-        let Some(kernel) = self.probes.kernel() else {
+        let Some(kernel) = self.measuring.probes.kernel() else {
             return Ok(false);
         };
-        let profile = &mut self.profile;
+        let profile = &mut self.measuring.profile;
         // First, so that none of them has more calls than are counted.
         let slots = profile.processes.iter().map(|process| process.slot);
         let counts = |slot, rows| kernel.histogram(slot, rows);
-        profile.durations.read(self.probes.list(), slots, counts);
+        profile
+            .durations
+            .read(self.measuring.probes.list(), slots, counts);
         let mut has_moved = false;
         for process in &mut profile.processes {
             has_moved |= process.count(kernel.totals_unless(process.slot, process.counted())?);
@@ -61,10 +63,10 @@ impl Session {
     /// The kernel side's table, in the order of processes: each is to find its own without a look at those of all. As it was read last where
     /// no total has moved since.
     fn table_of_threads(&mut self, has_moved: bool) -> Result<Vec<(u64, Thread)>, KernelError> {
-        if let Some(threads) = self.profile.take_threads(has_moved) {
+        if let Some(threads) = self.measuring.profile.take_threads(has_moved) {
             return Ok(threads);
         }
-        let threads = self.probes.kernel().map(Kernel::threads);
+        let threads = self.measuring.probes.kernel().map(Kernel::threads);
         let mut threads = threads.transpose()?.unwrap_or_default();
         threads.sort_by_cached_key(|(key, thread)| (thread.process, *key));
         Ok(threads)
@@ -72,21 +74,31 @@ impl Session {
 
     /// What the job may use of the CPUs, and which are within its reach.
     fn look_at_shares(&mut self, now: u64) -> Option<(CpuShare, BTreeSet<usize>)> {
-        let pids: Vec<i32> = self.profile.running().map(|process| process.pid).collect();
-        let roots = self.job.roots.iter().map(|root| root.process.pid.number);
+        let pids: Vec<i32> = self
+            .measuring
+            .profile
+            .running()
+            .map(|process| process.pid)
+            .collect();
+        let roots = self.target.job.roots.iter().map(|root| root.process.pid.number);
         let roots: Vec<i32> = roots.collect();
-        let are_still = self.profile.are_still();
-        let share = self.system.shares.look(&pids, &roots, are_still, now);
+        let are_still = self.measuring.profile.are_still();
+        let share = self.measuring.system.shares.look(&pids, &roots, are_still, now);
         share.map(|(share, reach)| (share, reach.clone()))
     }
 
     fn read_processes(&mut self, threads: &[(u64, Thread)], now: u64) {
-        let sampled = self.budget.sampling.sampled();
+        let sampled = self.measuring.budget.sampling.sampled();
         let is_stale = |frame: &Frame| sampled.is_stale(frame);
-        let has_waits = self.probes.kernel().is_some_and(Kernel::tells_waits);
-        for process in &mut self.profile.processes {
-            let cpus = self.system.shares.of(process.pid).filter(|_| !process.ended);
-            let sample = self.system.sample(process);
+        let has_waits = self.measuring.probes.kernel().is_some_and(Kernel::tells_waits);
+        for process in &mut self.measuring.profile.processes {
+            let cpus = self
+                .measuring
+                .system
+                .shares
+                .of(process.pid)
+                .filter(|_| !process.ended);
+            let sample = self.measuring.system.sample(process);
             process.read(&Inputs {
                 now_ns: now,
                 counters: sample.counters,
@@ -96,39 +108,50 @@ impl Session {
                 is_stale: &is_stale,
                 has_waits,
                 cpus,
-                probes: self.probes.list(),
-                regions_since_ns: self.budget.regions.since_ns(),
+                probes: self.measuring.probes.list(),
+                regions_since_ns: self.measuring.budget.regions.since_ns(),
             });
         }
     }
 
     fn look_at_cpus(&mut self, share: CpuShare, reach: &BTreeSet<usize>, now: u64) {
-        let own = self.profile.running_cpu_ns();
-        let busy = self.system.others.look((&share.allowed, reach), own, now);
-        if self.profile.is_frequency_due(now) {
-            self.profile.take_frequency(Frequency::of(&share.allowed), now);
+        let own = self.measuring.profile.running_cpu_ns();
+        let busy = self
+            .measuring
+            .system
+            .others
+            .look((&share.allowed, reach), own, now);
+        if self.measuring.profile.is_frequency_due(now) {
+            self.measuring
+                .profile
+                .take_frequency(Frequency::of(&share.allowed), now);
         }
-        self.profile.has_idle_cpu = busy.is_some_and(|busy| busy.idle >= 1.0);
+        self.measuring.profile.has_idle_cpu = busy.is_some_and(|busy| busy.idle >= 1.0);
         if let Some(busy) = busy {
-            self.budget.costs.see_idle(busy.idle, now);
+            self.measuring.budget.costs.see_idle(busy.idle, now);
         }
         self.rules.observe_cpus(&share, busy, now);
-        self.cpus.take(share);
+        self.measuring.cpus.take(share);
     }
 
-    /// Hands the newest readings to the rules.
+    /// ActuatorQueue the newest readings to the rules.
     fn observe(&mut self, now: u64) {
-        let places = self.rules.places(self.probes.list());
-        for process in self.profile.running().filter(|process| process.is_known) {
+        let places = self.rules.places(self.measuring.probes.list());
+        for process in self
+            .measuring
+            .profile
+            .running()
+            .filter(|process| process.is_known)
+        {
             if let Some(reading) = process.last() {
-                let functions = (self.probes.list(), &places);
+                let functions = (self.measuring.probes.list(), &places);
                 self.rules.observe(process.slot, reading, functions);
             }
             self.rules
                 .record_estimates(process.slot, process.estimates(), now, false);
-            if let Some(member) = self.job.members.get(process.slot as usize) {
+            if let Some(member) = self.target.job.members.get(process.slot as usize) {
                 let wanted = || self.rules.would_write(member);
-                let held = self.written.read(process.slot, member, wanted);
+                let held = self.measuring.written.read(process.slot, member, wanted);
                 self.rules.observe_variables(process.slot, held, now);
             }
         }
@@ -136,13 +159,13 @@ impl Session {
 
     /// A process that has just joined: what it does until the next window is not seen.
     pub(super) fn take_in(&mut self, process: &mut Metered, now_ns: u64) {
-        self.system.open(process);
+        self.measuring.system.open(process);
         let cpu_ns = CpuClock::of(process.pid).and_then(CpuClock::ns);
         let at = Moment {
             at_ns: now_ns,
             cpu_ns: cpu_ns.unwrap_or(now_ns),
         };
-        process.join(at, self.budget.sampling.sampled().gap());
+        process.join(at, self.measuring.budget.sampling.sampled().gap());
     }
 
     /// Takes out the records of threads that have ended.
@@ -154,10 +177,10 @@ impl Session {
 
     /// Takes out the records of the threads of a process that has ended in its slot.
     pub(super) fn forget_threads_of(&mut self, slot: u32) -> Result<(), KernelError> {
-        let threads = self.probes.kernel().map(Kernel::threads).transpose()?;
+        let threads = self.measuring.probes.kernel().map(Kernel::threads).transpose()?;
         let mut threads = threads.unwrap_or_default();
         threads.retain(|(_, thread)| thread.process == slot);
-        self.profile.forget_threads();
+        self.measuring.profile.forget_threads();
         self.retire(&threads)
     }
 
@@ -168,10 +191,10 @@ impl Session {
         let_go: impl Fn(&mut Metered, (u64, &Thread), &dyn Threads) -> bool,
     ) -> Result<(), KernelError> {
         for (key, thread) in threads {
-            let system = self.system.threads(thread.process);
-            let process = self.profile.find_mut(thread.process);
+            let system = self.measuring.system.threads(thread.process);
+            let process = self.measuring.profile.find_mut(thread.process);
             if process.is_some_and(|process| let_go(process, (*key, thread), system))
-                && let Some(kernel) = self.probes.kernel_mut()
+                && let Some(kernel) = self.measuring.probes.kernel_mut()
             {
                 kernel.forget_thread(*key)?;
             }
@@ -185,11 +208,11 @@ impl Session {
         is_off: impl Fn(u32) -> bool,
         may_go: impl Fn(&Thread) -> bool,
     ) -> Result<(), KernelError> {
-        let Some(kernel) = self.probes.kernel() else {
+        let Some(kernel) = self.measuring.probes.kernel() else {
             return Ok(());
         };
         let threads: Vec<(u64, Thread)> = kernel.threads()?;
-        self.profile.forget_threads();
+        self.measuring.profile.forget_threads();
         let has_open = |thread: &Thread| {
             let open = thread.frames.iter().take(thread.depth as usize);
             open.into_iter().any(|frame| is_off(frame.probe))
@@ -205,10 +228,10 @@ impl Session {
 
     /// Calls that were recorded while others were not: no sequence is made of them.
     pub(super) fn pass_calls(&mut self) -> Result<(), KernelError> {
-        let Some(kernel) = self.probes.kernel() else {
+        let Some(kernel) = self.measuring.probes.kernel() else {
             return Ok(());
         };
-        for (place, process) in self.profile.processes.iter_mut().enumerate() {
+        for (place, process) in self.measuring.profile.processes.iter_mut().enumerate() {
             let Some(next) = kernel
                 .calls_so_far(process.slot)
                 .filter(|next| *next > process.sequence.next())
@@ -217,9 +240,9 @@ impl Session {
             };
             if let Some(trace) = self.screen.trace() {
                 let (_, calls) = kernel.calls(process.slot, process.sequence.next())?;
-                trace.calls(process.whose(), &calls, self.probes.list());
+                trace.calls(process.whose(), &calls, self.measuring.probes.list());
             }
-            self.profile.collectives.take(place, &[], 1, |_| false);
+            self.measuring.profile.collectives.take(place, &[], 1, |_| false);
             process.sequence.pass(next);
             kernel.pass_calls(process.slot, next);
         }
@@ -228,46 +251,52 @@ impl Session {
 
     /// Takes note of what is spent up to now.
     fn take_account(&mut self, now_ns: u64) {
-        self.intake.turn(now_ns);
-        let costs = &mut self.budget.costs;
+        self.measuring.intake.turn(now_ns);
+        let costs = &mut self.measuring.budget.costs;
         if costs.is_due(now_ns) {
-            costs.take(now_ns, self.system.agent_cost());
+            costs.take(now_ns, self.measuring.system.agent_cost());
         }
-        let of = (self.probes.site_count(), self.probes.wanted_count());
-        costs.take_probed(of, || self.probes.probed());
+        let of = (
+            self.measuring.probes.site_count(),
+            self.measuring.probes.wanted_count(),
+        );
+        costs.take_probed(of, || self.measuring.probes.probed());
     }
 
     /// What all came to.
     pub(super) fn cost(&self) -> Option<CostView> {
         let shown = Shown {
-            prices: self.probes.prices()?,
-            profile: &self.profile,
-            probes: self.probes.list(),
+            prices: self.measuring.probes.prices()?,
+            profile: &self.measuring.profile,
+            probes: self.measuring.probes.list(),
             held: self.changes.held(),
-            unread: self.intake.unread(),
+            unread: self.measuring.intake.unread(),
             armed_ns: self.start.armed_ns,
         };
-        let view = self
-            .budget
-            .view(shown, || functions(&self.probes, &self.budget.costs));
+        let view = self.measuring.budget.view(shown, || {
+            functions(&self.measuring.probes, &self.measuring.budget.costs)
+        });
         Some(view)
     }
 
     /// Reads the matrix, where it is time to; `must` at the end, and when somebody asks for everything.
     pub(super) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
         let began_ns = monotonic_ns();
-        if let Some(kernel) = self.probes.kernel()
-            && (must || self.profile.matrix.is_due(began_ns))
+        if let Some(kernel) = self.measuring.probes.kernel()
+            && (must || self.measuring.profile.matrix.is_due(began_ns))
         {
             let pairs = kernel.pairs()?;
-            self.profile.matrix.take(pairs, (began_ns, monotonic_ns()));
+            self.measuring
+                .profile
+                .matrix
+                .take(pairs, (began_ns, monotonic_ns()));
         }
         Ok(())
     }
 
     /// What was lost so far, of hits, of the matrix and of what rules want.
     pub(super) fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
-        let kernel = self.probes.kernel();
+        let kernel = self.measuring.probes.kernel();
         let of_hits = kernel.map(Kernel::losses);
         let of_matrix = kernel.map(Kernel::losses_of_matrix);
         let of_kernel = of_hits.into_iter().chain(of_matrix).flatten();
@@ -276,7 +305,12 @@ impl Session {
 
     /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
     pub(super) fn matrix(&self) -> Option<MatrixView> {
-        let is_one = self.job.roots.len() < 2 && self.calls().has_sequence();
-        is_one.then(|| self.profile.matrix.view(&self.profile.processes))
+        let is_one = self.target.job.roots.len() < 2 && self.calls().has_sequence();
+        is_one.then(|| {
+            self.measuring
+                .profile
+                .matrix
+                .view(&self.measuring.profile.processes)
+        })
     }
 }

@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use super::{
     Session,
     act::{here, time_of_day},
+    actuator_queue::Receipt,
     changes::{Event, Undo},
     found::{Repair, copies},
-    hands::Receipt,
     probing::watched,
     receipts,
     requests::{self, NotAdded, State, Step},
@@ -144,25 +144,36 @@ impl Session {
         let failed = |error: KernelError| NotAdded::Failed(error.to_string());
         // What was counted before is not the rule's.
         self.take_all_hits().and_then(|()| self.read()).map_err(failed)?;
-        let first = self.probes.wanted_count();
-        self.written.forget();
+        let first = self.measuring.probes.wanted_count();
+        self.measuring.written.forget();
         let added = self.rules.add(rule, first, monotonic_ns());
         let added = added.map_err(|rulebook::NotAdded::Conflict(text)| NotAdded::Conflict(text))?;
-        let members = watched(&self.profile.processes, &self.job.members).into_iter();
+        let members = watched(&self.measuring.profile.processes, &self.target.job.members).into_iter();
         let members: Vec<_> = members
             .map(|(slot, member)| (slot, member, self.rules.added_in(&added, member)))
             .collect();
-        let before = self.probes.missing().len();
-        if let Err(error) = self.probes.grow(&self.job, added.wanted.clone(), &members) {
+        let before = self.measuring.probes.missing().len();
+        if let Err(error) = self
+            .measuring
+            .probes
+            .grow(&self.target.job, added.wanted.clone(), &members)
+        {
             self.rules.give_up(&added);
             return Err(NotAdded::NotProbed(error.to_string()));
         }
-        if self.probes.take_moved() {
+        if self.measuring.probes.take_moved() {
             self.lose_hits();
         }
         self.read().map_err(failed)?;
         self.rules.begin(&added, mode, monotonic_ns());
-        Ok(self.probes.missing().iter().skip(before).cloned().collect())
+        Ok(self
+            .measuring
+            .probes
+            .missing()
+            .iter()
+            .skip(before)
+            .cloned()
+            .collect())
     }
 
     /// Lets go of a rule: its probes end, and what it has in force is taken back, unless it is to be kept.
@@ -170,7 +181,7 @@ impl Session {
         if let Err(error) = self.take_all_hits() {
             return requests::refused(RefusalKind::Failed, error.to_string());
         }
-        self.written.forget();
+        self.measuring.written.forget();
         let Some((gone, acts)) = self.rules.remove(&rule, monotonic_ns()) else {
             return requests::refused(RefusalKind::NotThere, self.rules.unknown(&rule));
         };
@@ -179,7 +190,7 @@ impl Session {
         let in_force = self.changes.in_force_of(&rule).count();
         let name = rule.clone();
         self.change(Event::Removed { rule: name, keeps });
-        match self.probes.shrink(&gone) {
+        match self.measuring.probes.shrink(&gone) {
             Ok(()) => requests::removed(rule, keeps, in_force),
             Err(error) => requests::refused(RefusalKind::Failed, error.to_string()),
         }
@@ -193,7 +204,7 @@ impl Session {
                 part,
                 result,
             } => {
-                let Some(ordered) = self.ordered.get(&decision) else {
+                let Some(ordered) = self.actuation.ordered.get(&decision) else {
                     return;
                 };
                 let answer = receipts::answer(ordered, part, result.map(|done| *done));
@@ -237,13 +248,13 @@ impl Session {
         let variables = self.rules.written_everywhere(&rule).into_iter();
         effects.extend(variables.filter_map(|variable| {
             let of = |member: &Member| member.copies_at_start(&variable);
-            let paths: BTreeSet<String> = self.job.members.iter().flat_map(of).collect();
+            let paths: BTreeSet<String> = self.target.job.members.iter().flat_map(of).collect();
             copies(&variable, &paths)
         }));
         let must_be_named = self.rules.never_applying().contains(&rule);
         let now = self
             .repair(&rule, must_be_named)
-            .advice(self.probes.kernel().is_some(), effects);
+            .advice(self.measuring.probes.kernel().is_some(), effects);
         self.changes.findings.open(FindingView {
             rule,
             at: self.start.since_armed(),
@@ -279,9 +290,12 @@ impl Session {
         self.take_all_hits().map_err(in_words)?;
         self.read().map_err(in_words)?;
         self.rules.switch_probes(switches);
-        let members = watched(&self.profile.processes, &self.job.members);
+        let members = watched(&self.measuring.profile.processes, &self.target.job.members);
         for (want, on) in self.rules.switched() {
-            self.probes.switch(want, on, &members).map_err(in_words)?;
+            self.measuring
+                .probes
+                .switch(want, on, &members)
+                .map_err(in_words)?;
         }
         self.read().map_err(in_words)
     }

@@ -5,8 +5,8 @@ use tuner::actuator::{SetCommand, TogetherCommand};
 
 use super::{
     Session,
+    actuator_queue::{SYNC_WAIT, Task},
     changes::Part,
-    hands::{SYNC_WAIT, Task},
     orders::Work,
 };
 
@@ -18,7 +18,7 @@ impl Session {
         parts: &[Part],
         work: &[Work],
     ) -> Result<TogetherCommand, String> {
-        is_whole(self.job.size_here(), self.job.size())?;
+        is_whole(self.target.job.size_here(), self.target.job.size())?;
         let sets = parts.iter().zip(work);
         Ok(TogetherCommand {
             sets: sets

@@ -7,7 +7,7 @@ use rustix::time::{
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::hands::{Hands, Receipt};
+use super::actuator_queue::{ActuatorQueue, Receipt};
 use crate::readable::Readable;
 
 pub(super) fn ticker(period: Duration) -> Interval {
@@ -101,10 +101,10 @@ pub(super) async fn turn_if(now: bool) {
     }
 }
 
-/// The next receipt; never, without hands or when they have ended.
-pub(super) async fn next_receipt(hands: &mut Option<Hands>) -> Receipt {
-    match hands {
-        Some(hands) => match hands.receipt().await {
+/// The next receipt; never, without queue or when they have ended.
+pub(super) async fn next_receipt(queue: &mut Option<ActuatorQueue>) -> Receipt {
+    match queue {
+        Some(queue) => match queue.receipt().await {
             Some(receipt) => receipt,
             None => std::future::pending().await,
         },

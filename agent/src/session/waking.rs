@@ -9,9 +9,9 @@ use tokio::{
 
 use super::{
     HITS_PER_WAKE, Session,
+    actuator_queue::Receipt,
     changes::Event,
     ends::Ends,
-    hands::Receipt,
     intake::Expected,
     kernel_failure,
     members::{self, Machine},
@@ -97,9 +97,9 @@ fn step_of(wake: &Wake) -> Step {
 
 impl Session {
     pub(super) async fn watch(mut self, mut control: Option<Control>) -> Outcome {
-        let mut signals = Signals::new(self.options.started.is_some()).map_err(Failure::no)?;
+        let mut signals = Signals::new(self.target.started.is_some()).map_err(Failure::no)?;
         let mut ends = Ends::default();
-        for process in &self.profile.processes {
+        for process in &self.measuring.profile.processes {
             ends.watch(process.pid, process.slot);
         }
         if let Some(listener) = self.screen.take_listener() {
@@ -135,7 +135,7 @@ impl Session {
                 Some(slot) = ends.next() => Wake::Ended(slot),
                 Ok(()) = readable(comings.as_ref()) => Wake::Family,
                 _ = family.tick(), if comings.is_some() => Wake::Family,
-                receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
+                receipt = next_receipt(&mut self.actuation.queue) => Wake::Receipt(receipt),
                 input = next_input(&mut keys) => Wake::Input(input),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 Ok(()) = ticks.next() => Wake::Tick,
@@ -147,7 +147,7 @@ impl Session {
                     first = None;
                     Wake::First
                 }
-                () = turn_if(self.intake.is_left()) => Wake::Hits,
+                () = turn_if(self.measuring.intake.is_left()) => Wake::Hits,
                 () = turn_if(polls) => Wake::Poll,
                 expected = expected => Wake::Due(expected),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
@@ -169,9 +169,9 @@ impl Session {
 
     /// When a sampling window begins or ends, and when rings of calls and hits are to be read.
     fn due(&self) -> [Option<Instant>; 3] {
-        let sampling = &self.budget.sampling;
-        let calls_due_ns = self.intake.calls_due_ns(sampling.is_open());
-        [sampling.next_ns(), calls_due_ns, self.intake.due_ns()].map(|due_ns| due_ns.map(instant))
+        let sampling = &self.measuring.budget.sampling;
+        let calls_due_ns = self.measuring.intake.calls_due_ns(sampling.is_open());
+        [sampling.next_ns(), calls_due_ns, self.measuring.intake.due_ns()].map(|due_ns| due_ns.map(instant))
     }
 
     /// Handles one event; gives the reason when the session is over.
@@ -224,7 +224,7 @@ impl Session {
                 self.evaluate(monotonic_ns());
                 self.say_news_of_recording();
                 self.change(Event::Tick);
-                if !self.is_of_command() {
+                if !self.target.is_of_command() {
                     let tick = members::Event::Tick(Machine::HERE);
                     self.members_on(tick, Some(ends)).map_err(kernel_failure)?;
                 }
@@ -245,7 +245,7 @@ impl Session {
     /// How often counters are read and windows of a length evaluated.
     pub(super) fn tick(&self) -> Duration {
         let longest = match self.is_still() {
-            true if self.may_linger() => return self.budget.back_off.idle_tick(),
+            true if self.may_linger() => return self.measuring.budget.back_off.idle_tick(),
             true => TICK_STILL,
             false => TICK,
         };
@@ -256,24 +256,24 @@ impl Session {
     /// A tick is over. True where nothing has happened for a while, the first time.
     fn has_become_idle(&mut self) -> bool {
         let is_still = self.is_still();
-        self.budget.back_off.have_ticked(is_still, own_cpu_ns())
+        self.measuring.budget.back_off.have_ticked(is_still, own_cpu_ns())
     }
 
     /// Nothing has happened for a while, nobody looks at a picture, and all windows may last longer than they say.
     fn may_linger(&self) -> bool {
-        self.budget.back_off.is_idle() && self.rules.may_linger() && !self.screen.is_live()
+        self.measuring.budget.back_off.is_idle() && self.rules.may_linger() && !self.screen.is_live()
     }
 
     /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
     pub(super) fn is_still(&self) -> bool {
-        let are_still =
-            !self.profile.processes.is_empty() && self.profile.processes.iter().all(Metered::is_still);
-        are_still && !self.is_of_command() && self.rules.on_trial().is_empty()
+        let are_still = !self.measuring.profile.processes.is_empty()
+            && self.measuring.profile.processes.iter().all(Metered::is_still);
+        are_still && !self.target.is_of_command() && self.rules.on_trial().is_empty()
     }
 
     /// The descriptors to wait on: of the ring of comings, and the one that ends with the command. None without a command.
     fn family_ends(&self) -> io::Result<Option<(Readable, Readable)>> {
-        let Some(comings) = &self.comings else {
+        let Some(comings) = &self.target.comings else {
             return Ok(None);
         };
         let comings = Readable::new(comings.as_fd().try_clone_to_owned()?)?;
@@ -284,7 +284,7 @@ impl Session {
 
     /// What tells that links were closed, to wait on.
     fn closed_links(&self) -> io::Result<Option<Readable>> {
-        let stream = self.probes.closed_stream();
+        let stream = self.measuring.probes.closed_stream();
         stream
             .map(|stream| Readable::new(stream.try_clone_to_owned()?))
             .transpose()
@@ -292,7 +292,7 @@ impl Session {
 
     /// The ring's descriptor, to wait on.
     fn ring(&self) -> io::Result<Option<Readable>> {
-        let ring = self.hits.as_ref();
+        let ring = self.measuring.hits.as_ref();
         ring.map(|ring| Readable::new(ring.as_fd().try_clone_to_owned()?))
             .transpose()
     }
