@@ -8,19 +8,22 @@ use tuner::actuator::ClientError;
 
 use super::{
     Session,
+    budget::Shown,
     changes::{self, Machine},
     greeting::Greeting,
     kernel_failure,
     leave::{self, Effect, Event, Leaving, Parting},
+    measuring::functions,
     members::Unmeasured,
     orders::process_here,
     outputs::{Outputs, Printout},
     requests::{self, State},
-    sequence::{self, Calls, Rings},
+    sequence::{self, Calls},
 };
 use crate::{
     clock::monotonic_ns,
     control::{Asked, Control},
+    cost::CostView,
     discover::Job,
     exit::{Failure, Outcome},
     format::plural,
@@ -28,7 +31,7 @@ use crate::{
     profile::{self, Metered},
     rulebook::Time,
     snapshot::{
-        JobView, ProcessView, SequenceView, Snapshot, TraceView,
+        JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView,
         outcome::{NOT_UNDONE, UNDONE},
     },
     trace, view,
@@ -147,11 +150,47 @@ impl Session {
             collectives: &self.measuring.profile.collectives,
             size: self.target.job.size(),
             can_probe: self.measuring.probes.kernel().is_some(),
-            has_regions: self.has_regions(),
+            has_regions: self.measuring.has_regions(),
             has_gaps: self.measuring.budget.sampling.has_gaps(),
             reference: self.options.reference,
             armed_ns: self.start.armed_ns,
         }
+    }
+
+    /// What all came to.
+    fn cost(&self) -> Option<CostView> {
+        let shown = Shown {
+            prices: self.measuring.probes.prices()?,
+            profile: &self.measuring.profile,
+            probes: self.measuring.probes.list(),
+            held: self.changes.held(),
+            unread: self.measuring.intake.unread(),
+            armed_ns: self.start.armed_ns,
+        };
+        let view = self.measuring.budget.view(shown, || {
+            functions(&self.measuring.probes, &self.measuring.budget.costs)
+        });
+        Some(view)
+    }
+
+    /// What was lost so far, of hits, of the matrix and of what rules want.
+    fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
+        let kernel = self.measuring.probes.kernel();
+        let of_hits = kernel.map(Kernel::losses);
+        let of_matrix = kernel.map(Kernel::losses_of_matrix);
+        let of_kernel = of_hits.into_iter().chain(of_matrix).flatten();
+        of_kernel.chain(self.rules.losses()).collect()
+    }
+
+    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
+    fn matrix(&self) -> Option<MatrixView> {
+        let is_one = self.target.job.roots.len() < 2 && self.calls().has_sequence();
+        is_one.then(|| {
+            self.measuring
+                .profile
+                .matrix
+                .view(&self.measuring.profile.processes)
+        })
     }
 
     fn name_call_sites(&mut self, view: &mut SequenceView) {
@@ -161,39 +200,6 @@ impl Session {
             (self.measuring.probes.list(), self.target.scout.images()),
             view,
         );
-    }
-
-    /// Takes the newest calls out of the rings, before they are overwritten.
-    pub(super) fn take_calls(&mut self) -> Result<(), KernelError> {
-        if self.measuring.budget.sampling.is_sequence_cut() {
-            self.pass_calls()?;
-        } else if let Some(kernel) = self.measuring.probes.kernel() {
-            let rings = Rings {
-                kernel,
-                has_mpi: self.target.job.members.iter().any(|member| member.mpi.is_some()),
-                has_regions: self.has_regions(),
-                are_all_here: self.target.job.size() == Some(self.measuring.profile.processes.len()),
-                probes: self.measuring.probes.list(),
-                processes: &mut self.measuring.profile.processes,
-                collectives: &mut self.measuring.profile.collectives,
-                trace: self.screen.trace(),
-            };
-            if rings.read()? {
-                self.measuring.budget.back_off.stir();
-            }
-        }
-        let was_filling = self.measuring.intake.have_read_calls(monotonic_ns());
-        let back_off = &mut self.measuring.budget.back_off;
-        back_off.have_read_calls(was_filling);
-        if let Some(kernel) = self
-            .measuring
-            .probes
-            .kernel()
-            .filter(|_| !back_off.rests_from_calls())
-        {
-            kernel.sleep_until_half_full();
-        }
-        Ok(())
     }
 
     /// Says what is watched, what is not, and what may be written.
@@ -207,7 +213,7 @@ impl Session {
             can_probe: probes.kernel().is_some(),
             watched: snapshot.job.watched,
             of_mpi: profile::has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
-            has_regions: self.has_regions(),
+            has_regions: self.measuring.has_regions(),
             may_write: self.options.applies,
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
@@ -374,7 +380,7 @@ impl Session {
 
     /// Nothing comes any more: the trace is complete, and the snapshot is the last.
     fn show_last(&mut self, last: &mut Last) -> Result<Vec<Event>, Failure> {
-        self.read_matrix(true).map_err(kernel_failure)?;
+        self.measuring.read_matrix(true).map_err(kernel_failure)?;
         let mut snapshot = self.snapshot();
         self.name_call_sites(&mut snapshot.sequence);
         for (process, view) in self.shown().into_iter().zip(&mut snapshot.processes) {

@@ -3,23 +3,15 @@
 
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tuner::actuator::Practice;
 
 use super::{
     Session,
     actuator_queue::{ActuatorQueue, Task},
     intake::{Drain, Expected, HITS_PER_WAKE},
-    warm_up,
+    waits, warm_up,
 };
-use crate::{
-    clock::monotonic_ns,
-    kernel::{KernelError, is_filling, read_hit, read_tally, read_text},
-    rulebook::Decision,
-};
-
-/// What the loop's clock may be late by, and what warming up takes.
-const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_800);
+use crate::{clock::monotonic_ns, kernel::KernelError, rulebook::Decision};
 
 /// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long from a cold start as the decision does.
 const WARM_UP_NS: u64 = 400_000;
@@ -94,7 +86,7 @@ impl Session {
         }
         let until = monotonic_ns() + POLL_NS;
         while monotonic_ns() < until && self.polls() {
-            match self.ring_is_empty() {
+            match self.measuring.ring_is_empty() {
                 true => std::hint::spin_loop(),
                 false => self.evaluate_hits()?,
             }
@@ -102,28 +94,11 @@ impl Session {
         Ok(())
     }
 
-    /// When the next decision is likely to fall due: a moment before it, for the clock of the loop counts milliseconds. Never where
-    /// nothing can be changed, where every CPU is wanted by others, or where the agent takes too much.
-    pub(super) fn next_expected(&self) -> impl Future<Output = Expected> + use<> {
-        let is_free =
-            self.measuring.profile.has_idle_cpu && !self.measuring.budget.back_off.rests_from_predictions();
-        let may = self.actuation.queue.is_some() && is_free && !self.options.busy_poll;
-        let now = monotonic_ns();
-        let expected = may.then(|| self.measuring.intake.prediction.next(now)).flatten();
-        let before = expected
-            .map(|expected| Duration::from_nanos(expected.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
-        async move {
-            match (expected, before) {
-                (Some(expected), Some(before)) => {
-                    // Already that near: the hits that come before the last one must not let it be missed.
-                    if !before.is_zero() {
-                        tokio::time::sleep(before).await;
-                    }
-                    expected
-                }
-                _ => std::future::pending().await,
-            }
-        }
+    /// A moment before the next decision is likely to fall due; never where nothing can be changed.
+    pub(super) fn expected(&self) -> impl Future<Output = Expected> + use<> {
+        let may = self.actuation.queue.is_some() && !self.options.busy_poll;
+        let next = may.then(|| self.measuring.next_expected()).flatten();
+        waits::expected(next)
     }
 
     /// Looks for the hit that lets a decision fall due, without sleeping, until it is there or its time has passed.
@@ -145,7 +120,7 @@ impl Session {
         }
         let last = self.measuring.intake.prediction.last_ns();
         while monotonic_ns() < expected.until_ns && self.measuring.intake.prediction.last_ns() == last {
-            match self.ring_is_empty() {
+            match self.measuring.ring_is_empty() {
                 true => std::hint::spin_loop(),
                 false => self.evaluate_hits()?,
             }
@@ -165,18 +140,19 @@ impl Session {
                 continue;
             };
             // Before the last look into the ring, which has what was handed over meanwhile.
-            let is_empty = self.read_parted()? && self.ring_is_empty();
+            let is_empty = self.read_parted()? && self.measuring.ring_is_empty();
             match self.measuring.intake.drained(taken, until_ns, is_empty) {
                 Drain::Again => {}
                 Drain::Stuck => break,
                 Drain::UpTo(watermark_ns) => {
                     self.rules.forget_parted();
-                    self.advance(watermark_ns);
+                    self.measuring.advance(&mut self.rules, watermark_ns);
                     return Ok(());
                 }
             }
         }
-        self.advance(self.measuring.intake.watermark_ns());
+        let watermark_ns = self.measuring.intake.watermark_ns();
+        self.measuring.advance(&mut self.rules, watermark_ns);
         Ok(())
     }
 
@@ -190,70 +166,8 @@ impl Session {
         self.take_hits(ALL_HITS);
         self.read_last()?;
         self.take_hits(ALL_HITS);
-        self.advance(monotonic_ns());
+        self.measuring.advance(&mut self.rules, monotonic_ns());
         Ok(())
-    }
-
-    /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any.
-    fn rest_from_hits(&mut self, has_found: bool) {
-        let Some(due_ns) = self.measuring.intake.emptied(has_found, monotonic_ns()) else {
-            return;
-        };
-        if let Some(kernel) = self.measuring.probes.kernel() {
-            kernel.look_at(due_ns);
-        }
-        // One that came before this was said wakes nobody.
-        if due_ns == 0 && !self.ring_is_empty() {
-            self.measuring.intake.leave();
-        }
-    }
-
-    /// Nothing lies in the ring, nor is being written to it.
-    fn ring_is_empty(&self) -> bool {
-        // What cannot be looked at is not waited for.
-        let readable = self
-            .measuring
-            .hits
-            .as_ref()
-            .filter(|ring| !ring.is_out_of_reach());
-        let Some(ring) = readable else { return true };
-        let mut ring = [PollFd::new(ring, PollFlags::IN)];
-        // A look that fails has found nothing to wait for.
-        poll(&mut ring, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
-    }
-
-    /// The watermark: all hits up to this time were taken, but for those that were lost.
-    fn advance(&mut self, watermark_ns: u64) {
-        let Some(kernel) = self.measuring.probes.kernel() else {
-            return;
-        };
-        let lost: u64 = kernel.losses().iter().map(|(_, count)| count).sum();
-        if self.measuring.intake.lose(lost) {
-            self.lose_hits();
-        }
-        let slots = self.measuring.profile.known_slots().into_iter();
-        self.rules.watermark(slots, watermark_ns);
-        self.measuring.intake.advance(watermark_ns);
-    }
-
-    /// Hits are missing since all were known.
-    pub(super) fn lose_hits(&mut self) {
-        let slots = self.measuring.profile.known_slots().into_iter();
-        self.rules
-            .lost(slots, self.measuring.intake.watermark_ns(), monotonic_ns());
-    }
-
-    /// Reads what was added up until now; the rules may have it at any time. False while something of it is being written.
-    pub(super) fn read_added(&mut self) -> bool {
-        let slots = self
-            .measuring
-            .profile
-            .processes
-            .iter()
-            .map(|process| process.slot);
-        self.measuring
-            .partial_sums
-            .read(&self.measuring.probes, &mut self.rules, slots, monotonic_ns())
     }
 
     /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False while something of it is
@@ -264,7 +178,7 @@ impl Session {
         }
         // Those of whom nothing but this is known yet.
         self.take_comings();
-        Ok(self.read_added())
+        Ok(self.measuring.read_partial_sums(&mut self.rules))
     }
 
     /// At the end of a session: who writes then is waited for a moment, and missing from then on.
@@ -275,56 +189,25 @@ impl Session {
             }
             std::thread::yield_now();
         }
-        self.lose_hits();
+        self.measuring.lose_hits(&mut self.rules);
         Ok(())
     }
 
-    /// The kernel side needed the place of what it had added up.
-    pub(super) fn take_handed_over(&mut self, tally: abi::Tally) {
-        self.meet(tally.process);
-        self.measuring
-            .partial_sums
-            .hand_over(tally, &self.measuring.probes, &mut self.rules);
-    }
-
-    /// How many were taken. Where that was all, who sends hits knows when we look again.
+    /// Takes so many hits; those of processes that nobody told of yet once that was read. How many were taken.
     pub(super) fn take_hits(&mut self, limit: usize) -> usize {
-        for taken in 0..limit {
-            let item = match (self.measuring.probes.kernel(), &mut self.measuring.hits) {
-                (Some(kernel), Some(ring)) => kernel.take_hit(ring),
-                _ => None,
-            };
-            let Some(item) = item else {
-                self.rest_from_hits(taken > 0);
-                return taken;
-            };
-            let (hit, text, tally) = (read_hit(item), read_text(item), read_tally(item));
-            if is_filling(item) {
-                self.measuring.intake.fills();
-                continue;
-            }
-            self.measuring.partial_sums.events.received += 1;
-            if let Some(hit) = hit {
-                self.meet(hit.process);
-                // Of hits that are taken together the first lay there longest.
-                self.measuring
-                    .intake
-                    .take(hit.time_ns, (taken == 0).then(monotonic_ns));
-                self.rules.observe_hit(&hit, self.measuring.probes.list());
-            } else if let Some(text) = text {
-                self.rules.observe_text(&text);
-            } else if let Some(tally) = tally {
-                self.take_handed_over(tally);
-            }
+        let mut taken = self.measuring.take_hits(&mut self.rules, (0, limit));
+        while let Err(unknown) = taken {
+            self.take_comings();
+            let before = self.measuring.observe_unknown(&unknown, &mut self.rules);
+            taken = self.measuring.take_hits(&mut self.rules, (before, limit));
         }
-        self.measuring.intake.leave();
-        limit
+        taken.unwrap_or(limit)
     }
 
     /// Decides and orders once without the write; then the actuator looks out for the order for so long without sleeping.
     fn warm_up(&mut self, look_out: Duration) {
         // What was aggregated belongs to what is decided, and less is left to read then.
-        self.read_added();
+        self.measuring.read_partial_sums(&mut self.rules);
         let decision = self.rules.rehearse(monotonic_ns());
         let like = decision.and_then(|decision| self.order_without_write(&decision));
         if let Some(queue) = &self.actuation.queue {

@@ -24,9 +24,7 @@ mod options;
 mod orders;
 mod partial_sums;
 mod prefetch;
-mod probing;
 mod processes;
-mod reading;
 mod receipts;
 mod requests;
 mod resolve;
@@ -54,7 +52,7 @@ use self::{
     budget::Budget,
     changes::Changes,
     intake::HITS_PER_WAKE,
-    measuring::Measuring,
+    measuring::{Context, Measuring},
     members::Members,
     orders::process_here,
     outputs::Outputs,
@@ -175,7 +173,7 @@ impl Session {
             self.rules.join(slot, member, now);
             self.members.begin(process_here(slot), candidate(member));
         }
-        self.begin_regions(now);
+        self.measuring.begin_regions(now);
         // The first readings, against which the first window is held: what happens from here on is in it.
         self.read()?;
         if let Some(trace) = self.screen.trace() {
@@ -186,6 +184,22 @@ impl Session {
             self.measuring.probes.watch(process.slot, process.pid)?;
         }
         Ok(())
+    }
+
+    /// What measures, and what it needs of the rest.
+    fn measuring(&mut self) -> (&mut Measuring, Context<'_>) {
+        let context = Context {
+            rules: &mut self.rules,
+            target: &mut self.target,
+            screen: &mut self.screen,
+        };
+        (&mut self.measuring, context)
+    }
+
+    /// Reads all counters.
+    fn read(&mut self) -> Result<(), KernelError> {
+        let (measuring, mut context) = self.measuring();
+        measuring.read(&mut context)
     }
 
     /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked; `closer` closes its probes. It hurries

@@ -92,7 +92,7 @@ impl Session {
                     self.measuring.probes.forget(process.pid)?;
                 }
             }
-            Effect::ForgetThreads(process) => self.forget_threads_of(process.slot)?,
+            Effect::ForgetThreads(process) => self.measuring.forget_threads_of(process.slot)?,
             Effect::CheckChanges(process) => self.look_whether_ended(process),
             Effect::CheckEnded(process, pid) if !pid.is_alive() => {
                 self.measuring.probes.forget(pid.number)?;
@@ -225,7 +225,7 @@ impl Session {
         };
         let (pid, rank) = (member.process.pid.number, member.rank.map(|rank| rank.number));
         let mut process = Metered::new(pid, rank, slot);
-        self.take_in(&mut process, now);
+        self.measuring.take_in(&mut process, now);
         self.measuring.probes.watch(slot, pid)?;
         self.rules.join(slot, member, now);
         prefetch::look_up(
@@ -267,7 +267,8 @@ impl Session {
         member: &Member,
     ) -> Result<(Metered, Option<LateFile>), KernelError> {
         if member.mpi.is_some() {
-            self.see_begin(member.process.pid.number)?;
+            let (measuring, mut context) = self.measuring();
+            measuring.see_begin(&mut context, member.process.pid.number)?;
         }
         let asked = asked_in(&self.rules, &self.measuring.own, member);
         self.measuring
@@ -279,7 +280,7 @@ impl Session {
         self.rules.join(slot, member, now);
         let rank = member.rank.map(|rank| rank.number);
         let mut process = Metered::new(member.process.pid.number, rank, slot);
-        self.take_in(&mut process, now);
+        self.measuring.take_in(&mut process, now);
         Ok((process, late))
     }
 
@@ -344,14 +345,6 @@ impl Session {
             self.members_on(Event::Look { machine, execs }, None)?;
         }
         self.members_on(Event::Settled(machine), None).map(drop)
-    }
-
-    /// A hit of a process that nobody told of yet: the telling is on its way.
-    pub(super) fn meet(&mut self, slot: u32) {
-        let process = self.measuring.profile.processes.get(slot as usize);
-        if process.is_none_or(|process| process.pid == 0) {
-            self.take_comings();
-        }
     }
 
     /// All of them are looked into before anything is done for the first: some live for no longer than that takes.

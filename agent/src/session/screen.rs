@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Options, Outputs, waking::TICK};
+use super::{Options, Outputs, budget::TICK};
 use crate::{
     calls::place::Namer,
     exit::Failure,

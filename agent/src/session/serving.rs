@@ -13,7 +13,6 @@ use super::{
     actuator_queue::Receipt,
     changes::{Event, Undo},
     found::{Repair, copies},
-    probing::watched,
     receipts,
     requests::{self, NotAdded, State, Step},
 };
@@ -112,7 +111,7 @@ impl Session {
 
     fn report_now(&mut self) -> Answer {
         // While nothing happens the last reading may be seconds old.
-        let read = self.read().and_then(|()| self.read_matrix(true));
+        let read = self.read().and_then(|()| self.measuring.read_matrix(true));
         if let Err(error) = read {
             return Answer::refused(RefusalKind::Failed, error.to_string());
         }
@@ -148,7 +147,7 @@ impl Session {
         self.measuring.written.forget();
         let added = self.rules.add(rule, first, monotonic_ns());
         let added = added.map_err(|rulebook::NotAdded::Conflict(text)| NotAdded::Conflict(text))?;
-        let members = watched(&self.measuring.profile.processes, &self.target.job.members).into_iter();
+        let members = self.target.watched(&self.measuring.profile.processes).into_iter();
         let members: Vec<_> = members
             .map(|(slot, member)| (slot, member, self.rules.added_in(&added, member)))
             .collect();
@@ -162,7 +161,7 @@ impl Session {
             return Err(NotAdded::NotProbed(error.to_string()));
         }
         if self.measuring.probes.take_moved() {
-            self.lose_hits();
+            self.measuring.lose_hits(&mut self.rules);
         }
         self.read().map_err(failed)?;
         self.rules.begin(&added, mode, monotonic_ns());
@@ -290,7 +289,7 @@ impl Session {
         self.take_all_hits().map_err(in_words)?;
         self.read().map_err(in_words)?;
         self.rules.switch_probes(switches);
-        let members = watched(&self.measuring.profile.processes, &self.target.job.members);
+        let members = self.target.watched(&self.measuring.profile.processes);
         for (want, on) in self.rules.switched() {
             self.measuring
                 .probes

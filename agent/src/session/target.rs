@@ -12,6 +12,7 @@ use crate::{
     exit::Failure,
     kernel::{Kernel, Ring},
     probe::Probes,
+    profile::Metered,
     rulebook::Time,
 };
 
@@ -54,6 +55,27 @@ impl Target {
                 has_launcher: self.job.roots.iter().any(|root| root.is_launcher),
             },
         }
+    }
+
+    pub(super) fn member(&self, slot: u32) -> Option<&Member> {
+        self.job.members.get(slot as usize)
+    }
+
+    /// Processes that are watched, with their slots.
+    pub(super) fn watched(&self, processes: &[Metered]) -> Vec<(u32, &Member)> {
+        let watched = processes.iter().filter(|process| process.is_watched());
+        watched
+            .filter_map(|process| Some((process.slot, self.member(process.slot)?)))
+            .collect()
+    }
+
+    pub(super) fn has_mpi(&self) -> bool {
+        self.job.members.iter().any(|member| member.mpi.is_some())
+    }
+
+    pub(super) fn root_pids(&self) -> Vec<i32> {
+        let roots = self.job.roots.iter();
+        roots.map(|root| root.process.pid.number).collect()
     }
 
     /// Of a command, what its processes will be, as far as that was known before there were any.

@@ -16,29 +16,21 @@ use super::{
     kernel_failure,
     members::{self, Machine},
     orders::process_here,
-    probing::instant,
     screen::next_input,
     signals::Signals,
     system::own_cpu_ns,
-    waits::{self, Ticks, next_receipt, next_tick, readable, turn_if, until},
+    waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
     clock::monotonic_ns,
     control::{self, Asked, Control},
     exit::{Failure, Outcome},
     heap,
-    profile::Metered,
     readable::Readable,
     request::{Answer, Request},
     view::Input,
     watchdog::Step,
 };
-
-/// Counters are read at least this often.
-pub(super) const TICK: Duration = Duration::from_millis(500);
-
-/// And this often while none of the processes runs.
-const TICK_STILL: Duration = Duration::from_secs(1);
 
 /// Requests that may wait for an answer.
 const REQUESTS_MAX: usize = 8;
@@ -126,7 +118,7 @@ impl Session {
         let mut first = self.first_look();
         loop {
             let [turn, calls_due, hits_due] = self.due();
-            let (expected, polls) = (self.next_expected(), self.polls());
+            let (expected, polls) = (self.expected(), self.polls());
             let wake = tokio::select! {
                 biased;
                 name = signals.next() => Wake::Shutdown(name),
@@ -191,12 +183,13 @@ impl Session {
                 self.take_hits(HITS_PER_WAKE);
             }
             Wake::Family => self.take_family().map_err(kernel_failure)?,
-            Wake::Closed => self.take_closed().map_err(kernel_failure)?,
+            Wake::Closed => {
+                let (measuring, mut context) = self.measuring();
+                measuring.take_closed(&mut context).map_err(kernel_failure)?;
+            }
             Wake::Calls => {
-                self.take_calls().map_err(kernel_failure)?;
-                self.mind_regions().map_err(kernel_failure)?;
-                self.mind_counts().map_err(kernel_failure)?;
-                self.take_turns().map_err(kernel_failure)?;
+                let (measuring, mut context) = self.measuring();
+                measuring.at_calls(&mut context).map_err(kernel_failure)?;
             }
             Wake::Snapshot => {
                 self.read().map_err(kernel_failure)?;
@@ -215,12 +208,8 @@ impl Session {
             }
             Wake::Tick => {
                 self.take_all_hits().map_err(kernel_failure)?;
-                self.read().map_err(kernel_failure)?;
-                self.take_closed().map_err(kernel_failure)?;
-                self.mind_regions().map_err(kernel_failure)?;
-                self.mind_counts().map_err(kernel_failure)?;
-                self.look_at_cost().map_err(kernel_failure)?;
-                self.read_matrix(false).map_err(kernel_failure)?;
+                let (measuring, mut context) = self.measuring();
+                measuring.at_tick(&mut context).map_err(kernel_failure)?;
                 self.evaluate(monotonic_ns());
                 self.say_news_of_recording();
                 self.change(Event::Tick);
@@ -243,32 +232,14 @@ impl Session {
     }
 
     /// How often counters are read and windows of a length evaluated.
-    pub(super) fn tick(&self) -> Duration {
-        let longest = match self.is_still() {
-            true if self.may_linger() => return self.measuring.budget.back_off.idle_tick(),
-            true => TICK_STILL,
-            false => TICK,
-        };
-        let shortest = longest.min(self.rules.shortest_window());
-        shortest.max(Duration::from_millis(50))
+    fn tick(&self) -> Duration {
+        self.measuring.tick(&self.rules, &self.target, &self.screen)
     }
 
     /// A tick is over. True where nothing has happened for a while, the first time.
     fn has_become_idle(&mut self) -> bool {
-        let is_still = self.is_still();
+        let is_still = self.measuring.is_still(&self.rules, &self.target);
         self.measuring.budget.back_off.have_ticked(is_still, own_cpu_ns())
-    }
-
-    /// Nothing has happened for a while, nobody looks at a picture, and all windows may last longer than they say.
-    fn may_linger(&self) -> bool {
-        self.measuring.budget.back_off.is_idle() && self.rules.may_linger() && !self.screen.is_live()
-    }
-
-    /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
-    pub(super) fn is_still(&self) -> bool {
-        let are_still = !self.measuring.profile.processes.is_empty()
-            && self.measuring.profile.processes.iter().all(Metered::is_still);
-        are_still && !self.target.is_of_command() && self.rules.on_trial().is_empty()
     }
 
     /// The descriptors to wait on: of the ring of comings, and the one that ends with the command. None without a command.

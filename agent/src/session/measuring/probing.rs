@@ -1,0 +1,321 @@
+//! Attaches and detaches for the budget: carries out its effects, and reads what it decides by.
+
+use std::collections::BTreeSet;
+
+use super::{Context, Measuring};
+use crate::session::{
+    budget::{self, Costs, Due, Effect, Effects, Functions, Look, Need, Spent, State, Watched},
+    target::Target,
+};
+use crate::{
+    calls::Part,
+    clock::monotonic_ns,
+    kernel::KernelError,
+    mpi,
+    probe::{Probe, Probes},
+    profile::Metered,
+};
+
+/// All functions that are probed, or were, with what a call of each costs.
+pub(in crate::session) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Functions<'a> {
+    let Some(prices) = probes.prices() else {
+        return Functions::new();
+    };
+    let watched = |probe: u32, price_ns: f64| {
+        let known = probes.list().get(probe as usize)?;
+        let need = match (probes.is_counted(probe), probes.may_pause(probe)) {
+            (true, _) if probes.can_take_turns() => Need::Count,
+            (_, true) => Need::Profile,
+            (_, false) => Need::Each,
+        };
+        Some(Watched {
+            name: &known.name,
+            price_ns,
+            need,
+            is_apart: known.mpi.is_none_or(mpi::Function::is_asked_again),
+        })
+    };
+    let probed = costs.probed().iter();
+    let functions = probed.map(|(probe, probed)| Some((*probe, watched(*probe, prices.call_ns(probed))?)));
+    functions.flatten().collect()
+}
+
+impl Measuring {
+    fn state(&self, context: &Context<'_>) -> State {
+        State {
+            can_detach: self.probes.can_take_turns(),
+            is_judged: !context.rules.on_trial().is_empty(),
+            ticks_per_s: 1.0
+                / self
+                    .tick(context.rules, context.target, context.screen)
+                    .as_secs_f64(),
+        }
+    }
+
+    /// What was spent up to the last reading.
+    fn spent(&self) -> Spent {
+        let functions = functions(&self.probes, &self.budget.costs);
+        Spent::of(&self.profile, &functions, self.budget.costs.agent().cpu_ns)
+    }
+
+    fn carry_out_effects(&mut self, context: &mut Context<'_>, effects: Effects) -> Result<(), KernelError> {
+        for effect in effects {
+            match effect {
+                Effect::Say(line) => context.screen.say(&line),
+                Effect::SayRegionsRest(share) => {
+                    let processes = self.profile.processes.iter();
+                    let rates = processes.filter_map(|process| process.regions.rate());
+                    let rate = rates.fold(0.0, f64::max);
+                    context.screen.say(&budget::notice_of_rest(rate, share));
+                }
+                Effect::BeginSampling => self.profile.begin_sampling(),
+                Effect::Detach(functions) => self.detach(&functions),
+                Effect::DetachCounted => {
+                    // What was just read is the last that rules have.
+                    let counted = self.probes.counted();
+                    context.rules.rest(counted.clone());
+                    self.probes.rest(counted, &[])?;
+                    self.read(context)?;
+                }
+                Effect::DetachRegions => {
+                    // What was seen up to now counts.
+                    self.read(context)?;
+                    self.budget.regions.rest();
+                    self.switch_regions(context.target, false)?;
+                    self.read(context)?;
+                }
+                Effect::AttachRegions => self.attach_regions(context)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens and shuts sampling windows, where it is time to.
+    pub(in crate::session) fn take_turns(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        let due = (self.budget.sampling).due(monotonic_ns(), || self.cost_of_window());
+        match due {
+            Some(Due::Open) => self.open_window(context),
+            Some(Due::Shut) => self.shut_window(context),
+            None => Ok(()),
+        }
+    }
+
+    /// CPU time that hits of sampled functions have taken in the window that is open, in nanoseconds.
+    fn cost_of_window(&self) -> f64 {
+        let Some(kernel) = self.probes.kernel() else {
+            return 0.0;
+        };
+        let watched = functions(&self.probes, &self.budget.costs);
+        let sampled = self.budget.sampling.sampled().functions();
+        let cost = |process: &Metered| {
+            let before = process.counted_at_window()?;
+            let of = sampled.iter().map(|probe| {
+                let before = before.get(*probe as usize).map_or(0, |totals| totals.calls);
+                let calls = kernel.calls_of(process.slot, *probe).saturating_sub(before);
+                calls as f64 * watched.get(probe).map_or(0.0, |watched| watched.price_ns)
+            });
+            Some(of.sum::<f64>())
+        };
+        self.profile.running().filter_map(cost).sum()
+    }
+
+    /// Of a command, one that is about to join with its MPI is seen from here on.
+    pub(in crate::session) fn see_begin(
+        &mut self,
+        context: &mut Context<'_>,
+        pid: i32,
+    ) -> Result<(), KernelError> {
+        let can_detach = self.probes.can_take_turns();
+        if (self.budget.sampling).join(pid, can_detach, monotonic_ns()) {
+            self.open_window(context)?;
+        }
+        self.budget.sampling.stay_open(monotonic_ns());
+        Ok(())
+    }
+
+    /// Links may have been closed: what waited for that is attached.
+    pub(in crate::session) fn take_closed(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        if self.probes.is_closing() {
+            return Ok(());
+        }
+        let members = context.target.watched(&self.profile.processes);
+        if let Some(since_ns) = self.probes.attach_rest((&members, context.target.foreseen()))? {
+            let slots: Vec<u32> = members.iter().map(|(slot, _)| *slot).collect();
+            context.rules.lost(slots.into_iter(), since_ns, monotonic_ns());
+        }
+        if let Some(until_ns) = self.budget.sampling.take_waiting() {
+            self.open_window(context)?;
+            self.budget.sampling.stay_open_until(until_ns);
+        }
+        Ok(())
+    }
+
+    /// Looks at what was just read, while all functions are watched all the time.
+    pub(in crate::session) fn look_at_cost(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        let read_ns = self.profile.read_ns;
+        if !self.budget.sampling.is_look_due(read_ns) {
+            return Ok(());
+        }
+        let state = self.state(context);
+        let nothing = self
+            .is_still(context.rules, context.target)
+            .then(|| self.budget.look_at_nothing(read_ns, state));
+        let effects = nothing.flatten().unwrap_or_else(|| {
+            let spent = self.spent();
+            let functions = functions(&self.probes, &self.budget.costs);
+            self.budget.look(spent, &functions, state)
+        });
+        self.carry_out_effects(context, effects)
+    }
+
+    /// A window begins, at once or when the links of the last one are closed.
+    fn open_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        if self.probes.is_closing() {
+            self.budget.sampling.wait_for_links();
+            return Ok(());
+        }
+        self.take_calls(context)?;
+        let off = self.budget.sampling.sampled().functions().clone();
+        let is_off = |probe: u32| off.contains(&probe);
+        self.forget_open(is_off, |thread| {
+            let open = thread.frames.iter().take(thread.depth as usize);
+            open.into_iter().all(|frame| is_off(frame.probe))
+        })?;
+        let members = context.target.watched(&self.profile.processes);
+        let sampled = self.budget.sampling.open(monotonic_ns());
+        self.probes
+            .open(&sampled, (&members, context.target.foreseen()))?;
+        self.budget.sampling.attached(monotonic_ns());
+        self.profile.forget_threads();
+        self.read(context)?;
+        self.profile.end_gap(self.budget.sampling.cuts_sequence());
+        let spent = self.spent();
+        self.budget.sampling.opened(spent);
+        Ok(())
+    }
+
+    /// A window is over.
+    fn shut_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.read(context)?;
+        let (spent, state) = (self.spent(), self.state(context));
+        let functions = functions(&self.probes, &self.budget.costs);
+        let effects = self.budget.shut(spent, &functions, state);
+        self.carry_out_effects(context, effects)
+    }
+
+    /// These functions are not watched from now on; what was counted up to now was just read.
+    fn detach(&mut self, sampled: &BTreeSet<u32>) {
+        let watched = functions(&self.probes, &self.budget.costs);
+        let prices = watched.iter().map(|(probe, watched)| (*probe, watched.price_ns));
+        let probes = self.probes.list();
+        let is_of_mpi = |probe: usize| probes.get(probe).is_some_and(|probe| probe.mpi.is_some());
+        let windows = self.profile.windows(&prices.collect(), is_of_mpi);
+        self.probes.shut(sampled);
+        self.profile.begin_gap(sampled, windows);
+    }
+
+    /// Keeps what counting for rules costs to the budget.
+    pub(in crate::session) fn mind_counts(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        let is_judged = !context.rules.on_trial().is_empty();
+        if self.budget.counting.rests() {
+            let is_over = self.budget.counting.is_over(self.profile.read_ns, is_judged);
+            return match is_over && !self.probes.is_closing() {
+                true => self.attach_counted(context),
+                false => Ok(()),
+            };
+        }
+        if self.probes.counted().is_empty() || !self.probes.can_take_turns() {
+            self.budget.counting.forget();
+            return Ok(());
+        }
+        let spent = self.spent();
+        let functions = functions(&self.probes, &self.budget.costs);
+        let effects = self.budget.look_at_counted(spent, is_judged, &functions);
+        self.carry_out_effects(context, effects)
+    }
+
+    fn attach_counted(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        let members = context.target.watched(&self.profile.processes);
+        self.probes.rest(BTreeSet::new(), &members)?;
+        context.rules.rest(BTreeSet::new());
+        self.read(context)?;
+        let spent = self.spent();
+        self.budget.counting.sits(spent);
+        Ok(())
+    }
+
+    /// Parallel regions are probed from now on, where there are any.
+    pub(in crate::session) fn begin_regions(&mut self, now_ns: u64) {
+        let is_on = self.probes.is_on(self.budget.regions.wanted().start);
+        let mut probes = self.probes.list().iter();
+        if is_on && probes.any(|probe| probe.part() == Some(Part::Region)) {
+            self.budget.regions.begin(now_ns, Vec::new());
+        }
+    }
+
+    /// Whether parallel regions are seen, now or now and then.
+    pub(in crate::session) fn has_regions(&self) -> bool {
+        self.budget.regions.is_there()
+    }
+
+    /// Keeps what the probes of regions cost within bounds.
+    pub(in crate::session) fn mind_regions(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        if !self.has_regions() {
+            return Ok(());
+        }
+        let look = Look {
+            calls: self.calls_of_regions(),
+            is_used: self.probes.is_used_by_others(self.budget.regions.wanted().start),
+            is_closing: self.probes.is_closing(),
+        };
+        let effects = self.budget.regions.look(&look, monotonic_ns());
+        self.carry_out_effects(context, effects)
+    }
+
+    /// Calls of regions and their bodies so far, by process, as many as one thread makes of them.
+    fn calls_of_regions(&self) -> Vec<f64> {
+        let parts = parts(self.probes.list());
+        let calls = |process: &Metered| {
+            let counters = process.last().and_then(|last| last.counters);
+            let threads = counters.map_or(1, |counters| counters.threads).max(1) as f64;
+            let kernel = self.probes.kernel();
+            let of = |(part, number): &(Part, u32)| {
+                let calls = kernel.map_or(0, |kernel| kernel.calls_of(process.slot, *number)) as f64;
+                match part {
+                    Part::Region => calls,
+                    Part::Body => calls / threads,
+                }
+            };
+            parts.iter().map(of).sum()
+        };
+        self.profile.processes.iter().map(calls).collect()
+    }
+
+    fn attach_regions(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.take_calls(context)?;
+        let parts = parts(self.probes.list());
+        let parts: BTreeSet<u32> = parts.into_iter().map(|(_, number)| number).collect();
+        self.forget_open(|probe| parts.contains(&probe), |thread| thread.inside == 0)?;
+        self.profile.end_gap_of_regions(context.target.has_mpi());
+        self.switch_regions(context.target, true)?;
+        let calls = self.calls_of_regions();
+        self.budget.regions.begin(monotonic_ns(), calls);
+        self.read(context)
+    }
+
+    fn switch_regions(&mut self, target: &Target, on: bool) -> Result<(), KernelError> {
+        let members = target.watched(&self.profile.processes);
+        for want in self.budget.regions.wanted() {
+            self.probes.switch(want, on, &members)?;
+        }
+        Ok(())
+    }
+}
+
+/// The probes of parallel regions.
+fn parts(probes: &[Probe]) -> Vec<(Part, u32)> {
+    let parts = probes.iter().zip(0..);
+    parts
+        .filter_map(|(probe, number)| Some((probe.part()?, number)))
+        .collect()
+}

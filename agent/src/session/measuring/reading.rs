@@ -1,0 +1,281 @@
+//! Reads what was counted: totals and tables of the kernel side, counters of the operating system. Hands it to the profile and the rules, and takes
+//! account of what it costs. Hits are taken in `ingest`.
+
+use std::collections::BTreeSet;
+
+use abi::{Frame, Thread};
+
+use super::{Context, Measuring};
+use crate::session::{
+    sequence::{self, Rings},
+    target::Target,
+};
+use crate::{
+    clock::{CpuClock, monotonic_ns},
+    cost::Moment,
+    evidence::{CpuShare, Frequency},
+    kernel::{Kernel, KernelError},
+    profile::{Inputs, Metered, Threads, threads_of},
+    rulebook::RuleBook,
+};
+
+impl Measuring {
+    /// Reads all counters.
+    pub(in crate::session) fn read(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.take_calls(context)?;
+        let now = monotonic_ns();
+        self.profile.read_ns = now;
+        sequence::look_for_loops(&mut self.profile.processes, context.screen.trace(), now);
+        self.profile.collectives.look(now);
+        let has_moved = self.count()?;
+        let threads = self.table_of_threads(has_moved)?;
+        let share = self.look_at_shares(context.target, now);
+        self.read_processes(&threads, now);
+        if let Some((share, reach)) = share {
+            self.look_at_cpus(context.rules, share, &reach, now);
+        }
+        self.observe(context, now);
+        self.take_account(now);
+        // The kernel side has room for so many threads; those that have ended make place.
+        if threads.len() < abi::MAX_THREADS as usize / 2 {
+            self.profile.keep_threads(threads);
+            return Ok(());
+        }
+        self.retire(&threads)
+    }
+
+    /// Takes what the kernel side has counted; true where that is more than at the last reading.
+    fn count(&mut self) -> Result<bool, KernelError> {
+        let Some(kernel) = self.probes.kernel() else {
+            return Ok(false);
+        };
+        let profile = &mut self.profile;
+        // First, so that none of them has more calls than are counted.
+        let slots = profile.processes.iter().map(|process| process.slot);
+        let counts = |slot, rows| kernel.histogram(slot, rows);
+        profile.durations.read(self.probes.list(), slots, counts);
+        let mut has_moved = false;
+        for process in &mut profile.processes {
+            has_moved |= process.count(kernel.totals_unless(process.slot, process.counted())?);
+        }
+        profile.matrix.has_more |= has_moved;
+        Ok(has_moved)
+    }
+
+    /// The kernel side's table, in the order of processes: each is to find its own without a look at those of all. As it was read last where
+    /// no total has moved since.
+    fn table_of_threads(&mut self, has_moved: bool) -> Result<Vec<(u64, Thread)>, KernelError> {
+        if let Some(threads) = self.profile.take_threads(has_moved) {
+            return Ok(threads);
+        }
+        let threads = self.probes.kernel().map(Kernel::threads);
+        let mut threads = threads.transpose()?.unwrap_or_default();
+        threads.sort_by_cached_key(|(key, thread)| (thread.process, *key));
+        Ok(threads)
+    }
+
+    /// What the job may use of the CPUs, and which are within its reach.
+    fn look_at_shares(&mut self, target: &Target, now: u64) -> Option<(CpuShare, BTreeSet<usize>)> {
+        let pids: Vec<i32> = self.profile.running().map(|process| process.pid).collect();
+        let are_still = self.profile.are_still();
+        let share = (self.system.shares).look(&pids, &target.root_pids(), are_still, now);
+        share.map(|(share, reach)| (share, reach.clone()))
+    }
+
+    fn read_processes(&mut self, threads: &[(u64, Thread)], now: u64) {
+        let sampled = self.budget.sampling.sampled();
+        let is_stale = |frame: &Frame| sampled.is_stale(frame);
+        let has_waits = self.probes.kernel().is_some_and(Kernel::tells_waits);
+        for process in &mut self.profile.processes {
+            let cpus = self.system.shares.of(process.pid).filter(|_| !process.ended);
+            let sample = self.system.sample(process);
+            process.read(&Inputs {
+                now_ns: now,
+                counters: sample.counters,
+                has_run: sample.has_run,
+                system: sample.threads,
+                threads: threads_of(threads, process.slot),
+                is_stale: &is_stale,
+                has_waits,
+                cpus,
+                probes: self.probes.list(),
+                regions_since_ns: self.budget.regions.since_ns(),
+            });
+        }
+    }
+
+    fn look_at_cpus(&mut self, rules: &mut RuleBook, share: CpuShare, reach: &BTreeSet<usize>, now: u64) {
+        let own = self.profile.running_cpu_ns();
+        let busy = self.system.others.look((&share.allowed, reach), own, now);
+        if self.profile.is_frequency_due(now) {
+            self.profile.take_frequency(Frequency::of(&share.allowed), now);
+        }
+        self.profile.has_idle_cpu = busy.is_some_and(|busy| busy.idle >= 1.0);
+        if let Some(busy) = busy {
+            self.budget.costs.see_idle(busy.idle, now);
+        }
+        rules.observe_cpus(&share, busy, now);
+        self.cpus.take(share);
+    }
+
+    /// Hands the newest readings to the rules.
+    fn observe(&mut self, context: &mut Context<'_>, now: u64) {
+        let Context { rules, target, .. } = context;
+        let places = rules.places(self.probes.list());
+        for process in self.profile.running().filter(|process| process.is_known) {
+            if let Some(reading) = process.last() {
+                let functions = (self.probes.list(), &places);
+                rules.observe(process.slot, reading, functions);
+            }
+            rules.record_estimates(process.slot, process.estimates(), now, false);
+            if let Some(member) = target.member(process.slot) {
+                let wanted = || rules.would_write(member);
+                let held = self.written.read(process.slot, member, wanted);
+                rules.observe_variables(process.slot, held, now);
+            }
+        }
+    }
+
+    /// A process that has just joined: what it does until the next window is not seen.
+    pub(in crate::session) fn take_in(&mut self, process: &mut Metered, now_ns: u64) {
+        self.system.open(process);
+        let cpu_ns = CpuClock::of(process.pid).and_then(CpuClock::ns);
+        let at = Moment {
+            at_ns: now_ns,
+            cpu_ns: cpu_ns.unwrap_or(now_ns),
+        };
+        process.join(at, self.budget.sampling.sampled().gap());
+    }
+
+    /// Takes out the records of threads that have ended.
+    fn retire(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
+        self.take_out(threads, |process, (key, thread), system| {
+            process.retire(key, thread, system)
+        })
+    }
+
+    /// Takes out the records of the threads of a process that has ended in its slot.
+    pub(in crate::session) fn forget_threads_of(&mut self, slot: u32) -> Result<(), KernelError> {
+        let threads = self.probes.kernel().map(Kernel::threads).transpose()?;
+        let mut threads = threads.unwrap_or_default();
+        threads.retain(|(_, thread)| thread.process == slot);
+        self.profile.forget_threads();
+        self.retire(&threads)
+    }
+
+    /// Takes out the records of those of these threads that their processes let go of: what they were is theirs from then on.
+    fn take_out(
+        &mut self,
+        threads: &[(u64, Thread)],
+        let_go: impl Fn(&mut Metered, (u64, &Thread), &dyn Threads) -> bool,
+    ) -> Result<(), KernelError> {
+        for (key, thread) in threads {
+            let system = self.system.threads(thread.process);
+            let process = self.profile.find_mut(thread.process);
+            if process.is_some_and(|process| let_go(process, (*key, thread), system))
+                && let Some(kernel) = self.probes.kernel_mut()
+            {
+                kernel.forget_thread(*key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls that were open when their probes were taken off would be open for ever: records of threads that have one go, where they may.
+    pub(in crate::session) fn forget_open(
+        &mut self,
+        is_off: impl Fn(u32) -> bool,
+        may_go: impl Fn(&Thread) -> bool,
+    ) -> Result<(), KernelError> {
+        let Some(kernel) = self.probes.kernel() else {
+            return Ok(());
+        };
+        let threads: Vec<(u64, Thread)> = kernel.threads()?;
+        self.profile.forget_threads();
+        let has_open = |thread: &Thread| {
+            let open = thread.frames.iter().take(thread.depth as usize);
+            open.into_iter().any(|frame| is_off(frame.probe))
+        };
+        let gone = threads.into_iter();
+        let gone = gone.filter(|(_, thread)| has_open(thread) && may_go(thread));
+        let gone: Vec<(u64, Thread)> = gone.collect();
+        self.take_out(&gone, |process, (_, thread), _| {
+            process.take_over(thread);
+            true
+        })
+    }
+
+    /// Takes the newest calls out of the rings, before they are overwritten.
+    pub(in crate::session) fn take_calls(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        if self.budget.sampling.is_sequence_cut() {
+            self.pass_calls(context)?;
+        } else if let Some(kernel) = self.probes.kernel() {
+            let rings = Rings {
+                kernel,
+                has_mpi: context.target.has_mpi(),
+                has_regions: self.budget.regions.is_there(),
+                are_all_here: context.target.job.size() == Some(self.profile.processes.len()),
+                probes: self.probes.list(),
+                processes: &mut self.profile.processes,
+                collectives: &mut self.profile.collectives,
+                trace: context.screen.trace(),
+            };
+            if rings.read()? {
+                self.budget.back_off.stir();
+            }
+        }
+        let was_filling = self.intake.have_read_calls(monotonic_ns());
+        let back_off = &mut self.budget.back_off;
+        back_off.have_read_calls(was_filling);
+        if let Some(kernel) = self.probes.kernel().filter(|_| !back_off.rests_from_calls()) {
+            kernel.sleep_until_half_full();
+        }
+        Ok(())
+    }
+
+    /// Calls that were recorded while others were not: no sequence is made of them.
+    fn pass_calls(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        let Some(kernel) = self.probes.kernel() else {
+            return Ok(());
+        };
+        for (place, process) in self.profile.processes.iter_mut().enumerate() {
+            let Some(next) = kernel
+                .calls_so_far(process.slot)
+                .filter(|next| *next > process.sequence.next())
+            else {
+                continue;
+            };
+            if let Some(trace) = context.screen.trace() {
+                let (_, calls) = kernel.calls(process.slot, process.sequence.next())?;
+                trace.calls(process.whose(), &calls, self.probes.list());
+            }
+            self.profile.collectives.take(place, &[], 1, |_| false);
+            process.sequence.pass(next);
+            kernel.pass_calls(process.slot, next);
+        }
+        Ok(())
+    }
+
+    /// Takes note of what is spent up to now.
+    fn take_account(&mut self, now_ns: u64) {
+        self.intake.turn(now_ns);
+        let costs = &mut self.budget.costs;
+        if costs.is_due(now_ns) {
+            costs.take(now_ns, self.system.agent_cost());
+        }
+        let of = (self.probes.site_count(), self.probes.wanted_count());
+        costs.take_probed(of, || self.probes.probed());
+    }
+
+    /// Reads the matrix, where it is time to; `must` at the end, and when somebody asks for everything.
+    pub(in crate::session) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
+        let began_ns = monotonic_ns();
+        if let Some(kernel) = self.probes.kernel()
+            && (must || self.profile.matrix.is_due(began_ns))
+        {
+            let pairs = kernel.pairs()?;
+            self.profile.matrix.take(pairs, (began_ns, monotonic_ns()));
+        }
+        Ok(())
+    }
+}
