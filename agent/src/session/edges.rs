@@ -9,7 +9,7 @@ use tuner::actuator::ClientError;
 use super::{
     Session,
     budget::Shown,
-    changes::{self, Machine},
+    changes::{self, Machine, Trial},
     greeting::Greeting,
     kernel_failure,
     leave::{self, Effect, Event, Leaving, Parting},
@@ -29,7 +29,7 @@ use crate::{
     format::plural,
     kernel::{self, Kernel, KernelError, LinkKind, Ring},
     profile::{self, Metered},
-    rulebook::Time,
+    rulebook::{RuleBook, Time},
     snapshot::{
         JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView,
         outcome::{NOT_UNDONE, UNDONE},
@@ -70,7 +70,7 @@ impl Session {
             rules: self.rules.views(),
             rule_values: self.rules.values(),
             findings: self.changes.findings.views(),
-            changes: self.changes.views(&self.trials()),
+            changes: self.changes.views(&trials(&self.rules)),
             sequence: self.calls().view(),
             frequency: self.measuring.profile.frequency(),
             cost: self.cost(),
@@ -312,7 +312,7 @@ impl Session {
             }
             Effect::Record => return Ok(vec![Event::Recorded(self.rules.finish_recording())]),
             Effect::EndChanges(ending) => {
-                let on_trial = self.trials();
+                let on_trial = trials(&self.rules);
                 self.change(changes::Event::Stop { ending, on_trial });
             }
             Effect::TellChanges(farewell) => {
@@ -469,4 +469,12 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
         library: mpi.map(|mpi| mpi.library.clone()),
         watched,
     }
+}
+
+/// How far the changes are judged that are on trial.
+fn trials(rules: &RuleBook) -> Vec<Trial> {
+    let trials = rules.on_trial().into_iter();
+    trials
+        .map(|(decision, seen, over)| Trial { decision, seen, over })
+        .collect()
 }

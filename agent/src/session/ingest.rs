@@ -3,15 +3,12 @@
 
 use std::time::Duration;
 
-use tuner::actuator::Practice;
-
 use super::{
     Session,
-    actuator_queue::{ActuatorQueue, Task},
     intake::{Drain, Expected, HITS_PER_WAKE},
-    waits, warm_up,
+    waits,
 };
-use crate::{clock::monotonic_ns, kernel::KernelError, rulebook::Decision};
+use crate::{clock::monotonic_ns, kernel::KernelError};
 
 /// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long from a cold start as the decision does.
 const WARM_UP_NS: u64 = 400_000;
@@ -39,11 +36,11 @@ impl Session {
     pub(super) fn evaluate_hits(&mut self) -> Result<(), KernelError> {
         self.take_all_hits()?;
         let newest_ns = self.measuring.intake.evaluate();
-        if let (true, Some(queue)) = (self.rules.take_may_decide(), &self.actuation.queue) {
+        if self.rules.take_may_decide() && self.actuation.queue.is_some() {
             self.measuring.intake.prediction.fell_due(newest_ns);
             // An actuator that wakes on the same CPU would be in the way.
             if !self.options.busy_poll {
-                queue.expect(monotonic_ns(), Duration::ZERO, None);
+                self.actuation.expect(Duration::ZERO, None);
             }
         }
         let mut now = monotonic_ns();
@@ -68,8 +65,7 @@ impl Session {
 
     /// Hits are to be looked for without sleeping. While a change is under way the actuator has the CPU.
     pub(super) fn polls(&self) -> bool {
-        let is_changing = || self.actuation.queue.as_ref().is_some_and(ActuatorQueue::is_busy);
-        self.options.busy_poll && self.rules.has_probed_windows() && !is_changing()
+        self.options.busy_poll && self.rules.has_probed_windows() && !self.actuation.is_busy()
     }
 
     /// Looks for hits for a while. What a decision takes is warmed up first, by both of us: what was not done for a while is slow to do.
@@ -115,8 +111,8 @@ impl Session {
         let now = monotonic_ns();
         if now < expected.from_ns {
             self.warm_up(longest(now));
-        } else if let Some(queue) = &self.actuation.queue {
-            queue.expect(now, longest(now), None);
+        } else {
+            self.actuation.expect(longest(now), None);
         }
         let last = self.measuring.intake.prediction.last_ns();
         while monotonic_ns() < expected.until_ns && self.measuring.intake.prediction.last_ns() == last {
@@ -209,21 +205,7 @@ impl Session {
         // What was aggregated belongs to what is decided, and less is left to read then.
         self.measuring.read_partial_sums(&mut self.rules);
         let decision = self.rules.rehearse(monotonic_ns());
-        let like = decision.and_then(|decision| self.order_without_write(&decision));
-        if let Some(queue) = &self.actuation.queue {
-            queue.expect(monotonic_ns(), look_out, like);
-        }
-    }
-
-    /// The first order of a decision as [`Session::resolve`] would give it; none where that is no plain value to be written at once.
-    fn order_without_write(&self, decision: &Decision) -> Option<Practice> {
-        if !warm_up::is_quick(decision) {
-            return None;
-        }
-        let parts = self.parts(decision).ok()?;
-        match parts.into_iter().next()?.1.task {
-            Task::Set(command) => Some(Practice::of(*command)),
-            Task::Act(_) => None,
-        }
+        let like = decision.and_then(|decision| self.resolver().without_write(&decision));
+        self.actuation.expect(look_out, like);
     }
 }

@@ -9,11 +9,10 @@ use tokio::sync::oneshot;
 
 use super::{
     Session,
-    act::{here, time_of_day},
+    act::time_of_day,
     actuator_queue::Receipt,
-    changes::{Event, Undo},
+    changes::Event,
     found::{Repair, copies},
-    receipts,
     requests::{self, NotAdded, State, Step},
 };
 use crate::{
@@ -197,43 +196,21 @@ impl Session {
 
     /// An answer of the actuator.
     pub(super) fn receive(&mut self, receipt: Receipt) {
-        match receipt {
-            Receipt::Done {
-                decision,
-                part,
-                result,
-            } => {
-                let Some(ordered) = self.actuation.ordered.get(&decision) else {
-                    return;
-                };
-                let answer = receipts::answer(ordered, part, result.map(|done| *done));
-                let process = self.changes.part(decision, part).map(|part| part.process);
-                if let Some(process) = process.filter(|_| !answer.outcome.is_done()) {
-                    self.look_whether_ended(process);
-                }
-                // What was written for a decision that nobody waits for is taken back.
-                if !self.rules.awaits(decision) {
-                    self.change(Event::GaveUp(decision));
-                }
-                self.change(Event::Receipt {
-                    decision,
-                    part,
-                    answer,
-                });
-                self.forget_answered(decision);
-            }
-            Receipt::Confirmed(pid, change, Err(error)) => {
-                tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be reverted at the end");
-            }
-            Receipt::Confirmed(_, _, Ok(())) => {}
-            Receipt::Undone(pid, number, result) => {
-                let (change, undo) = (here(pid, number), receipts::undo(result));
-                if let (Undo::Failed { .. }, Some(process)) = (&undo, self.changes.process_of(change)) {
-                    self.look_whether_ended(process);
-                }
-                self.change(Event::Undone(change, undo));
-            }
+        let Some(event) = self.actuation.answered(receipt) else {
+            return;
+        };
+        if let Some(process) = self.changes.failed_in(&event) {
+            self.look_whether_ended(process);
         }
+        let Event::Receipt { decision, .. } = event else {
+            return self.change(event);
+        };
+        // What was written for a decision that nobody waits for is taken back.
+        if !self.rules.awaits(decision) {
+            self.change(Event::GaveUp(decision));
+        }
+        self.change(event);
+        self.actuation.forget_answered(decision, &self.changes);
     }
 
     pub(super) fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {

@@ -61,6 +61,16 @@ impl Target {
         self.job.members.get(slot as usize)
     }
 
+    pub(super) fn pid_of(&self, slot: u32) -> Option<Pid> {
+        self.member(slot).map(|member| member.process.pid)
+    }
+
+    /// The process in this slot has ended, or runs another program.
+    pub(super) fn has_ended(&self, slot: u32) -> bool {
+        let member = self.member(slot);
+        member.is_some_and(|member| !member.process.pid.is_alive() || member.space.is_gone())
+    }
+
     /// Processes that are watched, with their slots.
     pub(super) fn watched(&self, processes: &[Metered]) -> Vec<(u32, &Member)> {
         let watched = processes.iter().filter(|process| process.is_watched());
