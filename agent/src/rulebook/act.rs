@@ -83,3 +83,35 @@ pub(super) fn found(finding: rules::Finding, is_new: bool) -> Act {
         is_new,
     }
 }
+
+/// What is to be taken back goes before all else, and what was done last before what it may rest on: a function of a library before
+/// the library.
+pub(super) fn newest_first(acts: Vec<Act>) -> Vec<Act> {
+    let (mut judged, others): (Vec<Act>, Vec<Act>) = acts
+        .into_iter()
+        .partition(|act| matches!(act, Act::Judged { .. }));
+    judged.sort_by_key(|act| match act {
+        Act::Judged { decision, .. } => std::cmp::Reverse(*decision),
+        _ => std::cmp::Reverse(0),
+    });
+    judged.into_iter().chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_come_first_and_of_them_that_of_the_newest_decision() {
+        let judged = |decision| Act::Judged {
+            decision,
+            rule: "r".into(),
+            guard: GuardView::default(),
+            slots: None,
+        };
+        let gone = |rule: &str| Act::Gone { rule: rule.into() };
+        let acts = vec![gone("b"), judged(3), judged(7), gone("a"), judged(5)];
+        let sorted = vec![judged(7), judged(5), judged(3), gone("b"), gone("a")];
+        assert_eq!(newest_first(acts), sorted);
+    }
+}

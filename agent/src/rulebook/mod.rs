@@ -47,7 +47,7 @@ use plan::{MarkKind, Mode};
 use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing};
 
 use self::{
-    act::found,
+    act::{found, newest_first},
     asking::{Ask, Reads},
     pairs::Pairs,
     readings::Summed,
@@ -339,7 +339,7 @@ impl RuleBook {
         }
     }
 
-    /// Closes windows that are over; says what follows.
+    /// Closes windows that are over; says what follows, in the order in which it is to be done.
     pub fn tick(&mut self, now_ns: u64) -> Vec<Act> {
         if let Some(recorder) = &mut self.recorder {
             recorder.ticked(Time(now_ns));
@@ -361,7 +361,7 @@ impl RuleBook {
                 .into_iter()
                 .map(|finding| found(finding, false)),
         );
-        acts
+        newest_first(acts)
     }
 
     /// What the rules try to make greatest or least: the rule, and the objective as it is written.

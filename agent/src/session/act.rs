@@ -3,68 +3,40 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use plan::MarkKind;
-use tuner::{actuator::ChangeNumber, process::Pid};
-
 use super::{
     Session,
-    changes::{Change, Effect, Effects, Event, Machine, NotDone, Order, Process, Trial},
-    hands,
+    changes::{Effect, Effects, Event, NotDone, Process},
+    orders::{Path, Resolver},
 };
 use crate::{
     clock::monotonic_ns,
     format::duration,
     rulebook::{Act, Decision, Time},
-    snapshot::{GuardView, Reaction, outcome::KEPT},
+    snapshot::{GuardView, outcome::KEPT},
 };
+use plan::MarkKind;
 
 /// So long the receipt of a value is waited for where nobody else wants the CPU: no longer than hits are looked for at a time.
 const RECEIPT: Duration = Duration::from_millis(2);
-
-/// When a decision passed where, by CLOCK_MONOTONIC.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    begun_ns: u64,
-    evaluated_ns: u64,
-    ordered_ns: u64,
-}
-
-impl Path {
-    pub(super) fn reaction(&self, (from, to): (u64, u64), done_ns: u64) -> Reaction {
-        // Where both have one CPU it is written before the order has been given to the end.
-        let ordered_ns = self.ordered_ns.min(done_ns);
-        Reaction {
-            window_ns: to.saturating_sub(from),
-            update_ns: self.begun_ns.saturating_sub(to),
-            evaluate_ns: self.evaluated_ns.saturating_sub(self.begun_ns),
-            order_ns: ordered_ns.saturating_sub(self.evaluated_ns),
-            write_ns: done_ns.saturating_sub(ordered_ns),
-        }
-    }
-}
 
 impl Session {
     /// Closes windows that are over and does what the rules say.
     pub(super) fn evaluate(&mut self, begun_ns: u64) {
         let acts = self.rules.tick(begun_ns);
         let evaluated_ns = monotonic_ns();
-        for act in newest_first(acts) {
+        for act in acts {
             match act {
                 Act::Decided(decision) => {
                     let id = decision.id;
                     self.decided(decision);
-                    if let Some(ordered) = self.ordered.get_mut(&id) {
-                        ordered.path = Some(Path {
-                            begun_ns,
-                            evaluated_ns,
-                            ordered_ns: monotonic_ns(),
-                        });
-                    }
+                    let path = Path {
+                        begun_ns,
+                        evaluated_ns,
+                        ordered_ns: monotonic_ns(),
+                    };
                     // Nobody else wants that CPU, but for the actuator.
                     let longest = self.options.busy_poll.then_some(RECEIPT);
-                    if let Some(hands) = &mut self.hands {
-                        hands.see_to_receipt(longest);
-                    }
+                    self.actuation.ordered(id, path, longest);
                 }
                 other => self.take_note_of(other),
             }
@@ -84,7 +56,7 @@ impl Session {
 
     /// The same at the end of the session, when nothing new is begun.
     pub(super) fn evaluate_last(&mut self) {
-        for act in newest_first(self.rules.tick(monotonic_ns())) {
+        for act in self.rules.tick(monotonic_ns()) {
             self.take_note_of(act);
         }
     }
@@ -109,30 +81,23 @@ impl Session {
     }
 
     fn decided(&mut self, decision: Decision) {
-        if self.hands.is_none() {
+        if self.actuation.queue.is_none() {
             let refused = Err(NotDone::for_good("this session does not write"));
             self.rules.receipt(decision.id, refused, monotonic_ns());
             return;
         }
         let (id, rule) = (decision.id, decision.rule.clone());
-        match self.resolve(decision) {
+        match self.resolver().resolve(decision) {
             Ok((decided, ordered)) => {
-                self.ordered.insert(id, ordered);
+                self.actuation.ordered.insert(id, ordered);
                 self.change(Event::Decided(decided));
-                self.forget_answered(id);
+                self.actuation.forget_answered(id, &self.changes);
             }
             Err(reason) => self.change(Event::NotOrdered {
                 decision: id,
                 rule,
                 reason,
             }),
-        }
-    }
-
-    /// What was ordered is needed until it is answered.
-    pub(super) fn forget_answered(&mut self, decision: u64) {
-        if !self.changes.is_waiting(decision) {
-            self.ordered.remove(&decision);
         }
     }
 
@@ -173,7 +138,11 @@ impl Session {
     fn carry_out(&mut self, effects: Effects) {
         for effect in effects {
             match effect {
-                Effect::Order(machine, order) => self.order(machine, order),
+                Effect::Order(machine, order) => {
+                    if !self.actuation.order(&order) {
+                        self.change(Event::NoRoom(machine, order));
+                    }
+                }
                 Effect::Say(notice) => {
                     self.screen.say(&format!("{}  {notice}", time_of_day()));
                     if let Some((kind, name, text)) = notice.mark() {
@@ -196,14 +165,11 @@ impl Session {
         }
     }
 
-    fn order(&mut self, machine: Machine, order: Order) {
-        let has_room = match (&self.hands, self.actuator_orders(&order)) {
-            (Some(hands), Ok(orders)) => orders.into_iter().all(|order| hands.order(order).is_ok()),
-            (None, _) => true,
-            (_, Err(())) => false,
-        };
-        if !has_room {
-            self.change(Event::NoRoom(machine, order));
+    pub(super) fn resolver(&self) -> Resolver<'_> {
+        Resolver {
+            target: &self.target,
+            processes: &self.measuring.profile.processes,
+            start: &self.start,
         }
     }
 
@@ -219,52 +185,12 @@ impl Session {
         }
     }
 
-    /// How far the changes are judged that are on trial.
-    pub(super) fn trials(&self) -> Vec<Trial> {
-        let trials = self.rules.on_trial().into_iter();
-        trials
-            .map(|(decision, seen, over)| Trial { decision, seen, over })
-            .collect()
-    }
-
     /// A process that has ended or runs another program needs nothing any more of what was decided for it, and holds nothing.
     pub(super) fn look_whether_ended(&mut self, process: Process) {
-        let member = self.job.members.get(process.slot as usize);
-        if member.is_some_and(|member| !member.process.pid.is_alive() || member.space.is_gone()) {
+        if self.target.has_ended(process.slot) {
             self.change(Event::Ended(process));
         }
     }
-}
-
-/// As the changes name a change of this machine.
-pub(super) fn here(pid: Pid, number: u64) -> Change {
-    Change {
-        machine: Machine::HERE,
-        pid,
-        number,
-    }
-}
-
-/// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past the thread.
-pub(super) fn undo(changes: &[Change]) -> Option<hands::Order> {
-    let number = |change: &Change| ChangeNumber {
-        pid: change.pid,
-        change: change.number,
-    };
-    (!changes.is_empty()).then(|| hands::Order::Undo(changes.iter().map(number).collect()))
-}
-
-/// What is to be taken back goes before all else, and what was done last before what it may rest on: a function of a library before
-/// the library.
-fn newest_first(acts: Vec<Act>) -> Vec<Act> {
-    let (mut judged, others): (Vec<Act>, Vec<Act>) = acts
-        .into_iter()
-        .partition(|act| matches!(act, Act::Judged { .. }));
-    judged.sort_by_key(|act| match act {
-        Act::Judged { decision, .. } => std::cmp::Reverse(*decision),
-        _ => std::cmp::Reverse(0),
-    });
-    judged.into_iter().chain(others).collect()
 }
 
 /// The time of day (UTC, as in the journal), for lines that stay on the screen.

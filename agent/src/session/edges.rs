@@ -8,27 +8,30 @@ use tuner::actuator::ClientError;
 
 use super::{
     Session,
-    changes::{self, Machine},
+    budget::Shown,
+    changes::{self, Machine, Trial},
     greeting::Greeting,
     kernel_failure,
     leave::{self, Effect, Event, Leaving, Parting},
+    measuring::functions,
     members::Unmeasured,
     orders::process_here,
     outputs::{Outputs, Printout},
     requests::{self, State},
-    sequence::{self, Calls, Rings},
+    sequence::{self, Calls},
 };
 use crate::{
     clock::monotonic_ns,
     control::{Asked, Control},
+    cost::CostView,
     discover::Job,
     exit::{Failure, Outcome},
     format::plural,
     kernel::{self, Kernel, KernelError, LinkKind, Ring},
     profile::{self, Metered},
-    rulebook::Time,
+    rulebook::{RuleBook, Time},
     snapshot::{
-        JobView, ProcessView, SequenceView, Snapshot, TraceView,
+        JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView,
         outcome::{NOT_UNDONE, UNDONE},
     },
     trace, view,
@@ -44,17 +47,18 @@ const DETACH_WAIT: Duration = Duration::from_millis(300);
 impl Session {
     /// The state now.
     pub(super) fn snapshot(&self) -> Snapshot {
-        let kernel = self.probes.kernel();
+        let kernel = self.measuring.probes.kernel();
         Snapshot {
             job: JobView {
                 host: self.start.host.clone(),
                 id: self.start.job_id.clone(),
-                ..job_view(&self.job, self.probes.watched())
+                ..job_view(&self.target.job, self.measuring.probes.watched())
             },
             taken_at: tuner::clock::now().wall,
             armed_unix_s: self.start.armed_unix_s,
             elapsed: self.start.since_armed(),
             period: self
+                .measuring
                 .profile
                 .processes
                 .iter()
@@ -62,25 +66,25 @@ impl Session {
                 .max()
                 .unwrap_or_default(),
             processes: self.process_views(),
-            cpus: self.cpus.view(),
+            cpus: self.measuring.cpus.view(),
             rules: self.rules.views(),
             rule_values: self.rules.values(),
             findings: self.changes.findings.views(),
-            changes: self.changes.views(&self.trials()),
+            changes: self.changes.views(&trials(&self.rules)),
             sequence: self.calls().view(),
-            frequency: self.profile.frequency(),
+            frequency: self.measuring.profile.frequency(),
             cost: self.cost(),
             trace: None,
             matrix: self.matrix(),
             lost: self.lost_by_kind(),
-            events: self.added.view(kernel),
+            events: self.measuring.partial_sums.view(kernel),
             under_way: kernel.map(Kernel::under_way).unwrap_or_default(),
             missing: self.missing(),
         }
     }
 
     fn missing(&self) -> Vec<String> {
-        let kernel = self.probes.kernel();
+        let kernel = self.measuring.probes.kernel();
         let state = kernel.and_then(Kernel::family_state).unwrap_or_default();
         let of_family = self.members.counted_missing(Unmeasured {
             without_slot: state.without_slot,
@@ -93,14 +97,19 @@ impl Session {
                 plural(old, "change")
             )),
         };
-        let known = self.probes.missing().iter().chain(self.members.missing());
+        let known = self
+            .measuring
+            .probes
+            .missing()
+            .iter()
+            .chain(self.members.missing());
         known
             .cloned()
-            .chain(self.probes.never_found())
+            .chain(self.measuring.probes.never_found())
             .chain(of_family)
-            .chain(self.budget.missing())
+            .chain(self.measuring.budget.missing())
             .chain(kernel.map(Kernel::not_seen).unwrap_or_default())
-            .chain(self.hits.as_ref().and_then(Ring::not_seen))
+            .chain(self.measuring.hits.as_ref().and_then(Ring::not_seen))
             .chain(not_shown)
             .collect()
     }
@@ -108,11 +117,11 @@ impl Session {
     /// The processes as they are shown. Those of a command get their slots as they come, and some slots nobody: they are shown by rank.
     fn process_views(&self) -> Vec<ProcessView> {
         let views = self.shown().into_iter().map(|process| {
-            let kernel = self.probes.kernel();
+            let kernel = self.measuring.probes.kernel();
             let counts = |rows| kernel?.histogram(process.slot, rows);
-            let mut view = process.view(self.probes.list(), counts);
-            let durations = &self.profile.durations;
-            durations.enter(process.slot, self.probes.list(), &mut view);
+            let mut view = process.view(self.measuring.probes.list(), counts);
+            let durations = &self.measuring.profile.durations;
+            durations.enter(process.slot, self.measuring.probes.list(), &mut view);
             view
         });
         views.collect()
@@ -120,9 +129,14 @@ impl Session {
 
     /// Processes in the order in which they are shown.
     fn shown(&self) -> Vec<&Metered> {
-        let there = self.profile.processes.iter().filter(|process| process.pid != 0);
+        let there = self
+            .measuring
+            .profile
+            .processes
+            .iter()
+            .filter(|process| process.pid != 0);
         let mut shown: Vec<&Metered> = there.collect();
-        if self.is_of_command() {
+        if self.target.is_of_command() {
             shown.sort_by_key(|process| (process.rank.is_none(), process.rank));
         }
         shown
@@ -131,67 +145,75 @@ impl Session {
     /// What the sequences of calls are made of.
     pub(super) fn calls(&self) -> Calls<'_> {
         Calls {
-            processes: &self.profile.processes,
-            members: &self.job.members,
-            collectives: &self.profile.collectives,
-            size: self.job.size(),
-            can_probe: self.probes.kernel().is_some(),
-            has_regions: self.has_regions(),
-            has_gaps: self.budget.sampling.has_gaps(),
+            processes: &self.measuring.profile.processes,
+            members: &self.target.job.members,
+            collectives: &self.measuring.profile.collectives,
+            size: self.target.job.size(),
+            can_probe: self.measuring.probes.kernel().is_some(),
+            has_regions: self.measuring.has_regions(),
+            has_gaps: self.measuring.budget.sampling.has_gaps(),
             reference: self.options.reference,
             armed_ns: self.start.armed_ns,
         }
     }
 
+    /// What all came to.
+    fn cost(&self) -> Option<CostView> {
+        let shown = Shown {
+            prices: self.measuring.probes.prices()?,
+            profile: &self.measuring.profile,
+            probes: self.measuring.probes.list(),
+            held: self.changes.held(),
+            unread: self.measuring.intake.unread(),
+            armed_ns: self.start.armed_ns,
+        };
+        let view = self.measuring.budget.view(shown, || {
+            functions(&self.measuring.probes, &self.measuring.budget.costs)
+        });
+        Some(view)
+    }
+
+    /// What was lost so far, of hits, of the matrix and of what rules want.
+    fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
+        let kernel = self.measuring.probes.kernel();
+        let of_hits = kernel.map(Kernel::losses);
+        let of_matrix = kernel.map(Kernel::losses_of_matrix);
+        let of_kernel = of_hits.into_iter().chain(of_matrix).flatten();
+        of_kernel.chain(self.rules.losses()).collect()
+    }
+
+    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
+    fn matrix(&self) -> Option<MatrixView> {
+        let is_one = self.target.job.roots.len() < 2 && self.calls().has_sequence();
+        is_one.then(|| {
+            self.measuring
+                .profile
+                .matrix
+                .view(&self.measuring.profile.processes)
+        })
+    }
+
     fn name_call_sites(&mut self, view: &mut SequenceView) {
         sequence::name_call_sites(
             &mut self.screen.namer,
-            (&self.profile.processes, &self.job.members),
-            (self.probes.list(), self.scout.images()),
+            (&self.measuring.profile.processes, &self.target.job.members),
+            (self.measuring.probes.list(), self.target.scout.images()),
             view,
         );
-    }
-
-    /// Takes the newest calls out of the rings, before they are overwritten.
-    pub(super) fn take_calls(&mut self) -> Result<(), KernelError> {
-        if self.budget.sampling.is_sequence_cut() {
-            self.pass_calls()?;
-        } else if let Some(kernel) = self.probes.kernel() {
-            let rings = Rings {
-                kernel,
-                has_mpi: self.job.members.iter().any(|member| member.mpi.is_some()),
-                has_regions: self.has_regions(),
-                are_all_here: self.job.size() == Some(self.profile.processes.len()),
-                probes: self.probes.list(),
-                processes: &mut self.profile.processes,
-                collectives: &mut self.profile.collectives,
-                trace: self.screen.trace(),
-            };
-            if rings.read()? {
-                self.budget.back_off.stir();
-            }
-        }
-        let was_filling = self.intake.have_read_calls(monotonic_ns());
-        let back_off = &mut self.budget.back_off;
-        back_off.have_read_calls(was_filling);
-        if let Some(kernel) = self.probes.kernel().filter(|_| !back_off.rests_from_calls()) {
-            kernel.sleep_until_half_full();
-        }
-        Ok(())
     }
 
     /// Says what is watched, what is not, and what may be written.
     pub(super) fn greet(&mut self) {
         self.screen.begin(Time(monotonic_ns()));
         let snapshot = self.snapshot();
-        let probes = &self.probes;
-        let is_of_command = self.is_of_command();
+        let probes = &self.measuring.probes;
+        let is_of_command = self.target.is_of_command();
         let greeting = Greeting {
             header: (!is_of_command).then(|| view::header(&snapshot)),
             can_probe: probes.kernel().is_some(),
             watched: snapshot.job.watched,
             of_mpi: profile::has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
-            has_regions: self.has_regions(),
+            has_regions: self.measuring.has_regions(),
             may_write: self.options.applies,
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
@@ -210,7 +232,7 @@ impl Session {
 
     /// When the first numbers are due; none beside a command, which has the terminal.
     pub(super) fn first_look(&self) -> Option<Instant> {
-        (!self.is_of_command()).then(|| Instant::now() + FIRST_LOOK)
+        (!self.target.is_of_command()).then(|| Instant::now() + FIRST_LOOK)
     }
 
     /// Shows the state now: to scrapes always, to people if it is time for it.
@@ -250,10 +272,10 @@ impl Session {
             control,
             ..Last::default()
         };
-        let has_actuator = self.hands.is_some();
+        let has_actuator = self.actuation.queue.is_some();
         let mut events = vec![Event::Stop {
             reason: reason.to_owned(),
-            is_of_command: self.is_of_command(),
+            is_of_command: self.target.is_of_command(),
             has_actuator,
         }];
         // What came of a step is taken in before the next one is made.
@@ -285,12 +307,17 @@ impl Session {
             Effect::EndLive => self.screen.end_live(),
             Effect::ReadLast => {
                 self.read_all_last().map_err(kernel_failure)?;
-                let has_program_ended = self.profile.processes.iter().all(|process| process.ended);
+                let has_program_ended = self
+                    .measuring
+                    .profile
+                    .processes
+                    .iter()
+                    .all(|process| process.ended);
                 return Ok(vec![Event::Read { has_program_ended }]);
             }
             Effect::Record => return Ok(vec![Event::Recorded(self.rules.finish_recording())]),
             Effect::EndChanges(ending) => {
-                let on_trial = self.trials();
+                let on_trial = trials(&self.rules);
                 self.change(changes::Event::Stop { ending, on_trial });
             }
             Effect::TellChanges(farewell) => {
@@ -309,7 +336,7 @@ impl Session {
             Effect::Detach => {
                 let began = monotonic_ns();
                 // The kernel may take seconds to be sure that no hit is under way: a session that is over does not wait for it.
-                let is_off = self.probes.detach(DETACH_WAIT);
+                let is_off = self.measuring.probes.detach(DETACH_WAIT);
                 let took_ns = monotonic_ns().saturating_sub(began);
                 return Ok(vec![Event::Detached(is_off.then_some(took_ns))]);
             }
@@ -329,7 +356,7 @@ impl Session {
         self.read()?;
         self.evaluate_last();
         let now = monotonic_ns();
-        for process in &self.profile.processes {
+        for process in &self.measuring.profile.processes {
             if let Some(iterations) = process.iterations() {
                 self.rules.summarise(process.slot, iterations, now);
             }
@@ -341,10 +368,10 @@ impl Session {
 
     /// The actuator puts back what does not stay, and ends.
     async fn put_back(&mut self, last: &mut Last) -> Option<Event> {
-        let hands = self.hands.take()?;
+        let queue = self.actuation.queue.take()?;
         // The actuator's answers have a bound of their own.
         self.liveness.progress.begin(Step::Waiting);
-        let (receipts, farewell) = hands.finish().await;
+        let (receipts, farewell) = queue.finish().await;
         self.liveness.progress.begin(Step::Leave);
         receipts.into_iter().for_each(|receipt| self.receive(receipt));
         Some(match farewell {
@@ -358,11 +385,11 @@ impl Session {
 
     /// Nothing comes any more: the trace is complete, and the snapshot is the last.
     fn show_last(&mut self, last: &mut Last) -> Result<Vec<Event>, Failure> {
-        self.read_matrix(true).map_err(kernel_failure)?;
+        self.measuring.read_matrix(true).map_err(kernel_failure)?;
         let mut snapshot = self.snapshot();
         self.name_call_sites(&mut snapshot.sequence);
         for (process, view) in self.shown().into_iter().zip(&mut snapshot.processes) {
-            view.load = process.load(self.probes.list(), self.start.armed_ns);
+            view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);
         }
         let mut outputs = self.screen.take_outputs();
         let (trace, traced) = self.end_trace(&mut outputs);
@@ -378,17 +405,18 @@ impl Session {
     }
 
     fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
-        let polled = |process: &Metered| process.polling_calls(self.probes.list());
+        let polled = |process: &Metered| process.polling_calls(self.measuring.probes.list());
         let not_seen = self
+            .measuring
             .profile
             .processes
             .iter()
             .map(|process| process.sequence.unseen());
         outputs.end_trace(&trace::Ending {
-            program: &self.job.program(),
+            program: &self.target.job.program(),
             host: &self.start.host,
             not_seen: not_seen.sum(),
-            polling: self.profile.processes.iter().map(polled).sum(),
+            polling: self.measuring.profile.processes.iter().map(polled).sum(),
         })
     }
 
@@ -397,7 +425,7 @@ impl Session {
         let Some(omitted) = omitted else {
             return String::new();
         };
-        (0..self.probes.slots()).for_each(|slot| self.look_whether_ended(process_here(slot)));
+        (0..self.measuring.probes.slots()).for_each(|slot| self.look_whether_ended(process_here(slot)));
         // What takes back what is left in place.
         let targets = self.options.typed.split(' ');
         let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
@@ -456,4 +484,12 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
         library: mpi.map(|mpi| mpi.library.clone()),
         watched,
     }
+}
+
+/// How far the changes are judged that are on trial.
+fn trials(rules: &RuleBook) -> Vec<Trial> {
+    let trials = rules.on_trial().into_iter();
+    trials
+        .map(|(decision, seen, over)| Trial { decision, seen, over })
+        .collect()
 }

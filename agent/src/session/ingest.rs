@@ -3,23 +3,12 @@
 
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tuner::actuator::Practice;
-
 use super::{
     Session,
-    hands::{Hands, Task},
     intake::{Drain, Expected, HITS_PER_WAKE},
-    warm_up,
+    waits,
 };
-use crate::{
-    clock::monotonic_ns,
-    kernel::{KernelError, is_filling, read_hit, read_tally, read_text},
-    rulebook::Decision,
-};
-
-/// What the loop's clock may be late by, and what warming up takes.
-const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_800);
+use crate::{clock::monotonic_ns, kernel::KernelError};
 
 /// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long from a cold start as the decision does.
 const WARM_UP_NS: u64 = 400_000;
@@ -46,12 +35,12 @@ impl Session {
     /// Hits came: windows that they close are evaluated at once. Counters are read first where a timed window is over too.
     pub(super) fn evaluate_hits(&mut self) -> Result<(), KernelError> {
         self.take_all_hits()?;
-        let newest_ns = self.intake.evaluate();
-        if let (true, Some(hands)) = (self.rules.take_may_decide(), &self.hands) {
-            self.intake.prediction.fell_due(newest_ns);
+        let newest_ns = self.measuring.intake.evaluate();
+        if self.rules.take_may_decide() && self.actuation.queue.is_some() {
+            self.measuring.intake.prediction.fell_due(newest_ns);
             // An actuator that wakes on the same CPU would be in the way.
             if !self.options.busy_poll {
-                hands.expect(monotonic_ns(), Duration::ZERO, None);
+                self.actuation.expect(Duration::ZERO, None);
             }
         }
         let mut now = monotonic_ns();
@@ -67,7 +56,7 @@ impl Session {
     /// does came meanwhile, or more than are kept so.
     pub(super) fn gather_hits(&mut self) -> Result<(), KernelError> {
         let taken = self.take_hits(HITS_PER_WAKE);
-        let are_enough = self.intake.gather(taken);
+        let are_enough = self.measuring.intake.gather(taken);
         match self.rules.has_due() || are_enough {
             true => self.evaluate_hits(),
             false => Ok(()),
@@ -76,13 +65,12 @@ impl Session {
 
     /// Hits are to be looked for without sleeping. While a change is under way the actuator has the CPU.
     pub(super) fn polls(&self) -> bool {
-        let is_changing = || self.hands.as_ref().is_some_and(Hands::is_busy);
-        self.options.busy_poll && self.rules.has_probed_windows() && !is_changing()
+        self.options.busy_poll && self.rules.has_probed_windows() && !self.actuation.is_busy()
     }
 
     /// Looks for hits for a while. What a decision takes is warmed up first, by both of us: what was not done for a while is slow to do.
     pub(super) fn poll_hits(&mut self) -> Result<(), KernelError> {
-        if self.hands.is_some() {
+        if self.actuation.queue.is_some() {
             // With a CPU of its own the actuator need not sleep either.
             let look_out = match self.options.has_second_cpu {
                 true => Duration::from_nanos(POLL_NS) + DECISION,
@@ -94,7 +82,7 @@ impl Session {
         }
         let until = monotonic_ns() + POLL_NS;
         while monotonic_ns() < until && self.polls() {
-            match self.ring_is_empty() {
+            match self.measuring.ring_is_empty() {
                 true => std::hint::spin_loop(),
                 false => self.evaluate_hits()?,
             }
@@ -102,27 +90,11 @@ impl Session {
         Ok(())
     }
 
-    /// When the next decision is likely to fall due: a moment before it, for the clock of the loop counts milliseconds. Never where
-    /// nothing can be changed, where every CPU is wanted by others, or where the agent takes too much.
-    pub(super) fn next_expected(&self) -> impl Future<Output = Expected> + use<> {
-        let is_free = self.profile.has_idle_cpu && !self.budget.back_off.rests_from_predictions();
-        let may = self.hands.is_some() && is_free && !self.options.busy_poll;
-        let now = monotonic_ns();
-        let expected = may.then(|| self.intake.prediction.next(now)).flatten();
-        let before = expected
-            .map(|expected| Duration::from_nanos(expected.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
-        async move {
-            match (expected, before) {
-                (Some(expected), Some(before)) => {
-                    // Already that near: the hits that come before the last one must not let it be missed.
-                    if !before.is_zero() {
-                        tokio::time::sleep(before).await;
-                    }
-                    expected
-                }
-                _ => std::future::pending().await,
-            }
-        }
+    /// A moment before the next decision is likely to fall due; never where nothing can be changed.
+    pub(super) fn expected(&self) -> impl Future<Output = Expected> + use<> {
+        let may = self.actuation.queue.is_some() && !self.options.busy_poll;
+        let next = may.then(|| self.measuring.next_expected()).flatten();
+        waits::expected(next)
     }
 
     /// Looks for the hit that lets a decision fall due, without sleeping, until it is there or its time has passed.
@@ -131,7 +103,7 @@ impl Session {
         if now > expected.until_ns {
             return Ok(());
         }
-        self.budget.back_off.have_predicted();
+        self.measuring.budget.back_off.have_predicted();
         std::thread::sleep(Duration::from_nanos(
             expected.from_ns.saturating_sub(now + WARM_UP_NS),
         ));
@@ -139,12 +111,12 @@ impl Session {
         let now = monotonic_ns();
         if now < expected.from_ns {
             self.warm_up(longest(now));
-        } else if let Some(hands) = &self.hands {
-            hands.expect(now, longest(now), None);
+        } else {
+            self.actuation.expect(longest(now), None);
         }
-        let last = self.intake.prediction.last_ns();
-        while monotonic_ns() < expected.until_ns && self.intake.prediction.last_ns() == last {
-            match self.ring_is_empty() {
+        let last = self.measuring.intake.prediction.last_ns();
+        while monotonic_ns() < expected.until_ns && self.measuring.intake.prediction.last_ns() == last {
+            match self.measuring.ring_is_empty() {
                 true => std::hint::spin_loop(),
                 false => self.evaluate_hits()?,
             }
@@ -160,88 +132,38 @@ impl Session {
         for _ in 0..DRAINS {
             let taken = self.take_hits(ALL_HITS);
             // A window that ended just now is closed at once, not at the next hit.
-            let Some(until_ns) = self.intake.known_until(monotonic_ns()) else {
+            let Some(until_ns) = self.measuring.intake.known_until(monotonic_ns()) else {
                 continue;
             };
             // Before the last look into the ring, which has what was handed over meanwhile.
-            let is_empty = self.read_parted()? && self.ring_is_empty();
-            match self.intake.drained(taken, until_ns, is_empty) {
+            let is_empty = self.read_parted()? && self.measuring.ring_is_empty();
+            match self.measuring.intake.drained(taken, until_ns, is_empty) {
                 Drain::Again => {}
                 Drain::Stuck => break,
                 Drain::UpTo(watermark_ns) => {
                     self.rules.forget_parted();
-                    self.advance(watermark_ns);
+                    self.measuring.advance(&mut self.rules, watermark_ns);
                     return Ok(());
                 }
             }
         }
-        self.advance(self.intake.watermark_ns());
+        let watermark_ns = self.measuring.intake.watermark_ns();
+        self.measuring.advance(&mut self.rules, watermark_ns);
         Ok(())
     }
 
     /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from here on, so that what was counted and
     /// what came or was lost are of the same hits; one that is being counted gets the time to be sent.
     pub(super) fn take_last_hits(&mut self) -> Result<(), KernelError> {
-        for process in self.profile.running() {
-            self.probes.forget(process.pid)?;
+        for process in self.measuring.profile.running() {
+            self.measuring.probes.forget(process.pid)?;
         }
         std::thread::sleep(UNDER_WAY);
         self.take_hits(ALL_HITS);
         self.read_last()?;
         self.take_hits(ALL_HITS);
-        self.advance(monotonic_ns());
+        self.measuring.advance(&mut self.rules, monotonic_ns());
         Ok(())
-    }
-
-    /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any.
-    fn rest_from_hits(&mut self, has_found: bool) {
-        let Some(due_ns) = self.intake.emptied(has_found, monotonic_ns()) else {
-            return;
-        };
-        if let Some(kernel) = self.probes.kernel() {
-            kernel.look_at(due_ns);
-        }
-        // One that came before this was said wakes nobody.
-        if due_ns == 0 && !self.ring_is_empty() {
-            self.intake.leave();
-        }
-    }
-
-    /// Nothing lies in the ring, nor is being written to it.
-    fn ring_is_empty(&self) -> bool {
-        // What cannot be looked at is not waited for.
-        let readable = self.hits.as_ref().filter(|ring| !ring.is_out_of_reach());
-        let Some(ring) = readable else { return true };
-        let mut ring = [PollFd::new(ring, PollFlags::IN)];
-        // A look that fails has found nothing to wait for.
-        poll(&mut ring, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
-    }
-
-    /// The watermark: all hits up to this time were taken, but for those that were lost.
-    fn advance(&mut self, watermark_ns: u64) {
-        let Some(kernel) = self.probes.kernel() else {
-            return;
-        };
-        let lost: u64 = kernel.losses().iter().map(|(_, count)| count).sum();
-        if self.intake.lose(lost) {
-            self.lose_hits();
-        }
-        let slots = self.profile.known_slots().into_iter();
-        self.rules.watermark(slots, watermark_ns);
-        self.intake.advance(watermark_ns);
-    }
-
-    /// Hits are missing since all were known.
-    pub(super) fn lose_hits(&mut self) {
-        let slots = self.profile.known_slots().into_iter();
-        self.rules.lost(slots, self.intake.watermark_ns(), monotonic_ns());
-    }
-
-    /// Reads what was added up until now; the rules may have it at any time. False while something of it is being written.
-    pub(super) fn read_added(&mut self) -> bool {
-        let slots = self.profile.processes.iter().map(|process| process.slot);
-        self.added
-            .read(&self.probes, &mut self.rules, slots, monotonic_ns())
     }
 
     /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False while something of it is
@@ -252,7 +174,7 @@ impl Session {
         }
         // Those of whom nothing but this is known yet.
         self.take_comings();
-        Ok(self.read_added())
+        Ok(self.measuring.read_partial_sums(&mut self.rules))
     }
 
     /// At the end of a session: who writes then is waited for a moment, and missing from then on.
@@ -263,68 +185,27 @@ impl Session {
             }
             std::thread::yield_now();
         }
-        self.lose_hits();
+        self.measuring.lose_hits(&mut self.rules);
         Ok(())
     }
 
-    /// The kernel side needed the place of what it had added up.
-    pub(super) fn take_handed_over(&mut self, tally: abi::Tally) {
-        self.meet(tally.process);
-        self.added.hand_over(tally, &self.probes, &mut self.rules);
-    }
-
-    /// How many were taken. Where that was all, who sends hits knows when we look again.
+    /// Takes so many hits; those of processes that nobody told of yet once that was read. How many were taken.
     pub(super) fn take_hits(&mut self, limit: usize) -> usize {
-        for taken in 0..limit {
-            let item = match (self.probes.kernel(), &mut self.hits) {
-                (Some(kernel), Some(ring)) => kernel.take_hit(ring),
-                _ => None,
-            };
-            let Some(item) = item else {
-                self.rest_from_hits(taken > 0);
-                return taken;
-            };
-            let (hit, text, tally) = (read_hit(item), read_text(item), read_tally(item));
-            if is_filling(item) {
-                self.intake.fills();
-                continue;
-            }
-            self.added.events.received += 1;
-            if let Some(hit) = hit {
-                self.meet(hit.process);
-                // Of hits that are taken together the first lay there longest.
-                self.intake.take(hit.time_ns, (taken == 0).then(monotonic_ns));
-                self.rules.observe_hit(&hit, self.probes.list());
-            } else if let Some(text) = text {
-                self.rules.observe_text(&text);
-            } else if let Some(tally) = tally {
-                self.take_handed_over(tally);
-            }
+        let mut taken = self.measuring.take_hits(&mut self.rules, (0, limit));
+        while let Err(unknown) = taken {
+            self.take_comings();
+            let before = self.measuring.observe_unknown(&unknown, &mut self.rules);
+            taken = self.measuring.take_hits(&mut self.rules, (before, limit));
         }
-        self.intake.leave();
-        limit
+        taken.unwrap_or(limit)
     }
 
     /// Decides and orders once without the write; then the actuator looks out for the order for so long without sleeping.
     fn warm_up(&mut self, look_out: Duration) {
         // What was aggregated belongs to what is decided, and less is left to read then.
-        self.read_added();
+        self.measuring.read_partial_sums(&mut self.rules);
         let decision = self.rules.rehearse(monotonic_ns());
-        let like = decision.and_then(|decision| self.order_without_write(&decision));
-        if let Some(hands) = &self.hands {
-            hands.expect(monotonic_ns(), look_out, like);
-        }
-    }
-
-    /// The first order of a decision as [`Session::resolve`] would give it; none where that is no plain value to be written at once.
-    fn order_without_write(&self, decision: &Decision) -> Option<Practice> {
-        if !warm_up::is_quick(decision) {
-            return None;
-        }
-        let parts = self.parts(decision).ok()?;
-        match parts.into_iter().next()?.1.task {
-            Task::Set(command) => Some(Practice::of(*command)),
-            Task::Act(_) => None,
-        }
+        let like = decision.and_then(|decision| self.resolver().without_write(&decision));
+        self.actuation.expect(look_out, like);
     }
 }

@@ -8,7 +8,7 @@ use tuner::{
 };
 
 use super::{
-    act::here,
+    actuation::here,
     changes::{Ending, Farewell, Undo},
     receipts::reverted,
 };

@@ -1,13 +1,13 @@
 //! A session: from attaching to leaving. What it keeps, and how it begins; the loop is in `waking`. Everything it shows it shows through a
 //! [`crate::snapshot::Snapshot`].
 
+pub mod actuator_queue;
 pub mod ends;
-pub mod hands;
 pub mod outputs;
 pub mod signals;
 
 mod act;
-mod added;
+mod actuation;
 mod arming;
 pub mod budget;
 pub mod changes;
@@ -19,13 +19,13 @@ mod ingest;
 pub mod intake;
 mod leave;
 pub mod log;
+mod measuring;
 pub mod members;
 mod options;
 mod orders;
+mod partial_sums;
 mod prefetch;
-mod probing;
 mod processes;
-mod reading;
 mod receipts;
 mod requests;
 mod resolve;
@@ -34,6 +34,7 @@ mod sequence;
 mod serving;
 mod switching;
 mod system;
+mod target;
 mod together;
 mod waits;
 mod waking;
@@ -42,25 +43,23 @@ mod written;
 
 pub use self::edges::job_view;
 
-use std::{collections::BTreeMap, ops::Range, time::Duration};
+use std::time::Duration;
 
 pub use self::options::{Options, Started};
 use self::{
-    added::Added,
+    actuation::Actuation,
+    actuator_queue::ActuatorQueue,
     arming::{armed, not_watched, wanted_regions},
     budget::Budget,
     changes::Changes,
-    cpus::Cpus,
-    hands::Hands,
-    intake::{HITS_PER_WAKE, Intake},
+    intake::HITS_PER_WAKE,
     log::{Header, Log},
-    members::{Members, Origin},
-    orders::{Ordered, process_here},
+    measuring::{Context, Measuring},
+    members::Members,
+    orders::process_here,
     outputs::Outputs,
-    processes::candidate,
     screen::Screen,
-    system::System,
-    written::Written,
+    target::{Target, candidate},
 };
 use crate::{
     actuator::Actuator,
@@ -69,10 +68,10 @@ use crate::{
     discover::{Job, Scout, host, job_id},
     exit::{Failure, Outcome},
     heap,
-    kernel::{Closer, Kernel, KernelError, Ring},
+    kernel::{Closer, KernelError},
     priority::Hurry,
-    probe::{Probes, Wanted},
-    profile::{Metered, Profile},
+    probe::Wanted,
+    profile::Metered,
     rulebook::{RuleBook, Time},
     view::give_back_terminal,
     watchdog::{self, Progress},
@@ -106,36 +105,16 @@ struct Liveness {
 /// A session whose probes are armed.
 pub struct Session {
     options: Options,
-    job: Job,
-    scout: Scout,
-    rules: RuleBook,
-    screen: Screen,
-    probes: Probes,
-    /// Of what is probed, what is asked for in every process: what the user named, and parallel regions.
-    own: Range<usize>,
-    /// None in a session that may not probe.
-    hits: Option<Ring>,
-    /// What is known of it.
-    intake: Intake,
-    /// What was counted, and what it comes to.
-    profile: Profile,
-    /// What watching may cost.
-    budget: Budget,
-    system: System,
-    /// What the variables hold that rules would write.
-    written: Written,
-    /// What was decided, and what became of it.
-    changes: Changes,
-    hands: Option<Hands>,
-    /// What the actuator is to do for decisions that are not answered.
-    ordered: BTreeMap<u64, Ordered>,
     start: Start,
+    target: Target,
     /// Who belongs to the job.
     members: Members,
-    /// Of a command, who of its processes came and went.
-    comings: Option<Ring>,
-    cpus: Cpus,
-    added: Added,
+    measuring: Measuring,
+    rules: RuleBook,
+    /// What was decided, and what became of it.
+    changes: Changes,
+    actuation: Actuation,
+    screen: Screen,
     liveness: Liveness,
     /// Its events and effects, if they are recorded.
     log: Log,
@@ -148,7 +127,7 @@ impl Session {
         scout: Scout,
         rules: RuleBook,
         mut outputs: Outputs,
-        options: Options,
+        mut options: Options,
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
         let plain = wanted.len()..wanted.len() + options.probe.len();
@@ -161,54 +140,32 @@ impl Session {
         let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
         let hits = probes.take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
-        let kernel = probes.kernel_mut().filter(|_| options.started.is_some());
-        let comings = kernel
-            .map(Kernel::take_comings)
-            .transpose()
-            .map_err(kernel_failure)?;
-        let origin = match comings {
-            Some(_) => Origin::Command,
-            None => Origin::Attached {
-                has_launcher: job.roots.iter().any(|root| root.is_launcher),
-            },
+        let start = Start {
+            host: host(),
+            job_id: job_id(&job),
+            armed_ns: now,
+            armed_unix_s: crate::clock::unix_s(),
         };
-        let missing = not_watched(&job);
-        let header = || Header::new(job.program(), origin, missing.clone(), Time(now));
+        let is_beside = options.started.is_some();
+        let target = Target::new(job, scout, options.started.take(), &mut probes)?;
+        let origin = target.origin();
+        let times = (now.saturating_sub(began), now);
+        let budget = Budget::new(options.budget, options.busy_poll, regions, times);
+        let missing = not_watched(&target.job);
+        let header = || Header::new(target.job.program(), origin, missing.clone(), Time(now));
         let log = Log::new(outputs.take_log(), header);
         let mut session = Session {
             log,
-            screen: Screen::new(&options, outputs, comings.is_some(), Time(now)),
+            screen: Screen::new((&options, is_beside), outputs, target.is_of_command(), Time(now)),
             members: Members::new(origin, missing, Time(now)),
-            comings,
-            start: Start {
-                host: host(),
-                job_id: job_id(&job),
-                armed_ns: now,
-                armed_unix_s: crate::clock::unix_s(),
-            },
-            budget: Budget::new(
-                options.budget,
-                options.busy_poll,
-                regions,
-                (now.saturating_sub(began), now),
-            ),
+            measuring: Measuring::new(probes, own, hits, budget, now),
             options,
-            scout,
+            start,
+            target,
             rules,
-            probes,
-            own,
-            hits,
-            intake: Intake::new(now),
-            profile: Profile::new(now),
-            system: System::default(),
-            written: Written::default(),
             changes: Changes::default(),
-            hands: None,
-            ordered: BTreeMap::new(),
-            cpus: Cpus::default(),
-            added: Added::default(),
+            actuation: Actuation::default(),
             liveness: Liveness::default(),
-            job,
         };
         session.begin(now).map_err(kernel_failure).map(|()| session)
     }
@@ -216,26 +173,42 @@ impl Session {
     /// The processes join the rules, and count from here on.
     fn begin(&mut self, now: u64) -> Result<(), KernelError> {
         self.rules.start(now);
-        for (slot, member) in (0..self.probes.slots()).zip(&self.job.members) {
+        for (slot, member) in (0..self.measuring.probes.slots()).zip(&self.target.job.members) {
             let rank = member.rank.map(|rank| rank.number);
             let process = Metered::new(member.process.pid.number, rank, slot);
-            self.system.open(&process);
-            self.profile.processes.push(process);
+            self.measuring.system.open(&process);
+            self.measuring.profile.processes.push(process);
             self.rules.join(slot, member, now);
             let present = members::Event::Present(process_here(slot), candidate(member));
             self.log.on(&mut self.members, present, Time(now));
         }
-        self.begin_regions(now);
+        self.measuring.begin_regions(now);
         // The first readings, against which the first window is held: what happens from here on is in it.
         self.read()?;
         if let Some(trace) = self.screen.trace() {
             trace.armed(self.start.armed_ns);
         }
         // All processes at once, and last: what one did while the next was attached to would belong to nothing.
-        for process in &self.profile.processes {
-            self.probes.watch(process.slot, process.pid)?;
+        for process in &self.measuring.profile.processes {
+            self.measuring.probes.watch(process.slot, process.pid)?;
         }
         Ok(())
+    }
+
+    /// What measures, and what it needs of the rest.
+    fn measuring(&mut self) -> (&mut Measuring, Context<'_>) {
+        let context = Context {
+            rules: &mut self.rules,
+            target: &mut self.target,
+            screen: &mut self.screen,
+        };
+        (&mut self.measuring, context)
+    }
+
+    /// Reads all counters.
+    fn read(&mut self) -> Result<(), KernelError> {
+        let (measuring, mut context) = self.measuring();
+        measuring.read(&mut context)
     }
 
     /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked; `closer` closes its probes. It hurries
@@ -247,17 +220,21 @@ impl Session {
         closer: Closer,
         hurry: Option<Hurry>,
     ) -> Outcome {
-        self.probes.close_by(closer);
+        self.measuring.probes.close_by(closer);
         self.liveness.hurry = hurry;
         let stream = actuator.as_ref().map(Actuator::stream);
         let stream = stream.transpose().map_err(Failure::no)?;
         watchdog::start(&self.liveness.progress, stream, give_back_terminal);
-        self.system.actuator = actuator.as_ref().map(Actuator::pid);
-        self.hands = actuator.map(Hands::new);
-        prefetch::look_up(self.hands.as_ref(), &self.rules, &self.job.members);
+        self.measuring.system.actuator = actuator.as_ref().map(Actuator::pid);
+        self.actuation.queue = actuator.map(ActuatorQueue::new);
+        prefetch::look_up(
+            self.actuation.queue.as_ref(),
+            &self.rules,
+            &self.target.job.members,
+        );
         // What a session that writes asks of files again, a decision waits for.
-        if self.hands.is_none() {
-            self.scout.images().forget_tables();
+        if self.actuation.queue.is_none() {
+            self.target.scout.images().forget_tables();
         }
         heap::give_back();
         heap::give_back_code();

@@ -5,32 +5,56 @@ use std::collections::BTreeSet;
 use plan::{Action, Affinity, Cores, Set, SyncPoint};
 use tuner::{
     action::Reason,
-    actuator::{ActCommand, SetCommand, TogetherCommand},
+    actuator::{ActCommand, Practice, SetCommand, TogetherCommand},
     process::Pid,
 };
 
 use super::{
-    Session,
-    act::{Path, undo},
-    changes::{Decided, How, Machine, Order, Part, Process},
-    hands::{self, Task},
+    Start,
+    actuator_queue::Task,
+    changes::{Decided, How, Machine, Part, Process},
     resolve,
     switching::switched,
+    target::Target,
+    together, warm_up,
 };
 use crate::{
     evidence,
+    profile::Metered,
     rulebook::{Change, Decision},
     snapshot::{ChangeView, Reaction, outcome::NOBODY_LEFT},
 };
+
+/// When a decision passed where, by CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub(super) begun_ns: u64,
+    pub(super) evaluated_ns: u64,
+    pub(super) ordered_ns: u64,
+}
+
+impl Path {
+    pub(super) fn reaction(&self, (from, to): (u64, u64), done_ns: u64) -> Reaction {
+        // Where both have one CPU it is written before the order has been given to the end.
+        let ordered_ns = self.ordered_ns.min(done_ns);
+        Reaction {
+            window_ns: to.saturating_sub(from),
+            update_ns: self.begun_ns.saturating_sub(to),
+            evaluate_ns: self.evaluated_ns.saturating_sub(self.begun_ns),
+            order_ns: ordered_ns.saturating_sub(self.evaluated_ns),
+            write_ns: done_ns.saturating_sub(ordered_ns),
+        }
+    }
+}
 
 /// What a decision takes, until it is answered.
 #[derive(Debug)]
 pub(super) struct Ordered {
     /// By the numbers of its parts.
-    work: Vec<Work>,
+    pub(super) work: Vec<Work>,
     /// Where in the program.
-    at: Option<SyncPoint>,
-    together: Option<Box<TogetherCommand>>,
+    pub(super) at: Option<SyncPoint>,
+    pub(super) together: Option<Box<TogetherCommand>>,
     /// When the window began and ended that it was decided on.
     window_ns: Option<(u64, u64)>,
     /// Its way so far; not known before all is ordered.
@@ -61,7 +85,14 @@ pub(super) struct Work {
     leaves_nothing: bool,
 }
 
-impl Session {
+/// What a decision is resolved by.
+pub(super) struct Resolver<'a> {
+    pub(super) target: &'a Target,
+    pub(super) processes: &'a [Metered],
+    pub(super) start: &'a Start,
+}
+
+impl Resolver<'_> {
     /// What a decision comes to; the error is why it cannot be ordered.
     pub(super) fn resolve(&self, decision: Decision) -> Result<(Decided, Ordered), String> {
         let meeting = decision.together.clone().transpose()?;
@@ -74,7 +105,7 @@ impl Session {
             }
         };
         if let (How::Each, Some(meeting)) = (&how, &meeting) {
-            match self.together(meeting, &parts, &work) {
+            match together::together(&self.target.job, meeting, &parts, &work) {
                 Ok(command) => (how, together) = (How::Together, Some(Box::new(command))),
                 Err(reason) => how = How::Barred(reason),
             }
@@ -99,43 +130,11 @@ impl Session {
         Ok((decided, ordered))
     }
 
-    /// What is sent to the actuator of this machine for an order.
-    pub(super) fn actuator_orders(&self, order: &Order) -> Result<Vec<hands::Order>, ()> {
-        let single = match order {
-            Order::Do {
-                decision,
-                part,
-                replaces,
-            } => {
-                let ordered = self.ordered.get(decision).ok_or(())?;
-                let task = hands::Order::Do {
-                    decision: *decision,
-                    part: *part,
-                    task: ordered.work.get(*part).ok_or(())?.task.clone(),
-                    at: ordered.at.clone(),
-                };
-                return Ok(undo(replaces).into_iter().chain([task]).collect());
-            }
-            Order::Together { decision } => {
-                let ordered = self.ordered.get(decision).ok_or(())?;
-                hands::Order::Together {
-                    decision: *decision,
-                    parts: ordered.work.len(),
-                    command: ordered.together.clone().ok_or(())?,
-                }
-            }
-            Order::GiveUp(decision) => hands::Order::GiveUp(*decision),
-            Order::Confirm(change) => hands::Order::Confirm(change.pid, change.number),
-            Order::Undo(changes) => return Ok(undo(changes).into_iter().collect()),
-        };
-        Ok(vec![single])
-    }
-
     /// What a decision comes to, process by process; the error is why it cannot be ordered.
-    pub(super) fn parts(&self, decision: &Decision) -> Result<Vec<(Part, Work)>, String> {
+    fn parts(&self, decision: &Decision) -> Result<Vec<(Part, Work)>, String> {
         let mut parts = Vec::new();
         for change in &decision.changes {
-            let Some(pid) = self.pid_of(change.slot) else {
+            let Some(pid) = self.target.pid_of(change.slot) else {
                 continue;
             };
             let leaves_nothing = change.action.leaves_nothing();
@@ -152,6 +151,18 @@ impl Session {
         match parts.is_empty() {
             true => Err(NOBODY_LEFT.to_owned()),
             false => Ok(parts),
+        }
+    }
+
+    /// The first order of a decision as [`Resolver::resolve`] would give it; none where that is no plain value to be written at once.
+    pub(super) fn without_write(&self, decision: &Decision) -> Option<Practice> {
+        if !warm_up::is_quick(decision) {
+            return None;
+        }
+        let parts = self.parts(decision).ok()?;
+        match parts.into_iter().next()?.1.task {
+            Task::Set(command) => Some(Practice::of(*command)),
+            Task::Act(_) => None,
         }
     }
 
@@ -173,20 +184,20 @@ impl Session {
     }
 
     fn resolved(&self, action: &Action, slot: u32) -> Result<Action, String> {
-        let Some(member) = self.job.members.get(slot as usize) else {
+        let Some(member) = self.target.member(slot) else {
             return Ok(action.clone());
         };
         // What it has loaded since the session began counts, too.
-        let now = member.space_now(self.scout.images());
+        let now = member.space_now(self.target.scout.images());
         let resolved = resolve::functions(action, now.as_ref().unwrap_or(&member.space));
         resolved.map_err(|error| error.to_string())
     }
 
     fn writes(&self, decision: &Decision, slot: u32, pid: Pid, set: &Set) -> Vec<(String, Task)> {
-        let member = self.job.members.get(slot as usize);
+        let member = self.target.member(slot);
         let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
             // A library that came since the session began has a copy, too.
-            member.copies(&set.variable, self.scout.images())
+            member.copies(&set.variable, self.target.scout.images())
         });
         let command = |module: &Option<String>| SetCommand {
             pid,
@@ -210,15 +221,10 @@ impl Session {
 
     /// The CPUs that one process gets when all of the job have cores of their own, in the order of their ranks.
     fn cores_of(&self, slot: u32, how: Cores) -> Result<String, String> {
-        let mut living: Vec<_> = self
-            .profile
-            .processes
-            .iter()
-            .filter(|process| !process.ended)
-            .collect();
+        let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
-        let roots = self.job.roots.iter().map(|root| root.process.pid.number);
+        let roots = self.target.job.roots.iter().map(|root| root.process.pid.number);
         // Ranks may be bound already, to less than the job was given.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = evidence::usable(&all);
@@ -228,16 +234,8 @@ impl Session {
         own.ok_or_else(|| "the process has ended".to_owned())
     }
 
-    pub(super) fn pid_of(&self, slot: u32) -> Option<Pid> {
-        self.job
-            .members
-            .get(slot as usize)
-            .map(|member| member.process.pid)
-    }
-
     fn change_view(&self, decision: &Decision, change: &Change, pid: Pid, variable: String) -> ChangeView {
         let rank = self
-            .profile
             .processes
             .iter()
             .find(|process| process.slot == change.slot)

@@ -3,18 +3,18 @@
 
 use tuner::actuator::GetCommand;
 
-use super::hands::{Hands, Order};
+use super::actuator_queue::{ActuatorQueue, Order};
 use crate::{discover::Member, rulebook::RuleBook};
 
 /// Variables of processes that are looked up; those of more wait until they are written.
 const LOOKED_UP_MAX: usize = 64;
 
 /// Has the actuator look up what rules that may act would write in these processes.
-pub(super) fn look_up(hands: Option<&Hands>, rules: &RuleBook, members: &[Member]) {
-    let Some(hands) = hands else { return };
+pub(super) fn look_up(queue: Option<&ActuatorQueue>, rules: &RuleBook, members: &[Member]) {
+    let Some(queue) = queue else { return };
     let commands = members.iter().flat_map(|member| written_in(rules, member));
     for command in commands.take(LOOKED_UP_MAX) {
-        if hands.order(Order::LookUp(Box::new(command))).is_err() {
+        if queue.order(Order::LookUp(Box::new(command))).is_err() {
             return;
         }
     }

@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use abi::{Coming, ComingKind};
-use tuner::process::{Pid, Process as Opened};
+use tuner::process::Process as Opened;
 
 use super::{
     Session,
     arming::asked_in,
     ends::Ends,
-    members::{Candidate, Effect, Event, LateFile, Machine, Process},
+    members::{Effect, Event, LateFile, Machine, Process},
     orders::process_here,
     prefetch,
+    target::candidate,
 };
 use crate::{
     clock::monotonic_ns,
@@ -25,11 +26,6 @@ use crate::{
 type Read = BTreeMap<i32, Member>;
 
 impl Session {
-    /// The session started a command, whose processes the kernel side tells of.
-    pub(super) fn is_of_command(&self) -> bool {
-        self.comings.is_some()
-    }
-
     /// Takes an event of the members in, and carries out what follows; gives the reason when the session is over.
     pub(super) fn members_on(
         &mut self,
@@ -74,10 +70,10 @@ impl Session {
             Effect::CheckPrograms(_) => return Ok(self.programs_replaced()),
             Effect::CheckMpi(processes) => return Ok(self.loaded_mpi(&processes, read)),
             Effect::LookInto(process) => return Ok(self.look_into(process, read).into_iter().collect()),
-            Effect::LookAtCommand(_) => self.job.look_at_command(),
+            Effect::LookAtCommand(_) => self.target.job.look_at_command(),
             Effect::Scan(_) => return self.scan(read).map(|found| found.into_iter().collect()),
             Effect::Admit(machine, pid) => {
-                let kernel = self.probes.kernel_mut();
+                let kernel = self.measuring.probes.kernel_mut();
                 let slot = kernel.map(|kernel| kernel.admit(pid.number as u32)).transpose()?;
                 return Ok(vec![Event::Slot(machine, pid, slot.flatten())]);
             }
@@ -92,14 +88,14 @@ impl Session {
             Effect::Leave(process) => self.rules.leave(process.slot, monotonic_ns()),
             Effect::End(processes) => self.end_processes(&processes)?,
             Effect::Forget(process) => {
-                if let Some(process) = self.profile.processes.get(process.slot as usize) {
-                    self.probes.forget(process.pid)?;
+                if let Some(process) = self.measuring.profile.processes.get(process.slot as usize) {
+                    self.measuring.probes.forget(process.pid)?;
                 }
             }
-            Effect::ForgetThreads(process) => self.forget_threads_of(process.slot)?,
+            Effect::ForgetThreads(process) => self.measuring.forget_threads_of(process.slot)?,
             Effect::CheckChanges(process) => self.look_whether_ended(process),
             Effect::CheckEnded(process, pid) if !pid.is_alive() => {
-                self.probes.forget(pid.number)?;
+                self.measuring.probes.forget(pid.number)?;
                 return Ok(vec![Event::Went(process)]);
             }
             Effect::CheckEnded(..) | Effect::Finish(_) => {}
@@ -109,11 +105,16 @@ impl Session {
     }
 
     fn programs_replaced(&mut self) -> Vec<Event> {
-        let running = self.profile.processes.iter_mut().filter(|process| !process.ended);
+        let running = self
+            .measuring
+            .profile
+            .processes
+            .iter_mut()
+            .filter(|process| !process.ended);
         // Who has used no CPU time runs what it ran.
         let have_run = running.filter_map(|process| std::mem::take(&mut process.has_run).then_some(process));
         let replaced = have_run.filter_map(|process| {
-            let member = self.job.members.get(process.slot as usize)?;
+            let member = self.target.job.members.get(process.slot as usize)?;
             // One that is about to end has no program either, and cannot be opened.
             let now: Option<Opened> = member.space.is_gone().then(|| member.process.pid.open().ok())?;
             Some(Event::RunsAnother {
@@ -127,9 +128,9 @@ impl Session {
     fn loaded_mpi(&mut self, processes: &[Process], read: &mut Read) -> Vec<Event> {
         let mut events = Vec::new();
         for process in processes {
-            let running = self.profile.processes.get(process.slot as usize);
+            let running = self.measuring.profile.processes.get(process.slot as usize);
             let running = running.filter(|process| !process.ended);
-            if let Some(member) = running.and_then(|running| self.scout.late_rank(running.pid)) {
+            if let Some(member) = running.and_then(|running| self.target.scout.late_rank(running.pid)) {
                 events.push(Event::LoadedMpi(*process, candidate(&member)));
                 read.insert(member.process.pid.number, member);
             }
@@ -138,8 +139,8 @@ impl Session {
     }
 
     fn look_into(&mut self, process: Process, read: &mut Read) -> Option<Event> {
-        let before = self.job.members.get(process.slot as usize)?;
-        let member = self.scout.arrived(before.process.pid.number)?;
+        let before = self.target.job.members.get(process.slot as usize)?;
+        let member = self.target.scout.arrived(before.process.pid.number)?;
         let event = Event::LookedInto(process, candidate(&member));
         read.insert(member.process.pid.number, member);
         Some(event)
@@ -147,28 +148,30 @@ impl Session {
 
     /// Looks for processes that are not known.
     fn scan(&mut self, read: &mut Read) -> Result<Option<Event>, KernelError> {
-        if !self.is_of_command() {
+        if !self.target.is_of_command() {
             // Who uses no CPU time throws no pages away.
-            let awake = self.profile.processes.iter();
+            let awake = self.measuring.profile.processes.iter();
             let awake = awake.filter(|process| !process.ended && !process.is_still());
-            let awake = awake.filter_map(|process| self.job.members.get(process.slot as usize));
-            self.probes.look_for_gone(awake, self.scout.images());
+            let awake = awake.filter_map(|process| self.target.job.members.get(process.slot as usize));
+            self.measuring
+                .probes
+                .look_for_gone(awake, self.target.scout.images());
         }
-        self.probes.settle(&mut self.job.members)?;
+        self.measuring.probes.settle(&mut self.target.job.members)?;
         let known = self.members.known(Machine::HERE);
-        let found: Vec<Member> = match (self.is_of_command(), self.job.roots.first()) {
+        let found: Vec<Member> = match (self.target.is_of_command(), self.target.job.roots.first()) {
             (true, None) => return Ok(None),
             (true, Some(root)) => {
                 let command = &root.process;
-                let found = self.scout.family(command.pid, command.uid, &known);
+                let found = self.target.scout.family(command.pid, command.uid, &known);
                 // Some of them may have been told of meanwhile, and may have ended since.
                 self.take_comings();
                 found
             }
             (false, _) => {
-                let roots = self.job.roots.iter();
+                let roots = self.target.job.roots.iter();
                 roots
-                    .flat_map(|root| self.scout.newcomers(root, &known))
+                    .flat_map(|root| self.target.scout.newcomers(root, &known))
                     .collect()
             }
         };
@@ -187,7 +190,7 @@ impl Session {
     /// A process below the launcher, in the next slot.
     fn watch_newcomer(&mut self, member: Member, ends: Option<&Ends>) -> Event {
         // Of one that cannot be attached to the slot is taken all the same.
-        let slot = self.probes.slots();
+        let slot = self.measuring.probes.slots();
         let pid = member.process.pid;
         let (process, event) = match self.attach_newcomer(&member) {
             Ok(None) => return Event::NoRoom(Machine::HERE, pid),
@@ -205,27 +208,31 @@ impl Session {
             }
             Err(error) => not_watched(slot, &member, &error),
         };
-        self.system.others.forget();
+        self.measuring.system.others.forget();
         if let Some(ends) = ends {
             ends.watch(process.pid, slot);
         }
-        self.profile.processes.push(process);
-        self.job.members.push(member);
+        self.measuring.profile.processes.push(process);
+        self.target.job.members.push(member);
         event
     }
 
     fn attach_newcomer(&mut self, member: &Member) -> Result<Option<Metered>, KernelError> {
         let now = monotonic_ns();
-        let asked = asked_in(&self.rules, &self.own, member);
-        let Some(slot) = self.probes.add(member, asked, &self.job)? else {
+        let asked = asked_in(&self.rules, &self.measuring.own, member);
+        let Some(slot) = self.measuring.probes.add(member, asked, &self.target.job)? else {
             return Ok(None);
         };
         let (pid, rank) = (member.process.pid.number, member.rank.map(|rank| rank.number));
         let mut process = Metered::new(pid, rank, slot);
-        self.take_in(&mut process, now);
-        self.probes.watch(slot, pid)?;
+        self.measuring.take_in(&mut process, now);
+        self.measuring.probes.watch(slot, pid)?;
         self.rules.join(slot, member, now);
-        prefetch::look_up(self.hands.as_ref(), &self.rules, std::slice::from_ref(member));
+        prefetch::look_up(
+            self.actuation.queue.as_ref(),
+            &self.rules,
+            std::slice::from_ref(member),
+        );
         Ok(Some(process))
     }
 
@@ -248,7 +255,7 @@ impl Session {
         };
         let is_known = process.is_known;
         self.put(process, member);
-        if let Some(process) = self.profile.processes.get_mut(slot as usize) {
+        if let Some(process) = self.measuring.profile.processes.get_mut(slot as usize) {
             process.is_known = is_known;
         }
         event
@@ -260,42 +267,48 @@ impl Session {
         member: &Member,
     ) -> Result<(Metered, Option<LateFile>), KernelError> {
         if member.mpi.is_some() {
-            self.see_begin(member.process.pid.number)?;
+            let (measuring, mut context) = self.measuring();
+            measuring.see_begin(&mut context, member.process.pid.number)?;
         }
-        let asked = asked_in(&self.rules, &self.own, member);
-        self.probes.admit(member, slot, asked, &self.job)?;
+        let asked = asked_in(&self.rules, &self.measuring.own, member);
+        self.measuring
+            .probes
+            .admit(member, slot, asked, &self.target.job)?;
         let late = self.late_file(slot, member)?;
-        self.system.others.forget();
+        self.measuring.system.others.forget();
         let now = monotonic_ns();
         self.rules.join(slot, member, now);
         let rank = member.rank.map(|rank| rank.number);
         let mut process = Metered::new(member.process.pid.number, rank, slot);
-        self.take_in(&mut process, now);
+        self.measuring.take_in(&mut process, now);
         Ok((process, late))
     }
 
     fn late_file(&self, slot: u32, member: &Member) -> Result<Option<LateFile>, KernelError> {
-        let Some(file) = self.probes.attached_late(member) else {
+        let Some(file) = self.measuring.probes.attached_late(member) else {
             return Ok(None);
         };
         Ok(Some(LateFile {
             name: file.name.clone(),
             attached: Time(file.at_ns),
             is_again: file.is_again,
-            begins: file.is_again && self.probes.begins(slot)?,
+            begins: file.is_again && self.measuring.probes.begins(slot)?,
         }))
     }
 
     /// Slots are given by whoever needs one first: those before it may still be empty.
     fn put(&mut self, process: Metered, member: Member) {
         let place = process.slot as usize;
-        while let (Some(started), true) = (&self.options.started, self.profile.processes.len() <= place) {
-            let empty = self.profile.processes.len() as u32;
-            self.profile.processes.push(Metered::unknown(0, empty));
-            self.job.members.push(started.nobody.clone());
+        while let (Some(started), true) = (
+            &self.target.started,
+            self.measuring.profile.processes.len() <= place,
+        ) {
+            let empty = self.measuring.profile.processes.len() as u32;
+            self.measuring.profile.processes.push(Metered::unknown(0, empty));
+            self.target.job.members.push(started.nobody.clone());
         }
-        let old_member = self.job.members.get_mut(place);
-        if let (Some(old), Some(old_member)) = (self.profile.processes.get_mut(place), old_member) {
+        let old_member = self.target.job.members.get_mut(place);
+        if let (Some(old), Some(old_member)) = (self.measuring.profile.processes.get_mut(place), old_member) {
             // One that executes another program goes on as the same process.
             if old.pid != process.pid {
                 *old = process;
@@ -309,7 +322,7 @@ impl Session {
         // The last totals are still on the kernel side; those of /proc are gone with the process.
         self.read()?;
         for ending in ending {
-            let process = self.profile.processes.get_mut(ending.slot as usize);
+            let process = self.measuring.profile.processes.get_mut(ending.slot as usize);
             let Some(process) = process.filter(|process| !process.ended) else {
                 continue;
             };
@@ -318,7 +331,7 @@ impl Session {
                 self.rules.leave(ending.slot, monotonic_ns());
             }
         }
-        self.system.others.forget();
+        self.measuring.system.others.forget();
         Ok(())
     }
 
@@ -326,30 +339,24 @@ impl Session {
     pub(super) fn take_family(&mut self) -> Result<(), KernelError> {
         self.take_comings();
         let machine = Machine::HERE;
-        let state = self.probes.kernel().and_then(Kernel::family_state);
-        if let (Some(state), true) = (state, self.is_of_command()) {
+        let state = self.measuring.probes.kernel().and_then(Kernel::family_state);
+        if let (Some(state), true) = (state, self.target.is_of_command()) {
             let execs = state.execs;
             self.members_on(Event::Look { machine, execs }, None)?;
         }
         self.members_on(Event::Settled(machine), None).map(drop)
     }
 
-    /// A hit of a process that nobody told of yet: the telling is on its way.
-    pub(super) fn meet(&mut self, slot: u32) {
-        let process = self.profile.processes.get(slot as usize);
-        if process.is_none_or(|process| process.pid == 0) {
-            self.take_comings();
-        }
-    }
-
     /// All of them are looked into before anything is done for the first: some live for no longer than that takes.
     pub(super) fn take_comings(&mut self) {
         let mut came = Vec::new();
-        while let Some(comings) = &mut self.comings {
+        while let Some(comings) = &mut self.target.comings {
             let coming = comings.take().and_then(read_coming);
             let Some(coming) = coming else { break };
             let is_new = coming.kind != ComingKind::Went as u32;
-            let member = is_new.then(|| self.scout.arrived(coming.pid as i32)).flatten();
+            let member = is_new
+                .then(|| self.target.scout.arrived(coming.pid as i32))
+                .flatten();
             came.push((coming, is_new, member));
         }
         for (coming, is_new, member) in came {
@@ -374,7 +381,7 @@ impl Session {
     /// One that had ended before it was looked at.
     fn put_unknown(&mut self, coming: &Coming) -> Event {
         let pid = coming.pid as i32;
-        if let Some(started) = &self.options.started {
+        if let Some(started) = &self.target.started {
             let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
             let member = Member {
                 process: Opened::gone(pid, &String::from_utf8_lossy(name)),
@@ -385,7 +392,7 @@ impl Session {
         Event::CameUnseen {
             process: process_here(coming.slot),
             pid,
-            is_unwatched: self.budget.sampling.is_shut(),
+            is_unwatched: self.measuring.budget.sampling.is_shut(),
         }
     }
 }
@@ -401,28 +408,4 @@ fn not_watched(slot: u32, member: &Member, error: &KernelError) -> (Metered, Eve
         reason: error.to_string(),
     };
     (Metered::refused(pid.number, rank, slot), event)
-}
-
-/// What `members` needs to know of a process.
-pub(super) fn candidate(member: &Member) -> Candidate {
-    let process = &member.process;
-    Candidate {
-        pid: process.pid,
-        user: process.uid,
-        rank: member.rank.map(|rank| rank.number),
-        program: process.executable.clone(),
-        has_mpi: member.mpi.is_some(),
-        modules: member.space.modules.len(),
-        is_linked: member.space.is_linked(),
-        started: started(process.pid),
-    }
-}
-
-/// When a process started, by CLOCK_MONOTONIC; the kernel tells it in hundredths of a second.
-fn started(pid: Pid) -> Time {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let since_boot = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    let asleep = since_boot.saturating_sub(monotonic_ns());
-    let ticks = procfs::ticks_per_second().max(1);
-    Time((pid.start_time * 1_000_000_000 / ticks).saturating_sub(asleep))
 }

@@ -8,8 +8,8 @@ use tuner::{
 };
 
 use super::{
+    actuator_queue::Done,
     changes::{Answer, Outcome, Shown, Undo},
-    hands::Done,
     orders::Ordered,
 };
 use crate::actuator::{hold_text, passage_text};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Options, Outputs, waking::TICK};
+use super::{Options, Outputs, budget::TICK};
 use crate::{
     calls::place::Namer,
     exit::Failure,
@@ -57,10 +57,15 @@ pub(super) struct Screen {
 
 impl Screen {
     /// A command that prints at the same place has the numbers shown at its end only.
-    pub(super) fn new(options: &Options, outputs: Outputs, is_beside: bool, now: Time) -> Screen {
-        let painter = match options.started {
-            None if !outputs.report_is_stdout() => Painter::new(options.plain),
-            _ => Painter::beside(),
+    pub(super) fn new(
+        (options, has_command): (&Options, bool),
+        outputs: Outputs,
+        is_beside: bool,
+        now: Time,
+    ) -> Screen {
+        let painter = match has_command || outputs.report_is_stdout() {
+            true => Painter::beside(),
+            false => Painter::new(options.plain),
         };
         Screen {
             painter,

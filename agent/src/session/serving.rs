@@ -9,14 +9,12 @@ use tokio::sync::oneshot;
 
 use super::{
     Session,
-    act::{here, time_of_day},
-    changes::{Event, Undo},
+    act::time_of_day,
+    actuator_queue::Receipt,
+    changes::Event,
     found::{Repair, copies},
-    hands::Receipt,
     log::Requests,
     members,
-    probing::watched,
-    receipts,
     requests::{self, NotAdded, State, Step},
 };
 use crate::{
@@ -115,7 +113,7 @@ impl Session {
 
     fn report_now(&mut self) -> Answer {
         // While nothing happens the last reading may be seconds old.
-        let read = self.read().and_then(|()| self.read_matrix(true));
+        let read = self.read().and_then(|()| self.measuring.read_matrix(true));
         if let Err(error) = read {
             return Answer::refused(RefusalKind::Failed, error.to_string());
         }
@@ -147,25 +145,36 @@ impl Session {
         let failed = |error: KernelError| NotAdded::Failed(error.to_string());
         // What was counted before is not the rule's.
         self.take_all_hits().and_then(|()| self.read()).map_err(failed)?;
-        let first = self.probes.wanted_count();
-        self.written.forget();
+        let first = self.measuring.probes.wanted_count();
+        self.measuring.written.forget();
         let added = self.rules.add(rule, first, monotonic_ns());
         let added = added.map_err(|rulebook::NotAdded::Conflict(text)| NotAdded::Conflict(text))?;
-        let members = watched(&self.profile.processes, &self.job.members).into_iter();
+        let members = self.target.watched(&self.measuring.profile.processes).into_iter();
         let members: Vec<_> = members
             .map(|(slot, member)| (slot, member, self.rules.added_in(&added, member)))
             .collect();
-        let before = self.probes.missing().len();
-        if let Err(error) = self.probes.grow(&self.job, added.wanted.clone(), &members) {
+        let before = self.measuring.probes.missing().len();
+        if let Err(error) = self
+            .measuring
+            .probes
+            .grow(&self.target.job, added.wanted.clone(), &members)
+        {
             self.rules.give_up(&added);
             return Err(NotAdded::NotProbed(error.to_string()));
         }
-        if self.probes.take_moved() {
-            self.lose_hits();
+        if self.measuring.probes.take_moved() {
+            self.measuring.lose_hits(&mut self.rules);
         }
         self.read().map_err(failed)?;
         self.rules.begin(&added, mode, monotonic_ns());
-        Ok(self.probes.missing().iter().skip(before).cloned().collect())
+        Ok(self
+            .measuring
+            .probes
+            .missing()
+            .iter()
+            .skip(before)
+            .cloned()
+            .collect())
     }
 
     /// Lets go of a rule: its probes end, and what it has in force is taken back, unless it is to be kept.
@@ -173,7 +182,7 @@ impl Session {
         if let Err(error) = self.take_all_hits() {
             return requests::refused(RefusalKind::Failed, error.to_string());
         }
-        self.written.forget();
+        self.measuring.written.forget();
         let Some((gone, acts)) = self.rules.remove(&rule, monotonic_ns()) else {
             return requests::refused(RefusalKind::NotThere, self.rules.unknown(&rule));
         };
@@ -182,7 +191,7 @@ impl Session {
         let in_force = self.changes.in_force_of(&rule).count();
         let name = rule.clone();
         self.change(Event::Removed { rule: name, keeps });
-        match self.probes.shrink(&gone) {
+        match self.measuring.probes.shrink(&gone) {
             Ok(()) => requests::removed(rule, keeps, in_force),
             Err(error) => requests::refused(RefusalKind::Failed, error.to_string()),
         }
@@ -190,43 +199,21 @@ impl Session {
 
     /// An answer of the actuator.
     pub(super) fn receive(&mut self, receipt: Receipt) {
-        match receipt {
-            Receipt::Done {
-                decision,
-                part,
-                result,
-            } => {
-                let Some(ordered) = self.ordered.get(&decision) else {
-                    return;
-                };
-                let answer = receipts::answer(ordered, part, result.map(|done| *done));
-                let process = self.changes.part(decision, part).map(|part| part.process);
-                if let Some(process) = process.filter(|_| !answer.outcome.is_done()) {
-                    self.look_whether_ended(process);
-                }
-                // What was written for a decision that nobody waits for is taken back.
-                if !self.rules.awaits(decision) {
-                    self.change(Event::GaveUp(decision));
-                }
-                self.change(Event::Receipt {
-                    decision,
-                    part,
-                    answer,
-                });
-                self.forget_answered(decision);
-            }
-            Receipt::Confirmed(pid, change, Err(error)) => {
-                tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be reverted at the end");
-            }
-            Receipt::Confirmed(_, _, Ok(())) => {}
-            Receipt::Undone(pid, number, result) => {
-                let (change, undo) = (here(pid, number), receipts::undo(result));
-                if let (Undo::Failed { .. }, Some(process)) = (&undo, self.changes.process_of(change)) {
-                    self.look_whether_ended(process);
-                }
-                self.change(Event::Undone(change, undo));
-            }
+        let Some(event) = self.actuation.answered(receipt) else {
+            return;
+        };
+        if let Some(process) = self.changes.failed_in(&event) {
+            self.look_whether_ended(process);
         }
+        let Event::Receipt { decision, .. } = event else {
+            return self.change(event);
+        };
+        // What was written for a decision that nobody waits for is taken back.
+        if !self.rules.awaits(decision) {
+            self.change(Event::GaveUp(decision));
+        }
+        self.change(event);
+        self.actuation.forget_answered(decision, &self.changes);
     }
 
     pub(super) fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
@@ -240,13 +227,13 @@ impl Session {
         let variables = self.rules.written_everywhere(&rule).into_iter();
         effects.extend(variables.filter_map(|variable| {
             let of = |member: &Member| member.copies_at_start(&variable);
-            let paths: BTreeSet<String> = self.job.members.iter().flat_map(of).collect();
+            let paths: BTreeSet<String> = self.target.job.members.iter().flat_map(of).collect();
             copies(&variable, &paths)
         }));
         let must_be_named = self.rules.never_applying().contains(&rule);
         let now = self
             .repair(&rule, must_be_named)
-            .advice(self.probes.kernel().is_some(), effects);
+            .advice(self.measuring.probes.kernel().is_some(), effects);
         self.changes.findings.open(FindingView {
             rule,
             at: self.start.since_armed(),
@@ -282,9 +269,12 @@ impl Session {
         self.take_all_hits().map_err(in_words)?;
         self.read().map_err(in_words)?;
         self.rules.switch_probes(switches);
-        let members = watched(&self.profile.processes, &self.job.members);
+        let members = self.target.watched(&self.measuring.profile.processes);
         for (want, on) in self.rules.switched() {
-            self.probes.switch(want, on, &members).map_err(in_words)?;
+            self.measuring
+                .probes
+                .switch(want, on, &members)
+                .map_err(in_words)?;
         }
         self.read().map_err(in_words)
     }

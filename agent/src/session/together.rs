@@ -4,31 +4,29 @@ use plan::Meeting;
 use tuner::actuator::{SetCommand, TogetherCommand};
 
 use super::{
-    Session,
+    actuator_queue::{SYNC_WAIT, Task},
     changes::Part,
-    hands::{SYNC_WAIT, Task},
     orders::Work,
 };
+use crate::discover::Job;
 
-impl Session {
-    /// One command for all parts; the error is why they cannot change together.
-    pub(super) fn together(
-        &self,
-        meeting: &Meeting,
-        parts: &[Part],
-        work: &[Work],
-    ) -> Result<TogetherCommand, String> {
-        is_whole(self.job.size_here(), self.job.size())?;
-        let sets = parts.iter().zip(work);
-        Ok(TogetherCommand {
-            sets: sets
-                .map(|(part, work)| set(part, &work.task))
-                .collect::<Result<_, _>>()?,
-            at: meeting.at.clone(),
-            key: meeting.key.clone(),
-            within_ms: SYNC_WAIT.as_millis() as u64,
-        })
-    }
+/// One command for all parts; the error is why they cannot change together.
+pub(super) fn together(
+    job: &Job,
+    meeting: &Meeting,
+    parts: &[Part],
+    work: &[Work],
+) -> Result<TogetherCommand, String> {
+    is_whole(job.size_here(), job.size())?;
+    let sets = parts.iter().zip(work);
+    Ok(TogetherCommand {
+        sets: sets
+            .map(|(part, work)| set(part, &work.task))
+            .collect::<Result<_, _>>()?,
+        at: meeting.at.clone(),
+        key: meeting.key.clone(),
+        within_ms: SYNC_WAIT.as_millis() as u64,
+    })
 }
 
 /// Whether all ranks of the job are here: a part of them would change without the others.

@@ -7,8 +7,14 @@ use rustix::time::{
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::hands::{Hands, Receipt};
-use crate::readable::Readable;
+use super::{
+    actuator_queue::{ActuatorQueue, Receipt},
+    intake::Expected,
+};
+use crate::{clock::monotonic_ns, readable::Readable};
+
+/// What the loop's clock may be late by, and what warming up takes.
+const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_800);
 
 pub(super) fn ticker(period: Duration) -> Interval {
     let mut ticker = interval(period);
@@ -84,6 +90,11 @@ pub(super) async fn until(deadline: Option<Instant>) {
     }
 }
 
+/// A time of CLOCK_MONOTONIC, as the loop waits for it.
+pub(super) fn instant(due_ns: u64) -> Instant {
+    Instant::now() + Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()))
+}
+
 /// Never, without a ring.
 pub(super) async fn readable(ring: Option<&Readable>) -> io::Result<()> {
     match ring {
@@ -101,10 +112,29 @@ pub(super) async fn turn_if(now: bool) {
     }
 }
 
-/// The next receipt; never, without hands or when they have ended.
-pub(super) async fn next_receipt(hands: &mut Option<Hands>) -> Receipt {
-    match hands {
-        Some(hands) => match hands.receipt().await {
+/// A moment before a decision is expected, for the clock of the loop counts milliseconds; never, where none is.
+pub(super) fn expected(next: Option<Expected>) -> impl Future<Output = Expected> {
+    let now_ns = monotonic_ns();
+    let ahead = next.map(|expected| Duration::from_nanos(expected.from_ns.saturating_sub(now_ns)));
+    let before = ahead.map(|ahead| ahead.saturating_sub(CLOCK_OF_LOOP));
+    async move {
+        match next.zip(before) {
+            Some((expected, before)) => {
+                // Already that near: the hits that come before the last one must not let it be missed.
+                if !before.is_zero() {
+                    tokio::time::sleep(before).await;
+                }
+                expected
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The next receipt; never, without a queue or when it has ended.
+pub(super) async fn next_receipt(queue: &mut Option<ActuatorQueue>) -> Receipt {
+    match queue {
+        Some(queue) => match queue.receipt().await {
             Some(receipt) => receipt,
             None => std::future::pending().await,
         },

@@ -9,36 +9,28 @@ use tokio::{
 
 use super::{
     HITS_PER_WAKE, Session,
+    actuator_queue::Receipt,
     changes::Event,
     ends::Ends,
-    hands::Receipt,
     intake::Expected,
     kernel_failure,
     members::{self, Machine},
     orders::process_here,
-    probing::instant,
     screen::next_input,
     signals::Signals,
     system::own_cpu_ns,
-    waits::{self, Ticks, next_receipt, next_tick, readable, turn_if, until},
+    waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
     clock::monotonic_ns,
     control::{self, Asked, Control},
     exit::{Failure, Outcome},
     heap,
-    profile::Metered,
     readable::Readable,
     request::{Answer, Request},
     view::Input,
     watchdog::Step,
 };
-
-/// Counters are read at least this often.
-pub(super) const TICK: Duration = Duration::from_millis(500);
-
-/// And this often while none of the processes runs.
-const TICK_STILL: Duration = Duration::from_secs(1);
 
 /// Requests that may wait for an answer.
 const REQUESTS_MAX: usize = 8;
@@ -97,9 +89,9 @@ fn step_of(wake: &Wake) -> Step {
 
 impl Session {
     pub(super) async fn watch(mut self, mut control: Option<Control>) -> Outcome {
-        let mut signals = Signals::new(self.options.started.is_some()).map_err(Failure::no)?;
+        let mut signals = Signals::new(self.target.started.is_some()).map_err(Failure::no)?;
         let mut ends = Ends::default();
-        for process in &self.profile.processes {
+        for process in &self.measuring.profile.processes {
             ends.watch(process.pid, process.slot);
         }
         if let Some(listener) = self.screen.take_listener() {
@@ -126,7 +118,7 @@ impl Session {
         let mut first = self.first_look();
         loop {
             let [turn, calls_due, hits_due] = self.due();
-            let (expected, polls) = (self.next_expected(), self.polls());
+            let (expected, polls) = (self.expected(), self.polls());
             let wake = tokio::select! {
                 biased;
                 name = signals.next() => Wake::Shutdown(name),
@@ -135,7 +127,7 @@ impl Session {
                 Some(slot) = ends.next() => Wake::Ended(slot),
                 Ok(()) = readable(comings.as_ref()) => Wake::Family,
                 _ = family.tick(), if comings.is_some() => Wake::Family,
-                receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
+                receipt = next_receipt(&mut self.actuation.queue) => Wake::Receipt(receipt),
                 input = next_input(&mut keys) => Wake::Input(input),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 Ok(()) = ticks.next() => Wake::Tick,
@@ -147,7 +139,7 @@ impl Session {
                     first = None;
                     Wake::First
                 }
-                () = turn_if(self.intake.is_left()) => Wake::Hits,
+                () = turn_if(self.measuring.intake.is_left()) => Wake::Hits,
                 () = turn_if(polls) => Wake::Poll,
                 expected = expected => Wake::Due(expected),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
@@ -169,9 +161,9 @@ impl Session {
 
     /// When a sampling window begins or ends, and when rings of calls and hits are to be read.
     fn due(&self) -> [Option<Instant>; 3] {
-        let sampling = &self.budget.sampling;
-        let calls_due_ns = self.intake.calls_due_ns(sampling.is_open());
-        [sampling.next_ns(), calls_due_ns, self.intake.due_ns()].map(|due_ns| due_ns.map(instant))
+        let sampling = &self.measuring.budget.sampling;
+        let calls_due_ns = self.measuring.intake.calls_due_ns(sampling.is_open());
+        [sampling.next_ns(), calls_due_ns, self.measuring.intake.due_ns()].map(|due_ns| due_ns.map(instant))
     }
 
     /// Handles one event; gives the reason when the session is over.
@@ -191,12 +183,13 @@ impl Session {
                 self.take_hits(HITS_PER_WAKE);
             }
             Wake::Family => self.take_family().map_err(kernel_failure)?,
-            Wake::Closed => self.take_closed().map_err(kernel_failure)?,
+            Wake::Closed => {
+                let (measuring, mut context) = self.measuring();
+                measuring.take_closed(&mut context).map_err(kernel_failure)?;
+            }
             Wake::Calls => {
-                self.take_calls().map_err(kernel_failure)?;
-                self.mind_regions().map_err(kernel_failure)?;
-                self.mind_counts().map_err(kernel_failure)?;
-                self.take_turns().map_err(kernel_failure)?;
+                let (measuring, mut context) = self.measuring();
+                measuring.at_calls(&mut context).map_err(kernel_failure)?;
             }
             Wake::Snapshot => {
                 self.read().map_err(kernel_failure)?;
@@ -215,16 +208,12 @@ impl Session {
             }
             Wake::Tick => {
                 self.take_all_hits().map_err(kernel_failure)?;
-                self.read().map_err(kernel_failure)?;
-                self.take_closed().map_err(kernel_failure)?;
-                self.mind_regions().map_err(kernel_failure)?;
-                self.mind_counts().map_err(kernel_failure)?;
-                self.look_at_cost().map_err(kernel_failure)?;
-                self.read_matrix(false).map_err(kernel_failure)?;
+                let (measuring, mut context) = self.measuring();
+                measuring.at_tick(&mut context).map_err(kernel_failure)?;
                 self.evaluate(monotonic_ns());
                 self.say_news_of_recording();
                 self.change(Event::Tick);
-                if !self.is_of_command() {
+                if !self.target.is_of_command() {
                     let tick = members::Event::Tick(Machine::HERE);
                     self.members_on(tick, Some(ends)).map_err(kernel_failure)?;
                 }
@@ -243,37 +232,19 @@ impl Session {
     }
 
     /// How often counters are read and windows of a length evaluated.
-    pub(super) fn tick(&self) -> Duration {
-        let longest = match self.is_still() {
-            true if self.may_linger() => return self.budget.back_off.idle_tick(),
-            true => TICK_STILL,
-            false => TICK,
-        };
-        let shortest = longest.min(self.rules.shortest_window());
-        shortest.max(Duration::from_millis(50))
+    fn tick(&self) -> Duration {
+        self.measuring.tick(&self.rules, &self.target, &self.screen)
     }
 
     /// A tick is over. True where nothing has happened for a while, the first time.
     fn has_become_idle(&mut self) -> bool {
-        let is_still = self.is_still();
-        self.budget.back_off.have_ticked(is_still, own_cpu_ns())
-    }
-
-    /// Nothing has happened for a while, nobody looks at a picture, and all windows may last longer than they say.
-    fn may_linger(&self) -> bool {
-        self.budget.back_off.is_idle() && self.rules.may_linger() && !self.screen.is_live()
-    }
-
-    /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
-    pub(super) fn is_still(&self) -> bool {
-        let are_still =
-            !self.profile.processes.is_empty() && self.profile.processes.iter().all(Metered::is_still);
-        are_still && !self.is_of_command() && self.rules.on_trial().is_empty()
+        let is_still = self.measuring.is_still(&self.rules, &self.target);
+        self.measuring.budget.back_off.have_ticked(is_still, own_cpu_ns())
     }
 
     /// The descriptors to wait on: of the ring of comings, and the one that ends with the command. None without a command.
     fn family_ends(&self) -> io::Result<Option<(Readable, Readable)>> {
-        let Some(comings) = &self.comings else {
+        let Some(comings) = &self.target.comings else {
             return Ok(None);
         };
         let comings = Readable::new(comings.as_fd().try_clone_to_owned()?)?;
@@ -284,7 +255,7 @@ impl Session {
 
     /// What tells that links were closed, to wait on.
     fn closed_links(&self) -> io::Result<Option<Readable>> {
-        let stream = self.probes.closed_stream();
+        let stream = self.measuring.probes.closed_stream();
         stream
             .map(|stream| Readable::new(stream.try_clone_to_owned()?))
             .transpose()
@@ -292,7 +263,7 @@ impl Session {
 
     /// The ring's descriptor, to wait on.
     fn ring(&self) -> io::Result<Option<Readable>> {
-        let ring = self.hits.as_ref();
+        let ring = self.measuring.hits.as_ref();
         ring.map(|ring| Readable::new(ring.as_fd().try_clone_to_owned()?))
             .transpose()
     }

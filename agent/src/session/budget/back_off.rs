@@ -16,6 +16,15 @@ const CHEAP: f64 = 0.2;
 /// CPUs that predicting decisions takes at most: ours and the actuator's, which waits for the order meanwhile.
 const PREDICTING_MAX: f64 = 2.0 * crate::session::intake::SHARE_MAX;
 
+/// Counters are read at least this often.
+pub const TICK: Duration = Duration::from_millis(500);
+
+/// And this often while none of the processes runs.
+const TICK_STILL: Duration = Duration::from_secs(1);
+
+/// Never more often.
+const TICK_LEAST: Duration = Duration::from_millis(50);
+
 /// Ticks in a row at which nobody has run before they come less often yet.
 const IDLE_TICKS: u32 = 4;
 
@@ -90,8 +99,24 @@ impl BackOff {
         self.still >= IDLE_TICKS
     }
 
+    /// How long after the last one the next tick comes: as long as the shortest window, within bounds; longer where nothing has happened for a
+    /// while and windows `may_linger`.
+    pub fn tick(
+        &self,
+        is_still: bool,
+        may_linger: impl FnOnce() -> bool,
+        shortest_window: impl FnOnce() -> Duration,
+    ) -> Duration {
+        let longest = match is_still {
+            true if self.is_idle() && may_linger() => return self.idle_tick(),
+            true => TICK_STILL,
+            false => TICK,
+        };
+        longest.min(shortest_window()).max(TICK_LEAST)
+    }
+
     /// How often ticks come while nothing happens.
-    pub fn idle_tick(&self) -> Duration {
+    pub(super) fn idle_tick(&self) -> Duration {
         let fitting = Duration::from_nanos((self.idle_tick_ns as f64 / IDLE_SHARE) as u64);
         fitting.clamp(TICK_IDLE, TICK_IDLE_MAX)
     }

@@ -13,7 +13,7 @@ mod tests;
 use std::{collections::BTreeSet, ops::Range};
 
 pub use self::{
-    back_off::BackOff,
+    back_off::{BackOff, TICK},
     costs::{Costs, Shown},
     counting::Counting,
     regions::{Look, Regions, notice_of_rest},

@@ -120,6 +120,19 @@ impl Changes {
         }
     }
 
+    /// The process in which something was not done, if the event says that: it may have ended.
+    pub fn failed_in(&self, event: &Event) -> Option<Process> {
+        match event {
+            Event::Receipt {
+                decision,
+                part,
+                answer,
+            } if !answer.outcome.is_done() => Some(self.part(*decision, *part)?.process),
+            Event::Undone(change, Undo::Failed { .. }) => self.process_of(*change),
+            _ => None,
+        }
+    }
+
     fn decided(&mut self, decided: Decided) -> Effects {
         let (id, rule) = (decided.id, decided.rule.clone());
         if self.is_stopped {

@@ -1,5 +1,7 @@
 //! What the agent leaves where it costs too much, and how often it looks where nothing happens.
 
+use std::time::Duration;
+
 use super::*;
 
 /// Looks in a row that find the agent too expensive before it does less, and cheap before it does all again.
@@ -99,4 +101,33 @@ fn ticks_that_find_nothing_come_the_more_seldom_the_more_they_take() {
     assert_eq!(after(2_800_000), 4_000);
     assert_eq!(after(28_000_000), 5_000);
     assert_eq!(after(700_000), 2_000);
+}
+
+#[test]
+fn ticks_come_with_the_shortest_window_and_seldom_while_nothing_happens() {
+    let ms = Duration::from_millis;
+    let (awake, mut idle) = (BackOff::default(), BackOff::default());
+    for _ in 0..4 {
+        idle.have_ticked(true, 0);
+    }
+    assert!(idle.is_idle());
+    for (back_off, is_still, may_linger, window, tick) in [
+        (&awake, false, true, ms(3000), ms(500)),
+        (&awake, false, true, ms(200), ms(200)),
+        (&awake, false, true, ms(1), ms(50)),
+        (&awake, true, true, ms(3000), ms(1000)),
+        (&awake, true, true, ms(200), ms(200)),
+        (&idle, true, true, ms(200), ms(2000)),
+        // A window that is to be of its length, or somebody who looks.
+        (&idle, true, false, ms(3000), ms(1000)),
+        (&idle, true, false, ms(200), ms(200)),
+        // Somebody runs again.
+        (&idle, false, true, ms(3000), ms(500)),
+    ] {
+        let next = back_off.tick(is_still, || may_linger, || window);
+        assert_eq!(
+            next, tick,
+            "still {is_still}, may linger {may_linger}, window {window:?}"
+        );
+    }
 }

@@ -462,3 +462,21 @@ fn a_verdict_switches_probes_back_where_it_holds() {
     let nobody = taken_back_in(1, &[FAR]);
     assert_eq!(it.on(nobody, ms(4)), [say_guard("undone")]);
 }
+
+#[test]
+fn an_event_names_the_process_in_which_something_was_not_done() {
+    let mut it = new();
+    it.on(decided(1, [R0, R1]), ms(0));
+    it.on(written(1, 0, 3), ms(1));
+    for (event, process) in [
+        (refused(1, 1, "not writable"), Some(R1)),
+        (written(1, 1, 4), None),
+        (refused(1, 2, "no such part"), None),
+        (stuck(R0, 3), Some(R0)),
+        (reverted(R0, 3), None),
+        (stuck(R1, 9), None),
+        (Event::Tick, None),
+    ] {
+        assert_eq!(it.failed_in(&event), process, "{event:?}");
+    }
+}

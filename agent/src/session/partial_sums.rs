@@ -10,13 +10,13 @@ use crate::{
 
 /// What is kept of it.
 #[derive(Default)]
-pub(super) struct Added {
+pub(super) struct PartialSums {
     tallies: Tallies,
     /// How much came of it, and by itself.
     pub(super) events: EventsView,
 }
 
-impl Added {
+impl PartialSums {
     /// Reads what was added up until now of the processes in these slots. False while something of it is being written.
     pub(super) fn read(
         &mut self,

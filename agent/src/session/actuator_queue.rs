@@ -1,5 +1,5 @@
 //! Orders to the actuator in, receipts out, both bounded. The actuator's answers take from microseconds to milliseconds, and the event loop
-//! must not wait for them: a thread of its own (`hands/thread.rs`) talks to it.
+//! must not wait for them: a thread of its own (`actuator_queue/thread.rs`) talks to it.
 //!
 //! A value that is to be written at once while nothing else is under way is sent to the actuator by whoever orders it, and only its
 //! receipt is waited for here: waking this thread first would take as long as the write itself. Whoever has a CPU to spare waits for
@@ -201,7 +201,7 @@ impl Talk {
 }
 
 /// The thread, and the ways to and from it.
-pub struct Hands {
+pub struct ActuatorQueue {
     shared: Arc<Shared>,
     orders: SyncSender<Order>,
     receipts: mpsc::Receiver<Receipt>,
@@ -210,9 +210,9 @@ pub struct Hands {
     thread: JoinHandle<Result<Farewell, ClientError>>,
 }
 
-impl Hands {
+impl ActuatorQueue {
     /// Takes over a running actuator.
-    pub fn new(actuator: Actuator) -> Hands {
+    pub fn new(actuator: Actuator) -> ActuatorQueue {
         let (orders, incoming) = sync_channel(ORDERS_MAX);
         let (outgoing, receipts) = mpsc::channel(ORDERS_MAX);
         let talk = Mutex::new(Talk {
@@ -224,7 +224,7 @@ impl Hands {
         let shared = Arc::new(Shared { under_way, talk });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::spawn(move || thread::serve(&of_thread, &incoming, &outgoing));
-        Hands {
+        ActuatorQueue {
             shared,
             orders,
             receipts,
@@ -263,7 +263,7 @@ impl Hands {
     }
 
     /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended. Of one that was sent past the
-    /// thread [`Hands::see_to_receipt`] must be called.
+    /// thread [`ActuatorQueue::see_to_receipt`] must be called.
     pub fn order(&self, order: Order) -> Result<(), Order> {
         use std::sync::mpsc::TrySendError;
         let order = self.shared.send(order);

@@ -5,36 +5,41 @@ use std::collections::BTreeSet;
 
 use abi::{Frame, Thread};
 
-use super::{Session, budget::Shown, probing::functions, sequence};
+use super::{Context, Measuring};
+use crate::session::{
+    sequence::{self, Rings},
+    target::Target,
+};
 use crate::{
     clock::{CpuClock, monotonic_ns},
-    cost::{CostView, Moment},
+    cost::Moment,
     evidence::{CpuShare, Frequency},
     kernel::{Kernel, KernelError},
     profile::{Inputs, Metered, Threads, threads_of},
-    snapshot::MatrixView,
+    rulebook::RuleBook,
 };
 
-impl Session {
+impl Measuring {
     /// Reads all counters.
-    pub(super) fn read(&mut self) -> Result<(), KernelError> {
-        self.take_calls()?;
+    pub(in crate::session) fn read(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.take_calls(context)?;
         if let Some(kernel) = self.probes.kernel_mut() {
-            let members = (&mut self.profile.processes[..], &self.job.members[..]);
-            sequence::see_through_bindings(members, (kernel, self.scout.images()))?;
+            let target = &context.target;
+            let members = (&mut self.profile.processes[..], &target.job.members[..]);
+            sequence::see_through_bindings(members, (kernel, target.scout.images()))?;
         }
         let now = monotonic_ns();
         self.profile.read_ns = now;
-        sequence::look_for_loops(&mut self.profile.processes, self.screen.trace(), now);
+        sequence::look_for_loops(&mut self.profile.processes, context.screen.trace(), now);
         self.profile.collectives.look(now);
         let has_moved = self.count()?;
         let threads = self.table_of_threads(has_moved)?;
-        let share = self.look_at_shares(now);
+        let share = self.look_at_shares(context.target, now);
         self.read_processes(&threads, now);
         if let Some((share, reach)) = share {
-            self.look_at_cpus(share, &reach, now);
+            self.look_at_cpus(context.rules, share, &reach, now);
         }
-        self.observe(now);
+        self.observe(context, now);
         self.take_account(now);
         // The kernel side has room for so many threads; those that have ended make place.
         if threads.len() < abi::MAX_THREADS as usize / 2 {
@@ -75,12 +80,10 @@ impl Session {
     }
 
     /// What the job may use of the CPUs, and which are within its reach.
-    fn look_at_shares(&mut self, now: u64) -> Option<(CpuShare, BTreeSet<usize>)> {
+    fn look_at_shares(&mut self, target: &Target, now: u64) -> Option<(CpuShare, BTreeSet<usize>)> {
         let pids: Vec<i32> = self.profile.running().map(|process| process.pid).collect();
-        let roots = self.job.roots.iter().map(|root| root.process.pid.number);
-        let roots: Vec<i32> = roots.collect();
         let are_still = self.profile.are_still();
-        let share = self.system.shares.look(&pids, &roots, are_still, now);
+        let share = (self.system.shares).look(&pids, &target.root_pids(), are_still, now);
         share.map(|(share, reach)| (share, reach.clone()))
     }
 
@@ -106,7 +109,7 @@ impl Session {
         }
     }
 
-    fn look_at_cpus(&mut self, share: CpuShare, reach: &BTreeSet<usize>, now: u64) {
+    fn look_at_cpus(&mut self, rules: &mut RuleBook, share: CpuShare, reach: &BTreeSet<usize>, now: u64) {
         let own = self.profile.running_cpu_ns();
         let busy = self.system.others.look((&share.allowed, reach), own, now);
         if self.profile.is_frequency_due(now) {
@@ -116,30 +119,30 @@ impl Session {
         if let Some(busy) = busy {
             self.budget.costs.see_idle(busy.idle, now);
         }
-        self.rules.observe_cpus(&share, busy, now);
+        rules.observe_cpus(&share, busy, now);
         self.cpus.take(share);
     }
 
     /// Hands the newest readings to the rules.
-    fn observe(&mut self, now: u64) {
-        let places = self.rules.places(self.probes.list());
+    fn observe(&mut self, context: &mut Context<'_>, now: u64) {
+        let Context { rules, target, .. } = context;
+        let places = rules.places(self.probes.list());
         for process in self.profile.running().filter(|process| process.is_known) {
             if let Some(reading) = process.last() {
                 let functions = (self.probes.list(), &places);
-                self.rules.observe(process.slot, reading, functions);
+                rules.observe(process.slot, reading, functions);
             }
-            self.rules
-                .record_estimates(process.slot, process.estimates(), now, false);
-            if let Some(member) = self.job.members.get(process.slot as usize) {
-                let wanted = || self.rules.would_write(member);
+            rules.record_estimates(process.slot, process.estimates(), now, false);
+            if let Some(member) = target.member(process.slot) {
+                let wanted = || rules.would_write(member);
                 let held = self.written.read(process.slot, member, wanted);
-                self.rules.observe_variables(process.slot, held, now);
+                rules.observe_variables(process.slot, held, now);
             }
         }
     }
 
     /// A process that has just joined: what it does until the next window is not seen.
-    pub(super) fn take_in(&mut self, process: &mut Metered, now_ns: u64) {
+    pub(in crate::session) fn take_in(&mut self, process: &mut Metered, now_ns: u64) {
         self.system.open(process);
         let cpu_ns = CpuClock::of(process.pid).and_then(CpuClock::ns);
         let at = Moment {
@@ -157,7 +160,7 @@ impl Session {
     }
 
     /// Takes out the records of the threads of a process that has ended in its slot.
-    pub(super) fn forget_threads_of(&mut self, slot: u32) -> Result<(), KernelError> {
+    pub(in crate::session) fn forget_threads_of(&mut self, slot: u32) -> Result<(), KernelError> {
         let threads = self.probes.kernel().map(Kernel::threads).transpose()?;
         let mut threads = threads.unwrap_or_default();
         threads.retain(|(_, thread)| thread.process == slot);
@@ -184,7 +187,7 @@ impl Session {
     }
 
     /// Calls that were open when their probes were taken off would be open for ever: records of threads that have one go, where they may.
-    pub(super) fn forget_open(
+    pub(in crate::session) fn forget_open(
         &mut self,
         is_off: impl Fn(u32) -> bool,
         may_go: impl Fn(&Thread) -> bool,
@@ -207,8 +210,36 @@ impl Session {
         })
     }
 
+    /// Takes the newest calls out of the rings, before they are overwritten.
+    pub(in crate::session) fn take_calls(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        if self.budget.sampling.is_sequence_cut() {
+            self.pass_calls(context)?;
+        } else if let Some(kernel) = self.probes.kernel() {
+            let rings = Rings {
+                kernel,
+                has_mpi: context.target.has_mpi(),
+                has_regions: self.budget.regions.is_there(),
+                are_all_here: context.target.job.size() == Some(self.profile.processes.len()),
+                probes: self.probes.list(),
+                processes: &mut self.profile.processes,
+                collectives: &mut self.profile.collectives,
+                trace: context.screen.trace(),
+            };
+            if rings.read()? {
+                self.budget.back_off.stir();
+            }
+        }
+        let was_filling = self.intake.have_read_calls(monotonic_ns());
+        let back_off = &mut self.budget.back_off;
+        back_off.have_read_calls(was_filling);
+        if let Some(kernel) = self.probes.kernel().filter(|_| !back_off.rests_from_calls()) {
+            kernel.sleep_until_half_full();
+        }
+        Ok(())
+    }
+
     /// Calls that were recorded while others were not: no sequence is made of them.
-    pub(super) fn pass_calls(&mut self) -> Result<(), KernelError> {
+    fn pass_calls(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         let Some(kernel) = self.probes.kernel() else {
             return Ok(());
         };
@@ -219,7 +250,7 @@ impl Session {
             else {
                 continue;
             };
-            if let Some(trace) = self.screen.trace() {
+            if let Some(trace) = context.screen.trace() {
                 let (_, calls) = kernel.calls(process.slot, process.sequence.next())?;
                 trace.calls(process.whose(), &calls, self.probes.list());
             }
@@ -241,24 +272,8 @@ impl Session {
         costs.take_probed(of, || self.probes.probed());
     }
 
-    /// What all came to.
-    pub(super) fn cost(&self) -> Option<CostView> {
-        let shown = Shown {
-            prices: self.probes.prices()?,
-            profile: &self.profile,
-            probes: self.probes.list(),
-            held: self.changes.held(),
-            unread: self.intake.unread(),
-            armed_ns: self.start.armed_ns,
-        };
-        let view = self
-            .budget
-            .view(shown, || functions(&self.probes, &self.budget.costs));
-        Some(view)
-    }
-
     /// Reads the matrix, where it is time to; `must` at the end, and when somebody asks for everything.
-    pub(super) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
+    pub(in crate::session) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
         let began_ns = monotonic_ns();
         if let Some(kernel) = self.probes.kernel()
             && (must || self.profile.matrix.is_due(began_ns))
@@ -267,20 +282,5 @@ impl Session {
             self.profile.matrix.take(pairs, (began_ns, monotonic_ns()));
         }
         Ok(())
-    }
-
-    /// What was lost so far, of hits, of the matrix and of what rules want.
-    pub(super) fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
-        let kernel = self.probes.kernel();
-        let of_hits = kernel.map(Kernel::losses);
-        let of_matrix = kernel.map(Kernel::losses_of_matrix);
-        let of_kernel = of_hits.into_iter().chain(of_matrix).flatten();
-        of_kernel.chain(self.rules.losses()).collect()
-    }
-
-    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
-    pub(super) fn matrix(&self) -> Option<MatrixView> {
-        let is_one = self.job.roots.len() < 2 && self.calls().has_sequence();
-        is_one.then(|| self.profile.matrix.view(&self.profile.processes))
     }
 }

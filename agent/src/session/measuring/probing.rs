@@ -1,17 +1,15 @@
 //! Attaches and detaches for the budget: carries out its effects, and reads what it decides by.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use tokio::time::Instant;
-
-use super::{
-    Options, Session,
+use super::{Context, Measuring};
+use crate::session::{
     budget::{self, Costs, Due, Effect, Effects, Functions, Look, Need, Spent, State, Watched},
+    target::Target,
 };
 use crate::{
     calls::Part,
     clock::monotonic_ns,
-    discover::Member,
     kernel::KernelError,
     mpi,
     probe::{Probe, Probes},
@@ -19,7 +17,7 @@ use crate::{
 };
 
 /// All functions that are probed, or were, with what a call of each costs.
-pub(super) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Functions<'a> {
+pub(in crate::session) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Functions<'a> {
     let Some(prices) = probes.prices() else {
         return Functions::new();
     };
@@ -42,30 +40,15 @@ pub(super) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Functions<'a> 
     functions.flatten().collect()
 }
 
-/// Of a command, what its processes will be, as far as that was known before there were any.
-fn foreseen(options: &Options) -> &[Member] {
-    options.started.as_ref().map_or(&[], |started| &started.foreseen)
-}
-
-/// Processes that are watched, with their slots.
-pub(super) fn watched<'a>(processes: &[Metered], members: &'a [Member]) -> Vec<(u32, &'a Member)> {
-    let watched = processes.iter().filter(|process| process.is_watched());
-    watched
-        .filter_map(|process| Some((process.slot, members.get(process.slot as usize)?)))
-        .collect()
-}
-
-/// A time of CLOCK_MONOTONIC, as the loop waits for it.
-pub(super) fn instant(due_ns: u64) -> Instant {
-    Instant::now() + Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()))
-}
-
-impl Session {
-    fn state(&self) -> State {
+impl Measuring {
+    fn state(&self, context: &Context<'_>) -> State {
         State {
             can_detach: self.probes.can_take_turns(),
-            is_judged: !self.rules.on_trial().is_empty(),
-            ticks_per_s: 1.0 / self.tick().as_secs_f64(),
+            is_judged: !context.rules.on_trial().is_empty(),
+            ticks_per_s: 1.0
+                / self
+                    .tick(context.rules, context.target, context.screen)
+                    .as_secs_f64(),
         }
     }
 
@@ -75,44 +58,44 @@ impl Session {
         Spent::of(&self.profile, &functions, self.budget.costs.agent().cpu_ns)
     }
 
-    fn carry_out_effects(&mut self, effects: Effects) -> Result<(), KernelError> {
+    fn carry_out_effects(&mut self, context: &mut Context<'_>, effects: Effects) -> Result<(), KernelError> {
         for effect in effects {
             match effect {
-                Effect::Say(line) => self.screen.say(&line),
+                Effect::Say(line) => context.screen.say(&line),
                 Effect::SayRegionsRest(share) => {
                     let processes = self.profile.processes.iter();
                     let rates = processes.filter_map(|process| process.regions.rate());
                     let rate = rates.fold(0.0, f64::max);
-                    self.screen.say(&budget::notice_of_rest(rate, share));
+                    context.screen.say(&budget::notice_of_rest(rate, share));
                 }
                 Effect::BeginSampling => self.profile.begin_sampling(),
                 Effect::Detach(functions) => self.detach(&functions),
                 Effect::DetachCounted => {
                     // What was just read is the last that rules have.
                     let counted = self.probes.counted();
-                    self.rules.rest(counted.clone());
+                    context.rules.rest(counted.clone());
                     self.probes.rest(counted, &[])?;
-                    self.read()?;
+                    self.read(context)?;
                 }
                 Effect::DetachRegions => {
                     // What was seen up to now counts.
-                    self.read()?;
+                    self.read(context)?;
                     self.budget.regions.rest();
-                    self.switch_regions(false)?;
-                    self.read()?;
+                    self.switch_regions(context.target, false)?;
+                    self.read(context)?;
                 }
-                Effect::AttachRegions => self.attach_regions()?,
+                Effect::AttachRegions => self.attach_regions(context)?,
             }
         }
         Ok(())
     }
 
     /// Opens and shuts sampling windows, where it is time to.
-    pub(super) fn take_turns(&mut self) -> Result<(), KernelError> {
+    pub(in crate::session) fn take_turns(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         let due = (self.budget.sampling).due(monotonic_ns(), || self.cost_of_window());
         match due {
-            Some(Due::Open) => self.open_window(),
-            Some(Due::Shut) => self.shut_window(),
+            Some(Due::Open) => self.open_window(context),
+            Some(Due::Shut) => self.shut_window(context),
             None => Ok(()),
         }
     }
@@ -137,69 +120,74 @@ impl Session {
     }
 
     /// Of a command, one that is about to join with its MPI is seen from here on.
-    pub(super) fn see_begin(&mut self, pid: i32) -> Result<(), KernelError> {
+    pub(in crate::session) fn see_begin(
+        &mut self,
+        context: &mut Context<'_>,
+        pid: i32,
+    ) -> Result<(), KernelError> {
         let can_detach = self.probes.can_take_turns();
         if (self.budget.sampling).join(pid, can_detach, monotonic_ns()) {
-            self.open_window()?;
+            self.open_window(context)?;
         }
         self.budget.sampling.stay_open(monotonic_ns());
         Ok(())
     }
 
     /// Links may have been closed: what waited for that is attached.
-    pub(super) fn take_closed(&mut self) -> Result<(), KernelError> {
+    pub(in crate::session) fn take_closed(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         if self.probes.is_closing() {
             return Ok(());
         }
-        let members = watched(&self.profile.processes, &self.job.members);
-        if let Some(since_ns) = self.probes.attach_rest((&members, foreseen(&self.options)))? {
+        let members = context.target.watched(&self.profile.processes);
+        if let Some(since_ns) = self.probes.attach_rest((&members, context.target.foreseen()))? {
             let slots: Vec<u32> = members.iter().map(|(slot, _)| *slot).collect();
-            self.rules.lost(slots.into_iter(), since_ns, monotonic_ns());
+            context.rules.lost(slots.into_iter(), since_ns, monotonic_ns());
         }
         if let Some(until_ns) = self.budget.sampling.take_waiting() {
-            self.open_window()?;
+            self.open_window(context)?;
             self.budget.sampling.stay_open_until(until_ns);
         }
         Ok(())
     }
 
     /// Looks at what was just read, while all functions are watched all the time.
-    pub(super) fn look_at_cost(&mut self) -> Result<(), KernelError> {
+    pub(in crate::session) fn look_at_cost(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         let read_ns = self.profile.read_ns;
         if !self.budget.sampling.is_look_due(read_ns) {
             return Ok(());
         }
-        let state = self.state();
+        let state = self.state(context);
         let nothing = self
-            .is_still()
+            .is_still(context.rules, context.target)
             .then(|| self.budget.look_at_nothing(read_ns, state));
         let effects = nothing.flatten().unwrap_or_else(|| {
             let spent = self.spent();
             let functions = functions(&self.probes, &self.budget.costs);
             self.budget.look(spent, &functions, state)
         });
-        self.carry_out_effects(effects)
+        self.carry_out_effects(context, effects)
     }
 
     /// A window begins, at once or when the links of the last one are closed.
-    fn open_window(&mut self) -> Result<(), KernelError> {
+    fn open_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         if self.probes.is_closing() {
             self.budget.sampling.wait_for_links();
             return Ok(());
         }
-        self.take_calls()?;
+        self.take_calls(context)?;
         let off = self.budget.sampling.sampled().functions().clone();
         let is_off = |probe: u32| off.contains(&probe);
         self.forget_open(is_off, |thread| {
             let open = thread.frames.iter().take(thread.depth as usize);
             open.into_iter().all(|frame| is_off(frame.probe))
         })?;
-        let members = watched(&self.profile.processes, &self.job.members);
+        let members = context.target.watched(&self.profile.processes);
         let sampled = self.budget.sampling.open(monotonic_ns());
-        self.probes.open(&sampled, (&members, foreseen(&self.options)))?;
+        self.probes
+            .open(&sampled, (&members, context.target.foreseen()))?;
         self.budget.sampling.attached(monotonic_ns());
         self.profile.forget_threads();
-        self.read()?;
+        self.read(context)?;
         self.profile.end_gap(self.budget.sampling.cuts_sequence());
         let spent = self.spent();
         self.budget.sampling.opened(spent);
@@ -207,12 +195,12 @@ impl Session {
     }
 
     /// A window is over.
-    fn shut_window(&mut self) -> Result<(), KernelError> {
-        self.read()?;
-        let (spent, state) = (self.spent(), self.state());
+    fn shut_window(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.read(context)?;
+        let (spent, state) = (self.spent(), self.state(context));
         let functions = functions(&self.probes, &self.budget.costs);
         let effects = self.budget.shut(spent, &functions, state);
-        self.carry_out_effects(effects)
+        self.carry_out_effects(context, effects)
     }
 
     /// These functions are not watched from now on; what was counted up to now was just read.
@@ -227,12 +215,12 @@ impl Session {
     }
 
     /// Keeps what counting for rules costs to the budget.
-    pub(super) fn mind_counts(&mut self) -> Result<(), KernelError> {
-        let is_judged = !self.rules.on_trial().is_empty();
+    pub(in crate::session) fn mind_counts(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        let is_judged = !context.rules.on_trial().is_empty();
         if self.budget.counting.rests() {
             let is_over = self.budget.counting.is_over(self.profile.read_ns, is_judged);
             return match is_over && !self.probes.is_closing() {
-                true => self.attach_counted(),
+                true => self.attach_counted(context),
                 false => Ok(()),
             };
         }
@@ -243,21 +231,21 @@ impl Session {
         let spent = self.spent();
         let functions = functions(&self.probes, &self.budget.costs);
         let effects = self.budget.look_at_counted(spent, is_judged, &functions);
-        self.carry_out_effects(effects)
+        self.carry_out_effects(context, effects)
     }
 
-    fn attach_counted(&mut self) -> Result<(), KernelError> {
-        let members = watched(&self.profile.processes, &self.job.members);
+    fn attach_counted(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        let members = context.target.watched(&self.profile.processes);
         self.probes.rest(BTreeSet::new(), &members)?;
-        self.rules.rest(BTreeSet::new());
-        self.read()?;
+        context.rules.rest(BTreeSet::new());
+        self.read(context)?;
         let spent = self.spent();
         self.budget.counting.sits(spent);
         Ok(())
     }
 
     /// Parallel regions are probed from now on, where there are any.
-    pub(super) fn begin_regions(&mut self, now_ns: u64) {
+    pub(in crate::session) fn begin_regions(&mut self, now_ns: u64) {
         let is_on = self.probes.is_on(self.budget.regions.wanted().start);
         let mut probes = self.probes.list().iter();
         if is_on && probes.any(|probe| probe.part() == Some(Part::Region)) {
@@ -266,12 +254,12 @@ impl Session {
     }
 
     /// Whether parallel regions are seen, now or now and then.
-    pub(super) fn has_regions(&self) -> bool {
+    pub(in crate::session) fn has_regions(&self) -> bool {
         self.budget.regions.is_there()
     }
 
     /// Keeps what the probes of regions cost within bounds.
-    pub(super) fn mind_regions(&mut self) -> Result<(), KernelError> {
+    pub(in crate::session) fn mind_regions(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         if !self.has_regions() {
             return Ok(());
         }
@@ -281,7 +269,7 @@ impl Session {
             is_closing: self.probes.is_closing(),
         };
         let effects = self.budget.regions.look(&look, monotonic_ns());
-        self.carry_out_effects(effects)
+        self.carry_out_effects(context, effects)
     }
 
     /// Calls of regions and their bodies so far, by process, as many as one thread makes of them.
@@ -303,21 +291,20 @@ impl Session {
         self.profile.processes.iter().map(calls).collect()
     }
 
-    fn attach_regions(&mut self) -> Result<(), KernelError> {
-        self.take_calls()?;
+    fn attach_regions(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.take_calls(context)?;
         let parts = parts(self.probes.list());
         let parts: BTreeSet<u32> = parts.into_iter().map(|(_, number)| number).collect();
         self.forget_open(|probe| parts.contains(&probe), |thread| thread.inside == 0)?;
-        let has_mpi = self.job.members.iter().any(|member| member.mpi.is_some());
-        self.profile.end_gap_of_regions(has_mpi);
-        self.switch_regions(true)?;
+        self.profile.end_gap_of_regions(context.target.has_mpi());
+        self.switch_regions(context.target, true)?;
         let calls = self.calls_of_regions();
         self.budget.regions.begin(monotonic_ns(), calls);
-        self.read()
+        self.read(context)
     }
 
-    fn switch_regions(&mut self, on: bool) -> Result<(), KernelError> {
-        let members = watched(&self.profile.processes, &self.job.members);
+    fn switch_regions(&mut self, target: &Target, on: bool) -> Result<(), KernelError> {
+        let members = target.watched(&self.profile.processes);
         for want in self.budget.regions.wanted() {
             self.probes.switch(want, on, &members)?;
         }
