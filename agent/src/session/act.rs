@@ -105,7 +105,11 @@ impl Session {
     fn step_around(&self, decision: u64) -> Option<String> {
         let at = self.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
-        let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
+        let (before, after) = self
+            .views()
+            .calls()
+            .iteration()?
+            .around(at, now.saturating_sub(at))?;
         Some(format!("one step {} -> {}", duration(before), duration(after)))
     }
 

@@ -36,12 +36,13 @@ mod switching;
 mod system;
 mod target;
 mod together;
+mod views;
 mod waits;
 mod waking;
 mod warm_up;
 mod written;
 
-pub use self::edges::job_view;
+pub use self::views::job_view;
 
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ use self::{
     outputs::Outputs,
     screen::Screen,
     target::{Target, candidate},
+    views::Views,
 };
 use crate::{
     actuator::Actuator,
@@ -73,6 +75,7 @@ use crate::{
     probe::Wanted,
     profile::Metered,
     rulebook::{RuleBook, Time},
+    snapshot::Snapshot,
     view::give_back_terminal,
     watchdog::{self, Progress},
 };
@@ -203,6 +206,24 @@ impl Session {
             screen: &mut self.screen,
         };
         (&mut self.measuring, context)
+    }
+
+    /// What is shown.
+    fn views(&self) -> Views<'_> {
+        Views {
+            options: &self.options,
+            start: &self.start,
+            target: &self.target,
+            members: &self.members,
+            measuring: &self.measuring,
+            rules: &self.rules,
+            changes: &self.changes,
+        }
+    }
+
+    /// The state now.
+    fn snapshot(&self) -> Snapshot {
+        self.views().snapshot()
     }
 
     /// Reads all counters.

@@ -24,7 +24,7 @@ enum Record {
 #[derive(Debug)]
 #[must_use]
 pub(in crate::session) struct Unknown {
-    record: Record,
+    record: Box<Record>,
     /// Records that were taken before it.
     before: usize,
 }
@@ -53,7 +53,7 @@ impl Measuring {
             }
             self.partial_sums.events.received += 1;
             let unknown = |record| Unknown {
-                record,
+                record: Box::new(record),
                 before: taken,
             };
             if let Some(hit) = hit {
@@ -76,7 +76,7 @@ impl Measuring {
 
     /// Observes what was held back; gives how many records were taken with it.
     pub(in crate::session) fn observe_unknown(&mut self, unknown: &Unknown, rules: &mut RuleBook) -> usize {
-        match &unknown.record {
+        match &*unknown.record {
             Record::Hit(hit) => self.observe_hit(hit, unknown.before == 0, rules),
             Record::Tally(tally) => self.partial_sums.hand_over(*tally, &self.probes, rules),
         }

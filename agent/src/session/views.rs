@@ -1,0 +1,236 @@
+//! What is shown of a session, read of its parts. Changes nothing.
+
+use super::{
+    Options, Start,
+    budget::Shown,
+    changes::{Changes, Trial},
+    greeting::Greeting,
+    measuring::{Measuring, functions},
+    members::{Members, Unmeasured},
+    sequence::Calls,
+    target::Target,
+};
+use crate::{
+    cost::CostView,
+    discover::Job,
+    format::plural,
+    kernel::{self, Kernel, LinkKind, Ring},
+    profile::{self, Metered},
+    rulebook::RuleBook,
+    snapshot::{JobView, MatrixView, ProcessView, Snapshot},
+    view,
+};
+
+/// The parts that something is shown of.
+pub(super) struct Views<'a> {
+    pub(super) options: &'a Options,
+    pub(super) start: &'a Start,
+    pub(super) target: &'a Target,
+    pub(super) members: &'a Members,
+    pub(super) measuring: &'a Measuring,
+    pub(super) rules: &'a RuleBook,
+    pub(super) changes: &'a Changes,
+}
+
+impl<'a> Views<'a> {
+    /// The state now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let kernel = self.measuring.probes.kernel();
+        Snapshot {
+            job: JobView {
+                host: self.start.host.clone(),
+                id: self.start.job_id.clone(),
+                ..job_view(&self.target.job, self.measuring.probes.watched())
+            },
+            taken_at: tuner::clock::now().wall,
+            armed_unix_s: self.start.armed_unix_s,
+            elapsed: self.start.since_armed(),
+            period: self
+                .measuring
+                .profile
+                .processes
+                .iter()
+                .map(Metered::period)
+                .max()
+                .unwrap_or_default(),
+            processes: self.process_views(),
+            cpus: self.measuring.cpus.view(),
+            rules: self.rules.views(),
+            rule_values: self.rules.values(),
+            findings: self.changes.findings.views(),
+            changes: self.changes.views(&trials(self.rules)),
+            sequence: self.calls().view(),
+            frequency: self.measuring.profile.frequency(),
+            cost: self.cost(),
+            trace: None,
+            matrix: self.matrix(),
+            lost: self.lost_by_kind(),
+            events: self.measuring.partial_sums.view(kernel),
+            under_way: kernel.map(Kernel::under_way).unwrap_or_default(),
+            missing: self.missing(),
+        }
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let kernel = self.measuring.probes.kernel();
+        let state = kernel.and_then(Kernel::family_state).unwrap_or_default();
+        let of_family = self.members.counted_missing(Unmeasured {
+            without_slot: state.without_slot,
+            privileged: state.privileged,
+        });
+        let not_shown = match self.changes.not_shown() {
+            0 => None,
+            old => Some(format!(
+                "the {} before these (tuneagent journal)",
+                plural(old, "change")
+            )),
+        };
+        let known = self
+            .measuring
+            .probes
+            .missing()
+            .iter()
+            .chain(self.members.missing());
+        known
+            .cloned()
+            .chain(self.measuring.probes.never_found())
+            .chain(of_family)
+            .chain(self.measuring.budget.missing())
+            .chain(kernel.map(Kernel::not_seen).unwrap_or_default())
+            .chain(self.measuring.hits.as_ref().and_then(Ring::not_seen))
+            .chain(not_shown)
+            .collect()
+    }
+
+    /// The processes as they are shown. Those of a command get their slots as they come, and some slots nobody: they are shown by rank.
+    fn process_views(&self) -> Vec<ProcessView> {
+        let views = self.shown().into_iter().map(|process| {
+            let kernel = self.measuring.probes.kernel();
+            let counts = |rows| kernel?.histogram(process.slot, rows);
+            let mut view = process.view(self.measuring.probes.list(), counts);
+            let durations = &self.measuring.profile.durations;
+            durations.enter(process.slot, self.measuring.probes.list(), &mut view);
+            view
+        });
+        views.collect()
+    }
+
+    /// Processes in the order in which they are shown.
+    pub(super) fn shown(&self) -> Vec<&'a Metered> {
+        let there = self
+            .measuring
+            .profile
+            .processes
+            .iter()
+            .filter(|process| process.pid != 0);
+        let mut shown: Vec<&'a Metered> = there.collect();
+        if self.target.is_of_command() {
+            shown.sort_by_key(|process| (process.rank.is_none(), process.rank));
+        }
+        shown
+    }
+
+    /// What the sequences of calls are made of.
+    pub(super) fn calls(&self) -> Calls<'a> {
+        Calls {
+            processes: &self.measuring.profile.processes,
+            members: &self.target.job.members,
+            collectives: &self.measuring.profile.collectives,
+            size: self.target.job.size(),
+            can_probe: self.measuring.probes.kernel().is_some(),
+            has_regions: self.measuring.has_regions(),
+            has_gaps: self.measuring.budget.sampling.has_gaps(),
+            reference: self.options.reference,
+            armed_ns: self.start.armed_ns,
+        }
+    }
+
+    /// What all came to.
+    fn cost(&self) -> Option<CostView> {
+        let shown = Shown {
+            prices: self.measuring.probes.prices()?,
+            profile: &self.measuring.profile,
+            probes: self.measuring.probes.list(),
+            held: self.changes.held(),
+            unread: self.measuring.intake.unread(),
+            armed_ns: self.start.armed_ns,
+        };
+        let view = self.measuring.budget.view(shown, || {
+            functions(&self.measuring.probes, &self.measuring.budget.costs)
+        });
+        Some(view)
+    }
+
+    /// What was lost so far, of hits, of the matrix and of what rules want.
+    fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
+        let kernel = self.measuring.probes.kernel();
+        let of_hits = kernel.map(Kernel::losses);
+        let of_matrix = kernel.map(Kernel::losses_of_matrix);
+        let of_kernel = of_hits.into_iter().chain(of_matrix).flatten();
+        of_kernel.chain(self.rules.losses()).collect()
+    }
+
+    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
+    fn matrix(&self) -> Option<MatrixView> {
+        let is_one = self.target.job.roots.len() < 2 && self.calls().has_sequence();
+        is_one.then(|| {
+            self.measuring
+                .profile
+                .matrix
+                .view(&self.measuring.profile.processes)
+        })
+    }
+
+    /// What is watched, what is not, and what may be written.
+    pub(super) fn greeting(&self, snapshot: &Snapshot) -> Greeting {
+        let probes = &self.measuring.probes;
+        let is_of_command = self.target.is_of_command();
+        Greeting {
+            header: (!is_of_command).then(|| view::header(snapshot)),
+            can_probe: probes.kernel().is_some(),
+            watched: snapshot.job.watched,
+            of_mpi: profile::has_mpi(probes.list()).then(|| probes.watched_of_mpi()),
+            has_regions: self.measuring.has_regions(),
+            may_write: self.options.applies,
+            is_of_command,
+            tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
+                .then(kernel::perf_wants_admin),
+            others_pay: probes.strangers_pay(),
+            missing: probes
+                .missing()
+                .iter()
+                .chain(self.members.missing())
+                .cloned()
+                .collect(),
+            notes: self.options.notes.clone(),
+        }
+    }
+}
+
+/// What is shown of a job.
+pub fn job_view(job: &Job, watched: usize) -> JobView {
+    let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
+    let first = job.members.first();
+    JobView {
+        program: job.program(),
+        user: first.map(|member| member.process.user()).unwrap_or_default(),
+        host: String::new(),
+        id: String::new(),
+        launcher: job.launcher().map(|launcher| launcher.pid.number),
+        size: job.size(),
+        mpi: mpi.map(|mpi| {
+            let known = &mpi.implementation;
+            (known.name.to_owned(), known.version.clone())
+        }),
+        library: mpi.map(|mpi| mpi.library.clone()),
+        watched,
+    }
+}
+
+/// How far the changes are judged that are on trial.
+pub(super) fn trials(rules: &RuleBook) -> Vec<Trial> {
+    let trials = rules.on_trial().into_iter();
+    trials
+        .map(|(decision, seen, over)| Trial { decision, seen, over })
+        .collect()
+}
