@@ -242,11 +242,9 @@ impl Kernel {
     /// Gives a process of the family a slot, if it has hit nothing yet, or tells the one that it has; none when none is left.
     pub fn admit(&mut self, pid: u32) -> Result<Option<u32>, KernelError> {
         const BPF_NOEXIST: u64 = 1;
-        let mut processes: HashMap<_, u32, u32> = HashMap::try_from(
-            self.maps
-                .map_mut("PROCESSES")
-                .ok_or_else(|| missing("PROCESSES"))?,
-        )?;
+        let map = self.maps.map_mut("PROCESSES");
+        let map = map.ok_or_else(|| missing("PROCESSES"))?;
+        let mut processes: HashMap<_, u32, u32> = HashMap::try_from(map)?;
         if let Ok(slot) = processes.get(&pid, 0) {
             return Ok(Some(slot));
         }
@@ -311,14 +309,8 @@ impl Kernel {
         newest.ok_or_else(|| not_seen("HEADS", self.rings.heads.refusal()))
     }
 
-    /// From now on calls of this process that return to this address, which lies within a language binding, are those of the binding's
-    /// caller, whose return address is so many bytes further up the stack.
-    pub(crate) fn see_through_binding(
-        &mut self,
-        slot: u32,
-        site: u64,
-        to_caller: u64,
-    ) -> Result<(), KernelError> {
+    /// Calls that return to this site, within a language binding, are those of the binding's caller, so many bytes further up the stack.
+    pub(crate) fn see_through(&mut self, slot: u32, site: u64, to_caller: u64) -> Result<(), KernelError> {
         let mut bindings: HashMap<_, [u64; 2], u64> = HashMap::try_from(self.map_mut("BINDINGS")?)?;
         bindings.insert([u64::from(slot), site], to_caller, 0)?;
         self.rings.set_has_bindings(slot);

@@ -316,7 +316,7 @@ pub(super) fn see_through_bindings(
         for module in bindings {
             for site in new.iter().filter(|site| module.contains(Address(site.address))) {
                 if let Some(to_caller) = bytes_to_caller(module, Address(site.address)) {
-                    kernel.see_through_binding(process.slot, site.address, to_caller)?;
+                    kernel.see_through(process.slot, site.address, to_caller)?;
                 }
             }
         }

@@ -129,10 +129,7 @@ impl Stored {
 
     /// The record; none for one that this version does not know.
     pub(super) fn record(self, before: &mut u64) -> Result<Option<Record>, Wrong> {
-        let mut at = |after_ns| {
-            *before = before.wrapping_add_signed(after_ns);
-            Time(*before)
-        };
+        let mut at = |after_ns| advance(before, after_ns);
         Ok(match self {
             Stored::Hit {
                 after_ns,
@@ -211,6 +208,11 @@ impl Stored {
                 _ => 0,
             }
     }
+}
+
+fn advance(before: &mut u64, after_ns: i64) -> Time {
+    *before = before.wrapping_add_signed(after_ns);
+    Time(*before)
 }
 
 fn text_size(value: &Captured) -> usize {
