@@ -446,7 +446,7 @@ pub(super) fn raw(captured: &Captured, type_name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use rules::recording::Reader;
+    use rules::recording::{BLOCK_TARGET, Reader};
 
     use super::*;
 
@@ -456,18 +456,24 @@ mod tests {
         Recorder { limit, ..recorder }
     }
 
+    /// Their times cannot be compressed.
     fn ticks(recorder: &mut Recorder, count: u64) {
-        (0..count).for_each(|time| recorder.ticked(Time(time * 1_000_003)));
+        let mut time = 1_u64;
+        for _ in 0..count {
+            time = time.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            recorder.ticked(Time(time >> 24));
+        }
     }
 
     #[test]
     fn a_recording_has_a_bound_and_is_whole_up_to_there() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join("run.rec");
-        let mut recorder = recorder(&name, TAIL_BYTES + 100_000);
+        let limit = TAIL_BYTES + 1_000_000;
+        let mut recorder = recorder(&name, limit);
         ticks(&mut recorder, 1_000);
         assert_eq!(recorder.news(), None);
-        ticks(&mut recorder, 200_000);
+        ticks(&mut recorder, 400_000);
         let news = recorder.news().unwrap();
         assert!(
             news.contains("run.rec ends here: it would have more than"),
@@ -478,13 +484,13 @@ mod tests {
         let error = recorder.finish().unwrap_err();
         assert!(error.contains(&format!("lacks {lacks} records")), "{error}");
         let bytes = std::fs::read(&name).unwrap();
-        assert!((100_000..TAIL_BYTES as usize + 100_000).contains(&bytes.len()));
+        assert!((1_000_000 - BLOCK_TARGET..limit as usize).contains(&bytes.len()));
         let mut count = 0;
         for record in Reader::new(&bytes).unwrap() {
             record.expect("it is whole, and has its end");
             count += 1;
         }
-        assert_eq!(count + lacks, 201_000);
+        assert_eq!(count + lacks, 401_000);
     }
 
     #[test]
