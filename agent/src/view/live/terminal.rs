@@ -54,6 +54,12 @@ const KEYS_MAX: usize = 64;
 /// How often it is looked whether the terminal is still there.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The longest time that a key lies in crossterm's queue.
+const KEY_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
+
 /// The terminal is ours.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -86,14 +92,15 @@ fn poll_input() -> io::Result<PollFlags> {
     Ok(input[0].revents())
 }
 
-/// Waits until the terminal has something to read, has gone away, or `resized` was written to.
+/// Waits until the terminal has something to read, has gone away, or `resized` was written to, and at most for [`KEY_WAIT`]: a screen that is
+/// drawn in another size requests the cursor's position, and a key that comes before the answer lies in crossterm's queue, which wakes nobody.
 fn wait_for_input(resized: &OwnedFd) -> io::Result<PollFlags> {
     let input = io::stdin();
     let mut both = [
         PollFd::new(&input, PollFlags::IN),
         PollFd::new(resized, PollFlags::IN),
     ];
-    match poll(&mut both, None) {
+    match poll(&mut both, Some(&KEY_WAIT)) {
         // The signal of another size may be delivered to this thread.
         Err(Errno::INTR) => return Ok(PollFlags::empty()),
         polled => polled?,
