@@ -2,20 +2,18 @@
 //! [`crate::snapshot::Snapshot`].
 
 pub mod actuator_queue;
-pub mod ends;
 pub mod outputs;
-pub mod signals;
 
-mod act;
 mod actuation;
 mod arming;
 pub mod budget;
 pub mod changes;
 mod cpus;
-mod edges;
+mod ending;
+mod ends;
+mod events;
 mod found;
 mod greeting;
-mod ingest;
 pub mod intake;
 mod leave;
 pub mod log;
@@ -25,13 +23,13 @@ mod options;
 mod orders;
 mod partial_sums;
 mod prefetch;
-mod processes;
 mod receipts;
 mod requests;
 mod resolve;
 mod screen;
 mod sequence;
-mod serving;
+mod signals;
+mod sources;
 mod switching;
 mod system;
 mod target;

@@ -1,9 +1,12 @@
 //! What is shown of a session, read of its parts. Changes nothing.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use super::{
     Options, Start,
     budget::Shown,
     changes::{Changes, Trial},
+    found::{Repair, copies},
     greeting::Greeting,
     measuring::{Measuring, functions},
     members::{Members, Unmeasured},
@@ -11,15 +14,20 @@ use super::{
     target::Target,
 };
 use crate::{
+    clock::monotonic_ns,
     cost::CostView,
-    discover::Job,
-    format::plural,
+    discover::{Job, Member},
+    format::{duration, plural},
     kernel::{self, Kernel, LinkKind, Ring},
     profile::{self, Metered},
+    request::SessionView,
     rulebook::RuleBook,
     snapshot::{JobView, MatrixView, ProcessView, Snapshot},
     view,
 };
+
+/// Processes that are listed; the snapshot has all.
+const PIDS_MAX: usize = 4096;
 
 /// The parts that something is shown of.
 pub(super) struct Views<'a> {
@@ -179,6 +187,55 @@ impl<'a> Views<'a> {
                 .matrix
                 .view(&self.measuring.profile.processes)
         })
+    }
+
+    /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
+    pub(super) fn step_around(&self, decision: u64) -> Option<String> {
+        let at = self.changes.carried_out(decision)?;
+        let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
+        let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
+        Some(format!("one step {} -> {}", duration(before), duration(after)))
+    }
+
+    /// The session as it is listed.
+    pub(super) fn listed(&self) -> SessionView {
+        let snapshot = self.snapshot();
+        let launcher = snapshot.job.launcher.into_iter();
+        let pids = launcher.chain(snapshot.processes.iter().map(|process| process.pid));
+        let rules = snapshot.rules.into_iter();
+        SessionView {
+            pid: std::process::id(),
+            program: snapshot.job.program,
+            user: snapshot.job.user,
+            pids: pids.take(PIDS_MAX).collect(),
+            applies: self.options.applies,
+            elapsed_s: snapshot.elapsed.as_secs_f64(),
+            rules: rules
+                .map(|rule| (rule.name, rule.mode.to_owned(), rule.state))
+                .collect(),
+        }
+    }
+
+    /// What a rule that found something would do about it, and the command for that; none where there is nothing to say.
+    pub(super) fn advice(&self, rule: &str) -> Option<String> {
+        let mut effects = self.rules.effects(rule);
+        let variables = self.rules.written_everywhere(rule).into_iter();
+        effects.extend(variables.filter_map(|variable| {
+            let of = |member: &Member| member.copies_at_start(&variable);
+            let paths: BTreeSet<String> = self.target.job.members.iter().flat_map(of).collect();
+            copies(&variable, &paths)
+        }));
+        let can_probe = self.measuring.probes.kernel().is_some();
+        self.repair(rule).advice(can_probe, effects)
+    }
+
+    pub(super) fn repair<'b>(&'b self, rule: &'b str) -> Repair<'b> {
+        Repair {
+            rule,
+            target: &self.options.typed,
+            may_write: self.options.applies,
+            must_be_named: self.rules.never_applying().iter().any(|name| name == rule),
+        }
     }
 
     /// What is watched, what is not, and what may be written.

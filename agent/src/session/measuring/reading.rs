@@ -11,8 +11,7 @@ use crate::session::{
     target::Target,
 };
 use crate::{
-    clock::{CpuClock, monotonic_ns},
-    cost::Moment,
+    clock::monotonic_ns,
     evidence::{CpuShare, Frequency},
     kernel::{Kernel, KernelError},
     profile::{Inputs, Metered, Threads, threads_of},
@@ -139,17 +138,6 @@ impl Measuring {
                 rules.observe_variables(process.slot, held, now);
             }
         }
-    }
-
-    /// A process that has just joined: what it does until the next window is not seen.
-    pub(in crate::session) fn take_in(&mut self, process: &mut Metered, now_ns: u64) {
-        self.system.open(process);
-        let cpu_ns = CpuClock::of(process.pid).and_then(CpuClock::ns);
-        let at = Moment {
-            at_ns: now_ns,
-            cpu_ns: cpu_ns.unwrap_or(now_ns),
-        };
-        process.join(at, self.budget.sampling.sampled().gap());
     }
 
     /// Takes out the records of threads that have ended.

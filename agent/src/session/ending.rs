@@ -1,9 +1,7 @@
-//! The edges of a session: what is read of its parts for a snapshot, what is said and shown, and how it leaves. Carries out what `screen`,
-//! `greeting` and `leave` decide.
+//! The end of a session: carries out what [`super::leave`] decides.
 
 use std::{collections::VecDeque, time::Duration};
 
-use tokio::{sync::mpsc, time::Instant};
 use tuner::actuator::ClientError;
 
 use super::{
@@ -14,81 +12,33 @@ use super::{
     orders::process_here,
     outputs::{Outputs, Printout},
     requests::{self, State},
-    sequence,
+    sources::Sources,
     views::trials,
 };
 use crate::{
     clock::monotonic_ns,
-    control::{Asked, Control},
+    control::Control,
     exit::{Failure, Outcome},
     kernel::KernelError,
     profile::Metered,
     rulebook::Time,
     snapshot::{
-        SequenceView, Snapshot, TraceView,
+        Snapshot, TraceView,
         outcome::{NOT_UNDONE, UNDONE},
     },
     trace, view,
     watchdog::Step,
 };
 
-/// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
-const FIRST_LOOK: Duration = Duration::from_millis(300);
-
 /// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to spare that takes 20 to 100 ms.
 const DETACH_WAIT: Duration = Duration::from_millis(300);
 
 impl Session {
-    fn name_call_sites(&mut self, view: &mut SequenceView) {
-        sequence::name_call_sites(
-            &mut self.screen.namer,
-            (&self.measuring.profile.processes, &self.target.job.members),
-            (self.measuring.probes.list(), self.target.scout.images()),
-            view,
-        );
-    }
-
-    /// Says what is watched, what is not, and what may be written.
-    pub(super) fn greet(&mut self) {
-        self.screen.begin(Time(monotonic_ns()));
-        let snapshot = self.snapshot();
-        let greeting = self.views().greeting(&snapshot);
-        greeting.lines().iter().for_each(|line| self.screen.say(line));
-    }
-
-    /// When the first numbers are due; none beside a command, which has the terminal.
-    pub(super) fn first_look(&self) -> Option<Instant> {
-        (!self.target.is_of_command()).then(|| Instant::now() + FIRST_LOOK)
-    }
-
-    /// Shows the state now: to scrapes always, to people if it is time for it.
-    pub(super) fn show(&mut self) {
-        let now = Time(monotonic_ns());
-        let (people, anybody) = self.screen.wants(now);
-        if !anybody {
-            return;
-        }
-        let mut snapshot = self.snapshot();
-        self.screen.publish(&snapshot);
-        if !people {
-            return;
-        }
-        if self.screen.wants_call_sites() {
-            self.name_call_sites(&mut snapshot.sequence);
-        }
-        self.screen.show(snapshot, now);
-    }
-
-    /// With --keep a session ends by itself when everything that was changed is confirmed.
-    pub(super) fn is_settled(&self) -> bool {
-        self.options.keep && self.changes.is_settled()
-    }
-
     /// Leaves, for this reason. Requests that came meanwhile are answered.
     pub(super) async fn leave(
         mut self,
         reason: &'static str,
-        (mut asked, control): (mpsc::Receiver<Asked>, Option<Control>),
+        (mut sources, control): (Sources, Option<Control>),
     ) -> Outcome {
         // Whoever asked for the end gets the answer first.
         tokio::task::yield_now().await;
@@ -116,7 +66,7 @@ impl Session {
                 Some(effect) => events.extend(self.carry_out_leaving(effect, &mut last)?),
             }
         }
-        while let Ok((request, to)) = asked.try_recv() {
+        while let Some((request, to)) = sources.request() {
             let steps = requests::steps(request, State::Leaves).into_iter();
             // Whoever asked may be gone.
             let _ = steps
