@@ -15,16 +15,14 @@ use super::{
     changes::{Effect, Event, NotDone, Process},
     log::Requests,
     members::{self, Machine},
-    orders::{Path, Resolver, process_here},
+    orders::{Path, Resolver},
     prefetch,
     requests::{self, NotAdded, State, Step},
-    target::{Arrival, Read, candidate},
+    target::{Read, candidate},
 };
 use crate::{
     clock::monotonic_ns,
-    discover::Member,
     kernel::{Kernel, KernelError},
-    profile::Metered,
     report,
     request::{Answer, Mode, RefusalKind, Request},
     rulebook::{Act, Decision, Switch, Time},
@@ -269,28 +267,27 @@ impl Session {
         self.members_on_with(event, Read::new())
     }
 
+    /// What follows from an effect comes before the effects that are left.
     fn members_on_with(
         &mut self,
         event: members::Event,
         mut read: Read,
     ) -> Result<Option<&'static str>, KernelError> {
-        let mut over = None;
-        let mut effects = VecDeque::from(self.log.on(&mut self.members, event, Time(monotonic_ns())));
-        while let Some(effect) = effects.pop_front() {
-            if let members::Effect::Finish(reason) = effect {
-                over = Some(reason);
-                continue;
-            }
+        let (mut over, mut events, mut effects) = (None, vec![event], VecDeque::new());
+        loop {
             let mut first = Vec::new();
-            for event in self.carry_out_for_members(effect, &mut read)? {
+            for event in events.drain(..) {
                 first.extend(self.log.on(&mut self.members, event, Time(monotonic_ns())));
             }
-            first
-                .into_iter()
-                .rev()
-                .for_each(|effect| effects.push_front(effect));
+            for effect in first.into_iter().rev() {
+                effects.push_front(effect);
+            }
+            match effects.pop_front() {
+                None => return Ok(over),
+                Some(members::Effect::Finish(reason)) => over = Some(reason),
+                Some(effect) => events = self.carry_out_for_members(effect, &mut read)?,
+            }
         }
-        Ok(over)
     }
 
     fn carry_out_for_members(
@@ -298,78 +295,32 @@ impl Session {
         effect: members::Effect,
         read: &mut Read,
     ) -> Result<Vec<members::Event>, KernelError> {
-        match effect {
-            members::Effect::CheckPrograms(_) => {
-                return Ok(self.target.replaced(&mut self.measuring.profile.processes));
-            }
-            members::Effect::CheckMpi(processes) => {
-                return Ok((self.target).loaded_mpi(&processes, &self.measuring.profile.processes, read));
-            }
-            members::Effect::LookInto(process) => {
-                return Ok(self.target.look_into(process, read).into_iter().collect());
-            }
-            members::Effect::LookAtCommand(_) => self.target.job.look_at_command(),
-            members::Effect::Scan(_) => return self.scan(read).map(|found| found.into_iter().collect()),
-            members::Effect::Admit(machine, pid) => {
-                let kernel = self.measuring.probes.kernel_mut();
-                let slot = kernel.map(|kernel| kernel.admit(pid.number as u32)).transpose()?;
-                return Ok(vec![members::Event::Slot(machine, pid, slot.flatten())]);
-            }
-            members::Effect::Watch { pid, slot, .. } => {
-                let member = read.remove(&pid.number);
-                let event = member.map(|member| self.join(slot, member));
-                return Ok(event.into_iter().collect());
-            }
-            members::Effect::Leave(process) => self.rules.leave(process.slot, monotonic_ns()),
-            members::Effect::End(processes) => {
-                self.take_all_hits()?;
-                // The last totals are still on the kernel side; those of /proc are gone with the process.
-                self.read()?;
-                let slots = processes.iter().map(|process| process.slot);
-                self.measuring.end(&mut self.rules, slots);
-            }
-            members::Effect::Forget(process) => {
-                if let Some(process) = self.measuring.profile.processes.get(process.slot as usize) {
-                    self.measuring.probes.forget(process.pid)?;
-                }
-            }
-            members::Effect::ForgetThreads(process) => self.measuring.forget_threads_of(process.slot)?,
-            members::Effect::CheckChanges(process) => self.look_whether_ended(process),
-            members::Effect::CheckEnded(process, pid) if !pid.is_alive() => {
-                self.measuring.probes.forget(pid.number)?;
-                return Ok(vec![members::Event::Went(process)]);
-            }
-            members::Effect::CheckEnded(..) | members::Effect::Finish(_) => {}
-            members::Effect::Say(notice) => self.screen.say(&notice),
+        match &effect {
+            members::Effect::Scan(_) => return self.scan(read),
+            members::Effect::CheckChanges(process) => self.look_whether_ended(*process),
+            members::Effect::End(_) => self.take_all_hits()?,
+            _ => {}
         }
-        Ok(Vec::new())
-    }
-
-    /// A process joins, in this slot or in the next.
-    fn join(&mut self, slot: Option<u32>, member: Member) -> members::Event {
+        let is_newcomer = matches!(effect, members::Effect::Watch { slot: None, .. });
         let (measuring, mut context) = self.measuring();
-        if let Some(slot) = slot {
-            return measuring.admit(&mut context, slot, member);
+        let events = measuring.carry_out(&mut context, effect, read)?;
+        if is_newcomer && matches!(events.as_slice(), [members::Event::Watched { .. }]) {
+            let newest = self.target.job.members.last().map(std::slice::from_ref);
+            prefetch::look_up(
+                self.actuation.queue.as_ref(),
+                &self.rules,
+                newest.unwrap_or_default(),
+            );
         }
-        let event = measuring.add(&mut context, member);
-        let (members, processes) = (&self.target.job.members, &self.measuring.profile.processes);
-        if matches!(event, members::Event::Watched { .. }) {
-            let member = members.last().map(std::slice::from_ref).unwrap_or_default();
-            prefetch::look_up(self.actuation.queue.as_ref(), &self.rules, member);
-        }
-        let has_slot = !matches!(event, members::Event::NoRoom(..));
-        if let (true, Some(ends), Some(process)) = (has_slot, &self.target.ends, processes.last()) {
-            ends.watch(process.pid, process.slot);
-        }
-        event
+        Ok(events)
     }
 
     /// Looks for processes that are not known.
-    fn scan(&mut self, read: &mut Read) -> Result<Option<members::Event>, KernelError> {
+    fn scan(&mut self, read: &mut Read) -> Result<Vec<members::Event>, KernelError> {
         self.measuring.settle(&mut self.target)?;
         let known = self.members.known(Machine::HERE);
         let Some(found) = self.target.find(&known) else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         // Some of them may have been told of meanwhile, and may have ended since.
         self.take_comings();
@@ -379,7 +330,7 @@ impl Session {
         let event = members::Event::Found(Machine::HERE, named.collect());
         let found = found.into_iter();
         read.extend(found.map(|member| (member.process.pid.number, member)));
-        Ok(Some(event))
+        Ok(vec![event])
     }
 
     /// Takes note of processes of the command that came and went.
@@ -393,31 +344,11 @@ impl Session {
         }
         self.members_on(members::Event::Settled(machine)).map(drop)
     }
+
     /// Takes in what the kernel side tells of processes of the command.
     pub(super) fn take_comings(&mut self) {
         for arrival in self.target.arrivals() {
-            let mut read = Read::new();
-            let event = match arrival {
-                Arrival::Came(slot, member) => {
-                    let event = members::Event::Came(process_here(slot), candidate(&member));
-                    read.insert(member.process.pid.number, member);
-                    event
-                }
-                Arrival::Unseen(coming) => {
-                    let (pid, process) = (coming.pid as i32, process_here(coming.slot));
-                    if let Some(member) = self.target.unseen(&coming) {
-                        let unknown = Metered::unknown(pid, coming.slot);
-                        self.measuring.put(&mut self.target, unknown, member);
-                    }
-                    let is_unwatched = self.measuring.budget.sampling.is_shut();
-                    members::Event::CameUnseen {
-                        process,
-                        pid,
-                        is_unwatched,
-                    }
-                }
-                Arrival::Went(slot) => members::Event::Went(process_here(slot)),
-            };
+            let (event, read) = self.measuring.arrived(&mut self.target, arrival);
             // What cannot be attached to is an event, and no error.
             if let Err(error) = self.members_on_with(event, read) {
                 tracing::warn!(%error, "a process of the command is not watched");

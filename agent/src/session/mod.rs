@@ -48,7 +48,7 @@ pub use self::options::{Options, Started};
 use self::{
     actuation::Actuation,
     actuator_queue::ActuatorQueue,
-    arming::{armed, not_watched, wanted_regions},
+    arming::{Requests, not_watched},
     budget::Budget,
     changes::Changes,
     intake::HITS_PER_WAKE,
@@ -70,7 +70,6 @@ use crate::{
     heap,
     kernel::{Closer, KernelError},
     priority::Hurry,
-    probe::Wanted,
     profile::Metered,
     rulebook::{RuleBook, Time},
     snapshot::Snapshot,
@@ -130,15 +129,10 @@ impl Session {
         mut outputs: Outputs,
         mut options: Options,
     ) -> Result<Session, Failure> {
-        let mut wanted = rules.wanted();
-        let plain = wanted.len()..wanted.len() + options.probe.len();
-        wanted.extend((options.probe.iter()).map(|name| Wanted::calls_of(name, rules.is_recorded())));
-        let first = wanted.len();
-        wanted.extend(wanted_regions(&job));
-        let regions = first..wanted.len();
-        let own = plain.start..regions.end;
+        let requests = Requests::new(&rules, &options, &job);
+        let (own, regions) = (requests.own.clone(), requests.regions.clone());
         let began = monotonic_ns();
-        let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
+        let mut probes = requests.arm(&job, &rules, &options)?;
         let hits = probes.take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
         let start = Start {

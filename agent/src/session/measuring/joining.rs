@@ -13,16 +13,89 @@ use crate::{
     rulebook::{self, RuleBook, Switch, Time},
     session::{
         arming::asked_in,
-        members::{Event, LateFile, Machine},
+        members::{Effect, Event, LateFile, Machine},
         orders::process_here,
         requests::NotAdded,
-        target::Target,
+        target::{Arrival, Read, Target, candidate},
     },
 };
 
 impl Measuring {
+    /// Carries out what the members want done, as far as it is measuring's; gives what was found. Before processes end all hits are to be taken.
+    pub(in crate::session) fn carry_out(
+        &mut self,
+        context: &mut Context<'_>,
+        effect: Effect,
+        read: &mut Read,
+    ) -> Result<Vec<Event>, KernelError> {
+        let (target, processes) = (&mut *context.target, &mut self.profile.processes);
+        match effect {
+            Effect::CheckPrograms(_) => return Ok(target.replaced(processes)),
+            Effect::CheckMpi(those) => return Ok(target.loaded_mpi(&those, processes, read)),
+            Effect::LookInto(process) => return Ok(target.look_into(process, read).into_iter().collect()),
+            Effect::LookAtCommand(_) => target.job.look_at_command(),
+            Effect::Admit(machine, pid) => {
+                let kernel = self.probes.kernel_mut();
+                let slot = kernel.map(|kernel| kernel.admit(pid.number as u32)).transpose()?;
+                return Ok(vec![Event::Slot(machine, pid, slot.flatten())]);
+            }
+            Effect::Watch { pid, slot, .. } => {
+                let member = read.remove(&pid.number);
+                let event = member.map(|member| match slot {
+                    Some(slot) => self.admit(context, slot, member),
+                    None => self.add(context, member),
+                });
+                return Ok(event.into_iter().collect());
+            }
+            Effect::Leave(process) => context.rules.leave(process.slot, monotonic_ns()),
+            Effect::End(processes) => {
+                // The last totals are still on the kernel side; those of /proc are gone with the process.
+                self.read(context)?;
+                self.end(context.rules, processes.iter().map(|process| process.slot));
+            }
+            Effect::Forget(process) => {
+                if let Some(process) = processes.get(process.slot as usize) {
+                    self.probes.forget(process.pid)?;
+                }
+            }
+            Effect::ForgetThreads(process) => self.forget_threads_of(process.slot)?,
+            Effect::CheckEnded(process, pid) if !pid.is_alive() => {
+                self.probes.forget(pid.number)?;
+                return Ok(vec![Event::Went(process)]);
+            }
+            Effect::Say(notice) => context.screen.say(&notice),
+            Effect::CheckEnded(..) | Effect::CheckChanges(_) | Effect::Scan(_) | Effect::Finish(_) => {}
+        }
+        Ok(Vec::new())
+    }
+
+    /// A process of the command came or went: the event, and what was read of the process.
+    pub(in crate::session) fn arrived(&mut self, target: &mut Target, arrival: Arrival) -> (Event, Read) {
+        let mut read = Read::new();
+        let event = match arrival {
+            Arrival::Came(slot, member) => {
+                let event = Event::Came(process_here(slot), candidate(&member));
+                read.insert(member.process.pid.number, member);
+                event
+            }
+            Arrival::Unseen(coming) => {
+                let (pid, process) = (coming.pid as i32, process_here(coming.slot));
+                if let Some(member) = target.unseen(&coming) {
+                    self.put(target, Metered::unknown(pid, coming.slot), member);
+                }
+                Event::CameUnseen {
+                    process,
+                    pid,
+                    is_unwatched: self.budget.sampling.is_shut(),
+                }
+            }
+            Arrival::Went(slot) => Event::Went(process_here(slot)),
+        };
+        (event, read)
+    }
+
     /// A process below the launcher joins, in the next slot.
-    pub(in crate::session) fn add(&mut self, context: &mut Context<'_>, member: Member) -> Event {
+    fn add(&mut self, context: &mut Context<'_>, member: Member) -> Event {
         // Of one that cannot be attached to the slot is taken all the same.
         let slot = self.probes.slots();
         let pid = member.process.pid;
@@ -35,6 +108,9 @@ impl Measuring {
             Err(error) => not_watched(slot, &member, &error),
         };
         self.system.others.forget();
+        if let Some(ends) = &context.target.ends {
+            ends.watch(process.pid, slot);
+        }
         self.profile.processes.push(process);
         context.target.job.members.push(member);
         event
@@ -57,12 +133,7 @@ impl Measuring {
     }
 
     /// A process of the command joins, in the slot that the kernel side gave it.
-    pub(in crate::session) fn admit(
-        &mut self,
-        context: &mut Context<'_>,
-        slot: u32,
-        member: Member,
-    ) -> Event {
+    fn admit(&mut self, context: &mut Context<'_>, slot: u32, member: Member) -> Event {
         let (process, event) = match self.attach_in(context, slot, &member) {
             Ok((process, late)) => (process, watched(slot, &member, late)),
             Err(error) => not_watched(slot, &member, &error),
@@ -120,7 +191,7 @@ impl Measuring {
     }
 
     /// Slots are given by whoever needs one first: those before it may still be empty.
-    pub(in crate::session) fn put(&mut self, target: &mut Target, process: Metered, member: Member) {
+    fn put(&mut self, target: &mut Target, process: Metered, member: Member) {
         let place = process.slot as usize;
         let processes = &mut self.profile.processes;
         while let (Some(started), true) = (&target.started, processes.len() <= place) {
@@ -195,7 +266,7 @@ impl Measuring {
     }
 
     /// Processes have ended: what was counted of them was just read.
-    pub(in crate::session) fn end(&mut self, rules: &mut RuleBook, slots: impl Iterator<Item = u32>) {
+    fn end(&mut self, rules: &mut RuleBook, slots: impl Iterator<Item = u32>) {
         for slot in slots {
             let process = self.profile.processes.get_mut(slot as usize);
             let Some(process) = process.filter(|process| !process.ended) else {
