@@ -2,13 +2,11 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use tuner::actuator::ClientError;
-
 use super::{
     Session,
     changes::{self, Machine},
     kernel_failure,
-    leave::{self, Effect, Event, Leaving, Parting},
+    leave::{Effect, Event, Leaving, Parting},
     orders::process_here,
     outputs::{Outputs, Printout},
     requests::{self, State},
@@ -20,13 +18,12 @@ use crate::{
     control::Control,
     exit::{Failure, Outcome},
     kernel::KernelError,
-    profile::Metered,
     rulebook::Time,
     snapshot::{
-        Snapshot, TraceView,
+        Snapshot,
         outcome::{NOT_UNDONE, UNDONE},
     },
-    trace, view,
+    view,
     watchdog::Step,
 };
 
@@ -83,12 +80,7 @@ impl Session {
             Effect::EndLive => self.screen.end_live(),
             Effect::ReadLast => {
                 self.read_all_last().map_err(kernel_failure)?;
-                let has_program_ended = self
-                    .measuring
-                    .profile
-                    .processes
-                    .iter()
-                    .all(|process| process.ended);
+                let has_program_ended = self.measuring.profile.running().next().is_none();
                 return Ok(vec![Event::Read { has_program_ended }]);
             }
             Effect::Record => return Ok(vec![Event::Recorded(self.rules.finish_recording())]),
@@ -131,14 +123,7 @@ impl Session {
         self.take_last_hits()?;
         self.read()?;
         self.evaluate_last();
-        let now = monotonic_ns();
-        for process in &self.measuring.profile.processes {
-            if let Some(iterations) = process.iterations() {
-                self.rules.summarise(process.slot, iterations, now);
-            }
-            let estimates = process.estimates();
-            self.rules.record_estimates(process.slot, estimates, now, true);
-        }
+        self.measuring.summarise(&mut self.rules);
         Ok(())
     }
 
@@ -155,7 +140,7 @@ impl Session {
                 last.omitted = Some(farewell.omitted);
                 Event::PutBack(Box::new(Parting::of(&farewell)))
             }
-            Err(error) => not_known(&error),
+            Err(error) => Event::NotKnown(error.to_string()),
         })
     }
 
@@ -164,11 +149,9 @@ impl Session {
         self.measuring.read_matrix(true).map_err(kernel_failure)?;
         let mut snapshot = self.snapshot();
         self.name_call_sites(&mut snapshot.sequence);
-        for (process, view) in self.views().shown().into_iter().zip(&mut snapshot.processes) {
-            view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);
-        }
+        self.views().add_loads(&mut snapshot.processes);
         let mut outputs = self.screen.take_outputs();
-        let (trace, traced) = self.end_trace(&mut outputs);
+        let (trace, traced) = self.views().end_trace(&mut outputs);
         snapshot.trace = trace;
         let ready = Event::Ready {
             header: view::header(&snapshot),
@@ -180,35 +163,15 @@ impl Session {
         Ok(vec![Event::Traced(traced), ready])
     }
 
-    fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
-        let polled = |process: &Metered| process.polling_calls(self.measuring.probes.list());
-        let not_seen = self
-            .measuring
-            .profile
-            .processes
-            .iter()
-            .map(|process| process.sequence.unseen());
-        outputs.end_trace(&trace::Ending {
-            program: &self.target.job.program(),
-            host: &self.start.host,
-            not_seen: not_seen.sum(),
-            polling: self.measuring.profile.processes.iter().map(polled).sum(),
-        })
-    }
-
     /// What became of all changes; `omitted` of them the actuator did not name, if it named any.
     fn last_words(&mut self, omitted: Option<usize>, program: &str) -> String {
         let Some(omitted) = omitted else {
             return String::new();
         };
         (0..self.measuring.probes.slots()).for_each(|slot| self.look_whether_ended(process_here(slot)));
-        // What takes back what is left in place.
-        let targets = self.options.typed.split(' ');
-        let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
-        let undo: Vec<String> = undo.collect();
         let event = changes::Event::LastWords {
             unknown: omitted,
-            undo: undo.join("; "),
+            undo: self.views().undo_commands(),
             program: program.to_owned(),
         };
         let effects = self.log.on(&mut self.changes, event, Time(monotonic_ns()));
@@ -230,10 +193,6 @@ struct Last {
     printout: Option<Printout>,
     /// Changes that the actuator did not name; none where it said nothing.
     omitted: Option<usize>,
-}
-
-fn not_known(error: &ClientError) -> Event {
-    leave::Event::NotKnown(error.to_string())
 }
 
 /// The guard took a change back, or could not.

@@ -23,7 +23,6 @@ use super::{
 use crate::{
     clock::monotonic_ns,
     kernel::{Kernel, KernelError},
-    report,
     request::{Answer, Mode, RefusalKind, Request},
     rulebook::{Act, Decision, Switch, Time},
     snapshot::{FindingView, GuardView, outcome::KEPT},
@@ -423,12 +422,8 @@ impl Session {
     fn report_now(&mut self) -> Answer {
         // While nothing happens the last reading may be seconds old.
         let read = self.read().and_then(|()| self.measuring.read_matrix(true));
-        if let Err(error) = read {
-            return Answer::refused(RefusalKind::Failed, error.to_string());
-        }
-        let text = report::render(&self.snapshot());
-        match text.and_then(|text| serde_json::from_str(&text)) {
-            Ok(report) => Answer::Report(report),
+        match read {
+            Ok(()) => self.views().report(),
             Err(error) => Answer::refused(RefusalKind::Failed, error.to_string()),
         }
     }

@@ -70,7 +70,6 @@ use crate::{
     heap,
     kernel::{Closer, KernelError},
     priority::Hurry,
-    profile::Metered,
     rulebook::{RuleBook, Time},
     snapshot::Snapshot,
     view::give_back_terminal,
@@ -169,11 +168,7 @@ impl Session {
     fn begin(&mut self, now: u64) -> Result<(), KernelError> {
         self.rules.start(now);
         for (slot, member) in (0..self.measuring.probes.slots()).zip(&self.target.job.members) {
-            let rank = member.rank.map(|rank| rank.number);
-            let process = Metered::new(member.process.pid.number, rank, slot);
-            self.measuring.system.open(&process);
-            self.measuring.profile.processes.push(process);
-            self.rules.join(slot, member, now);
+            self.measuring.begin(&mut self.rules, (slot, member), now);
             let present = members::Event::Present(process_here(slot), candidate(member));
             self.log.on(&mut self.members, present, Time(now));
         }
@@ -184,10 +179,7 @@ impl Session {
             trace.armed(self.start.armed_ns);
         }
         // All processes at once, and last: what one did while the next was attached to would belong to nothing.
-        for process in &self.measuring.profile.processes {
-            self.measuring.probes.watch(process.slot, process.pid)?;
-        }
-        Ok(())
+        self.measuring.begin_counting()
     }
 
     /// What measures, and what it needs of the rest.

@@ -10,6 +10,7 @@ use super::{
     greeting::Greeting,
     measuring::{Measuring, functions},
     members::{Members, Unmeasured},
+    outputs::Outputs,
     sequence::Calls,
     target::Target,
 };
@@ -20,10 +21,11 @@ use crate::{
     format::{duration, plural},
     kernel::{self, Kernel, LinkKind, Ring},
     profile::{self, Metered},
-    request::SessionView,
+    report,
+    request::{Answer, RefusalKind, SessionView},
     rulebook::RuleBook,
-    snapshot::{JobView, MatrixView, ProcessView, Snapshot},
-    view,
+    snapshot::{JobView, MatrixView, ProcessView, Snapshot, TraceView},
+    trace, view,
 };
 
 /// Processes that are listed; the snapshot has all.
@@ -124,7 +126,7 @@ impl<'a> Views<'a> {
     }
 
     /// Processes in the order in which they are shown.
-    pub(super) fn shown(&self) -> Vec<&'a Metered> {
+    fn shown(&self) -> Vec<&'a Metered> {
         let there = self
             .measuring
             .profile
@@ -235,6 +237,43 @@ impl<'a> Views<'a> {
             target: &self.options.typed,
             may_write: self.options.applies,
             must_be_named: self.rules.never_applying().iter().any(|name| name == rule),
+        }
+    }
+
+    /// Ends the trace: what became of it, and an error in words.
+    pub(super) fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
+        let (processes, probes) = (&self.measuring.profile.processes, self.measuring.probes.list());
+        let not_seen = processes.iter().map(|process| process.sequence.unseen());
+        let polling = processes.iter().map(|process| process.polling_calls(probes));
+        outputs.end_trace(&trace::Ending {
+            program: &self.target.job.program(),
+            host: &self.start.host,
+            not_seen: not_seen.sum(),
+            polling: polling.sum(),
+        })
+    }
+
+    /// The load of each of these processes over the whole session.
+    pub(super) fn add_loads(&self, processes: &mut [ProcessView]) {
+        for (process, view) in self.shown().into_iter().zip(processes) {
+            view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);
+        }
+    }
+
+    /// The commands that take back what is left in place.
+    pub(super) fn undo_commands(&self) -> String {
+        let targets = self.options.typed.split(' ');
+        let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
+        let undo: Vec<String> = undo.collect();
+        undo.join("; ")
+    }
+
+    /// What is written of the state now.
+    pub(super) fn report(&self) -> Answer {
+        let text = report::render(&self.snapshot());
+        match text.and_then(|text| serde_json::from_str(&text)) {
+            Ok(report) => Answer::Report(report),
+            Err(error) => Answer::refused(RefusalKind::Failed, error.to_string()),
         }
     }
 

@@ -69,6 +69,28 @@ impl Measuring {
         Ok(Vec::new())
     }
 
+    /// A process that was attached to when the session began.
+    pub(in crate::session) fn begin(
+        &mut self,
+        rules: &mut RuleBook,
+        (slot, member): (u32, &Member),
+        now_ns: u64,
+    ) {
+        let rank = member.rank.map(|rank| rank.number);
+        let process = Metered::new(member.process.pid.number, rank, slot);
+        self.system.open(&process);
+        self.profile.processes.push(process);
+        rules.join(slot, member, now_ns);
+    }
+
+    /// From here on all processes are counted.
+    pub(in crate::session) fn begin_counting(&mut self) -> Result<(), KernelError> {
+        for process in &self.profile.processes {
+            self.probes.watch(process.slot, process.pid)?;
+        }
+        Ok(())
+    }
+
     /// A process of the command came or went: the event, and what was read of the process.
     pub(in crate::session) fn arrived(&mut self, target: &mut Target, arrival: Arrival) -> (Event, Read) {
         let mut read = Read::new();

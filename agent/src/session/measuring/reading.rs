@@ -140,6 +140,17 @@ impl Measuring {
         }
     }
 
+    /// At the end: hands the rules what the iterations and the sampled functions of each process came to.
+    pub(in crate::session) fn summarise(&self, rules: &mut RuleBook) {
+        let now = monotonic_ns();
+        for process in &self.profile.processes {
+            if let Some(iterations) = process.iterations() {
+                rules.summarise(process.slot, iterations, now);
+            }
+            rules.record_estimates(process.slot, process.estimates(), now, true);
+        }
+    }
+
     /// Takes out the records of threads that have ended.
     fn retire(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
         self.take_out(threads, |process, (key, thread), system| {
