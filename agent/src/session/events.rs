@@ -146,7 +146,7 @@ impl Session {
                     }
                 }
                 Effect::Say(notice) => {
-                    self.screen.say(&format!("{}  {notice}", time_of_day()));
+                    self.screen.say_when(&notice);
                     if let Some((kind, name, text)) = notice.mark() {
                         self.mark(kind, name, text);
                     }
@@ -232,10 +232,8 @@ impl Session {
     /// Puts switches back that a verdict takes back.
     pub(super) fn switch_back(&mut self, back: &[Switch]) {
         if let Err(error) = self.switch_probes(back) {
-            self.screen.say(&format_args!(
-                "{}  probes could not be switched back: {error}",
-                time_of_day()
-            ));
+            self.screen
+                .say_when(&format_args!("probes could not be switched back: {error}"));
         }
     }
 
@@ -480,11 +478,4 @@ impl Session {
             self.log.on(&mut self.members, event, Time(monotonic_ns()));
         }
     }
-}
-
-/// The time of day (UTC, as in the journal), for lines that stay on the screen.
-pub(super) fn time_of_day() -> String {
-    let now = tuner::clock::now().wall;
-    // RFC 3339: the time stands between T and the fraction.
-    now.split(['T', '.']).nth(1).unwrap_or(&now).to_owned()
 }

@@ -27,7 +27,7 @@ pub(super) type Read = BTreeMap<i32, Member>;
 
 /// A process of the command that came or went.
 pub(super) enum Arrival {
-    Came(u32, Member),
+    Came(u32, Box<Member>),
     /// It had ended before it was looked at.
     Unseen(Coming),
     Went(u32),
@@ -176,7 +176,7 @@ impl Target {
             let is_new = coming.kind != ComingKind::Went as u32;
             let member = is_new.then(|| self.scout.arrived(coming.pid as i32)).flatten();
             arrivals.push(match member {
-                Some(member) => Arrival::Came(coming.slot, member),
+                Some(member) => Arrival::Came(coming.slot, Box::new(member)),
                 None if is_new => Arrival::Unseen(coming),
                 None => Arrival::Went(coming.slot),
             });

@@ -97,7 +97,7 @@ impl Measuring {
         let event = match arrival {
             Arrival::Came(slot, member) => {
                 let event = Event::Came(process_here(slot), candidate(&member));
-                read.insert(member.process.pid.number, member);
+                read.insert(member.process.pid.number, *member);
                 event
             }
             Arrival::Unseen(coming) => {
