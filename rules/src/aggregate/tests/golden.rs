@@ -65,11 +65,7 @@ fn sums_means_and_deviations_of_doubles() {
         (
             "and where it is too large for one",
             &[1e200, 3e200, 7e200],
-            [
-                Ok(1.1e201),
-                Ok(3.666666666666667e200),
-                Ok(2.4944382578492942e200),
-            ],
+            [Ok(1.1e201), Ok(3.666666666666667e200), Ok(2.4944382578492942e200)],
         ),
         (
             "S1 §9.1: C of four chunks of 200 tasks, by n",
