@@ -63,7 +63,6 @@ pub enum ActionError {
         "`{function}` at {address} carries a uprobe (perf, bpftrace, or a session of tuneagent): code under a probe is not changed"
     )]
     Probed {
-        /// The function.
         function: String,
         /// Where.
         address: Address,
@@ -71,7 +70,6 @@ pub enum ActionError {
     /// A change of ours is there already.
     #[error("change {change} is in force in the same code: revert that first")]
     AlreadyChanged {
-        /// Its number.
         change: u64,
     },
     /// No thread could be used.

@@ -34,9 +34,7 @@ pub enum ProcessError {
     /// It ended and waits for its parent to notice.
     #[error("process {pid} has ended already (a zombie, its parent {parent} has not collected it)")]
     Zombie {
-        /// Its number.
         pid: i32,
-        /// The parent.
         parent: i32,
     },
     /// The first process.
@@ -45,9 +43,7 @@ pub enum ProcessError {
     /// A thread of the kernel.
     #[error("process {pid} ({name}) is a thread of the kernel: it has no program to inspect")]
     KernelThread {
-        /// Its number.
         pid: i32,
-        /// Its name.
         name: String,
     },
     /// The process that asks.

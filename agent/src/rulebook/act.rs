@@ -15,7 +15,6 @@ use crate::snapshot::{
 pub enum Act {
     /// A condition holds, with its present numbers.
     Found {
-        /// The rule.
         rule: String,
         /// In words.
         text: String,
@@ -26,16 +25,13 @@ pub enum Act {
     },
     /// A condition holds no longer.
     Gone {
-        /// The rule.
         rule: String,
     },
     /// Something is to be written.
     Decided(Decision),
     /// A change was judged.
     Judged {
-        /// The decision.
         decision: u64,
-        /// The rule.
         rule: String,
         /// The verdict.
         guard: GuardView,

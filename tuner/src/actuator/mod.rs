@@ -80,7 +80,6 @@ pub enum Command {
     Collect,
     /// A change is to wait no longer.
     Disarm {
-        /// Its ticket.
         ticket: u64,
     },
     /// Calls a function, loads a library, changes code, binds threads.
@@ -96,12 +95,10 @@ pub enum Command {
     },
     /// Takes all changes of these processes back, those of earlier sessions too.
     UndoAll {
-        /// The processes.
         pids: Vec<Pid>,
     },
     /// Lists all changes of a process.
     Changes {
-        /// The process.
         pid: Pid,
     },
     /// Ends the session, as the end of the stream does, and tells what came of it.
@@ -125,9 +122,7 @@ pub struct Hello {
 /// Write a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetCommand {
-    /// The process.
     pub pid: Pid,
-    /// The variable.
     pub variable: String,
     /// The module whose code sees it by that name, where this is needed.
     pub module: Option<String>,
@@ -155,7 +150,6 @@ pub struct Expectation {
 /// Write a variable at a sync point, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmCommand {
-    /// What.
     pub set: SetCommand,
     /// Where.
     pub at: SyncPoint,
@@ -197,20 +191,15 @@ pub struct TogetherCommand {
 /// Take an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActCommand {
-    /// The process.
     pub pid: Pid,
-    /// The action.
     pub action: Action,
-    /// Why.
     pub reason: Reason,
 }
 
 /// Read a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetCommand {
-    /// The process.
     pub pid: Pid,
-    /// The variable.
     pub variable: String,
     /// As in [`SetCommand`].
     pub module: Option<String>,
@@ -221,9 +210,7 @@ pub struct GetCommand {
 /// A change of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeNumber {
-    /// The process.
     pub pid: Pid,
-    /// The number.
     pub change: u64,
 }
 
@@ -249,12 +236,10 @@ pub enum Answer {
     Set(Box<Receipt>),
     /// To arm: what to ask for when collecting.
     Armed {
-        /// Its ticket.
         ticket: u64,
     },
     /// To together: one for each process, in their order.
     ArmedTogether {
-        /// Their tickets.
         tickets: Vec<u64>,
     },
     /// To collect.
@@ -312,7 +297,6 @@ pub struct Reading {
     pub size: u64,
     /// The file that holds it.
     pub module: String,
-    /// Where it is.
     pub address: Address,
 }
 
