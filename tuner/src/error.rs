@@ -69,9 +69,7 @@ pub enum ActionError {
     },
     /// A change of ours is there already.
     #[error("change {change} is in force in the same code: revert that first")]
-    AlreadyChanged {
-        change: u64,
-    },
+    AlreadyChanged { change: u64 },
     /// No thread could be used.
     #[error("no thread of process {pid} could be used within {waited_ms} ms: {why}")]
     NoThread {

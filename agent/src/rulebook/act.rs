@@ -24,9 +24,7 @@ pub enum Act {
         is_new: bool,
     },
     /// A condition holds no longer.
-    Gone {
-        rule: String,
-    },
+    Gone { rule: String },
     /// Something is to be written.
     Decided(Decision),
     /// A change was judged.

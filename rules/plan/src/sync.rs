@@ -101,9 +101,7 @@ pub enum Key {
         bytes: Option<u8>,
     },
     /// An argument by its name in the source.
-    NamedArgument {
-        name: String,
-    },
+    NamedArgument { name: String },
     /// A global variable.
     Variable {
         name: String,

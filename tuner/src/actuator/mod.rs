@@ -79,9 +79,7 @@ pub enum Command {
     /// What became of the changes that waited.
     Collect,
     /// A change is to wait no longer.
-    Disarm {
-        ticket: u64,
-    },
+    Disarm { ticket: u64 },
     /// Calls a function, loads a library, changes code, binds threads.
     Act(Box<ActCommand>),
     /// Reads a variable. Needs no right to write.
@@ -94,13 +92,9 @@ pub enum Command {
         changes: Vec<ChangeNumber>,
     },
     /// Takes all changes of these processes back, those of earlier sessions too.
-    UndoAll {
-        pids: Vec<Pid>,
-    },
+    UndoAll { pids: Vec<Pid> },
     /// Lists all changes of a process.
-    Changes {
-        pid: Pid,
-    },
+    Changes { pid: Pid },
     /// Ends the session, as the end of the stream does, and tells what came of it.
     Shutdown,
 }
@@ -235,13 +229,9 @@ pub enum Answer {
     /// To set.
     Set(Box<Receipt>),
     /// To arm: what to ask for when collecting.
-    Armed {
-        ticket: u64,
-    },
+    Armed { ticket: u64 },
     /// To together: one for each process, in their order.
-    ArmedTogether {
-        tickets: Vec<u64>,
-    },
+    ArmedTogether { tickets: Vec<u64> },
     /// To collect.
     Collected(Collected),
     /// To disarm. Its receipt, that it was not written or that it just had been, is collected as any other.

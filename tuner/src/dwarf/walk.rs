@@ -60,9 +60,7 @@ pub enum WalkError {
     Dynamic { of: String },
     /// The debug information does not say what it is.
     #[error("the debug information does not have the type of {of}")]
-    Unknown {
-        of: String,
-    },
+    Unknown { of: String },
     /// The symbol table says that the variable ends before.
     #[error("the steps lead out of the variable, which takes {size} bytes")]
     Outside {

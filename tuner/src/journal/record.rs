@@ -168,10 +168,7 @@ pub enum Record {
         hold: Option<Hold>,
     },
     /// The guard found that the change did good.
-    Confirmed {
-        change: u64,
-        at: Instant,
-    },
+    Confirmed { change: u64, at: Instant },
     /// Before a change is taken back.
     RevertIntent {
         change: u64,
