@@ -71,10 +71,7 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
     let (before, during) = (lammps::pace(&slow)?, lammps::pace(&all[judged..])?);
     let report = agent.stop()?;
     let listed = recorded.replay("openmpi-busy-wait")?;
-    assert!(
-        listed.contains("decided") && listed.contains("judged"),
-        "{listed}"
-    );
+    assert_has!(listed, "decided", "judged");
     let gain = during / before;
     assert!(
         gain >= 5.0,
