@@ -24,18 +24,17 @@ macro_rules! warn {
     };
 }
 
+pub use job::{clock, discover, evidence, mpi};
+
 pub mod actuator;
 pub mod awake;
 pub mod calls;
 pub mod cli;
-pub mod clock;
 pub mod commands;
 pub mod console;
 pub mod control;
 pub mod cost;
 pub mod diagnostics;
-pub mod discover;
-pub mod evidence;
 pub mod exit;
 pub mod format;
 pub mod glob;
@@ -44,7 +43,6 @@ pub mod hint;
 pub mod http;
 pub mod kernel;
 pub mod metrics;
-pub mod mpi;
 pub mod plot;
 pub mod priority;
 pub mod probe;

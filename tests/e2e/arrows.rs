@@ -56,14 +56,12 @@ fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
 
 const AGENT: &str = "
 awake:
-clock:
 console:
 cost:
 exit:
 format:
 glob:
 heap:
-mpi:
 plot: format
 priority:
 readable:
@@ -74,33 +72,42 @@ calls: format
 cli: cost request
 control: request
 diagnostics: console
-discover: clock console mpi
-evidence: clock
 hint: rights
 kernel: cost rights
 report_file: console rights whole
 watchdog: console exit
-probe: calls clock cost discover format glob kernel mpi
+probe: calls cost format glob kernel
 rendezvous: awake kernel
-snapshot: calls cost evidence
-profile: calls cost evidence mpi probe snapshot
+snapshot: calls cost
+profile: calls cost probe snapshot
 actuator: format heap rendezvous rights
 metrics: cost request snapshot
-report: calls cost format mpi snapshot
-rulebook: calls clock console cost diagnostics discover evidence exit format mpi probe profile request
-    snapshot
-trace: clock probe profile snapshot
+report: calls cost format snapshot
+rulebook: calls console cost diagnostics exit format probe profile request snapshot
+trace: probe profile snapshot
 view: calls console cost format request snapshot
-http: discover metrics snapshot
-session: actuator calls clock console control cost discover evidence exit format glob heap hint http kernel
-    mpi priority probe profile readable report report_file request rulebook snapshot trace view watchdog
-commands: actuator awake cli console control diagnostics discover evidence exit format glob hint kernel mpi
-    plot priority probe readable report report_file request rights rulebook session snapshot view whole
+http: metrics snapshot
+session: actuator calls console control cost exit format glob heap hint http kernel priority probe profile readable
+    report report_file request rulebook snapshot trace view watchdog
+commands: actuator awake cli console control diagnostics exit format glob hint kernel plot priority probe readable
+    report report_file request rights rulebook session snapshot view whole
 ";
 
 #[test]
 fn the_modules_of_agent_use_what_is_below_them() -> Outcome {
     arrows_point_down("agent/src", AGENT)
+}
+
+const JOB: &str = "
+clock:
+mpi:
+discover: clock mpi
+evidence: clock
+";
+
+#[test]
+fn the_modules_of_job_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/job/src", JOB)
 }
 
 const RULES: &str = "
@@ -116,7 +123,7 @@ measure: unit
 requirements: measure
 types: unit
 value: types unit
-aggregate: value
+aggregate:
 facts: value
 recording: facts measure value
 tally: value

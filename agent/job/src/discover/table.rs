@@ -9,7 +9,7 @@ pub struct Entry {
     /// Its short name, cut at 15 bytes by the kernel.
     pub name: String,
     /// It belongs to the kernel.
-    pub(crate) is_kernel_thread: bool,
+    pub is_kernel_thread: bool,
 }
 
 /// The flag of kernel threads in /proc/PID/stat (include/linux/sched.h).
@@ -54,7 +54,7 @@ impl ProcessTable {
     }
 
     /// The process itself and who started it, and so on up.
-    pub(crate) fn lineage(&self, pid: i32) -> impl Iterator<Item = (i32, &Entry)> {
+    pub fn lineage(&self, pid: i32) -> impl Iterator<Item = (i32, &Entry)> {
         // A table of processes has no cycles, but two reads may disagree: the length bounds the walk.
         let start = self.entries.get_key_value(&pid);
         std::iter::successors(start, |(_, entry)| self.entries.get_key_value(&entry.parent))

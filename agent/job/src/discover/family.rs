@@ -79,7 +79,7 @@ impl Scout {
 
 impl Job {
     /// Of a command that is about to start, by the process that will be it: it has no members yet.
-    pub(crate) fn of_command(process: Process) -> Job {
+    pub fn of_command(process: Process) -> Job {
         let root = Root {
             process,
             is_launcher: false,
@@ -91,7 +91,7 @@ impl Job {
     }
 
     /// The command has executed a program: which, and whether that launches ranks, is known now.
-    pub(crate) fn look_at_command(&mut self) {
+    pub fn look_at_command(&mut self) {
         if let Some(root) = self.roots.first_mut()
             && let Ok(process) = root.process.pid.open()
         {

@@ -8,9 +8,9 @@ const CPUS_MAX: usize = 64;
 /// The clock of a set of CPUs at one moment, in hertz.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
-    pub(crate) least_hz: f64,
-    pub(crate) mean_hz: f64,
-    pub(crate) most_hz: f64,
+    pub least_hz: f64,
+    pub mean_hz: f64,
+    pub most_hz: f64,
 }
 
 impl Frequency {

@@ -50,7 +50,7 @@ pub struct Member {
 
 impl Member {
     /// The module that defines the MPI.
-    pub(crate) fn mpi_module(&self) -> Option<&Module> {
+    pub fn mpi_module(&self) -> Option<&Module> {
         let library = &self.mpi.as_ref()?.library;
         self.space.modules.iter().find(|module| module.path == *library)
     }
@@ -70,7 +70,7 @@ impl Member {
     }
 
     /// What it has mapped by now; none when that cannot be read any more.
-    pub(crate) fn space_now(&self, images: &Images) -> Option<AddressSpace> {
+    pub fn space_now(&self, images: &Images) -> Option<AddressSpace> {
         AddressSpace::read(&self.process, images).ok()
     }
 
@@ -92,13 +92,13 @@ impl Member {
     }
 
     /// The modules that had a copy of a variable when it was found.
-    pub(crate) fn copies_at_start(&self, variable: &str) -> Vec<String> {
+    pub fn copies_at_start(&self, variable: &str) -> Vec<String> {
         let locations = self.space.every_variable(&VariableName::from(variable));
         let paths = locations.unwrap_or_default().into_iter();
         paths.map(|location| location.module.path).collect()
     }
 
-    pub(crate) fn variable_address(&self, name: &str) -> Result<u64, VariableError> {
+    pub fn variable_address(&self, name: &str) -> Result<u64, VariableError> {
         Ok(self.space.variable(&VariableName::from(name))?.address.0)
     }
 
@@ -114,7 +114,7 @@ impl Member {
     }
 
     /// Why its MPI cannot be watched, where that was linked into its program and has no symbols.
-    pub(crate) fn stripped_mpi(&self) -> Option<&'static str> {
+    pub fn stripped_mpi(&self) -> Option<&'static str> {
         let program = self.space.executable().filter(|_| self.mpi.is_none())?;
         mpi::is_stripped_of(&program.image).then_some(
             "MPI is linked into its program, whose symbols were removed (strip, -s): the addresses of MPI_Send and the \
@@ -124,7 +124,7 @@ impl Member {
     }
 
     /// Whether a variable of this name is in it; several libraries may have one.
-    pub(crate) fn has_variable(&self, name: &str) -> bool {
+    pub fn has_variable(&self, name: &str) -> bool {
         let copies = self.space.every_variable(&VariableName::from(name));
         copies.is_ok_and(|copies| !copies.is_empty())
     }
@@ -132,7 +132,7 @@ impl Member {
 
 /// What started processes of a job, and may start more.
 #[derive(Clone, Debug)]
-pub(crate) struct Root {
+pub struct Root {
     pub process: Process,
     /// It launches ranks; else it is a program that nothing launched, and one of the job's processes itself.
     pub is_launcher: bool,
@@ -163,11 +163,11 @@ fn world_size(ranks: &[(Rank, i32)], launchers: usize) -> Option<usize> {
 #[derive(Clone, Debug, Default)]
 pub struct Job {
     /// What started it: more than one when several programs are looked at together.
-    pub(crate) roots: Vec<Root>,
+    pub roots: Vec<Root>,
     /// The processes, program by program, by rank.
     pub members: Vec<Member>,
     /// Processes that belong to it but could not be looked into, with the reason.
-    pub(crate) unreachable: Vec<(i32, String)>,
+    pub unreachable: Vec<(i32, String)>,
 }
 
 impl Job {
@@ -208,7 +208,7 @@ impl Job {
     }
 
     /// How many of those are here.
-    pub(crate) fn size_here(&self) -> usize {
+    pub fn size_here(&self) -> usize {
         let ranks = self.members.iter().filter_map(|member| {
             let rank = member.rank?;
             let several = (self.roots.len() > 1).then_some(member.process.pid.number);
@@ -221,7 +221,7 @@ impl Job {
     }
 
     /// Takes note of programs whose MPI cannot be watched, each by the first of its processes.
-    pub(crate) fn tell_of_stripped(&mut self) {
+    pub fn tell_of_stripped(&mut self) {
         let mut seen = BTreeSet::new();
         for member in self.members.iter().filter(|member| member.mpi.is_none()) {
             let program = member

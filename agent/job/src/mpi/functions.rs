@@ -40,9 +40,9 @@ pub struct Amount {
     /// Which argument is the count, or the array of counts.
     pub count: u8,
     /// Which argument is the datatype, or the array of them.
-    pub(crate) datatype: u8,
+    pub datatype: u8,
     /// Which argument is the rank at the other end.
-    pub(crate) peer: Option<u8>,
+    pub peer: Option<u8>,
 }
 
 impl Amount {
@@ -73,7 +73,7 @@ pub struct Carries {
     pub status: Option<u8>,
     /// Which argument points to the request that is made persistent, or to the message that is found: nothing is carried until that is
     /// started or received.
-    pub(crate) template: Option<u8>,
+    pub template: Option<u8>,
     /// Which argument points to the message that was found before.
     pub found: Option<u8>,
     /// It is a message between two ranks.
@@ -83,30 +83,30 @@ pub struct Carries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its name without `MPI_`.
-    pub(crate) stem: &'static str,
+    pub stem: &'static str,
     /// What it carries; `None` for one that carries nothing.
     pub carries: Option<Carries>,
     /// A variant with 64-bit counts exists, named with `_c`.
-    pub(crate) has_large_count: bool,
+    pub has_large_count: bool,
 }
 
 impl Function {
     /// Whether a call of it hands over nothing for sending, whatever it is called with.
-    pub(crate) fn sends_nothing(&self) -> bool {
+    pub fn sends_nothing(&self) -> bool {
         self.carries.is_none_or(|carries| {
             carries.kind != BytesKind::Sent || carries.template.is_some() || carries.amount.form == Form::Free
         })
     }
 
     /// Whether it can be told what a call of it carries.
-    pub(crate) fn has_bytes(&self) -> bool {
+    pub fn has_bytes(&self) -> bool {
         self.carries.is_some_and(|carries| {
             carries.template.is_none() && !matches!(carries.amount.form, Form::Free | Form::Untold)
         })
     }
 
     /// Whether it is asked again and again until something is there: how often tells nothing of the program.
-    pub(crate) fn is_asked_again(&self) -> bool {
+    pub fn is_asked_again(&self) -> bool {
         const ASKED: [&str; 7] = [
             "Test", "Testall", "Testany", "Testsome", "Iprobe", "Improbe", "Win_test",
         ];
@@ -114,13 +114,13 @@ impl Function {
     }
 
     /// Whether it is what a process calls first of MPI, and once.
-    pub(crate) fn is_first(&self) -> bool {
+    pub fn is_first(&self) -> bool {
         matches!(self.stem, "Init" | "Init_thread")
     }
 
     /// Whether it is a collective that nobody leaves before all have come: each needs something of every other. (Who hands over nothing may
     /// still not be waited for.)
-    pub(crate) fn keeps_all_together(&self) -> bool {
+    pub fn keeps_all_together(&self) -> bool {
         const KEEPING: [&str; 9] = [
             "Barrier",
             "Allreduce",

@@ -60,7 +60,7 @@ pub struct Scout {
 impl Scout {
     /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them. For those that load a
     /// library just now it waits a moment, for all of them together.
-    pub(crate) fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
+    pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         let mut job = self.job_as_it_is(pid)?;
         for _ in 0..LOADING_LOOKS {
             let members = job.members.iter_mut();
@@ -209,7 +209,7 @@ impl Scout {
     /// Processes below what started the job that are not known yet: ranks that have mapped their MPI, and what a program
     /// without a launcher has started and is still there at the second look, or goes on as itself. What lives shorter is not worth a
     /// probe.
-    pub(crate) fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
+    pub fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
         let pid = root.process.pid;
         let still = self.still.entry(pid.number).or_default();
         if still.holds(known) {
@@ -239,7 +239,7 @@ impl Scout {
 
     /// A rank with its MPI; none as long as it has mapped none, or its dynamic linker may be at work still: what rules look for may be in
     /// a library that is mapped behind it. Who has used no CPU time since the last look has mapped nothing.
-    pub(crate) fn late_rank(&mut self, pid: i32) -> Option<Member> {
+    pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
         let used = used(pid);
         if self.without_mpi.holds(pid, used) {
             return None;
@@ -306,7 +306,7 @@ impl Scout {
     }
 
     /// The files parsed so far.
-    pub(crate) fn images(&self) -> &Images {
+    pub fn images(&self) -> &Images {
         &self.images
     }
 }

@@ -17,9 +17,9 @@ pub struct CpuShare {
     /// CPUs worth of time that the tightest quota grants; `None` without a quota.
     pub quota: Option<f64>,
     /// Time that the groups with these quotas were kept from running, in nanoseconds; `None` without a quota.
-    pub(crate) throttled_ns: Option<u64>,
+    pub throttled_ns: Option<u64>,
     /// Their periods so far; `None` without a quota.
-    pub(crate) periods: Option<Periods>,
+    pub periods: Option<Periods>,
 }
 
 /// Periods over which quotas are counted, of all groups together.
@@ -38,7 +38,7 @@ impl CpuShare {
     }
 
     /// CPUs that can be kept busy while others do so with some of those that are allowed.
-    pub(crate) fn cpus_beside(&self, others: f64) -> f64 {
+    pub fn cpus_beside(&self, others: f64) -> f64 {
         let left = (self.allowed.len() as f64 - others).max(0.0);
         self.quota.map_or(left, |quota| quota.min(left))
     }

@@ -1,7 +1,7 @@
 //! What a site calls a job: the number that its batch system gave it, else that of the process that started it.
 
 use super::Job;
-use crate::console::printable;
+use tuner::printable::printable;
 
 /// Variables of batch systems that hold the number of a job: Slurm, PBS, LSF, Flux, Grid Engine.
 const VARIABLES: &[&str] = &["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID"];

@@ -27,7 +27,7 @@ const STAT_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
     /// CPUs that others kept busy among those that may be used.
-    pub(crate) by_others: f64,
+    pub by_others: f64,
     /// CPUs that nobody kept busy among those within reach.
     pub idle: f64,
 }

@@ -19,19 +19,19 @@ pub struct Counters {
     /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
-    pub(crate) runqueue_ns: u64,
+    pub runqueue_ns: u64,
     /// Times that the kernel took the CPU away.
-    pub(crate) switches_involuntary: u64,
+    pub switches_involuntary: u64,
     /// Times that it gave the CPU up itself.
-    pub(crate) switches_voluntary: u64,
+    pub switches_voluntary: u64,
     /// Page faults served without the disk.
-    pub(crate) faults_minor: u64,
+    pub faults_minor: u64,
     /// Page faults that the disk was read for.
-    pub(crate) faults_major: u64,
+    pub faults_major: u64,
     /// Memory in use, in bytes, now.
-    pub(crate) resident_bytes: u64,
+    pub resident_bytes: u64,
     /// The most memory in use so far; `None` where the kernel does not tell.
-    pub(crate) resident_peak_bytes: Option<u64>,
+    pub resident_peak_bytes: Option<u64>,
     pub threads: u64,
 }
 
@@ -74,12 +74,12 @@ impl Sampler {
     }
 
     /// Whether the process has used CPU time between the last two samples, as far as is known: else it has done nothing at all.
-    pub(crate) fn has_run(&self) -> bool {
+    pub fn has_run(&self) -> bool {
         self.has_run
     }
 
     /// Reads all counters. An error means that the process is gone, or that it may not be looked at.
-    pub(crate) fn sample(&mut self) -> ProcResult<Counters> {
+    pub fn sample(&mut self) -> ProcResult<Counters> {
         let used_ns = self.clock.and_then(CpuClock::ns);
         self.has_run = used_ns.is_none() || used_ns != self.used_ns;
         if !self.has_run && self.still < STILL_MOST {
@@ -145,17 +145,17 @@ impl Sampler {
     }
 
     /// How long a thread was ready to run but waited for a CPU, as the last sample saw it.
-    pub(crate) fn waited_ns(&self, thread: i32) -> Option<u64> {
+    pub fn waited_ns(&self, thread: i32) -> Option<u64> {
         Some(self.threads.get(&thread)?.runqueue_ns)
     }
 
     /// Whether the last sample saw this thread.
-    pub(crate) fn saw_thread(&self, thread: i32) -> bool {
+    pub fn saw_thread(&self, thread: i32) -> bool {
         self.threads.contains_key(&thread)
     }
 
     /// Whether this thread of the process still runs.
-    pub(crate) fn has_thread(&self, thread: i32) -> bool {
+    pub fn has_thread(&self, thread: i32) -> bool {
         self.process.task_from_tid(thread).is_ok()
     }
 }
