@@ -24,20 +24,17 @@ macro_rules! warn {
     };
 }
 
+pub use ::profile::{calls, cost, format, glob, profile, snapshot};
 pub use job::{clock, discover, evidence, mpi};
 
 pub mod actuator;
 pub mod awake;
-pub mod calls;
 pub mod cli;
 pub mod commands;
 pub mod console;
 pub mod control;
-pub mod cost;
 pub mod diagnostics;
 pub mod exit;
-pub mod format;
-pub mod glob;
 pub mod heap;
 pub mod hint;
 pub mod http;
@@ -46,7 +43,6 @@ pub mod metrics;
 pub mod plot;
 pub mod priority;
 pub mod probe;
-pub mod profile;
 pub mod readable;
 pub mod rendezvous;
 pub mod report;
@@ -55,7 +51,6 @@ pub mod request;
 pub mod rights;
 pub mod rulebook;
 pub mod session;
-pub mod snapshot;
 pub mod trace;
 pub mod view;
 pub mod watchdog;

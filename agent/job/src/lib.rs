@@ -10,3 +10,4 @@ pub mod clock;
 pub mod discover;
 pub mod evidence;
 pub mod mpi;
+pub mod place;

@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
+use job::place::Namer;
+
 use super::{Options, Outputs, budget::TICK};
 use crate::{
-    calls::place::Namer,
     exit::Failure,
     http::{self, Shared},
     rulebook::Time,

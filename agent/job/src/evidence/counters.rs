@@ -6,34 +6,13 @@
 use std::{collections::HashMap, io::Read};
 
 use procfs::{ProcResult, process::Process};
+use profile::{os_metrics::Counters, profile::Threads};
 
 use crate::clock::CpuClock;
 
 /// A process that uses no CPU time changes none of its counters, and is not looked at again. Its memory may still be changed by others:
 /// after so many looks it is read all the same.
 const STILL_MOST: u32 = 20;
-
-/// Totals since the process started, as far as they were seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Time on a CPU, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Time ready to run but waiting for a CPU, in nanoseconds.
-    pub runqueue_ns: u64,
-    /// Times that the kernel took the CPU away.
-    pub switches_involuntary: u64,
-    /// Times that it gave the CPU up itself.
-    pub switches_voluntary: u64,
-    /// Page faults served without the disk.
-    pub faults_minor: u64,
-    /// Page faults that the disk was read for.
-    pub faults_major: u64,
-    /// Memory in use, in bytes, now.
-    pub resident_bytes: u64,
-    /// The most memory in use so far; `None` where the kernel does not tell.
-    pub resident_peak_bytes: Option<u64>,
-    pub threads: u64,
-}
 
 /// Reads the counters of one process again and again. It holds the process's directory in /proc open, which keeps
 /// belonging to this process when its number is used again.
@@ -143,20 +122,19 @@ impl Sampler {
             }
         }
     }
+}
 
-    /// How long a thread was ready to run but waited for a CPU, as the last sample saw it.
-    pub fn waited_ns(&self, thread: i32) -> Option<u64> {
+impl Threads for Sampler {
+    fn lives(&self, thread: i32, is_sampled: bool) -> bool {
+        // Where threads were just sampled, those are all.
+        match is_sampled {
+            true => self.threads.contains_key(&thread),
+            false => self.process.task_from_tid(thread).is_ok(),
+        }
+    }
+
+    fn waited_ns(&self, thread: i32) -> Option<u64> {
         Some(self.threads.get(&thread)?.runqueue_ns)
-    }
-
-    /// Whether the last sample saw this thread.
-    pub fn saw_thread(&self, thread: i32) -> bool {
-        self.threads.contains_key(&thread)
-    }
-
-    /// Whether this thread of the process still runs.
-    pub fn has_thread(&self, thread: i32) -> bool {
-        self.process.task_from_tid(thread).is_ok()
     }
 }
 

@@ -2,39 +2,31 @@
 
 use std::{collections::BTreeSet, fs};
 
+use profile::os_metrics::Frequency;
+
 /// CPUs that are asked; each answer may take an interrupt.
 const CPUS_MAX: usize = 64;
 
-/// The clock of a set of CPUs at one moment, in hertz.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Frequency {
-    pub least_hz: f64,
-    pub mean_hz: f64,
-    pub most_hz: f64,
+/// The clock of these CPUs now, in hertz, or of 64 of them; `None` where the kernel does not tell.
+pub fn frequency(cpus: &BTreeSet<usize>) -> Option<Frequency> {
+    let step = cpus.len().div_ceil(CPUS_MAX).max(1);
+    let file = |cpu: &usize| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
+    let texts = cpus
+        .iter()
+        .step_by(step)
+        .map(|cpu| fs::read_to_string(file(cpu)).ok());
+    of_texts(&texts.collect::<Option<Vec<_>>>()?)
 }
 
-impl Frequency {
-    /// Of these CPUs now, or of 64 of them; `None` where the kernel does not tell.
-    pub fn of(cpus: &BTreeSet<usize>) -> Option<Frequency> {
-        let step = cpus.len().div_ceil(CPUS_MAX).max(1);
-        let file = |cpu: &usize| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
-        let texts = cpus
-            .iter()
-            .step_by(step)
-            .map(|cpu| fs::read_to_string(file(cpu)).ok());
-        Frequency::of_texts(&texts.collect::<Option<Vec<_>>>()?)
-    }
-
-    /// Of what the kernel says, in kilohertz.
-    fn of_texts(texts: &[String]) -> Option<Frequency> {
-        let read = |text: &String| text.trim().parse::<f64>().ok().map(|kilohertz| kilohertz * 1e3);
-        let all = texts.iter().map(read).collect::<Option<Vec<f64>>>()?;
-        (!all.is_empty()).then(|| Frequency {
-            least_hz: all.iter().copied().fold(f64::INFINITY, f64::min),
-            mean_hz: all.iter().sum::<f64>() / all.len() as f64,
-            most_hz: all.iter().copied().fold(0.0, f64::max),
-        })
-    }
+/// Of what the kernel says, in kilohertz.
+fn of_texts(texts: &[String]) -> Option<Frequency> {
+    let read = |text: &String| text.trim().parse::<f64>().ok().map(|kilohertz| kilohertz * 1e3);
+    let all = texts.iter().map(read).collect::<Option<Vec<f64>>>()?;
+    (!all.is_empty()).then(|| Frequency {
+        least_hz: all.iter().copied().fold(f64::INFINITY, f64::min),
+        mean_hz: all.iter().sum::<f64>() / all.len() as f64,
+        most_hz: all.iter().copied().fold(0.0, f64::max),
+    })
 }
 
 #[cfg(test)]
@@ -43,13 +35,11 @@ mod tests {
 
     #[test]
     fn frequencies_are_read_in_hertz_and_are_none_where_any_is_not_told() {
-        let of = |texts: &[&str]| {
-            Frequency::of_texts(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
-        };
+        let of = |texts: &[&str]| of_texts(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         let found = of(&["2000000\n", "3000000\n"]).unwrap();
         assert_eq!((found.least_hz, found.mean_hz, found.most_hz), (2e9, 2.5e9, 3e9));
         assert_eq!(of(&["2000000\n", "<unknown>\n"]), None);
         assert_eq!(of(&[]), None);
-        assert_eq!(Frequency::of(&BTreeSet::from([usize::MAX])), None);
+        assert_eq!(frequency(&BTreeSet::from([usize::MAX])), None);
     }
 }

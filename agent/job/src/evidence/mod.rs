@@ -9,8 +9,9 @@ mod others;
 mod shares;
 
 pub use cores::dealt;
-pub use counters::{Counters, Sampler};
+pub use counters::Sampler;
 pub use cpus::{CpuShare, Periods, available, online, usable};
-pub use frequency::Frequency;
+pub use frequency::frequency;
 pub use others::{Busy, Others};
+pub use profile::os_metrics::{Counters, Frequency};
 pub use shares::Shares;

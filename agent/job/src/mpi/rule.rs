@@ -2,7 +2,9 @@
 
 use abi::{Flow, Form, MessageRule, NO_ARGUMENT};
 
-use super::{BytesKind, Function, Implementation, functions::Amount};
+use profile::mpi::{Amount, BytesKind, Function};
+
+use super::Implementation;
 
 /// The rule of a function of this library. Rows of sizes are given by who numbers the functions.
 pub fn rule(function: &Function, is_large: bool, implementation: &Implementation) -> MessageRule {

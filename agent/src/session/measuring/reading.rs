@@ -12,7 +12,7 @@ use crate::session::{
 };
 use crate::{
     clock::monotonic_ns,
-    evidence::{CpuShare, Frequency},
+    evidence::{CpuShare, frequency},
     kernel::{Kernel, KernelError},
     profile::{Inputs, Metered, Threads, threads_of},
     rulebook::RuleBook,
@@ -112,7 +112,7 @@ impl Measuring {
         let own = self.profile.running_cpu_ns();
         let busy = self.system.others.look((&share.allowed, reach), own, now);
         if self.profile.is_frequency_due(now) {
-            self.profile.take_frequency(Frequency::of(&share.allowed), now);
+            self.profile.take_frequency(frequency(&share.allowed), now);
         }
         self.profile.has_idle_cpu = busy.is_some_and(|busy| busy.idle >= 1.0);
         if let Some(busy) = busy {

@@ -17,7 +17,7 @@ use crate::{
         place::Place,
     },
     cost::CostView,
-    evidence::{Counters, Frequency},
+    os_metrics::{Counters, Frequency},
 };
 
 pub use self::{

@@ -18,7 +18,7 @@ const SENT: u32 = SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
 
 /// Decides whether the hits of a function are added up. `last` is the number that was given last: a number is not used again, for
 /// what it stands for may still be read.
-pub(super) fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
+pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
     probe.spec.flags &= !(SpecFlags::TALLY_ENTRY | SpecFlags::TALLY_RETURN);
     let Some((rule, sent)) = common(probe, wanted) else {
         return;

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     calls::{Iterations, Sequence},
     cost::Unwatched,
-    evidence::Counters,
+    os_metrics::Counters,
     probe::Probe,
 };
 
@@ -118,6 +118,24 @@ pub struct Metered {
     pub(super) never_returned: BTreeMap<u32, u64>,
     /// Time by probe as it is shown. It never shrinks: a call that ends between two looks is seen as open and as closed, once.
     pub(super) shown_ns: Vec<u64>,
+}
+
+impl Inputs<'_> {
+    /// Nothing is known but the time.
+    pub fn at(now_ns: u64) -> Inputs<'static> {
+        Inputs {
+            now_ns,
+            counters: None,
+            has_run: None,
+            system: &Unknown,
+            threads: &[],
+            is_stale: &|_| false,
+            has_waits: false,
+            cpus: None,
+            probes: &[],
+            regions_since_ns: None,
+        }
+    }
 }
 
 impl Metered {

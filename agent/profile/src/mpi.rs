@@ -66,7 +66,7 @@ pub struct Carries {
     /// What a call that sends and receives in one has room for.
     pub received: Option<Amount>,
     /// The buffer that may be MPI_IN_PLACE, and how many bytes there are then.
-    pub(crate) in_place: Option<(u8, Amount)>,
+    pub in_place: Option<(u8, Amount)>,
     /// Which argument is the communicator.
     pub comm: Option<u8>,
     /// Which argument points to the status.
@@ -77,7 +77,7 @@ pub struct Carries {
     /// Which argument points to the message that was found before.
     pub found: Option<u8>,
     /// It is a message between two ranks.
-    pub(crate) is_message: bool,
+    pub is_message: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

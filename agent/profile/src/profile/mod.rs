@@ -8,7 +8,7 @@ mod process;
 mod reading;
 pub mod regions;
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ pub use self::{
 use crate::{
     calls::Collectives,
     cost::{Moment, Window},
-    evidence::Frequency,
+    os_metrics::Frequency,
 };
 
 /// How old what was read of the CPUs' clock may be, in nanoseconds.

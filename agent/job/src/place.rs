@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use profile::calls::place::Place;
 use tuner::{
     address::{Address, LinkAddress},
     dwarf,
@@ -9,19 +10,6 @@ use tuner::{
     spelling,
     symbol::SymbolKind,
 };
-
-/// A place in a program's source, as far as its files tell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// The file of code that it is in.
-    pub module: Option<String>,
-    /// The function.
-    pub function: Option<String>,
-    /// The source file.
-    pub file: Option<String>,
-    /// Its line.
-    pub line: Option<u64>,
-}
 
 /// Names places, and remembers what it was asked: the ranks of a job run the same files.
 #[derive(Debug, Default)]

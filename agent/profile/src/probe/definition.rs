@@ -94,6 +94,24 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// A function of which nothing is captured and that nobody has asked for yet. `mpi` says what it is in MPI, and `spec` what is done
+    /// at its hits.
+    pub fn new(name: &str, mpi: Option<&'static mpi::Function>, spec: ProbeSpec) -> Probe {
+        Probe {
+            name: name.to_owned(),
+            mpi,
+            spec,
+            captures: Vec::new(),
+            symbols: BTreeSet::new(),
+            mark: None,
+            wanted: Vec::new(),
+            is_quiet: false,
+            is_only_counted: false,
+            is_sampled: false,
+            is_off: false,
+        }
+    }
+
     /// Which way its bytes go, when they are counted.
     pub fn bytes_kind(&self) -> Option<BytesKind> {
         let counted = self.spec.flags & SpecFlags::BYTES != 0;
@@ -130,8 +148,18 @@ impl Probe {
         }
     }
 
+    /// A process calls it before any other function of MPI.
+    pub fn is_first(&self) -> bool {
+        self.mpi.is_some_and(mpi::Function::is_first)
+    }
+
+    /// A program calls it again and again while it waits.
+    pub fn is_polling(&self) -> bool {
+        self.mpi.is_some_and(mpi::Function::is_asked_again)
+    }
+
     /// Whether what it returns is read.
-    pub(super) fn reads_returned(&self) -> bool {
+    pub fn reads_returned(&self) -> bool {
         let captures = self.spec.captures.iter();
         captures
             .into_iter()

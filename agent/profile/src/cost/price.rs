@@ -1,7 +1,7 @@
 //! What a hit costs the thread that makes it, by what the kernel does with the instruction under the probe and by what is done at the hit.
 //! Linear: a price is a sum of parts, each of which is measured by itself.
 
-use tuner::site::Cost;
+use plan::Cost;
 
 /// Where prices come from.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,64 +5,15 @@ mod readings;
 mod table;
 mod totals;
 
-use std::collections::BTreeSet;
-
 use abi::{Frame, Thread, Totals};
 
 use super::*;
-use crate::{evidence::Counters, probe::Probe};
-
-/// Files of the pure part, tests apart.
-const SOURCES: [&str; 7] = [
-    include_str!("../mod.rs"),
-    include_str!("../durations.rs"),
-    include_str!("../load.rs"),
-    include_str!("../matrix.rs"),
-    include_str!("../process.rs"),
-    include_str!("../regions.rs"),
-    include_str!("../view.rs"),
-];
-
-#[test]
-fn nothing_here_reads_a_clock_asks_a_kernel_or_waits() {
-    let banned = [
-        "tokio",
-        "libc",
-        "rustix",
-        "procfs",
-        "std::fs",
-        "std::io",
-        "Instant::",
-        "monotonic_ns",
-        "crate::kernel",
-        "crate::session",
-    ];
-    for source in SOURCES {
-        let found = banned.iter().find(|word| source.contains(**word));
-        assert_eq!(found, None, "{}", source.lines().next().unwrap_or_default());
-    }
-}
+use crate::{os_metrics::Counters, probe::Probe};
 
 /// A second.
 pub(super) const S: u64 = 1_000_000_000;
 
 impl Inputs<'_> {
-    /// Nothing is known but the time.
-    pub(crate) fn at(now_ns: u64) -> Inputs<'static> {
-        Inputs {
-            now_ns,
-            counters: None,
-            has_run: None,
-            system: &Unknown,
-            threads: &[],
-            is_stale: &|_| false,
-            has_waits: false,
-            cpus: None,
-            probes: &[],
-            regions_since_ns: None,
-        }
-    }
-
     /// The process has spent all of its time since 0 on a CPU.
     pub(super) fn busy(now_ns: u64) -> Inputs<'static> {
         let counters = Counters {
@@ -78,23 +29,12 @@ impl Inputs<'_> {
 }
 
 /// A function that is probed, of MPI where its name says so.
-pub(crate) fn probe(name: &str) -> Probe {
-    Probe {
-        name: name.to_owned(),
-        mpi: crate::mpi::find(name).map(|(function, _)| function),
-        spec: abi::ProbeSpec {
-            flags: abi::SpecFlags::SPAN,
-            ..abi::ProbeSpec::default()
-        },
-        captures: Vec::new(),
-        symbols: BTreeSet::new(),
-        mark: None,
-        wanted: Vec::new(),
-        is_quiet: false,
-        is_only_counted: false,
-        is_sampled: false,
-        is_off: false,
-    }
+pub fn probe(name: &str) -> Probe {
+    let spec = abi::ProbeSpec {
+        flags: abi::SpecFlags::SPAN,
+        ..abi::ProbeSpec::default()
+    };
+    Probe::new(name, crate::mpi::find(name).map(|(function, _)| function), spec)
 }
 
 pub(super) fn process() -> Metered {

@@ -1,7 +1,7 @@
 //! What the sequence of MPI calls of a program tells, or that of parallel regions where it has no MPI: the loop that it runs in, found by
 //! itself, how long its iterations take, how much of them is useful, and which call sites the time goes to.
 //!
-//! The calls come out of the rings of the kernel side ([`crate::kernel::Kernel::calls`]), so none is an event. Calls that were overwritten
+//! The calls come out of the rings of the kernel side (`Kernel::calls`), so none is an event. Calls that were overwritten
 //! before they were read are counted as not seen. Reads nothing and asks nobody: time comes with the calls.
 
 pub mod bindings;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abi::Totals;
 
-use crate::{cost::Moment, evidence::Counters};
+use crate::{cost::Moment, os_metrics::Counters};
 
 /// What one process had counted at one moment.
 #[derive(Clone, Debug, Default)]

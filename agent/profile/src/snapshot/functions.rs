@@ -106,7 +106,7 @@ impl Histogram {
 
     /// One more call.
     #[cfg(test)]
-    pub(crate) fn add(&mut self, duration_ns: u64) {
+    fn add(&mut self, duration_ns: u64) {
         let place = abi::Durations::bucket(duration_ns);
         if self.counts.len() <= place {
             self.counts.resize(place + 1, 0);

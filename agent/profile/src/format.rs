@@ -65,7 +65,7 @@ pub fn times(ratio: f64) -> String {
 }
 
 /// `"1 rank"`, `"6 ranks"`, `"2 processes"`.
-pub(crate) fn plural(number: usize, noun: &str) -> String {
+pub fn plural(number: usize, noun: &str) -> String {
     let ending = match (number, noun.ends_with('s')) {
         (1, _) => "",
         (_, true) => "es",
@@ -89,7 +89,7 @@ pub fn nearest(names: impl IntoIterator<Item = String>, typed: &str) -> Option<S
 }
 
 /// A field of a table, as RFC 4180 wants it.
-pub(crate) fn csv_field(field: &str) -> String {
+pub fn csv_field(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
@@ -115,7 +115,7 @@ const HANG: usize = 4;
 
 /// A text in as many lines as it needs; all but the first begin where what that one says begins, behind its number and its label. What is to
 /// be typed stays in one line: the terminal breaks it, and copies it whole.
-pub(crate) fn hanging(text: &str, columns: usize) -> Vec<String> {
+pub fn hanging(text: &str, columns: usize) -> Vec<String> {
     let first = text.lines().next().unwrap_or_default();
     let column = hang(first, columns);
     let indent = " ".repeat(column);
@@ -154,7 +154,7 @@ fn hang(line: &str, columns: usize) -> usize {
 }
 
 /// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up stay.
-pub(crate) fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
+pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(indent.len() + 10);
     let mut lines = Vec::new();
     let mut rest = text.to_owned();
