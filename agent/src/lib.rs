@@ -25,6 +25,7 @@ macro_rules! warn {
 }
 
 pub use ::profile::{calls, cost, format, glob, profile, snapshot};
+pub use ::session::request;
 pub use job::{clock, discover, evidence, mpi};
 
 pub mod actuator;
@@ -47,7 +48,6 @@ pub mod readable;
 pub mod rendezvous;
 pub mod report;
 pub mod report_file;
-pub mod request;
 pub mod rights;
 pub mod rulebook;
 pub mod session;

@@ -39,8 +39,9 @@ tuneagent-plan:
 tuneagent-rules: tuneagent-plan
 tuneagent-tuner: tuneagent-plan
 tuneagent-profile: tuneagent-abi tuneagent-plan tuneagent-rules
+tuneagent-session: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules
 tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
-tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
+tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-session tuneagent-tuner
 xtask: tuneagent-e2e
 ";
 
@@ -68,10 +69,11 @@ fn the_crates_of_the_workspace_use_what_is_below_them() -> Outcome {
 }
 
 /// The packages that know no process, no kernel and no clock, with their sources. What such a package depends on knows none of them either.
-const PURE: [(&str, &str); 3] = [
+const PURE: [(&str, &str); 4] = [
     ("tuneagent-plan", "rules/plan/src"),
     ("tuneagent-profile", "agent/profile/src"),
     ("tuneagent-rules", "rules/src"),
+    ("tuneagent-session", "agent/session/src"),
 ];
 
 #[test]
@@ -211,11 +213,10 @@ heap:
 plot:
 priority:
 readable:
-request:
 rights:
 whole:
-cli: request
-control: request
+cli:
+control:
 diagnostics: console
 hint: rights
 kernel: rights
@@ -224,16 +225,16 @@ watchdog: console exit
 probe: kernel
 rendezvous: awake kernel
 actuator: heap rendezvous rights
-metrics: request
+metrics:
 report:
-rulebook: console diagnostics exit probe request
+rulebook: console diagnostics exit probe
 trace: probe
-view: console request
+view: console
 http: metrics
-session: actuator console control exit heap hint http kernel priority probe readable report report_file request
+session: actuator console control exit heap hint http kernel priority probe readable report report_file
     rulebook trace view watchdog
 commands: actuator awake cli console control diagnostics exit hint kernel plot priority probe readable report
-    report_file request rights rulebook session view whole
+    report_file rights rulebook session view whole
 ";
 
 #[test]
@@ -269,6 +270,24 @@ profile: calls cost mpi os_metrics probe snapshot
 #[test]
 fn the_modules_of_profile_use_what_is_below_them() -> Outcome {
     arrows_point_down("agent/profile/src", PROFILE)
+}
+
+const SESSION: &str = "
+greeting:
+intake:
+process:
+request:
+budget: intake
+changes: process
+members: process
+leave: changes
+requests: leave request
+log: changes leave members request requests
+";
+
+#[test]
+fn the_modules_of_session_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/session/src", SESSION)
 }
 
 const RULES: &str = "

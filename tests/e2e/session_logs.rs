@@ -8,7 +8,7 @@ use tuneagent_e2e::agent::Agent;
 
 const LOG: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../agent/tests/sessions/optimal-workers.jsonl"
+    "/../agent/session/tests/sessions/optimal-workers.jsonl"
 );
 
 #[test]

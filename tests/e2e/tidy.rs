@@ -175,7 +175,12 @@ fn names_crate(line: &str, path: &str) -> bool {
 }
 
 /// The crates of the agent.
-pub(crate) const AGENT: [&str; 3] = ["agent/src", "agent/job/src", "agent/profile/src"];
+pub(crate) const AGENT: [&str; 4] = [
+    "agent/src",
+    "agent/job/src",
+    "agent/profile/src",
+    "agent/session/src",
+];
 
 const OTHERS: [&str; 6] = [
     "ebpf/src",

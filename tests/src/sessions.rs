@@ -9,7 +9,7 @@ use crate::agent::Agent;
 use crate::{Outcome, Problem, programs};
 
 /// Where logs are kept.
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agent/tests/sessions");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../agent/session/tests/sessions");
 
 /// The logs that are kept, by the rule that acted; `TUNEAGENT_UPDATE=1` makes them anew. Of LAMMPS, of a program under MPICH, of OpenMP.
 const KEPT: [&str; 3] = ["openmpi-busy-wait", "optimal-workers", "openmp-team-size"];

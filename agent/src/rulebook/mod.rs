@@ -21,20 +21,18 @@ mod switches;
 mod texts;
 mod values;
 
+pub use ::session::changes::Switch;
 pub use act::Act;
 pub use asking::facts;
 pub use decision::{Change, Decision};
 pub use joined::joined;
 pub use live::NotAdded;
-pub use modes::NotSwitched;
 pub use places::Places;
-pub use receipt::NotDone;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 /// Nanoseconds of the clock of hits and readings.
 pub use rules::Time;
 pub use sources::{beside, checked, given, load};
-pub use switches::Switch;
 pub use values::VALUES_MAX;
 
 use std::{

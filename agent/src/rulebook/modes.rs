@@ -2,20 +2,10 @@
 
 use plan::Mode;
 use rules::{CheckedRule, Time};
+use session::requests::NotSwitched;
 
 use super::{Act, RuleBook, sources};
 use crate::{exit::Failure, format::nearest};
-
-/// Why a rule is not switched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotSwitched {
-    /// There is none of this name.
-    NoSuchRule,
-    /// It changes code or loads libraries, and `--apply` did not name it.
-    NotNamed,
-    /// It makes calls that stay, and the session puts everything back.
-    Stays,
-}
 
 impl RuleBook {
     /// Switches a rule: the mode before, and what follows from leaving it.

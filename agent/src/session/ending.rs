@@ -42,7 +42,7 @@ impl Session {
         // Whoever asked for the end gets the answer first.
         tokio::task::yield_now().await;
         self.liveness.progress.begin(Step::Leave);
-        let mut leaving = Leaving::new();
+        let mut leaving = Leaving::default();
         let mut last = Last {
             control,
             ..Last::default()

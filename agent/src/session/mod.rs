@@ -6,26 +6,17 @@ pub mod outputs;
 
 mod actuation;
 mod arming;
-pub mod budget;
-pub mod changes;
 mod cpus;
 mod ending;
 mod ends;
 mod events;
 mod found;
-mod greeting;
-pub mod intake;
-mod leave;
-pub mod log;
 mod measuring;
-pub mod members;
 mod options;
 mod orders;
 mod partial_sums;
 mod prefetch;
-pub mod process;
 mod receipts;
-mod requests;
 mod resolve;
 mod screen;
 mod sequence;
@@ -41,11 +32,13 @@ mod waking;
 mod warm_up;
 mod written;
 
-pub use self::views::job_view;
-
 use std::time::Duration;
 
+pub use ::session::log;
+use ::session::{budget, changes, greeting, intake, leave, members, requests};
+
 pub use self::options::{Options, Started};
+pub use self::views::job_view;
 use self::{
     actuation::Actuation,
     actuator_queue::ActuatorQueue,

@@ -1,0 +1,170 @@
+//! What the agent leaves where it costs too much, and how often it looks where nothing happens. Every wake-up on a CPU that a rank has for itself
+//! delays the rank, and with it all that wait for it.
+
+use std::time::Duration;
+
+use super::{Effect, Effects};
+use profile::format::percent;
+
+/// Looks in a row that find the agent too expensive before it does less, and cheap before it does all again.
+const EXPENSIVE_LOOKS: u32 = 3;
+const CHEAP_LOOKS: u32 = 10;
+
+/// It is cheap enough to read all rings below this part of what all may take: it reads up to five times as often then.
+const CHEAP: f64 = 0.2;
+
+/// CPUs that predicting decisions takes at most: ours and the actuator's, which waits for the order meanwhile.
+const PREDICTING_MAX: f64 = 2.0 * crate::intake::SHARE_MAX;
+
+/// Counters are read at least this often.
+pub const TICK: Duration = Duration::from_millis(500);
+
+/// And this often while none of the processes runs.
+const TICK_STILL: Duration = Duration::from_secs(1);
+
+/// Never more often.
+const TICK_LEAST: Duration = Duration::from_millis(50);
+
+/// Ticks in a row at which nobody has run before they come less often yet.
+const IDLE_TICKS: u32 = 4;
+
+/// Ticks come this often then, and more seldom, to a bound, where they take more than this part of a core.
+const TICK_IDLE: Duration = Duration::from_secs(2);
+const TICK_IDLE_MAX: Duration = Duration::from_secs(5);
+const IDLE_SHARE: f64 = 0.0007;
+
+/// Something that the agent leaves when it is too expensive, if it did it lately: what it does not cause would not become less.
+#[derive(Debug, Default)]
+struct Brake {
+    rests: bool,
+    /// It was done since it was last looked what all costs.
+    was_done: bool,
+    looks: u32,
+}
+
+impl Brake {
+    /// True where it is left from now on, or done again.
+    fn turns_at(&mut self, is_expensive: bool, is_cheap: bool) -> bool {
+        let was_done = std::mem::take(&mut self.was_done);
+        let (is_so, looks) = match self.rests {
+            true => (is_cheap, CHEAP_LOOKS),
+            false => (is_expensive && was_done, EXPENSIVE_LOOKS),
+        };
+        self.looks = if is_so { self.looks + 1 } else { 0 };
+        let turns = self.looks == looks;
+        if turns {
+            (self.rests, self.looks) = (!self.rests, 0);
+        }
+        turns
+    }
+}
+
+/// What is left, and since when nothing has happened.
+#[derive(Debug, Default)]
+pub struct BackOff {
+    /// Rings of calls are read beside ticks.
+    rings: Brake,
+    /// Decisions are predicted.
+    predictions: Brake,
+    /// Ticks in a row at which nobody had run.
+    still: u32,
+    was_idle: bool,
+    /// What the agent had taken of CPUs at the last tick, and between the last two of them where nothing happened.
+    cpu_ns: u64,
+    idle_tick_ns: u64,
+}
+
+impl BackOff {
+    /// All rings of calls were just read, one of which was half full.
+    pub fn have_read_calls(&mut self, was_filling: bool) {
+        self.rings.was_done |= was_filling;
+    }
+
+    /// A tick is over, at which nobody had run or somebody had; the agent has taken so much of CPUs so far. True where nothing has happened
+    /// for a while, the first time.
+    pub fn have_ticked(&mut self, is_still: bool, cpu_ns: u64) -> bool {
+        let took_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
+        self.idle_tick_ns = if self.is_idle() { took_ns } else { 0 };
+        self.still = if is_still { self.still.saturating_add(1) } else { 0 };
+        self.is_idle() && !std::mem::replace(&mut self.was_idle, true)
+    }
+
+    /// Somebody does something.
+    pub fn stir(&mut self) {
+        self.still = 0;
+    }
+
+    /// Nothing has happened for a while.
+    pub fn is_idle(&self) -> bool {
+        self.still >= IDLE_TICKS
+    }
+
+    /// How long after the last one the next tick comes: as long as the shortest window, within bounds; longer where nothing has happened for a
+    /// while and windows `may_linger`.
+    pub fn tick(
+        &self,
+        is_still: bool,
+        may_linger: impl FnOnce() -> bool,
+        shortest_window: impl FnOnce() -> Duration,
+    ) -> Duration {
+        let longest = match is_still {
+            true if self.is_idle() && may_linger() => return self.idle_tick(),
+            true => TICK_STILL,
+            false => TICK,
+        };
+        longest.min(shortest_window()).max(TICK_LEAST)
+    }
+
+    /// How often ticks come while nothing happens.
+    pub(super) fn idle_tick(&self) -> Duration {
+        let fitting = Duration::from_nanos((self.idle_tick_ns as f64 / IDLE_SHARE) as u64);
+        fitting.clamp(TICK_IDLE, TICK_IDLE_MAX)
+    }
+
+    /// Nobody is to wake us when a ring of calls fills.
+    pub fn rests_from_calls(&self) -> bool {
+        self.rings.rests
+    }
+
+    /// A decision was predicted and looked for without sleeping.
+    pub fn have_predicted(&mut self) {
+        self.predictions.was_done = true;
+    }
+
+    /// Decisions are made when their hits wake us.
+    pub fn rests_from_predictions(&self) -> bool {
+        self.predictions.rests
+    }
+
+    /// The agent takes so many CPUs, and all may take so many: reads rings of calls less often and predicts no decision where it takes more, and as
+    /// ever once it takes far less.
+    pub fn at_cost(&mut self, agent: f64, allowed: f64, ticks_per_s: f64) -> Effects {
+        let is_expensive = agent > allowed;
+        let has_room = agent + PREDICTING_MAX <= allowed;
+        let turns = [
+            self.rings.turns_at(is_expensive, agent < CHEAP * allowed),
+            self.predictions.turns_at(is_expensive, has_room),
+        ];
+        if turns == [false, false] {
+            return Effects::new();
+        }
+        let agent = percent(agent);
+        let more = format!("note: tuneagent itself takes {agent} of a core, more than it may (--budget)");
+        let less = format!("note: tuneagent itself takes {agent} of a core");
+        let of_rings = || match self.rings.rests {
+            true => format!(
+                "{more}: it reads calls only {ticks_per_s:.0} times a second from now on; calls that do not fit between two \
+                 readings are missing in iterations and call sites, and are counted"
+            ),
+            false => format!("{less}: calls are read at once again"),
+        };
+        let of_predictions = || match self.predictions.rests {
+            true => format!(
+                "{more}: it no longer polls for decisions, which are written somewhat later from now on"
+            ),
+            false => format!("{less}: it polls for decisions again"),
+        };
+        let notices = [turns[0].then(of_rings), turns[1].then(of_predictions)];
+        notices.into_iter().flatten().map(Effect::Say).collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! What watching may cost, and what it does cost: sampling windows, probes that rest, what the agent leaves. Pure: costs are handed in with their
+//! times, and what is to be attached, detached and said comes out as [`Effect`]s. Whoever owns it carries them out.
+
+mod back_off;
+mod costs;
+mod counting;
+mod regions;
+mod sampling;
+mod spent;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, ops::Range};
+
+pub use self::{
+    back_off::{BackOff, TICK},
+    costs::{Costs, Shown},
+    counting::Counting,
+    regions::{Look, Regions, notice_of_rest},
+    sampling::{Due, Sampling, State},
+    spent::{Functions, Need, Spent, Watched},
+};
+use profile::cost::{BudgetShare, CostView};
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Say a line.
+    Say(String),
+    /// Say that parallel regions rest, whose probes would cost this share of a thread's time.
+    SayRegionsRest(f64),
+    /// Functions are about to be sampled for the first time: what was seen of late was their first window.
+    BeginSampling,
+    /// Detach the links of these functions: a gap begins.
+    Detach(BTreeSet<u32>),
+    /// Detach the links of functions that rules only count.
+    DetachCounted,
+    /// Detach the links of parallel regions.
+    DetachRegions,
+    /// Attach the links of parallel regions.
+    AttachRegions,
+}
+
+/// In this order.
+pub type Effects = Vec<Effect>;
+
+/// All that keeps watching to its budget.
+#[derive(Debug)]
+pub struct Budget {
+    /// What was spent.
+    pub costs: Costs,
+    /// Sampling windows.
+    pub sampling: Sampling,
+    /// Functions that rules only count.
+    pub counting: Counting,
+    /// Parallel regions.
+    pub regions: Regions,
+    /// What the agent leaves.
+    pub back_off: BackOff,
+}
+
+impl Budget {
+    /// Of a session that took so long to arm. `regions` are those of the probe requests that are of parallel regions; `seed` is for the
+    /// lengths of windows.
+    pub fn new(
+        share: BudgetShare,
+        has_own_cpus: bool,
+        regions: Range<usize>,
+        (arming_ns, seed): (u64, u64),
+    ) -> Budget {
+        Budget {
+            costs: Costs::armed_in(arming_ns),
+            sampling: Sampling::new(share, seed, has_own_cpus),
+            counting: Counting::default(),
+            regions: Regions::new(regions),
+            back_off: BackOff::default(),
+        }
+    }
+
+    /// Looks at what was just read, while all functions are watched all the time.
+    pub fn look(&mut self, spent: Spent, functions: &Functions<'_>, state: State) -> Effects {
+        self.sampling.look(spent, functions, (state, &mut self.back_off))
+    }
+
+    /// The same where nobody has run since the last look. False where there was none: it has to be a look at all.
+    pub fn look_at_nothing(&mut self, read_ns: u64, state: State) -> Option<Effects> {
+        let agent_ns = self.costs.agent().cpu_ns;
+        let has_looked = self.sampling.look_at_nothing(read_ns, agent_ns);
+        has_looked.then(|| {
+            let state = (state, &mut self.back_off);
+            self.sampling
+                .advise(&Default::default(), &Functions::new(), state)
+        })
+    }
+
+    /// A window is over.
+    pub fn shut(&mut self, spent: Spent, functions: &Functions<'_>, state: State) -> Effects {
+        self.sampling.shut(spent, functions, (state, &mut self.back_off))
+    }
+
+    /// What the functions that rules only count have cost, while they sit.
+    pub fn look_at_counted(&mut self, now: Spent, is_judged: bool, functions: &Functions<'_>) -> Effects {
+        self.counting.look(now, is_judged, functions, &self.sampling)
+    }
+
+    /// What is missing of functions that were not watched all the time, in words.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        self.sampling.missing().chain(self.counting.missing())
+    }
+
+    /// What all came to.
+    pub fn view<'a>(&self, shown: Shown<'_>, functions: impl FnOnce() -> Functions<'a>) -> CostView {
+        let sampling = &self.sampling;
+        let functions = sampling.has_windows().then(functions);
+        CostView {
+            windows: functions.and_then(|functions| sampling.view(&functions)),
+            ..self.costs.view(shown, self.sampling.of_late())
+        }
+    }
+}

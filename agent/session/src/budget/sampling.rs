@@ -1,0 +1,463 @@
+//! Keeps what watching costs to the budget: looks at what functions cost, and has expensive ones watched in windows. When a window begins and
+//! ends is decided in [`profile::cost`]; what was counted in windows is kept with each process.
+
+use std::collections::BTreeSet;
+
+use abi::Frame;
+
+use super::{
+    BackOff, Effect, Effects,
+    spent::{Functions, Need, Spent},
+};
+use profile::{
+    cost::{BudgetShare, Load, Turn, Windows, WindowsView},
+    format::{percent, plural},
+};
+
+/// Costs are looked at this often at most while all functions are watched all the time, in nanoseconds: every second reading.
+const LOOK_NS: u64 = 900_000_000;
+
+/// How long a process of a command is seen when it has joined before there is a gap.
+const BEGIN_NS: u64 = 2_000_000_000;
+
+/// Functions that are named in a message.
+const NAMED_MAX: usize = 3;
+
+/// Looks in a row that find the costs too high, where nothing can be done about it, before that is said.
+const OVER_MAX: u32 = 3;
+
+/// The same where it is the agent that costs.
+const AGENT_OVER_MAX: u32 = 15;
+
+/// What the session can do now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    /// Probes can be detached and attached again.
+    pub can_detach: bool,
+    /// A change is on trial: what is compared is to be counted in one way.
+    pub is_judged: bool,
+    /// How often the loop reads counters.
+    pub ticks_per_s: f64,
+}
+
+/// Which functions are watched in windows now.
+#[derive(Debug, Default)]
+pub struct Sampled {
+    functions: BTreeSet<u32>,
+    is_shut: bool,
+    /// When the last window began.
+    opened_ns: u64,
+}
+
+impl Sampled {
+    /// A call that was under way when its function was detached: nobody sees its end.
+    pub fn is_stale(&self, frame: &Frame) -> bool {
+        self.functions.contains(&frame.probe) && (self.is_shut || frame.entered_ns < self.opened_ns)
+    }
+
+    /// The functions that are not watched now; none while all are.
+    pub fn gap(&self) -> Option<&BTreeSet<u32>> {
+        self.is_shut.then_some(&self.functions)
+    }
+
+    /// The functions that are watched in windows.
+    pub fn functions(&self) -> &BTreeSet<u32> {
+        &self.functions
+    }
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A window begins.
+    Open,
+    /// A window is over.
+    Shut,
+}
+
+/// When functions are watched, and what they cost.
+#[derive(Debug)]
+pub struct Sampling {
+    windows: Windows,
+    sampled: Sampled,
+    /// The agent has CPUs of its own: what it takes of them it takes from nobody.
+    has_own_cpus: bool,
+    has_gaps: bool,
+    cuts_sequence: bool,
+    has_cut: bool,
+    /// At the last look, or when the last window was over.
+    before: Option<Spent>,
+    /// When the window began that is open.
+    opened: Option<Spent>,
+    /// Shares over the last window and gap.
+    of_late: Option<(f64, f64)>,
+    over: u32,
+    /// What makes it less was said.
+    is_advised: bool,
+    /// Processes of a command that joined in a gap which did not end for them.
+    unseen_begins: BTreeSet<i32>,
+    /// A window is to begin once the links of the last one are closed, and to stay open until then at least; 0 for as long as planned.
+    put_off: Option<u64>,
+}
+
+impl Sampling {
+    /// All are watched, as long as that costs no more than this.
+    pub fn new(budget: BudgetShare, seed: u64, has_own_cpus: bool) -> Sampling {
+        Sampling {
+            windows: Windows::new(budget, seed),
+            sampled: Sampled::default(),
+            has_own_cpus,
+            has_gaps: false,
+            cuts_sequence: false,
+            has_cut: false,
+            before: None,
+            opened: None,
+            of_late: None,
+            over: 0,
+            is_advised: false,
+            unseen_begins: BTreeSet::new(),
+            put_off: None,
+        }
+    }
+
+    /// Which functions are watched in windows.
+    pub fn sampled(&self) -> &Sampled {
+        &self.sampled
+    }
+
+    /// How long functions that rules only count rest.
+    pub fn rest_ns(&self, load: &Load, watched_ns: u64) -> Option<u64> {
+        self.windows.rest_ns(load, watched_ns)
+    }
+
+    /// What watching may cost.
+    pub fn budget(&self) -> BudgetShare {
+        self.windows.budget()
+    }
+
+    /// Whether some function was not watched at some time.
+    pub fn has_gaps(&self) -> bool {
+        self.has_gaps
+    }
+
+    /// Whether some function is not watched now.
+    pub fn is_shut(&self) -> bool {
+        self.sampled.is_shut
+    }
+
+    /// Whether functions are in windows without which no sequence of calls is complete.
+    pub fn cuts_sequence(&self) -> bool {
+        self.cuts_sequence
+    }
+
+    /// Whether such functions are not watched now.
+    pub fn is_sequence_cut(&self) -> bool {
+        self.cuts_sequence && self.is_shut()
+    }
+
+    /// What is of the windows alone, in words.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        let cut = self.has_cut.then(|| {
+            "MPI was watched in windows (--budget): call sites, sizes of messages, who sends to whom and iterations are those of the windows"
+                .to_owned()
+        });
+        let unseen = (!self.unseen_begins.is_empty()).then(|| {
+            format!(
+                "{} began with MPI between two windows (--budget), after so many others that no window began for it: calls before the \
+                 next one are not counted",
+                plural(self.unseen_begins.len(), "process"),
+            )
+        });
+        cut.into_iter().chain(unseen)
+    }
+
+    /// When a window begins or ends, by CLOCK_MONOTONIC.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.windows.next_ns().filter(|_| self.put_off.is_none())
+    }
+
+    /// A window is open, and may come to cost too much.
+    pub fn is_open(&self) -> bool {
+        self.windows.most_ns().is_some()
+    }
+
+    /// Some functions are watched in windows.
+    pub fn has_windows(&self) -> bool {
+        !self.windows.functions().is_empty()
+    }
+
+    /// What part of the job's CPU time hits took over the last window and gap, and hits and agent together: none before the first window. None
+    /// of it where all is watched all the time.
+    pub fn of_late(&self) -> Option<Option<(f64, f64)>> {
+        self.has_windows().then_some(self.of_late)
+    }
+
+    /// Whether a window begins or is over. `cost_ns` is the CPU time that hits of sampled functions have taken in it so far; it is looked at only
+    /// while one is open.
+    pub fn due(&self, now_ns: u64, cost_ns: impl FnOnce() -> f64) -> Option<Due> {
+        let is_due = now_ns >= self.windows.next_ns()?;
+        match self.windows.most_ns() {
+            None if self.put_off.is_some() => None,
+            None => is_due.then_some(Due::Open),
+            Some(most_ns) => (is_due || cost_ns() > most_ns).then_some(Due::Shut),
+        }
+    }
+
+    /// Of a command, one is about to join with its MPI and is to be seen from here on: its first call of MPI told of it, and while that lasts the
+    /// others are probed anew. True where a window is to begin for it; it gets none where so many have come of late that the budget would not be
+    /// kept. [`Sampling::stay_open`] follows.
+    pub fn join(&mut self, pid: i32, can_detach: bool, now_ns: u64) -> bool {
+        let may_open = can_detach && self.windows.may_open(now_ns, BEGIN_NS);
+        if self.is_shut() && !may_open {
+            self.unseen_begins.insert(pid);
+        }
+        self.is_shut() && may_open
+    }
+
+    /// It is seen for a while, by whose pace the first gap is estimated then.
+    pub fn stay_open(&mut self, now_ns: u64) {
+        let until_ns = now_ns + BEGIN_NS;
+        self.put_off = self.put_off.map(|_| until_ns);
+        self.windows.stay_open(until_ns);
+    }
+
+    /// A window is to begin, and links of the last one are still being closed: were both attached, the same calls would be counted twice.
+    pub fn wait_for_links(&mut self) {
+        self.put_off = Some(0);
+    }
+
+    /// Links were closed. A window that waited for that is to begin now, and to stay open until then at least.
+    pub fn take_waiting(&mut self) -> Option<u64> {
+        self.put_off.take()
+    }
+
+    /// A window that waited has begun.
+    pub fn stay_open_until(&mut self, until_ns: u64) {
+        if until_ns > 0 {
+            self.windows.stay_open(until_ns);
+        }
+    }
+
+    /// A window begins: these functions are attached from here on. What they cost while they are being attached is a part of the window.
+    pub fn open(&mut self, now_ns: u64) -> BTreeSet<u32> {
+        self.windows.open(now_ns);
+        self.sampled.functions.clone_from(self.windows.functions());
+        self.sampled.functions.clone()
+    }
+
+    /// All of them are attached.
+    pub fn attached(&mut self, now_ns: u64) {
+        self.windows.attached(now_ns);
+        (self.sampled.is_shut, self.sampled.opened_ns) = (false, now_ns);
+    }
+
+    /// So much had been spent when the window began.
+    pub fn opened(&mut self, spent: Spent) {
+        self.opened = Some(spent);
+    }
+
+    /// What the windows are, for those who look.
+    pub fn view(&self, functions: &Functions<'_>) -> Option<WindowsView> {
+        let sampled = self.windows.functions();
+        (!sampled.is_empty()).then(|| WindowsView {
+            functions: self.called(functions),
+            part: self.windows.part(),
+            budget: self.windows.budget(),
+            cuts_sequence: self.cuts_sequence,
+        })
+    }
+
+    /// Names of those that were called, the most expensive first.
+    fn called(&self, functions: &Functions<'_>) -> Vec<String> {
+        let spent = self.before.as_ref();
+        let cost = |probe: u32| spent.map_or(0.0, |spent| spent.of_function(probe));
+        let sampled = self.windows.functions().iter().copied();
+        let mut called: Vec<u32> = sampled.filter(|probe| cost(*probe) > 0.0).collect();
+        called.sort_by(|one, other| cost(*other).total_cmp(&cost(*one)));
+        let called = called.iter().filter_map(|probe| functions.get(probe));
+        called.map(|watched| watched.name.to_owned()).collect()
+    }
+
+    /// Whether costs are to be looked at, at a reading while all functions are watched all the time.
+    pub fn is_look_due(&self, read_ns: u64) -> bool {
+        let is_new = |before: &Spent| read_ns.saturating_sub(before.at_ns) < LOOK_NS;
+        let is_early = self.before.as_ref().is_some_and(is_new);
+        self.budget().0.is_some() && self.windows.next_ns().is_none() && !is_early
+    }
+
+    /// Nobody has run since the last look. False where there was none: it has to be a look at all.
+    pub fn look_at_nothing(&mut self, read_ns: u64, agent_ns: u64) -> bool {
+        let Some(before) = &mut self.before else {
+            return false;
+        };
+        before.pass(read_ns, agent_ns);
+        self.windows.look(&Load::default(), read_ns);
+        true
+    }
+
+    /// Looks at what was just read, while all functions are watched all the time.
+    pub fn look(
+        &mut self,
+        spent: Spent,
+        functions: &Functions<'_>,
+        (state, back_off): (State, &mut BackOff),
+    ) -> Effects {
+        let before = self.before.replace(spent.clone());
+        let Some(before) = before.filter(|before| spent.at_ns > before.at_ns) else {
+            return Effects::new();
+        };
+        let load = self.load(&before, None, &spent, functions);
+        let mut effects = self.advise(&load, functions, (state, back_off));
+        if !state.can_detach || state.is_judged {
+            return effects;
+        }
+        if let Turn::Sample(sampled) = self.windows.look(&load, spent.at_ns) {
+            let share = spent.shares_since(&before).map_or(0.0, |(hits, _)| hits);
+            self.of_late = None;
+            effects.push(Effect::BeginSampling);
+            effects.push(self.begin_gap(sampled, functions));
+            effects.extend(self.notice_of_windows(functions, share));
+        }
+        effects
+    }
+
+    /// A window is over.
+    pub fn shut(
+        &mut self,
+        spent: Spent,
+        functions: &Functions<'_>,
+        (state, back_off): (State, &mut BackOff),
+    ) -> Effects {
+        let opened = self.opened.take().unwrap_or_default();
+        let before = self.before.replace(spent.clone()).unwrap_or_default();
+        self.of_late = spent.shares_since(&before);
+        let load = self.load(&before, Some(&opened), &spent, functions);
+        let mut effects = self.advise(&load, functions, (state, back_off));
+        match self.windows.shut(&load, spent.at_ns) {
+            Turn::Sample(sampled) => {
+                effects.push(self.begin_gap(sampled, functions));
+                let share = self.of_late.map_or(0.0, |(hits, _)| hits);
+                effects.extend(self.notice_of_windows(functions, share));
+            }
+            Turn::Shut => {
+                let sampled = self.windows.functions().clone();
+                effects.push(self.begin_gap(sampled, functions));
+            }
+            _ => effects.push(Effect::Say(
+                "note: all functions are watched all the time again".to_owned(),
+            )),
+        }
+        effects
+    }
+
+    /// What all costs: functions that are watched in windows as in the one since `opened`, everything else since `before`.
+    pub(super) fn load(
+        &self,
+        before: &Spent,
+        opened: Option<&Spent>,
+        now: &Spent,
+        functions: &Functions<'_>,
+    ) -> Load {
+        let mut load = now.load_since(before, (opened, &self.sampled.functions), functions);
+        if self.has_own_cpus {
+            load.agent = 0.0;
+        }
+        load
+    }
+
+    /// These functions are not watched from now on; what was counted up to now was just read.
+    fn begin_gap(&mut self, sampled: BTreeSet<u32>, functions: &Functions<'_>) -> Effect {
+        let is_apart = |probe: &u32| functions.get(probe).is_none_or(|watched| watched.is_apart);
+        self.cuts_sequence = !sampled.iter().all(is_apart);
+        self.has_cut |= self.cuts_sequence;
+        self.sampled.functions.clone_from(&sampled);
+        self.sampled.is_shut = true;
+        self.has_gaps = true;
+        Effect::Detach(sampled)
+    }
+
+    fn notice_of_windows(&self, functions: &Functions<'_>, share: f64) -> Option<Effect> {
+        let view = self.view(functions)?;
+        let what = if view.cuts_sequence {
+            "Call sites, sizes of messages, who sends to whom and iterations are those of the windows"
+        } else {
+            "Everything else is reported as before, except the parts of the communication efficiency"
+        };
+        let (names, budget) = (view.names(NAMED_MAX), view.budget);
+        Some(Effect::Say(format!(
+            "note: {names} from now on watched in windows, {} of the time (--budget {budget}; watching cost {} of the job's CPU time): their \
+             calls, times and bytes are estimated (~). {what}",
+            percent(view.part),
+            percent(share),
+        )))
+    }
+
+    /// Reads less often where that is what costs, and says once what makes it less where that is not ours to decide.
+    pub fn advise(
+        &mut self,
+        load: &Load,
+        functions: &Functions<'_>,
+        (state, back_off): (State, &mut BackOff),
+    ) -> Effects {
+        let allowed = self.windows.allowed(load);
+        let mut effects = match allowed {
+            Some(allowed) => back_off.at_cost(load.agent, allowed, state.ticks_per_s),
+            None => Effects::new(),
+        };
+        if self.is_advised {
+            return effects;
+        }
+        let rest = match state.can_detach {
+            true => load.asked,
+            false => load.asked + load.of_functions(),
+        };
+        let is_over = allowed.is_some_and(|allowed| rest + load.agent > allowed);
+        self.over = if is_over { self.over + 1 } else { 0 };
+        // At its start, and while programs begin, the agent does more than later on.
+        let is_of_probes = rest > load.agent;
+        let patience = if is_of_probes { OVER_MAX } else { AGENT_OVER_MAX };
+        if self.over >= patience {
+            effects.push(Effect::Say(match is_of_probes {
+                true => self.advice_on_probes((load, rest), functions, state),
+                false => advice_on_agent(load, self.budget()),
+            }));
+            self.is_advised = true;
+        }
+        effects
+    }
+
+    /// Which function costs most that is not ours to take off.
+    fn advice_on_probes(
+        &self,
+        (load, rest): (&Load, f64),
+        functions: &Functions<'_>,
+        state: State,
+    ) -> String {
+        let budget = self.budget();
+        let cost = |probe: u32| self.before.as_ref().map_or(0.0, |spent| spent.of_function(probe));
+        let needed = functions.iter();
+        let needed = needed.filter(|(_, watched)| !state.can_detach || watched.need == Need::Each);
+        let dearest = needed.max_by(|one, other| cost(*one.0).total_cmp(&cost(*other.0)));
+        let name = dearest.map_or("a function", |(_, watched)| watched.name);
+        let why = match state.can_detach {
+            true => format!(
+                "{name} is watched for a rule that needs every call of it, or for the recording: remove the rule or --record"
+            ),
+            false => {
+                format!("{name} costs most, and this session cannot detach probes: watch fewer functions")
+            }
+        };
+        format!(
+            "note: watching costs {} of the job's CPU time, more than it should (--budget {budget}): {why}, or allow more",
+            percent((rest + load.agent) / load.job.max(f64::MIN_POSITIVE)),
+        )
+    }
+}
+
+fn advice_on_agent(load: &Load, budget: BudgetShare) -> String {
+    format!(
+        "note: tuneagent itself takes {} of a core, more than it should beside what this job computes (--budget {budget}): use fewer \
+         rules (--rules none) or fewer processes, or allow more",
+        percent(load.agent),
+    )
+}

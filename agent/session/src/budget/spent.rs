@@ -1,0 +1,124 @@
+//! What watching has cost up to a moment, function by function, and what it costs in the sampling window that is open. Decides nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use profile::{
+    cost::{Function, Load},
+    profile::{Profile, hits},
+};
+
+/// Who needs the calls of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A rule or a recording needs each of them.
+    Each,
+    /// Rules only count them.
+    Count,
+    /// The profile alone has them.
+    Profile,
+}
+
+/// A function that is probed.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What a call costs, in nanoseconds.
+    pub price_ns: f64,
+    /// Who needs its calls.
+    pub need: Need,
+    /// It is in no sequence of calls.
+    pub is_apart: bool,
+}
+
+/// All of them, by number.
+pub type Functions<'a> = BTreeMap<u32, Watched<'a>>;
+
+/// What was spent up to a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// The moment.
+    pub at_ns: u64,
+    /// CPU time of the job since the first readings, in nanoseconds.
+    pub job_ns: u64,
+    /// CPU time of the agent, in nanoseconds.
+    pub agent_ns: u64,
+    /// CPU time of its hits, by function.
+    pub costs: BTreeMap<u32, f64>,
+}
+
+impl Spent {
+    /// Up to the last reading.
+    pub fn of(profile: &Profile, functions: &Functions<'_>, agent_ns: u64) -> Spent {
+        let mut spent = Spent {
+            at_ns: profile.read_ns,
+            agent_ns,
+            ..Spent::default()
+        };
+        for process in &profile.processes {
+            let Some(last) = process.last() else { continue };
+            let first = process.first().and_then(|first| first.counters);
+            let first_ns = first.map_or(0, |counters| counters.cpu_ns);
+            spent.job_ns += last
+                .counters
+                .map_or(0, |counters| counters.cpu_ns.saturating_sub(first_ns));
+            for (probe, watched) in functions {
+                let hits = last.counted.get(*probe as usize).map_or(0, hits);
+                *spent.costs.entry(*probe).or_default() += hits as f64 * watched.price_ns;
+            }
+        }
+        spent
+    }
+
+    /// Of one function.
+    pub fn of_function(&self, probe: u32) -> f64 {
+        self.costs.get(&probe).copied().unwrap_or_default()
+    }
+
+    /// Up to now nothing more was spent but by the agent.
+    pub fn pass(&mut self, now_ns: u64, agent_ns: u64) {
+        (self.at_ns, self.agent_ns) = (now_ns, agent_ns);
+    }
+
+    fn all(&self) -> f64 {
+        self.costs.values().sum()
+    }
+
+    /// What part of the job's CPU time the hits took since then, and hits and agent together.
+    pub fn shares_since(&self, before: &Spent) -> Option<(f64, f64)> {
+        let job_ns = self.job_ns.checked_sub(before.job_ns).filter(|ns| *ns > 0)? as f64;
+        let hits = self.all() - before.all();
+        let agent = self.agent_ns.saturating_sub(before.agent_ns) as f64;
+        Some((hits / job_ns, (hits + agent) / job_ns))
+    }
+
+    /// What all costs, in CPUs: functions that are `sampled` as in the window since `opened`, everything else since `before`.
+    pub fn load_since(
+        &self,
+        before: &Spent,
+        (opened, sampled): (Option<&Spent>, &BTreeSet<u32>),
+        functions: &Functions<'_>,
+    ) -> Load {
+        let ns = self.at_ns.saturating_sub(before.at_ns).max(1) as f64;
+        let mut load = Load {
+            job: self.job_ns.saturating_sub(before.job_ns) as f64 / ns,
+            agent: self.agent_ns.saturating_sub(before.agent_ns) as f64 / ns,
+            ..Load::default()
+        };
+        for (probe, watched) in functions {
+            let since = opened.filter(|_| sampled.contains(probe)).unwrap_or(before);
+            let ns = self.at_ns.saturating_sub(since.at_ns).max(1) as f64;
+            let cost = (self.of_function(*probe) - since.of_function(*probe)).max(0.0) / ns;
+            match watched.need {
+                Need::Count => load.counted += cost,
+                Need::Each => load.asked += cost,
+                Need::Profile => load.functions.push(Function {
+                    probe: *probe,
+                    cost,
+                    is_apart: watched.is_apart,
+                }),
+            }
+        }
+        load
+    }
+}

@@ -1,0 +1,380 @@
+//! What can happen to changes, and what is to be done then: plain data.
+
+use std::{collections::BTreeSet, fmt};
+
+use plan::MarkKind;
+use serde::{Deserialize, Serialize};
+
+use super::outcome::NotDone;
+use super::outcome::Outcome;
+use super::switch::Switch;
+pub use crate::process::{Machine, Pid, Process};
+use profile::snapshot::{ChangeView, GuardView, Reaction};
+
+/// A change of a process, by its number in the journal of that process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Change {
+    /// Where its process runs.
+    pub machine: Machine,
+    /// Its process.
+    pub pid: Pid,
+    /// Its number; 0 is none.
+    pub number: u64,
+}
+
+/// A decision of the rules, resolved to what each process is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Decided {
+    /// Its number.
+    pub id: u64,
+    /// The rule.
+    pub rule: String,
+    /// What the rule promises of it.
+    pub promise: Option<String>,
+    /// What was done once it is done, in one line for all processes; none of values, which are counted.
+    pub summary: Option<String>,
+    /// How it is carried out.
+    pub how: How,
+    /// One order each, by their numbers.
+    pub parts: Vec<Part>,
+}
+
+/// How a decision is carried out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// Each process by itself.
+    Each,
+    /// All processes at the same iteration, or none.
+    Together,
+    /// It was to be done together and cannot be, for this reason.
+    Barred(String),
+    /// Probes of the session are switched.
+    Switch(Vec<Switch>),
+}
+
+/// What one process is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// The process.
+    pub process: Process,
+    /// The same, as the actuator names it.
+    pub pid: Pid,
+    /// What it acts on: `set_arg send(2)`.
+    pub label: String,
+    /// As it is shown while nothing is known of it.
+    pub view: ChangeView,
+}
+
+/// What came of one order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// In one word.
+    pub outcome: Outcome,
+    /// Of what was not done: later it may be.
+    pub may_pass: bool,
+    /// What is shown of it; none where nothing was tried.
+    pub shown: Option<Box<Shown>>,
+}
+
+impl Answer {
+    /// It was not tried.
+    pub fn not_done(reason: String, may_pass: bool) -> Answer {
+        Answer {
+            outcome: Outcome::Refused(reason),
+            may_pass,
+            shown: None,
+        }
+    }
+}
+
+/// What is shown of a change that was tried.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Shown {
+    /// Its number in the journal; 0 is none.
+    pub number: u64,
+    /// The action in words; none of a value.
+    pub variable: Option<String>,
+    /// The old value; none of what has none.
+    pub old: Option<String>,
+    /// The new value, or what a call returned.
+    pub new: Option<String>,
+    /// How it was written.
+    pub mechanism: String,
+    /// For how long threads were held, in nanoseconds.
+    pub hold_ns: u64,
+    /// How quickly it followed what it was decided on.
+    pub reaction: Option<Reaction>,
+}
+
+/// What came of taking a change back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undo {
+    /// The old value is back.
+    Reverted,
+    /// The program has changed it since; it was left alone.
+    ChangedSince,
+    /// It was not taken back.
+    Failed {
+        /// Why.
+        reason: String,
+        /// Later it may be.
+        may_pass: bool,
+    },
+}
+
+/// How far the judgement of a decision is, in windows.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Trial {
+    /// The decision.
+    pub decision: u64,
+    /// Windows seen.
+    pub seen: usize,
+    /// Windows that it takes.
+    pub over: u32,
+}
+
+/// Who has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// All processes of the program.
+    Program,
+    /// The session alone.
+    Session,
+}
+
+/// What the actuator of a machine did at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Farewell {
+    /// What was tried.
+    pub undone: Vec<(Change, Undo)>,
+    /// What could not be tried, why, and whether the process has ended.
+    pub failed: Vec<(Change, String, bool)>,
+    /// What is still in force.
+    pub kept: Vec<Change>,
+}
+
+/// What can happen.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The rules decided something.
+    Decided(Decided),
+    /// The rules decided something that cannot be ordered.
+    NotOrdered {
+        /// The decision.
+        decision: u64,
+        /// Its rule.
+        rule: String,
+        /// Why.
+        reason: String,
+    },
+    /// An order was answered.
+    Receipt {
+        /// Its decision.
+        decision: u64,
+        /// Which part.
+        part: usize,
+        /// The answer.
+        answer: Answer,
+    },
+    /// An order found no room in the queue to the actuator.
+    NoRoom(Machine, Order),
+    /// What came of [`Effect::Switch`].
+    Switched(u64, Result<(), String>),
+    /// The rules wait for a decision no longer: it grew stale, or its rule was switched or removed.
+    GaveUp(u64),
+    /// A guard has judged a decision.
+    Judged {
+        /// The decision.
+        decision: u64,
+        /// Its rule.
+        rule: String,
+        /// The verdict, as it is shown.
+        guard: GuardView,
+        /// The changes stay, else they are taken back.
+        keeps: bool,
+        /// The slots of the processes that are judged; none is all.
+        slots: Option<BTreeSet<u32>>,
+    },
+    /// An order to take a change back was answered.
+    Undone(Change, Undo),
+    /// A rule is removed, with or without what it changed.
+    Removed {
+        /// The rule.
+        rule: String,
+        /// Its changes stay.
+        keeps: bool,
+    },
+    /// A process has ended, or runs another program.
+    Ended(Process),
+    /// Time has passed.
+    Tick,
+    /// The session ends.
+    Stop {
+        /// Who has ended.
+        ending: Ending,
+        /// What is judged and never will be to the end.
+        on_trial: Vec<Trial>,
+    },
+    /// The actuator of a machine has put back what is not confirmed, and ended.
+    Farewell(Machine, Farewell),
+    /// The last line of the session is to be said: [`Effect::LastWords`].
+    LastWords {
+        /// Changes that are in the journal alone.
+        unknown: usize,
+        /// The command that takes back what was left.
+        undo: String,
+        /// The program.
+        program: String,
+    },
+}
+
+/// What the actuator of a machine is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// A part of a decision.
+    Do {
+        /// The decision.
+        decision: u64,
+        /// Which part.
+        part: usize,
+        /// What is taken back before.
+        replaces: Vec<Change>,
+    },
+    /// All parts of a decision that are on this machine, at the same iteration.
+    Together {
+        /// The decision.
+        decision: u64,
+    },
+    /// What of a decision still waits for its place is to wait no longer.
+    GiveUp(u64),
+    /// This change stays.
+    Confirm(Change),
+    /// These changes are taken back.
+    Undo(Vec<Change>),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Send an order. One for which there is no room comes back as [`Event::NoRoom`].
+    Order(Machine, Order),
+    /// Say a line.
+    Say(Notice),
+    /// Tell the rules what came of a decision.
+    Result(u64, Result<(), NotDone>),
+    /// Switch probes for a decision; [`Event::Switched`] says what came of it.
+    Switch(u64, Vec<Switch>),
+    /// Switch probes back.
+    SwitchBack(Vec<Switch>),
+    /// Log that an order was dropped.
+    NoRoom(Machine, Order),
+    /// End the actuators, which put back what is not confirmed; [`Event::Farewell`] says what came of it.
+    Finish,
+    /// What became of all changes, for the last line of the session.
+    LastWords(String),
+}
+
+/// In this order.
+pub type Effects = Vec<Effect>;
+
+/// A line that stays on the screen; its time is added where it is said.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// A decision was carried out.
+    Done {
+        /// Its rule.
+        rule: String,
+        /// What was done.
+        text: String,
+    },
+    /// Probes were switched.
+    Switched {
+        /// The rule.
+        rule: String,
+        /// What was done.
+        text: String,
+    },
+    /// A decision was not carried out.
+    NotDone {
+        /// Its rule.
+        rule: String,
+        /// Why.
+        reason: String,
+    },
+    /// The rules waited no longer.
+    TooLate {
+        /// The rule.
+        rule: String,
+    },
+    /// What a guard says.
+    Guard(String),
+    /// No guard has judged.
+    NotJudged {
+        /// The rule.
+        rule: String,
+        /// Why.
+        reason: String,
+    },
+    /// A change could not be taken back, and is tried again.
+    Retried {
+        /// The change.
+        change: Change,
+        /// How it stands.
+        outcome: Outcome,
+    },
+    /// A change that could not be taken back is settled.
+    Settled {
+        /// The change.
+        change: Change,
+        /// How it stands.
+        outcome: Outcome,
+    },
+    /// The actuator ended without an answer.
+    NoAnswer {
+        /// The rule.
+        rule: String,
+    },
+}
+
+impl Notice {
+    /// Kind, name and text of the mark that it leaves in a trace.
+    pub fn mark(&self) -> Option<(MarkKind, &str, &str)> {
+        match self {
+            Notice::Done { rule, text } => Some((MarkKind::Change, rule, text)),
+            Notice::Guard(text) => Some((MarkKind::Verdict, "guard", text)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Done { rule, text } | Notice::Switched { rule, text } => write!(f, "{rule}   {text}"),
+            Notice::NotDone { rule, reason } => write!(f, "{rule}   not done: {reason}"),
+            Notice::TooLate { rule } => write!(f, "{rule}   too late for its window: undone"),
+            Notice::Guard(text) => write!(f, "guard    {text}"),
+            Notice::NotJudged { rule, reason } => write!(f, "guard    {rule} not judged: {reason}"),
+            Notice::Retried { change, outcome } => write!(
+                f,
+                "undo     change {} of process {} is {outcome}; it is tried again",
+                change.number, change.pid
+            ),
+            Notice::Settled { change, outcome } => write!(
+                f,
+                "undo     change {} of process {}: {outcome} now",
+                change.number, change.pid
+            ),
+            Notice::NoAnswer { rule } => {
+                write!(f, "{rule}   not known: the actuator ended without an answer")
+            }
+        }
+    }
+}

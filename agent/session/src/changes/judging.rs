@@ -1,0 +1,222 @@
+//! What stays and what is taken back: verdicts, undo, removal of rules, the end.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Changes,
+    event::{Change, Effect, Effects, Ending, Farewell, How, Machine, Notice, Order, Trial, Undo},
+    last_words::{self, Left},
+    made::Made,
+    outcome::{Outcome, Standing},
+    undoing::Judgement,
+};
+use crate::changes::Switch;
+use profile::snapshot::{GuardView, outcome as words};
+use rules::Time;
+
+impl Changes {
+    pub(super) fn judged(
+        &mut self,
+        decision: u64,
+        rule: &str,
+        guard: GuardView,
+        keeps: bool,
+        slots: Option<&BTreeSet<u32>>,
+    ) -> Effects {
+        let is_judged = |made: &&Made| slots.is_none_or(|slots| slots.contains(&made.process.slot));
+        let judged = self.in_force_of_decision(decision).filter(is_judged);
+        // What a process had is gone with it.
+        let living = judged.filter(|made| !self.has_ended(made.process));
+        let changes: Vec<Change> = living.map(Made::change).collect();
+        if keeps {
+            return self.keep(decision, rule, &guard, &changes);
+        }
+        let (judgement, shown) = self.undoing.begin(decision, guard, &changes);
+        self.judge(decision, judgement, &shown);
+        // That it is undone is said when it is.
+        let mut effects = Effects::new();
+        if changes.is_empty() {
+            effects.push(Effect::Say(Notice::Guard(shown.text)));
+        }
+        effects.extend(self.undo(&changes));
+        let known = self.decisions.get(&decision).map(|known| &known.decided.how);
+        if let Some(How::Switch(switches)) = known {
+            let back = Switch::back(switches, slots);
+            effects.extend((!back.is_empty()).then_some(Effect::SwitchBack(back)));
+        }
+        effects
+    }
+
+    fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[Change]) -> Effects {
+        self.judge(decision, Judgement::Kept, guard);
+        let mut of = self.made.iter().filter(|made| made.decision == decision);
+        if of.any(Made::is_made) {
+            self.findings.repaired(rule);
+        }
+        let confirm = |change: &Change| Effect::Order(change.machine, Order::Confirm(*change));
+        let confirmed = changes.iter().filter(|_| !self.is_stopped).map(confirm);
+        std::iter::once(Effect::Say(Notice::Guard(guard.text.clone())))
+            .chain(confirmed)
+            .collect()
+    }
+
+    pub(super) fn undone(&mut self, change: Change, undo: Undo, now: Time) -> Effects {
+        let mut effects = Effects::new();
+        let (outcome, failed) = match undo {
+            Undo::Reverted => (Outcome::Reverted, None),
+            Undo::ChangedSince => (
+                Outcome::LeftAlone,
+                Some("the program changed it since".to_owned()),
+            ),
+            Undo::Failed { reason, may_pass } => {
+                let outcome = Outcome::NotBack(reason.clone());
+                // A process that has ended holds nothing.
+                if !may_pass || self.is_gone(change) {
+                    self.retry.over(change);
+                } else if self.retry.failed(change, now) {
+                    let outcome = outcome.clone();
+                    effects.push(Effect::Say(Notice::Retried { change, outcome }));
+                }
+                (outcome, Some(reason))
+            }
+        };
+        if !matches!(outcome, Outcome::NotBack(_)) && self.retry.over(change) {
+            let outcome = outcome.clone();
+            effects.push(Effect::Say(Notice::Settled { change, outcome }));
+        }
+        self.settle(change, &outcome);
+        effects.extend(self.guard_answered(change, failed.as_deref()));
+        effects
+    }
+
+    fn guard_answered(&mut self, change: Change, failed: Option<&str>) -> Option<Effect> {
+        let (decision, judgement, guard) = self.undoing.answered(change, failed)?;
+        self.judge(decision, judgement, &guard);
+        Some(Effect::Say(Notice::Guard(guard.text)))
+    }
+
+    pub(super) fn removed(&mut self, rule: &str, keeps: bool) -> Effects {
+        if keeps {
+            return Effects::new();
+        }
+        self.findings.forget(rule);
+        let changes: Vec<Change> = self.in_force_of(rule).collect();
+        self.undo(&changes)
+    }
+
+    /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
+    pub fn in_force_of(&self, rule: &str) -> impl Iterator<Item = Change> {
+        let of = self.made.iter().filter(move |made| made.rule() == rule);
+        let left = of.filter(|made| made.is_in_force() && !made.is_being_undone());
+        left.map(Made::change)
+    }
+
+    /// What has not been judged never will be, and what is not confirmed is put back.
+    pub(super) fn stop(&mut self, ending: Ending, on_trial: Vec<Trial>) -> Effects {
+        let who = match ending {
+            Ending::Program => "the program",
+            Ending::Session => "the session",
+        };
+        let mut effects = Effects::new();
+        for Trial { decision, seen, over } in on_trial {
+            let reason = format!("{who} ended after {seen} of {over} windows");
+            let known = self.decisions.get(&decision);
+            let rule = known.map_or_else(String::new, |known| known.decided.rule.clone());
+            let guard = GuardView::without(words::NOT_JUDGED, reason.clone());
+            effects.push(Effect::Say(Notice::NotJudged { rule, reason }));
+            self.unjudged.insert(decision, guard);
+        }
+        self.is_stopped = true;
+        effects.push(Effect::Finish);
+        effects
+    }
+
+    pub(super) fn farewell(&mut self, machine: Machine, farewell: Farewell) -> Effects {
+        let mut effects = Effects::new();
+        for (change, undo) in farewell.undone {
+            let outcome = match undo {
+                Undo::Reverted => Outcome::Reverted,
+                Undo::ChangedSince => Outcome::LeftAlone,
+                Undo::Failed { reason, .. } => Outcome::NotBack(reason),
+            };
+            // One that could not be taken back before, if a guard wanted it: its verdict holds now.
+            if outcome == Outcome::Reverted
+                && let Some((decision, judgement, guard)) = self.undoing.answered(change, None)
+            {
+                self.judge(decision, judgement, &guard);
+            }
+            self.retry.over(change);
+            if !self.settle(change, &outcome) {
+                self.strangers.push(Left::stranger(outcome.standing()));
+            }
+        }
+        let failed: BTreeSet<Change> = farewell.failed.iter().map(|(change, ..)| *change).collect();
+        for (change, reason, has_ended) in farewell.failed {
+            let outcome = Outcome::NotBack(reason);
+            self.retry.over(change);
+            // A process that has ended holds nothing any more.
+            if !self.settle(change, &outcome) && !has_ended {
+                self.strangers.push(Left::stranger(Standing::NotBack));
+            }
+        }
+        for change in farewell.kept.iter().filter(|change| !failed.contains(change)) {
+            let of = self.made.iter_mut().filter(|made| made.change() == *change);
+            if of.map(Made::keep).count() == 0 {
+                self.strangers.push(Left::stranger(Standing::Kept));
+            }
+        }
+        effects.extend(self.unanswered(machine));
+        effects
+    }
+
+    /// An actuator that has ended answers nothing any more.
+    fn unanswered(&mut self, machine: Machine) -> Effects {
+        let mut effects = Effects::new();
+        for decision in self.waiting.clone() {
+            let Some(known) = self.decisions.get_mut(&decision) else {
+                continue;
+            };
+            let parts = &known.decided.parts;
+            let is_there = |part: &usize| {
+                parts
+                    .get(*part)
+                    .is_some_and(|part| part.process.machine == machine)
+            };
+            let unanswered: Vec<usize> = known.waiting.iter().copied().filter(is_there).collect();
+            if unanswered.is_empty() {
+                continue;
+            }
+            known.waiting.retain(|part| !unanswered.contains(part));
+            let (rule, is_over) = (known.decided.rule.clone(), known.waiting.is_empty());
+            effects.push(Effect::Say(Notice::NoAnswer { rule }));
+            if is_over {
+                self.waiting.remove(&decision);
+            }
+        }
+        effects
+    }
+
+    /// The rules whose repairs were taken back.
+    pub fn repairs_ended(&self) -> Vec<String> {
+        let is_back = |rule: &str| {
+            let of = self.made.iter().filter(|made| made.rule() == rule);
+            let of: Vec<Standing> = of.map(Made::standing).collect();
+            of.contains(&Standing::Back) && !of.contains(&Standing::Kept)
+        };
+        let repairs = self.findings.repairs().filter(|rule| is_back(rule));
+        repairs.map(str::to_owned).collect()
+    }
+
+    /// What became of all changes, for the last line of a session; `unknown` of them are in the journal alone, and `undo` is the command that takes
+    /// back what was left.
+    pub fn last_words(&self, unknown: usize, undo: &str, program: &str) -> String {
+        let made = self.made.iter().filter(|made| made.is_made());
+        let left = made.map(|made| Left {
+            standing: made.standing(),
+            is_gone: self.has_ended(made.process),
+            text: made.text().to_owned(),
+        });
+        let left: Vec<Left> = left.chain(self.strangers.iter().cloned()).collect();
+        last_words::last_words(&left, unknown, undo, program)
+    }
+}

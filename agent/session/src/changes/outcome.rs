@@ -1,0 +1,116 @@
+//! What became of a change, and how it stands.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use profile::snapshot::outcome as words;
+
+/// Why a decision was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotDone {
+    /// In words.
+    pub reason: String,
+    /// Later it may go.
+    pub may_pass: bool,
+}
+
+impl NotDone {
+    /// Nothing will change that.
+    pub fn for_good(reason: impl Into<String>) -> NotDone {
+        let reason = reason.into();
+        NotDone {
+            reason,
+            may_pass: false,
+        }
+    }
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A value is in force.
+    Written,
+    /// An action is in force.
+    InForce,
+    /// The value needed no change.
+    AlreadyThere,
+    /// A call returned this and has no inverse.
+    Stays(String),
+    /// A call returned this and leaves nothing to be taken back.
+    Over(String),
+    /// A call has not returned yet.
+    Running,
+    /// The process ended before.
+    Gone,
+    /// It was refused, for this reason.
+    Refused(String),
+    /// It was taken back.
+    Reverted,
+    /// It was to be taken back, and the program has changed it since.
+    LeftAlone,
+    /// It could not be taken back, for this reason.
+    NotBack(String),
+}
+
+impl Outcome {
+    /// The process has what was decided.
+    pub fn is_done(&self) -> bool {
+        !matches!(self, Outcome::Gone | Outcome::Refused(_))
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match self {
+            Outcome::Written | Outcome::InForce => Standing::InForce,
+            Outcome::AlreadyThere | Outcome::Gone | Outcome::Refused(_) => Standing::NotMade,
+            Outcome::Stays(_) => Standing::Stays,
+            Outcome::Over(_) => Standing::Over,
+            Outcome::Running => Standing::Running,
+            Outcome::Reverted => Standing::Back,
+            Outcome::LeftAlone => Standing::LeftAlone,
+            Outcome::NotBack(_) => Standing::NotBack,
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Written => f.write_str(words::WRITTEN),
+            Outcome::InForce => f.write_str(words::IN_FORCE),
+            Outcome::AlreadyThere => f.write_str(words::THERE),
+            Outcome::Stays(result) => write!(f, "returned {result}; it has no inverse and stays"),
+            Outcome::Over(result) => write!(f, "returned {result}; nothing is left to revert"),
+            Outcome::Running => f.write_str("has not returned yet and continues; see the journal later"),
+            Outcome::Gone => f.write_str(words::GONE),
+            Outcome::Refused(reason) => f.write_str(reason),
+            Outcome::Reverted => f.write_str(words::REVERTED),
+            Outcome::LeftAlone => f.write_str(words::LEFT_ALONE),
+            Outcome::NotBack(reason) => write!(f, "not reverted: {reason}"),
+        }
+    }
+}
+
+/// How a change stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// It was not made, or nothing had to be changed.
+    NotMade,
+    /// In force, and can be taken back.
+    InForce,
+    /// In force, and left so on purpose when the session ended.
+    Kept,
+    /// A call that was made and has no inverse.
+    Stays,
+    /// A call that was made and leaves nothing to be taken back.
+    Over,
+    /// A call that has not returned yet.
+    Running,
+    /// Taken back.
+    Back,
+    /// Not taken back: the program has changed it since.
+    LeftAlone,
+    /// Could not be taken back.
+    NotBack,
+}

@@ -1,0 +1,262 @@
+//! The end of a session in every state, and what is shown.
+
+use super::vocabulary::*;
+use crate::changes::made::SHOWN_MAX;
+
+#[test]
+fn a_stop_before_anything_ends_the_actuator() {
+    let mut it = new();
+    assert_eq!(it.on(stop(), s(1)), [Effect::Finish]);
+    it.on(farewell(&[], &[]), s(1));
+    assert_eq!(at_last(&it), "nothing was changed");
+}
+
+#[test]
+fn a_stop_with_an_order_under_way_takes_its_receipt_and_it_is_put_back() {
+    let mut it = new();
+    it.on(decided(1, [R0]), ms(0));
+    it.on(stop(), s(1));
+    assert_eq!(it.on(written(1, 0, 1), s(1)), [say_done(1), applied(1)]);
+    it.on(farewell(&[change(R0, 1)], &[]), s(1));
+    assert_eq!(outcomes(&it), ["reverted"]);
+    assert_eq!(at_last(&it), "1 change reverted");
+}
+
+#[test]
+fn a_stop_with_a_change_that_nobody_judged_says_so_and_it_is_put_back() {
+    for (ending, who) in [(Ending::Session, "the session"), (Ending::Program, "the program")] {
+        let mut it = with_one_change();
+        let (rule, reason) = ("r".to_owned(), format!("{who} ended after 2 of 5 windows"));
+        let said = Effect::Say(Notice::NotJudged { rule, reason });
+        assert_eq!(it.on(stop_on_trial(ending, &[1]), s(1)), [said, Effect::Finish]);
+        it.on(farewell(&[change(R0, 1)], &[]), s(1));
+        assert_eq!(
+            (outcomes(&it), verdicts(&it)),
+            (vec!["reverted".to_owned()], vec!["not judged"])
+        );
+    }
+}
+
+#[test]
+fn a_stop_leaves_what_is_confirmed_and_was_to_stay() {
+    let mut it = with_one_change();
+    it.on(kept(1), ms(2));
+    it.on(stop(), s(1));
+    it.on(farewell(&[], &[change(R0, 1)]), s(1));
+    assert_eq!(outcomes(&it), ["written"]);
+    assert_eq!(
+        at_last(&it),
+        "1 change left in place until app ends. Revert it: tuneagent undo 7"
+    );
+}
+
+#[test]
+fn a_stop_while_an_undo_is_under_way_takes_its_answer() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), ms(2));
+    it.on(stop(), s(1));
+    assert_eq!(it.on(reverted(R0, 1), s(1)), [say_guard("undone")]);
+    it.on(farewell(&[], &[]), s(1));
+    assert_eq!(at_last(&it), "1 change reverted");
+}
+
+#[test]
+fn a_stop_while_an_undo_waits_to_be_retried_orders_nothing_more_and_its_verdict_holds_once_it_is_back() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), s(0));
+    it.on(stuck(R0, 1), s(0));
+    it.on(stop(), s(1));
+    assert_eq!(it.on(Event::Tick, s(2)), []);
+    assert_eq!(verdicts(&it), ["not undone"]);
+    it.on(farewell(&[change(R0, 1)], &[]), s(2));
+    assert_eq!(verdicts(&it), ["undone"]);
+    assert_eq!(outcomes(&it), ["reverted"]);
+}
+
+#[test]
+fn a_stop_while_ranks_wait_for_their_meeting_takes_their_receipts() {
+    let mut it = new();
+    it.on(decided_together(1, [R0, R1]), ms(0));
+    it.on(stop(), s(1));
+    it.on(hindered(1, 0, "the session ended"), s(1));
+    let effects = it.on(hindered(1, 1, "the session ended"), s(1));
+    assert_eq!(
+        effects,
+        [not_now(1, "the session ended"), say_not_done("the session ended")]
+    );
+    it.on(farewell(&[], &[]), s(1));
+    assert_eq!(at_last(&it), "nothing was changed");
+}
+
+#[test]
+fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
+    let mut it = new();
+    it.on(decided(1, [R0, R1]), ms(0));
+    it.on(written(1, 0, 1), ms(1));
+    it.on(stop(), s(1));
+    let effects = it.on(refused(1, 1, "read-only"), s(1));
+    assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
+    it.on(farewell(&[change(R0, 1)], &[]), s(1));
+    assert_eq!(at_last(&it), "1 change reverted");
+}
+
+#[test]
+fn what_cannot_be_put_back_is_reported() {
+    let mut it = with_two_changes();
+    it.on(stop(), s(1));
+    let parting = Farewell {
+        undone: vec![(change(R0, 1), failed("busy", true))],
+        failed: vec![(change(R1, 1), "not permitted".to_owned(), false)],
+        kept: vec![change(R1, 1)],
+    };
+    it.on(Event::Farewell(Machine::HERE, parting), s(1));
+    assert_eq!(
+        outcomes(&it),
+        ["not reverted: busy", "not reverted: not permitted"]
+    );
+    assert_eq!(
+        at_last(&it),
+        "2 changes could not be reverted (tuneagent journal has the reason)"
+    );
+}
+
+#[test]
+fn what_ended_with_its_process_is_said_to_have() {
+    let mut it = with_two_changes();
+    it.on(Event::Ended(R0), ms(2));
+    it.on(stop(), s(1));
+    it.on(farewell(&[change(R1, 1)], &[]), s(1));
+    assert_eq!(at_last(&it), "1 change reverted; 1 change ended with app");
+}
+
+#[test]
+fn a_process_that_has_ended_is_no_failure_of_one_that_nobody_knows() {
+    let mut it = new();
+    it.on(stop(), s(1));
+    for has_ended in [true, false] {
+        let parting = Farewell {
+            failed: vec![(change(FAR, 3), "it has ended".to_owned(), has_ended)],
+            ..Farewell::default()
+        };
+        it.on(Event::Farewell(Machine::HERE, parting), s(1));
+        let expected = match has_ended {
+            true => "nothing was changed",
+            false => "1 change could not be reverted (tuneagent journal has the reason)",
+        };
+        assert_eq!(at_last(&it), expected);
+    }
+}
+
+#[test]
+fn an_order_that_was_never_answered_is_reported_at_the_end() {
+    let mut it = new();
+    it.on(decided(1, [R0]), ms(0));
+    assert_eq!(it.on(Event::Tick, s(600)), [], "its time is the rules' business");
+    it.on(stop(), s(601));
+    let rule = "r".to_owned();
+    let said = Effect::Say(Notice::NoAnswer { rule });
+    assert_eq!(it.on(farewell(&[], &[]), s(601)), [said]);
+    assert!(!it.is_waiting(1));
+}
+
+#[test]
+fn a_machine_that_says_farewell_answers_for_itself_alone() {
+    let mut it = new();
+    it.on(decided(1, [R0, FAR]), ms(0));
+    it.on(stop(), s(1));
+    assert_eq!(it.on(farewell(&[], &[]), s(1)).len(), 1);
+    assert!(it.is_waiting(1), "the other machine has not answered");
+    assert_eq!(it.on(written(1, 1, 4), s(2)), [say_done(1), applied(1)]);
+}
+
+#[test]
+fn nothing_is_decided_kept_or_given_up_after_a_stop() {
+    let mut it = with_one_change();
+    it.on(decided(2, [R0]), ms(2));
+    it.on(stop(), s(1));
+    let reason = "the session has ended";
+    assert_eq!(
+        it.on(decided(3, [R0]), s(1)),
+        [say_not_done(reason), not_applied(3, reason)]
+    );
+    assert_eq!(it.on(kept(1), s(1)), [say_guard("kept")]);
+    assert_eq!(it.on(Event::GaveUp(2), s(1)), []);
+    assert_eq!(it.on(removed("r", false), s(1)), []);
+}
+
+#[test]
+fn a_repair_that_an_undo_left_in_place_and_the_end_kept_stays() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), s(0));
+    it.on(stuck(R0, 1), s(0));
+    it.on(stop(), s(1));
+    it.on(farewell(&[], &[change(R0, 1)]), s(1));
+    assert!(at_last(&it).starts_with("1 change left in place"));
+}
+
+// What is shown.
+
+#[test]
+fn the_newest_changes_are_shown_and_the_others_counted() {
+    let mut it = new();
+    let all = SHOWN_MAX as u64 + 3;
+    for number in 1..=all {
+        it.on(decided(number, [R0]), ms(number));
+        it.on(written(number, 0, number), ms(number));
+    }
+    let views = it.views(&[]);
+    assert_eq!((views[0].number, views.len(), it.not_shown()), (4, SHOWN_MAX, 3));
+    assert_eq!(
+        it.in_force_of("r").count(),
+        all as usize,
+        "what is not shown is in force all the same"
+    );
+}
+
+#[test]
+fn how_far_a_trial_is_stands_beside_what_was_made() {
+    let mut it = with_one_change();
+    let (decision, seen, over) = (1, 2, 5);
+    let views = it.views(&[Trial { decision, seen, over }]);
+    let guard = views[0].guard.clone().unwrap();
+    assert_eq!(
+        (guard.verdict, guard.text.as_str()),
+        ("on trial", "on trial: 2 of 5 windows")
+    );
+    it.on(kept(1), ms(2));
+    let views = it.views(&[Trial { decision, seen, over }]);
+    assert_eq!(views[0].guard.as_ref().map(|guard| guard.verdict), Some("kept"));
+}
+
+#[test]
+fn what_was_not_made_has_no_trial() {
+    let mut it = new();
+    it.on(decided(1, [R0]), ms(0));
+    it.on(refused(1, 0, "read-only"), ms(1));
+    let (decision, seen, over) = (1, 2, 5);
+    assert_eq!(it.views(&[Trial { decision, seen, over }])[0].guard, None);
+}
+
+#[test]
+fn notices_are_lines_that_say_what_they_always_said() {
+    let mut it = with_one_change();
+    it.on(taken_back(1), s(0));
+    let mut lines: Vec<String> = Vec::new();
+    for event in [stuck(R0, 1), reverted(R0, 1)] {
+        for effect in it.on(event, s(1)) {
+            if let Effect::Say(notice) = effect {
+                lines.push(notice.to_string());
+            }
+        }
+    }
+    let process = pid(R0);
+    assert_eq!(
+        lines,
+        [
+            format!("undo     change 1 of process {process} is not reverted: busy; it is tried again"),
+            "guard    pace: 1 -> 2; not undone: busy".to_owned(),
+            format!("undo     change 1 of process {process}: reverted now"),
+            "guard    pace: 1 -> 2; undone".to_owned(),
+        ]
+    );
+}

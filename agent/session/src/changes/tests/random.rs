@@ -1,0 +1,321 @@
+//! Random events against a model of what the actuators have in force: never a panic, never an order for an ended process, every order is answered,
+//! undone or reported, and at the end nothing is left changed unless it was kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::{collection::vec, prelude::*, test_runner::Config};
+
+use super::vocabulary::*;
+use crate::log::Recorded;
+
+const RANKS: [Rank; 3] = [R0, R1, FAR];
+
+/// What happens next; a number picks one of what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Decide {
+        ranks: u8,
+        action: u8,
+    },
+    Answer {
+        which: u8,
+        how: u8,
+    },
+    End(u8),
+    GiveUp(u8),
+    Judge {
+        which: u8,
+        keeps: bool,
+    },
+    Wait(u8),
+    Remove(bool),
+    /// The queue has no room for a while.
+    Fill(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(ranks, action)| Step::Decide { ranks, action }),
+        8 => (any::<u8>(), any::<u8>()).prop_map(|(which, how)| Step::Answer { which, how }),
+        1 => any::<u8>().prop_map(Step::End),
+        1 => any::<u8>().prop_map(Step::GiveUp),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(which, keeps)| Step::Judge { which, keeps }),
+        2 => any::<u8>().prop_map(Step::Wait),
+        1 => any::<bool>().prop_map(Step::Remove),
+        1 => any::<bool>().prop_map(Step::Fill),
+    ]
+}
+
+/// What was sent and has no answer.
+#[derive(Clone, Debug)]
+enum Sent {
+    Part(u64, usize, Rank),
+    Undo(Change, Rank),
+}
+
+/// The session, its actuators and its processes.
+#[derive(Default)]
+struct World {
+    changes: Changes,
+    recorded: Recorded,
+    now: u64,
+    decisions: Vec<(u64, Vec<Rank>)>,
+    sent: Vec<Sent>,
+    in_force: BTreeMap<Change, Rank>,
+    confirmed: BTreeSet<Change>,
+    ended: BTreeSet<Rank>,
+    results: BTreeMap<u64, usize>,
+    given_up: BTreeSet<u64>,
+    is_full: bool,
+    made: u64,
+}
+
+impl World {
+    fn on(&mut self, event: Event) {
+        for effect in self.recorded.on(&mut self.changes, event, s(self.now)) {
+            match effect {
+                Effect::Order(machine, order) if self.is_full => self.on(Event::NoRoom(machine, order)),
+                Effect::Order(machine, order) => self.send(machine, order),
+                Effect::Result(decision, _) => *self.results.entry(decision).or_default() += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, machine: Machine, order: Order) {
+        match order {
+            Order::Do {
+                decision,
+                part,
+                replaces,
+            } => {
+                replaces.into_iter().for_each(|change| self.send_undo(change));
+                self.send_part(machine, decision, part);
+            }
+            Order::Together { decision } => {
+                let ranks = self.ranks(decision);
+                for (part, _) in ranks
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, rank)| rank.machine == machine)
+                {
+                    self.send_part(machine, decision, part);
+                }
+            }
+            Order::Undo(changes) => {
+                assert!(!changes.is_empty());
+                changes.into_iter().for_each(|change| self.send_undo(change));
+            }
+            Order::Confirm(change) => {
+                let rank = self.in_force.get(&change);
+                assert!(rank.is_none_or(|rank| !self.ended.contains(rank)), "{change:?}");
+                self.confirmed.insert(change);
+            }
+            Order::GiveUp(_) => {}
+        }
+    }
+
+    fn ranks(&self, decision: u64) -> Vec<Rank> {
+        let mut known = self.decisions.iter();
+        known.find(|(id, _)| *id == decision).unwrap().1.clone()
+    }
+
+    fn send_part(&mut self, machine: Machine, decision: u64, part: usize) {
+        let rank = self.ranks(decision)[part];
+        assert_eq!(rank.machine, machine);
+        assert!(!self.ended.contains(&rank), "an order for an ended process");
+        self.sent.push(Sent::Part(decision, part, rank));
+    }
+
+    fn send_undo(&mut self, change: Change) {
+        let rank = RANKS.into_iter().find(|rank| pid(*rank) == change.pid).unwrap();
+        assert!(!self.ended.contains(&rank), "an order for an ended process");
+        self.sent.push(Sent::Undo(change, rank));
+    }
+
+    /// The actuator answers one of what was sent.
+    fn answer(&mut self, which: u8, how: u8) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let sent = self.sent.remove(usize::from(which) % self.sent.len());
+        match sent {
+            Sent::Part(decision, part, rank) => self.answer_part(decision, part, rank, how),
+            Sent::Undo(change, rank) => {
+                let has_ended = self.ended.contains(&rank);
+                let undo = match how % 4 {
+                    _ if has_ended => failed("it has ended", false),
+                    0 => failed("busy", true),
+                    1 => {
+                        self.in_force.remove(&change);
+                        Undo::ChangedSince
+                    }
+                    _ => {
+                        self.in_force.remove(&change);
+                        Undo::Reverted
+                    }
+                };
+                self.on(Event::Undone(change, undo));
+            }
+        }
+    }
+
+    fn answer_part(&mut self, decision: u64, part: usize, rank: Rank, how: u8) {
+        if !self.changes.is_waiting(decision) {
+            return;
+        }
+        self.made += 1;
+        let number = self.made;
+        let outcome = match how % 6 {
+            _ if self.ended.contains(&rank) => Outcome::Refused("it has ended".to_owned()),
+            0 => Outcome::Refused("read-only".to_owned()),
+            1 => Outcome::AlreadyThere,
+            2 => Outcome::Stays("0".to_owned()),
+            _ => Outcome::InForce,
+        };
+        if outcome == Outcome::InForce {
+            self.in_force.insert(change(rank, number), rank);
+        }
+        let number = if outcome == Outcome::AlreadyThere {
+            0
+        } else {
+            number
+        };
+        self.on(came(decision, part, outcome, number));
+    }
+
+    fn take(&mut self, step: Step) {
+        let pick = |which: u8, all: &[(u64, Vec<Rank>)]| {
+            (!all.is_empty()).then(|| all[usize::from(which) % all.len()].0)
+        };
+        match step {
+            Step::Decide { ranks, action } => self.decide(ranks, action),
+            Step::Answer { which, how } => self.answer(which, how),
+            Step::End(which) => {
+                let rank = RANKS[usize::from(which) % RANKS.len()];
+                self.ended.insert(rank);
+                self.in_force.retain(|_, of| *of != rank);
+                self.on(Event::Ended(rank));
+            }
+            Step::GiveUp(which) => {
+                if let Some(decision) = pick(which, &self.decisions) {
+                    self.given_up
+                        .extend(self.changes.is_waiting(decision).then_some(decision));
+                    self.on(Event::GaveUp(decision));
+                }
+            }
+            Step::Judge { which, keeps } => {
+                let decision = pick(which, &self.decisions);
+                // What has not been answered has not been judged.
+                if let Some(decision) = decision.filter(|decision| !self.changes.is_waiting(*decision)) {
+                    self.on(if keeps {
+                        kept(decision)
+                    } else {
+                        taken_back(decision)
+                    });
+                }
+            }
+            Step::Wait(seconds) => {
+                self.now += u64::from(seconds);
+                self.on(Event::Tick);
+            }
+            Step::Remove(keeps) => self.on(removed("r", keeps)),
+            Step::Fill(is_full) => self.is_full = is_full,
+        }
+    }
+
+    fn decide(&mut self, ranks: u8, action: u8) {
+        let chosen = RANKS.into_iter().enumerate();
+        let chosen = chosen.filter(|(place, _)| ranks & (1 << place) != 0);
+        let chosen: Vec<Rank> = chosen.map(|(_, rank)| rank).collect();
+        let id = self.decisions.len() as u64 + 1;
+        let action = ["set", "set_arg", "call"][usize::from(action) % 3];
+        let Event::Decided(template) = acts(action, id, RANKS) else {
+            unreachable!()
+        };
+        let how = if ranks & 8 != 0 { How::Together } else { How::Each };
+        let parts = template
+            .parts
+            .into_iter()
+            .filter(|part| chosen.contains(&part.process));
+        let decided = Decided {
+            how,
+            parts: parts.collect(),
+            ..template
+        };
+        self.decisions.push((id, chosen));
+        self.on(Event::Decided(decided));
+    }
+
+    /// The session stops: what was sent is answered, and each actuator puts back what is not confirmed, or cannot.
+    fn stop(&mut self, keeps: bool, how: u8) {
+        self.on(stop());
+        while !self.sent.is_empty() {
+            self.answer(0, how);
+        }
+        let mut left: BTreeSet<Change> = BTreeSet::new();
+        for machine in [Machine(0), Machine(1)] {
+            let mut parting = Farewell::default();
+            let here: Vec<Change> = self
+                .in_force
+                .keys()
+                .copied()
+                .filter(|change| change.machine == machine)
+                .collect();
+            for change in here {
+                if keeps && self.confirmed.contains(&change) {
+                    parting.kept.push(change);
+                    left.insert(change);
+                } else {
+                    parting.undone.push((change, Undo::Reverted));
+                    self.in_force.remove(&change);
+                }
+            }
+            self.on(Event::Farewell(machine, parting));
+        }
+        assert_eq!(self.in_force.keys().copied().collect::<BTreeSet<_>>(), left);
+    }
+
+    fn check(&self) {
+        assert_eq!(self.changes.waiting().count(), 0, "an order without an answer");
+        for (decision, _) in &self.decisions {
+            let results = self.results.get(decision).copied().unwrap_or_default();
+            let is_given_up = self.given_up.contains(decision);
+            assert_eq!(
+                results,
+                usize::from(!is_given_up),
+                "decision {decision} has one result"
+            );
+        }
+        let in_force = self.changes.in_force_of("r");
+        let unsettled = in_force.filter(|change| {
+            let process = self.changes.process_of(*change);
+            process.is_none_or(|process| !self.ended.contains(&process))
+        });
+        assert_eq!(unsettled.count(), 0, "what lives is reverted, kept or reported");
+        let last = at_last(&self.changes);
+        assert!(!last.contains("the state of the changes is not known"), "{last}");
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: cases(), failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn whatever_happens_every_order_is_settled(
+        steps in vec(step(), 1..60), keeps: bool, how: u8,
+    ) {
+        let mut world = World::default();
+        steps.into_iter().for_each(|step| world.take(step));
+        world.is_full = false;
+        world.stop(keeps, how);
+        world.check();
+        world.recorded.assert_replays();
+    }
+}
+
+/// 300, or as many as PROPTEST_CASES says.
+fn cases() -> u32 {
+    let said = std::env::var("PROPTEST_CASES").ok();
+    said.and_then(|said| said.parse().ok()).unwrap_or(300)
+}

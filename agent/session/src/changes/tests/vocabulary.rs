@@ -1,0 +1,391 @@
+//! Short words for events and effects, so that a test is a table of them.
+
+use std::collections::BTreeSet;
+
+pub(super) use rules::Time;
+
+pub(super) use super::super::*;
+pub(super) use crate::changes::Switch;
+use profile::snapshot::{ChangeView, FindingView};
+
+/// A rank and its machine.
+pub(super) type Rank = Process;
+
+pub(super) const R0: Rank = rank(0, 0);
+pub(super) const R1: Rank = rank(0, 1);
+/// On another machine.
+pub(super) const FAR: Rank = rank(1, 2);
+
+const fn rank(machine: u32, slot: u32) -> Rank {
+    let machine = Machine(machine);
+    Process { machine, slot }
+}
+
+pub(super) fn pid(rank: Rank) -> Pid {
+    Pid {
+        number: 100 + i32::try_from(rank.slot).unwrap(),
+        start_time: 1,
+    }
+}
+
+pub(super) fn ms(ms: u64) -> Time {
+    Time(ms * 1_000_000)
+}
+
+pub(super) fn s(s: u64) -> Time {
+    ms(1000 * s)
+}
+
+/// The machine whose events are told one after the other.
+pub(super) fn new() -> Changes {
+    Changes::default()
+}
+
+/// Of a rank, by the number in its journal.
+pub(super) fn change(rank: Rank, number: u64) -> Change {
+    Change {
+        machine: rank.machine,
+        pid: pid(rank),
+        number,
+    }
+}
+
+fn part(rank: Rank, action: &'static str, rule: &str) -> Part {
+    Part {
+        process: rank,
+        pid: pid(rank),
+        label: format!("{action} send(2)"),
+        view: ChangeView {
+            action,
+            rule: rule.to_owned(),
+            variable: "knob".to_owned(),
+            ..ChangeView::default()
+        },
+    }
+}
+
+fn decision<const N: usize>(
+    id: u64,
+    rule: &str,
+    how: How,
+    action: &'static str,
+    ranks: [Rank; N],
+) -> Decided {
+    Decided {
+        id,
+        rule: rule.to_owned(),
+        promise: None,
+        summary: (action != "set").then(|| format!("{action}: done")),
+        how,
+        parts: ranks.map(|rank| part(rank, action, rule)).to_vec(),
+    }
+}
+
+/// Rule `r` sets a value.
+pub(super) fn decided<const N: usize>(id: u64, ranks: [Rank; N]) -> Event {
+    decided_by("r", id, ranks)
+}
+
+pub(super) fn decided_by<const N: usize>(rule: &str, id: u64, ranks: [Rank; N]) -> Event {
+    Event::Decided(decision(id, rule, How::Each, "set", ranks))
+}
+
+/// Rule `r` does something else.
+pub(super) fn acts<const N: usize>(action: &'static str, id: u64, ranks: [Rank; N]) -> Event {
+    Event::Decided(decision(id, "r", How::Each, action, ranks))
+}
+
+pub(super) fn decided_together<const N: usize>(id: u64, ranks: [Rank; N]) -> Event {
+    Event::Decided(decision(id, "r", How::Together, "set", ranks))
+}
+
+pub(super) fn barred<const N: usize>(id: u64, reason: &str, ranks: [Rank; N]) -> Event {
+    Event::Decided(decision(id, "r", How::Barred(reason.to_owned()), "set", ranks))
+}
+
+pub(super) fn promised<const N: usize>(id: u64, promise: &str, ranks: [Rank; N]) -> Event {
+    let promise = Some(promise.to_owned());
+    Event::Decided(Decided {
+        promise,
+        ..decision(id, "r", How::Each, "set", ranks)
+    })
+}
+
+pub(super) fn switches(id: u64, switches: &[Switch]) -> Event {
+    let how = How::Switch(switches.to_vec());
+    Event::Decided(decision(id, "r", how, "probe", []))
+}
+
+pub(super) fn switch(slot: u32, on: bool) -> Switch {
+    let (rule, probe) = (0, 0);
+    Switch {
+        rule,
+        probe,
+        slot,
+        on,
+    }
+}
+
+fn receipt(id: u64, part: usize, outcome: Outcome, number: u64, may_pass: bool) -> Event {
+    let shown = outcome.is_done().then(|| {
+        Box::new(Shown {
+            number,
+            ..Shown::default()
+        })
+    });
+    Event::Receipt {
+        decision: id,
+        part,
+        answer: Answer {
+            outcome,
+            may_pass,
+            shown,
+        },
+    }
+}
+
+/// Part `part` of a decision was written, as this change of its journal.
+pub(super) fn written(id: u64, part: usize, number: u64) -> Event {
+    receipt(id, part, Outcome::Written, number, false)
+}
+
+pub(super) fn came(id: u64, part: usize, outcome: Outcome, number: u64) -> Event {
+    receipt(id, part, outcome, number, false)
+}
+
+pub(super) fn refused(id: u64, part: usize, reason: &str) -> Event {
+    receipt(id, part, Outcome::Refused(reason.to_owned()), 0, false)
+}
+
+pub(super) fn hindered(id: u64, part: usize, reason: &str) -> Event {
+    receipt(id, part, Outcome::Refused(reason.to_owned()), 0, true)
+}
+
+pub(super) fn guard(verdict: &'static str) -> GuardView {
+    GuardView {
+        verdict,
+        text: format!("pace: 1 -> 2; {verdict}"),
+        ..GuardView::default()
+    }
+}
+
+/// The guard of rule `r` is content.
+pub(super) fn kept(id: u64) -> Event {
+    judged(id, words::KEPT, true, None)
+}
+
+pub(super) fn taken_back(id: u64) -> Event {
+    judged(id, words::UNDONE, false, None)
+}
+
+pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> Event {
+    judged(
+        id,
+        words::UNDONE,
+        false,
+        Some(ranks.iter().map(|rank| rank.slot).collect()),
+    )
+}
+
+fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTreeSet<u32>>) -> Event {
+    Event::Judged {
+        decision,
+        rule: "r".to_owned(),
+        guard: guard(verdict),
+        keeps,
+        slots,
+    }
+}
+
+pub(super) fn reverted(rank: Rank, number: u64) -> Event {
+    Event::Undone(change(rank, number), Undo::Reverted)
+}
+
+pub(super) fn changed_since(rank: Rank, number: u64) -> Event {
+    Event::Undone(change(rank, number), Undo::ChangedSince)
+}
+
+/// It may be taken back later.
+pub(super) fn stuck(rank: Rank, number: u64) -> Event {
+    Event::Undone(change(rank, number), failed("busy", true))
+}
+
+/// It never will be.
+pub(super) fn lost(rank: Rank, number: u64) -> Event {
+    Event::Undone(change(rank, number), failed("unmapped", false))
+}
+
+pub(super) fn failed(reason: &str, may_pass: bool) -> Undo {
+    let reason = reason.to_owned();
+    Undo::Failed { reason, may_pass }
+}
+
+pub(super) fn removed(rule: &str, keeps: bool) -> Event {
+    let rule = rule.to_owned();
+    Event::Removed { rule, keeps }
+}
+
+pub(super) fn stop() -> Event {
+    stop_on_trial(Ending::Session, &[])
+}
+
+pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> Event {
+    let on_trial = decisions.iter().map(|decision| Trial {
+        decision: *decision,
+        seen: 2,
+        over: 5,
+    });
+    let on_trial = on_trial.collect();
+    Event::Stop { ending, on_trial }
+}
+
+/// The actuator of this machine has taken these back, and left those.
+pub(super) fn farewell(undone: &[Change], kept: &[Change]) -> Event {
+    let undone = undone.iter().map(|change| (*change, Undo::Reverted));
+    let farewell = Farewell {
+        undone: undone.collect(),
+        kept: kept.to_vec(),
+        ..Farewell::default()
+    };
+    Event::Farewell(Machine::HERE, farewell)
+}
+
+pub(super) fn order(rank: Rank, decision: u64, part: usize) -> Effect {
+    order_after(rank, decision, part, [])
+}
+
+/// The same, once these are taken back.
+pub(super) fn order_after<const N: usize>(
+    rank: Rank,
+    decision: u64,
+    part: usize,
+    replaces: [Change; N],
+) -> Effect {
+    let replaces = replaces.to_vec();
+    Effect::Order(
+        rank.machine,
+        Order::Do {
+            decision,
+            part,
+            replaces,
+        },
+    )
+}
+
+pub(super) fn order_together(machine: u32, decision: u64) -> Effect {
+    Effect::Order(Machine(machine), Order::Together { decision })
+}
+
+pub(super) fn undo<const N: usize>(changes: [Change; N]) -> Effect {
+    Effect::Order(changes[0].machine, Order::Undo(changes.to_vec()))
+}
+
+pub(super) fn confirm(rank: Rank, number: u64) -> Effect {
+    Effect::Order(rank.machine, Order::Confirm(change(rank, number)))
+}
+
+pub(super) fn give_up(machine: u32, decision: u64) -> Effect {
+    Effect::Order(Machine(machine), Order::GiveUp(decision))
+}
+
+/// The queue is full for this order.
+pub(super) fn no_room(effect: Effect) -> Event {
+    match effect {
+        Effect::Order(machine, order) => Event::NoRoom(machine, order),
+        other => panic!("no order: {other:?}"),
+    }
+}
+
+/// The rules are told that a decision was carried out.
+pub(super) fn applied(decision: u64) -> Effect {
+    Effect::Result(decision, Ok(()))
+}
+
+pub(super) fn not_applied(decision: u64, reason: &str) -> Effect {
+    Effect::Result(decision, Err(NotDone::for_good(reason)))
+}
+
+pub(super) fn not_now(decision: u64, reason: &str) -> Effect {
+    let reason = reason.to_owned();
+    let may_pass = true;
+    Effect::Result(decision, Err(NotDone { reason, may_pass }))
+}
+
+pub(super) fn say_done(count: usize) -> Effect {
+    let text = format!("{} written and read back", plural(count, "change"));
+    say_did(&text)
+}
+
+pub(super) fn say_did(text: &str) -> Effect {
+    let (rule, text) = ("r".to_owned(), text.to_owned());
+    Effect::Say(Notice::Done { rule, text })
+}
+
+pub(super) fn say_not_done(reason: &str) -> Effect {
+    let (rule, reason) = ("r".to_owned(), reason.to_owned());
+    Effect::Say(Notice::NotDone { rule, reason })
+}
+
+pub(super) fn say_too_late() -> Effect {
+    let rule = "r".to_owned();
+    Effect::Say(Notice::TooLate { rule })
+}
+
+pub(super) fn say_guard(end: &str) -> Effect {
+    Effect::Say(Notice::Guard(format!("pace: 1 -> 2; {end}")))
+}
+
+/// Its undo failed, and is tried again.
+pub(super) fn say_retried(rank: Rank, number: u64, reason: &str) -> Effect {
+    let (change, outcome) = (change(rank, number), Outcome::NotBack(reason.to_owned()));
+    Effect::Say(Notice::Retried { change, outcome })
+}
+
+pub(super) fn say_settled(rank: Rank, number: u64, outcome: Outcome) -> Effect {
+    let change = change(rank, number);
+    Effect::Say(Notice::Settled { change, outcome })
+}
+
+/// The outcomes that are shown.
+pub(super) fn outcomes(changes: &Changes) -> Vec<String> {
+    changes.views(&[]).into_iter().map(|view| view.outcome).collect()
+}
+
+/// The verdicts that are shown, empty where there is none.
+pub(super) fn verdicts(changes: &Changes) -> Vec<&'static str> {
+    let views = changes.views(&[]).into_iter();
+    views
+        .map(|view| view.guard.map_or("", |guard| guard.verdict))
+        .collect()
+}
+
+/// The last line of the session.
+pub(super) fn at_last(changes: &Changes) -> String {
+    changes.last_words(0, "tuneagent undo 7", "app")
+}
+
+/// Rule `r` has found something.
+pub(super) fn found(changes: &mut Changes, text: &str) {
+    changes.findings.open(FindingView {
+        rule: "r".to_owned(),
+        text: text.to_owned(),
+        ..FindingView::default()
+    });
+}
+
+/// One decision of one value, written as change 1 of rank 0.
+pub(super) fn with_one_change() -> Changes {
+    let mut it = new();
+    it.on(decided(1, [R0]), ms(0));
+    it.on(written(1, 0, 1), ms(1));
+    it
+}
+
+/// The same of two ranks.
+pub(super) fn with_two_changes() -> Changes {
+    let mut it = new();
+    it.on(decided(1, [R0, R1]), ms(0));
+    it.on(written(1, 0, 1), ms(1));
+    it.on(written(1, 1, 1), ms(1));
+    it
+}

@@ -1,0 +1,210 @@
+//! The end of a session, as a pure sequence: what is read last, who is stopped, what is said and written, and with what code it ends. What
+//! comes of a step is an event, and gives the next steps.
+
+use serde::{Deserialize, Serialize};
+
+use super::changes::{Ending, Farewell, Pid};
+use profile::format::duration;
+
+/// The reason when a request ends the session.
+pub const STOPPED: &str = "stopped by tuneagent session stop";
+
+/// What happens on the way.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The session is to end.
+    Stop {
+        /// Why.
+        reason: String,
+        /// It started the command that it watches.
+        is_of_command: bool,
+        /// Rules could write: an actuator has to put back what does not stay.
+        has_actuator: bool,
+    },
+    /// What came last was read.
+    Read {
+        /// All processes have ended.
+        has_program_ended: bool,
+    },
+    /// The recording was completed, or could not be.
+    Recorded(Result<(), String>),
+    /// The actuator has put back what does not stay, and ended.
+    PutBack(Box<Parting>),
+    /// The actuator ended without saying what it put back.
+    NotKnown(String),
+    /// The trace was completed, or could not be.
+    Traced(Result<(), String>),
+    /// The last snapshot was taken.
+    Ready {
+        /// What it says of the job; of a command it was not known before.
+        header: String,
+        /// What it says at the end.
+        closing: Vec<String>,
+        /// A guard took a change back, or could not.
+        has_undone: bool,
+        /// What became of all changes, where an actuator said so.
+        changes: String,
+    },
+    /// Reports were written, or could not be.
+    Written(Result<(), String>),
+    /// The probes are off, after so many nanoseconds; none where the kernel needs longer.
+    Detached(Option<u64>),
+    /// Standard output was written, or could not be.
+    Printed(Result<(), String>),
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Give the terminal back: putting back may take a while, and is said line by line.
+    EndLive,
+    /// Take what came last: processes, hits, counters; and evaluate it: [`Event::Read`].
+    ReadLast,
+    /// Complete the recording: [`Event::Recorded`].
+    Record,
+    /// Nothing is decided any more, and what has not been judged never will be.
+    EndChanges(Ending),
+    /// Have the actuator put back what does not stay: [`Event::PutBack`] or [`Event::NotKnown`].
+    PutBack,
+    /// The changes are to know what was put back.
+    TellChanges(Farewell),
+    /// Complete the trace ([`Event::Traced`]) and take the last snapshot ([`Event::Ready`]).
+    Show,
+    /// Say a line.
+    Say(String),
+    /// Write the reports: [`Event::Written`].
+    Write,
+    /// Take the probes off: [`Event::Detached`].
+    Detach,
+    /// Remove the control socket, then print what standard output is to have: [`Event::Printed`].
+    Print,
+    /// This was all.
+    End,
+}
+
+/// What an actuator did at its end.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Parting {
+    /// What became of each change.
+    pub farewell: Farewell,
+    /// Of which processes nothing could be tried, and why.
+    pub refused: Vec<(Pid, String)>,
+    /// Something that does not stay could not be put back.
+    pub has_failed: bool,
+}
+
+/// A session that ends.
+#[derive(Debug, Default)]
+pub struct Leaving {
+    reason: String,
+    is_of_command: bool,
+    has_actuator: bool,
+    /// A guard took something back, or something could not be put back.
+    has_failed: bool,
+    /// What could not be written.
+    errors: Vec<String>,
+    /// What became of all changes; none where the actuator says it.
+    changes: Option<String>,
+    /// The last line but for how the probes came off.
+    last: String,
+}
+
+impl Leaving {
+    /// What is to be done next, in this order.
+    pub fn on(&mut self, event: Event) -> Vec<Effect> {
+        match event {
+            Event::Stop {
+                reason,
+                is_of_command,
+                has_actuator,
+            } => {
+                (self.reason, self.is_of_command) = (reason, is_of_command);
+                self.has_actuator = has_actuator;
+                if !has_actuator {
+                    self.changes = Some("nothing was written".to_owned());
+                }
+                vec![Effect::EndLive, Effect::ReadLast, Effect::Record]
+            }
+            Event::Read { has_program_ended } => {
+                let ending = match has_program_ended {
+                    true => Ending::Program,
+                    false => Ending::Session,
+                };
+                let next = match self.has_actuator {
+                    true => Effect::PutBack,
+                    false => Effect::Show,
+                };
+                vec![Effect::EndChanges(ending), next]
+            }
+            Event::PutBack(parting) => {
+                if parting.has_failed {
+                    self.has_failed = true;
+                }
+                let refused = parting.refused.into_iter();
+                let refused = refused.map(|(pid, why)| Effect::Say(format!("process {pid}: {why}")));
+                let told = [Effect::TellChanges(parting.farewell)];
+                told.into_iter().chain(refused).chain([Effect::Show]).collect()
+            }
+            Event::NotKnown(error) => {
+                self.has_failed = true;
+                let text =
+                    format!("the actuator did not report what it reverted: {error}; see tuneagent journal");
+                self.changes = Some(text);
+                vec![Effect::Show]
+            }
+            Event::Ready {
+                header,
+                closing,
+                has_undone,
+                changes,
+            } => self.ready(header, closing, has_undone, changes),
+            Event::Detached(took_ns) => {
+                let detached = match took_ns {
+                    Some(ns) => format!("detached in {}", duration(ns as f64)),
+                    None => "detached; probes end in the background".to_owned(),
+                };
+                let last = format!("{}; {detached}; {}", self.reason, self.last);
+                vec![Effect::Say(last), Effect::Print]
+            }
+            Event::Recorded(result) | Event::Traced(result) | Event::Written(result) => {
+                self.errors.extend(result.err());
+                Vec::new()
+            }
+            Event::Printed(result) => {
+                self.errors.extend(result.err());
+                vec![Effect::End]
+            }
+        }
+    }
+
+    fn ready(
+        &mut self,
+        header: String,
+        closing: Vec<String>,
+        has_undone: bool,
+        changes: String,
+    ) -> Vec<Effect> {
+        if has_undone {
+            self.has_failed = true;
+        }
+        self.last = self.changes.take().unwrap_or(changes);
+        let header = self.is_of_command.then_some(header);
+        let said = header.into_iter().chain(closing).map(Effect::Say);
+        // Reports are written before anything that the kernel may take long for.
+        said.chain([Effect::Write, Effect::Detach]).collect()
+    }
+
+    /// How the session ended: true where all went well, or what could not be written, the log included.
+    pub fn outcome(mut self, logged: Result<(), String>) -> Result<bool, String> {
+        self.errors.extend(logged.err());
+        match self.errors.is_empty() {
+            true => Ok(!self.has_failed),
+            false => Err(self.errors.join("\n")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

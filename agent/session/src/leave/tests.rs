@@ -1,0 +1,223 @@
+//! A stop in every state, and what is said at the end.
+
+use super::*;
+
+fn stop(reason: &str, is_of_command: bool, has_actuator: bool) -> Event {
+    Event::Stop {
+        reason: reason.to_owned(),
+        is_of_command,
+        has_actuator,
+    }
+}
+
+fn read(has_program_ended: bool) -> Event {
+    Event::Read { has_program_ended }
+}
+
+/// A session that ends for this reason, up to the actuator or the last snapshot.
+fn stopped(reason: &str, has_actuator: bool) -> Leaving {
+    let mut it = Leaving::default();
+    it.on(stop(reason, false, has_actuator));
+    it.on(read(false));
+    it
+}
+
+/// The last snapshot, of whose changes this is said.
+fn ready(changes: &str) -> Event {
+    ready_with(changes, false)
+}
+
+fn ready_with(changes: &str, has_undone: bool) -> Event {
+    Event::Ready {
+        header: "app, 4 ranks".to_owned(),
+        closing: vec!["MPI 12 %".to_owned()],
+        has_undone,
+        changes: changes.to_owned(),
+    }
+}
+
+fn say(line: &str) -> Effect {
+    Effect::Say(line.to_owned())
+}
+
+/// A session that watched, up to its last snapshot.
+fn watching() -> Leaving {
+    stopped("Ctrl-C", false)
+}
+
+/// A session that wrote, up to the answer of its actuator.
+fn writing(parting: Parting) -> Leaving {
+    let mut it = stopped("Ctrl-C", true);
+    it.on(Event::PutBack(Box::new(parting)));
+    it
+}
+
+/// The rest without a failure.
+fn finish(mut it: Leaving, changes: Event) -> (Vec<Effect>, Result<bool, String>) {
+    let mut effects = it.on(changes);
+    effects.extend(it.on(Event::Written(Ok(()))));
+    effects.extend(it.on(Event::Detached(Some(25_000_000))));
+    effects.extend(it.on(Event::Printed(Ok(()))));
+    (effects, it.outcome(Ok(())))
+}
+
+fn is_fine(it: Leaving, changes: Event) -> bool {
+    finish(it, changes).1.expect("nothing failed to be written")
+}
+
+#[test]
+fn what_came_last_is_read_and_the_recording_completed_before_anything_is_put_back_or_shown() {
+    for (has_actuator, then) in [(false, Effect::Show), (true, Effect::PutBack)] {
+        let mut it = Leaving::default();
+        let effects = it.on(stop("Ctrl-C", false, has_actuator));
+        assert_eq!(effects, [Effect::EndLive, Effect::ReadLast, Effect::Record]);
+        assert_eq!(it.on(read(false)), [Effect::EndChanges(Ending::Session), then]);
+    }
+}
+
+#[test]
+fn one_that_may_write_has_its_actuator_put_back_before_anything_is_shown() {
+    let mut it = stopped("Ctrl-C", true);
+    let effects = it.on(Event::PutBack(Box::default()));
+    assert_eq!(effects, [Effect::TellChanges(Farewell::default()), Effect::Show]);
+}
+
+#[test]
+fn whether_the_program_ended_or_the_session_alone_is_known_once_all_was_read() {
+    for (has_program_ended, ending) in [(true, Ending::Program), (false, Ending::Session)] {
+        for has_actuator in [true, false] {
+            let mut it = Leaving::default();
+            it.on(stop("the program has ended", false, has_actuator));
+            assert_eq!(it.on(read(has_program_ended))[0], Effect::EndChanges(ending));
+        }
+    }
+}
+
+#[test]
+fn reports_are_written_before_the_probes_come_off_and_printed_last() {
+    let (effects, outcome) = finish(watching(), ready(""));
+    let wanted = [
+        say("MPI 12 %"),
+        Effect::Write,
+        Effect::Detach,
+        say("Ctrl-C; detached in 25.0 ms; nothing was written"),
+        Effect::Print,
+        Effect::End,
+    ];
+    assert_eq!(effects, wanted);
+    assert_eq!(outcome, Ok(true));
+}
+
+#[test]
+fn of_a_command_the_header_is_said_at_the_end() {
+    let mut it = Leaving::default();
+    it.on(stop("the command has ended", true, false));
+    it.on(read(true));
+    let (effects, _) = finish(it, ready(""));
+    assert_eq!(effects[..2], [say("app, 4 ranks"), say("MPI 12 %")]);
+    assert_eq!(
+        effects[4],
+        say("the command has ended; detached in 25.0 ms; nothing was written")
+    );
+}
+
+#[test]
+fn probes_that_take_the_kernel_long_end_in_the_background() {
+    let mut it = watching();
+    it.on(ready(""));
+    let effects = it.on(Event::Detached(None));
+    assert_eq!(
+        effects[0],
+        say("Ctrl-C; detached; probes end in the background; nothing was written")
+    );
+}
+
+#[test]
+fn the_last_line_has_the_reason_for_which_the_session_ends() {
+    for reason in [
+        "Ctrl-C",
+        "SIGTERM",
+        "the time is over",
+        "all changes are confirmed",
+        "the program has ended",
+        STOPPED,
+    ] {
+        let (effects, _) = finish(stopped(reason, false), ready(""));
+        let last = format!("{reason}; detached in 25.0 ms; nothing was written");
+        assert!(effects.contains(&Effect::Say(last)), "{effects:?}");
+    }
+}
+
+#[test]
+fn a_session_that_wrote_says_what_became_of_its_changes() {
+    let (effects, outcome) = finish(writing(Parting::default()), ready("2 changes put back"));
+    assert!(
+        effects.contains(&say("Ctrl-C; detached in 25.0 ms; 2 changes put back")),
+        "{effects:?}"
+    );
+    assert_eq!(outcome, Ok(true));
+}
+
+#[test]
+fn an_actuator_that_says_nothing_is_no_success_and_the_journal_tells() {
+    let mut it = stopped("Ctrl-C", true);
+    assert_eq!(it.on(Event::NotKnown("it has ended".to_owned())), [Effect::Show]);
+    let (effects, outcome) = finish(it, ready(""));
+    let last = "Ctrl-C; detached in 25.0 ms; the actuator did not report what it reverted: it has ended; see tuneagent journal";
+    assert!(effects.contains(&say(last)), "{effects:?}");
+    assert_eq!(outcome, Ok(false));
+}
+
+#[test]
+fn a_guard_that_took_something_back_is_no_success() {
+    for has_undone in [true, false] {
+        let it = writing(Parting::default());
+        assert_eq!(is_fine(it, ready_with("", has_undone)), !has_undone);
+    }
+}
+
+#[test]
+fn what_could_not_be_put_back_is_no_success() {
+    for has_failed in [true, false] {
+        let it = writing(Parting {
+            has_failed,
+            ..Parting::default()
+        });
+        assert_eq!(is_fine(it, ready("")), !has_failed);
+    }
+}
+
+#[test]
+fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
+    let pid = |number| Pid {
+        number,
+        start_time: 1,
+    };
+    let mut it = stopped("Ctrl-C", true);
+    let effects = it.on(Event::PutBack(Box::new(Parting {
+        refused: vec![(pid(7), "why".to_owned()), (pid(8), "why".to_owned())],
+        ..Parting::default()
+    })));
+    assert_eq!(
+        effects[1..],
+        [say("process 7: why"), say("process 8: why"), Effect::Show]
+    );
+}
+
+#[test]
+fn what_could_not_be_written_is_a_failure_and_all_of_it_is_named() {
+    let failed = |what: &str| Err(format!("{what} could not be written"));
+    let mut it = watching();
+    it.on(Event::Recorded(failed("the recording")));
+    it.on(Event::Traced(failed("the trace")));
+    it.on(ready(""));
+    assert_eq!(it.on(Event::Written(failed("the report"))), []);
+    // It leaves as it would.
+    assert_eq!(it.on(Event::Detached(None)).last(), Some(&Effect::Print));
+    it.on(Event::Printed(failed("standard output")));
+    assert_eq!(
+        it.outcome(Ok(())).unwrap_err(),
+        "the recording could not be written\nthe trace could not be written\nthe report could not be written\n\
+         standard output could not be written"
+    );
+}

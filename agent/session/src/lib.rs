@@ -1,0 +1,23 @@
+//! What a session decides, as state machines: events carry all data, time is an argument, effects are values. [`members`] says who joins,
+//! ends and runs another program, [`changes`] what is ordered, judged, reverted and retried, [`intake`] up to when hits are known,
+//! [`budget`] what watching may cost, [`requests`] what users may ask for, [`leave`] how it ends. [`log`] takes note of their events and
+//! effects, and replays them.
+//!
+//! Pure: nothing here reads a clock or a file, waits, looks into a process or knows the kernel's interfaces. Whoever owns these carries
+//! the effects out.
+#![forbid(unsafe_code)]
+#![allow(
+    missing_docs,
+    reason = "a comment that repeats the name of a field says nothing"
+)]
+
+pub mod budget;
+pub mod changes;
+pub mod greeting;
+pub mod intake;
+pub mod leave;
+pub mod log;
+pub mod members;
+pub mod process;
+pub mod request;
+pub mod requests;

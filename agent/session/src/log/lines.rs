@@ -1,0 +1,149 @@
+//! The lines of a session log: a header, an event with its effects on each line, and how many there were.
+
+use serde::{Deserialize, Serialize};
+
+use super::StateMachine;
+use crate::members::{Members, Origin};
+use rules::Time;
+
+/// A log becomes no larger.
+pub(super) const LOG_BYTES_MAX: usize = 16 << 20;
+
+/// The newest form of the log. What changes an event or an effect raises it.
+pub(super) const FORMAT: u32 = 1;
+
+/// The first line: how the session began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The form of the file.
+    pub(super) session_log: u32,
+    /// The version of tuneagent that wrote it.
+    pub tuneagent: String,
+    /// The program that was watched.
+    pub program: String,
+    pub(super) origin: Origin,
+    pub(super) missing: Vec<String>,
+    /// When the probes were armed; events have times of the same clock.
+    pub(super) armed_ns: u64,
+}
+
+impl Header {
+    pub fn new(program: String, origin: Origin, missing: Vec<String>, armed: Time) -> Header {
+        Header {
+            session_log: FORMAT,
+            tuneagent: env!("CARGO_PKG_VERSION").to_owned(),
+            program,
+            origin,
+            missing,
+            armed_ns: armed.0,
+        }
+    }
+
+    pub(super) fn members(&self) -> Members {
+        Members::new(self.origin, self.missing.clone(), Time(self.armed_ns))
+    }
+}
+
+/// The state machines of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Who belongs to the job.
+    Members,
+    /// What is changed.
+    Changes,
+    /// What users ask for while it runs.
+    Requests,
+    /// How the session ends.
+    Leaving,
+}
+
+impl Part {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Members => "members",
+            Part::Changes => "changes",
+            Part::Requests => "requests",
+            Part::Leaving => "leaving",
+        }
+    }
+}
+
+/// The last line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Footer {
+    /// Lines between the first and this one.
+    pub(super) events: usize,
+    /// Events that came when the log was full.
+    pub(super) dropped: u64,
+}
+
+/// Gives an event to a part. The line of the log is an error if the event or an effect cannot be written as JSON.
+pub(super) fn line<S: StateMachine>(
+    part: &mut S,
+    event: S::Event,
+    now: Time,
+) -> (serde_json::Result<String>, Vec<S::Effect>) {
+    let event_text = serde_json::to_string(&event);
+    let effects = part.on(event, now);
+    let line = event_text.and_then(|event| {
+        let (at, part, effects) = (now.0, S::PART.name(), serde_json::to_string(&effects)?);
+        Ok(format!(
+            "{{\"at\":{at},\"part\":\"{part}\",\"event\":{event},\"effects\":{effects}}}"
+        ))
+    });
+    (line, effects)
+}
+
+/// What was noted so far.
+#[derive(Debug)]
+pub(super) struct Lines {
+    text: String,
+    events: usize,
+    dropped: u64,
+}
+
+impl Lines {
+    pub(super) fn new(header: &Header) -> Lines {
+        let mut lines = Lines {
+            text: String::new(),
+            events: 0,
+            dropped: 0,
+        };
+        lines.append(serde_json::to_string(header).ok());
+        lines
+    }
+
+    /// Gives an event to a part, and takes note of both.
+    pub(super) fn on<S: StateMachine>(&mut self, part: &mut S, event: S::Event, now: Time) -> Vec<S::Effect> {
+        let (line, effects) = line(part, event, now);
+        self.push(line.ok());
+        effects
+    }
+
+    /// After an event that is missing none is of use.
+    fn push(&mut self, line: Option<String>) {
+        let has_room = |line: &String| self.text.len() + line.len() < LOG_BYTES_MAX;
+        match line.filter(has_room) {
+            Some(line) if self.dropped == 0 => {
+                self.append(Some(line));
+                self.events += 1;
+            }
+            _ => self.dropped += 1,
+        }
+    }
+
+    fn append(&mut self, line: Option<String>) {
+        self.text.extend(line.as_deref());
+        self.text.push('\n');
+    }
+
+    /// All of it with its last line, and how many events it does not have.
+    pub(super) fn finish(mut self) -> (String, u64) {
+        let (events, dropped) = (self.events, self.dropped);
+        self.append(serde_json::to_string(&Footer { events, dropped }).ok());
+        (self.text, dropped)
+    }
+}

@@ -1,0 +1,146 @@
+//! The log of a session (`--record-session`): every event of its state machines with the effects that it had, as lines of JSON. [`replay()`]
+//! feeds the events to new state machines and compares the effects byte for byte. The state machines are `members`, `changes`,
+//! `requests` and `leave`.
+//!
+//! The lines are kept in memory and written at the end: a session cannot name files any more once it is armed. When the bound is reached
+//! the log stops, so that what it has can be replayed; what comes after is counted.
+
+mod lines;
+mod replay;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::{fmt, io};
+
+use serde::Serialize;
+
+use self::lines::Lines;
+#[cfg(test)]
+pub(super) use self::tests::Recorded;
+pub use self::{
+    lines::{Header, Part},
+    replay::{Mismatch, Replayed, Step, is_log, replay},
+};
+use super::{changes, leave, members, requests};
+use crate::request::Request;
+use profile::format::plural;
+use rules::Time;
+
+/// A part of a session that is a state machine: its effects follow from its events and their times alone.
+pub trait StateMachine {
+    const PART: Part;
+    type Event: Serialize;
+    type Effect: Serialize;
+
+    fn on(&mut self, event: Self::Event, now: Time) -> Vec<Self::Effect>;
+}
+
+impl StateMachine for members::Members {
+    const PART: Part = Part::Members;
+    type Event = members::Event;
+    type Effect = members::Effect;
+
+    fn on(&mut self, event: members::Event, now: Time) -> members::Effects {
+        self.on(event, now)
+    }
+}
+
+impl StateMachine for changes::Changes {
+    const PART: Part = Part::Changes;
+    type Event = changes::Event;
+    type Effect = changes::Effect;
+
+    fn on(&mut self, event: changes::Event, now: Time) -> changes::Effects {
+        self.on(event, now)
+    }
+}
+
+impl StateMachine for leave::Leaving {
+    const PART: Part = Part::Leaving;
+    type Event = leave::Event;
+    type Effect = leave::Effect;
+
+    fn on(&mut self, event: leave::Event, _: Time) -> Vec<leave::Effect> {
+        self.on(event)
+    }
+}
+
+/// What is asked for, which has no state: a request gives the same steps each time.
+pub struct Requests(pub requests::Check);
+
+impl StateMachine for Requests {
+    const PART: Part = Part::Requests;
+    type Event = (Request, requests::State);
+    type Effect = requests::Step;
+
+    fn on(&mut self, (request, state): Self::Event, _: Time) -> Vec<requests::Step> {
+        requests::steps(request, state, self.0)
+    }
+}
+
+type Complete = dyn FnOnce(&[u8]) -> io::Result<()>;
+
+/// Where the log is written to.
+pub struct LogFile {
+    name: String,
+    complete: Box<Complete>,
+}
+
+impl LogFile {
+    /// A file of this name, into which `complete` writes the log.
+    pub fn new(name: String, complete: impl FnOnce(&[u8]) -> io::Result<()> + 'static) -> LogFile {
+        let complete = Box::new(complete);
+        LogFile { name, complete }
+    }
+}
+
+impl fmt::Debug for LogFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// The log, or none. One that is dropped before it was completed is written all the same: a session that fails is what it is for.
+#[derive(Debug, Default)]
+pub struct Log(Option<(Lines, LogFile)>);
+
+impl Log {
+    /// A log if there is a file for it.
+    pub fn new(file: Option<LogFile>, header: impl FnOnce() -> Header) -> Log {
+        Log(file.map(|file| (Lines::new(&header()), file)))
+    }
+
+    /// Gives an event to a part, and takes note of it and its effects.
+    pub fn on<S: StateMachine>(&mut self, part: &mut S, event: S::Event, now: Time) -> Vec<S::Effect> {
+        match &mut self.0 {
+            None => part.on(event, now),
+            Some((lines, _)) => lines.on(part, event, now),
+        }
+    }
+
+    /// Writes the log. The error is for the user.
+    pub fn complete(&mut self) -> Result<(), String> {
+        let Some((lines, LogFile { name, complete })) = self.0.take() else {
+            return Ok(());
+        };
+        let (text, dropped) = lines.finish();
+        complete(text.as_bytes()).map_err(|error| format!("{name} could not be written: {error}"))?;
+        match dropped {
+            0 => Ok(()),
+            1.. => Err(format!(
+                "{} left out of {name}: it would have more than {} bytes",
+                plural(dropped as usize, "event"),
+                lines::LOG_BYTES_MAX
+            )),
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Err(error) = self.complete() {
+            tracing::warn!(%error, "the session log is not complete");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Processes of a job that the session attached to: newcomers are looked for below its launcher, and one that runs another program or
+//! loads its MPI late joins anew, in another slot.
+
+use std::path::PathBuf;
+
+use super::{
+    Members, Origin, SCAN_NS,
+    event::{Candidate, Effect, Effects, Machine, Notice, Pid, Process},
+    since,
+};
+use rules::Time;
+
+impl Members {
+    pub(super) fn tick(&mut self, machine: Machine, now: Time) -> Effects {
+        let mut effects = vec![Effect::CheckPrograms(machine)];
+        let scan = self.scan(machine);
+        if since(now, scan.looked) < SCAN_NS {
+            return effects;
+        }
+        scan.looked = now;
+        let has_launcher = self.origin == Origin::Attached { has_launcher: true };
+        let without_mpi = self.running(machine).filter(|(_, _, candidate)| {
+            let has_none = !candidate.has_mpi && candidate.rank.is_some();
+            has_launcher && has_none
+        });
+        let without_mpi: Vec<Process> = without_mpi.map(|(process, ..)| process).collect();
+        effects.extend((!without_mpi.is_empty()).then_some(Effect::CheckMpi(without_mpi)));
+        effects.push(Effect::Scan(machine));
+        effects
+    }
+
+    /// Nothing that was known of the old program is true of the new one, which joins as any newcomer does, in a slot of its own. What was
+    /// counted stays as it is.
+    pub(super) fn runs_another(&mut self, process: Process, program: PathBuf, now: Time) -> Effects {
+        let Some((rank, pid)) = self.rank_and_pid(process) else {
+            return Effects::new();
+        };
+        let needs_mpi = self.origin == Origin::Attached { has_launcher: true };
+        let notice = Notice::Replaced {
+            rank,
+            pid,
+            after_ns: since(now, self.armed),
+            program,
+            needs_mpi,
+        };
+        let mut effects = self.begin_anew(process, notice);
+        effects.push(Effect::CheckChanges(process));
+        effects
+    }
+
+    /// Programs load it late (Python), and some ranks were just being loaded themselves when they were looked into.
+    pub(super) fn loaded_mpi(&mut self, process: Process, candidate: Candidate, now: Time) -> Effects {
+        let Some((rank, _)) = self.rank_and_pid(process) else {
+            return Effects::new();
+        };
+        let notice = Notice::LoadedMpi {
+            rank,
+            pid: candidate.pid,
+            after_ns: since(now, self.armed),
+        };
+        self.scan(process.machine).late.push(candidate);
+        self.begin_anew(process, notice)
+    }
+
+    fn rank_and_pid(&self, process: Process) -> Option<(Option<u32>, Pid)> {
+        let seat = self.seats.get(&process).filter(|seat| !seat.has_ended)?;
+        let candidate = seat.candidate.as_ref()?;
+        Some((candidate.rank, candidate.pid))
+    }
+
+    /// The process may join in another slot.
+    fn begin_anew(&mut self, process: Process, notice: Notice) -> Effects {
+        self.replaced.insert(process);
+        self.missing.note(notice.to_string());
+        let mut effects = self.end_attached(process);
+        // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one would be within it.
+        effects.extend([Effect::ForgetThreads(process), Effect::Say(notice)]);
+        effects
+    }
+
+    pub(super) fn ended(&mut self, process: Process) -> Effects {
+        self.replaced.remove(&process);
+        let mut effects = self.end_attached(process);
+        effects.push(Effect::CheckChanges(process));
+        if self.replaced.is_empty() && self.seats.values().all(|seat| seat.has_ended) {
+            effects.push(Effect::Finish("the program has ended"));
+        }
+        effects
+    }
+
+    fn end_attached(&mut self, process: Process) -> Effects {
+        let mut effects = self.end(vec![process]);
+        if !effects.is_empty() {
+            effects.push(Effect::Forget(process));
+        }
+        effects
+    }
+}

@@ -1,0 +1,71 @@
+//! Processes of a command that the session started: the kernel side tells who comes and goes, and whoever hits nothing is looked for in
+//! /proc.
+
+use super::{
+    BEGIN_NS, BEGIN_SCAN_NS, Members, SCAN_NS, YOUNG_NS,
+    event::{Candidate, Effect, Effects, Machine, Process},
+    since,
+};
+use rules::Time;
+
+impl Members {
+    pub(super) fn look(&mut self, machine: Machine, execs: u64, now: Time) -> Effects {
+        let mut effects = Effects::new();
+        let scan = self.scan(machine);
+        if execs != scan.execs {
+            scan.execs = execs;
+            scan.begins_until = Time(now.0.saturating_add(BEGIN_NS));
+            effects.push(Effect::LookAtCommand(machine));
+        }
+        let period_ns = match now < scan.begins_until {
+            true => BEGIN_SCAN_NS,
+            false => SCAN_NS,
+        };
+        // The command has not begun yet, or nothing has since the last look.
+        if execs == 0 || since(now, scan.looked) < period_ns / 2 {
+            return effects;
+        }
+        scan.looked = now;
+        // Processes without MPI may have begun another program, or loaded what is worth probing. Of one whose dynamic linker was at work when
+        // it was looked into, as it is in MPI_Init, it is not known yet what it has.
+        let young = self.running(machine).filter(|(_, seat, candidate)| {
+            let may_have_more = !candidate.has_mpi || !candidate.is_linked;
+            seat.is_watched && may_have_more && since(now, candidate.started) < YOUNG_NS
+        });
+        effects.extend(young.map(|(process, ..)| Effect::LookInto(process)));
+        effects.push(Effect::Scan(machine));
+        effects
+    }
+
+    pub(super) fn looked_into(&mut self, process: Process, now: Candidate) -> Effects {
+        let seat = self.seats.get(&process);
+        let Some(before) = seat.and_then(|seat| seat.candidate.as_ref()) else {
+            return Effects::new();
+        };
+        let is_same = before.program == now.program && before.modules == now.modules && before.is_linked;
+        match !is_same && now.is_linked && before.pid == now.pid {
+            true => self.join(process, now),
+            false => Effects::new(),
+        }
+    }
+
+    /// A process of a command, from now on in this slot.
+    pub(super) fn join(&mut self, process: Process, candidate: Candidate) -> Effects {
+        let pid = candidate.pid;
+        let before = self.seats.get(&process).filter(|seat| seat.pid == pid.number);
+        let was_watched = before.is_some_and(|seat| seat.is_watched);
+        // One that executes another program goes on as the same process, ended or not.
+        let has_ended = before.is_some_and(|seat| seat.has_ended);
+        self.seat(process, candidate, false);
+        if let Some(seat) = self.seats.get_mut(&process) {
+            seat.has_ended = has_ended;
+        }
+        let watch = Effect::Watch {
+            machine: process.machine,
+            pid,
+            slot: Some(process.slot),
+        };
+        let leave = was_watched.then_some(Effect::Leave(process));
+        leave.into_iter().chain([watch]).collect()
+    }
+}

@@ -1,0 +1,332 @@
+//! Who belongs to the job: processes that join, end, run another program or load their MPI late; when /proc is looked at, and who is
+//! attached to. A pure state machine as [`super::changes`] is one: events carry what was read, time is an argument, effects are values.
+//!
+//! A session that attached to a job looks for newcomers below its launcher. One that started a command is told by the kernel side who
+//! hits a probe for the first time and who has ended; processes that hit nothing are looked for in /proc.
+
+mod attached;
+mod command;
+mod event;
+mod missing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use self::missing::Missing;
+pub use self::{
+    event::{Candidate, Effect, Effects, Event, LateFile, Machine, Notice, Pid, Process},
+    missing::Unmeasured,
+};
+use rules::Time;
+
+/// Newcomers are looked for this often.
+const SCAN_NS: u64 = 2_000_000_000;
+
+/// /proc is looked at this often while programs of a command begin.
+pub const BEGIN_SCAN_NS: u64 = 100_000_000;
+
+/// How long a program that has begun is looked at so: until then it has mapped its libraries.
+const BEGIN_NS: u64 = 2_000_000_000;
+
+/// A process is looked into again until it is so old.
+const YOUNG_NS: u64 = 15 * BEGIN_NS;
+
+/// How the session came to its processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// It attached to them; they have a launcher or not.
+    Attached {
+        /// Ranks join with their MPI, other processes as they are.
+        has_launcher: bool,
+    },
+    /// It started the command that they belong to.
+    Command,
+}
+
+/// A process in its slot.
+#[derive(Clone, Debug)]
+struct Seat {
+    pid: i32,
+    /// None where it had ended before it could be looked into.
+    candidate: Option<Candidate>,
+    is_watched: bool,
+    has_ended: bool,
+}
+
+/// How far one machine was looked at.
+#[derive(Debug, Default)]
+struct Scan {
+    looked: Time,
+    /// Until when programs begin.
+    begins_until: Time,
+    execs: u64,
+    /// They were found and wait to be attached to, each with whether it still ran.
+    found: VecDeque<(Candidate, bool)>,
+    /// They have loaded their MPI, and join with the next that are found.
+    late: Vec<Candidate>,
+    /// They are being attached to, by their numbers.
+    joining: BTreeMap<i32, Candidate>,
+    /// They have ended and are still shown as running.
+    gone: Vec<Process>,
+}
+
+/// All processes of a session.
+#[derive(Debug)]
+pub struct Members {
+    origin: Origin,
+    armed: Time,
+    seats: BTreeMap<Process, Seat>,
+    scans: BTreeMap<Machine, Scan>,
+    /// They have ended because they run other programs now, which have not joined yet.
+    replaced: BTreeSet<Process>,
+    missing: Missing,
+}
+
+impl Members {
+    /// Of a session that begins now; `missing` says what is not watched of the job.
+    pub fn new(origin: Origin, missing: Vec<String>, now: Time) -> Members {
+        Members {
+            origin,
+            armed: now,
+            seats: BTreeMap::new(),
+            scans: BTreeMap::new(),
+            replaced: BTreeSet::new(),
+            missing: Missing::new(missing),
+        }
+    }
+
+    /// Takes an event in and says what is to be done, in this order.
+    pub fn on(&mut self, event: Event, now: Time) -> Effects {
+        match event {
+            Event::Present(process, candidate) => {
+                self.seat(process, candidate, true);
+                Effects::new()
+            }
+            Event::NotMeasured(text) => {
+                self.missing.note(text);
+                Effects::new()
+            }
+            Event::Tick(machine) => self.tick(machine, now),
+            Event::Look { machine, execs } => self.look(machine, execs, now),
+            Event::RunsAnother { process, program } => self.runs_another(process, program, now),
+            Event::LoadedMpi(process, candidate) => self.loaded_mpi(process, candidate, now),
+            Event::LookedInto(process, candidate) => self.looked_into(process, candidate),
+            Event::Found(machine, found) => self.found(machine, found),
+            Event::Slot(machine, pid, slot) => {
+                let candidate = self.scan(machine).joining.remove(&pid.number);
+                let mut effects = Effects::new();
+                if let (Some(slot), Some(candidate)) = (slot, candidate) {
+                    let process = Process { machine, slot };
+                    effects = self.join(process, candidate);
+                    effects.push(Effect::CheckEnded(process, pid));
+                }
+                effects.extend(self.next(machine));
+                effects
+            }
+            Event::Came(process, candidate) => self.join(process, candidate),
+            Event::CameUnseen {
+                process,
+                pid,
+                is_unwatched,
+            } => {
+                self.missing.unseen += u64::from(is_unwatched);
+                let seat = Seat {
+                    pid,
+                    candidate: None,
+                    is_watched: false,
+                    has_ended: false,
+                };
+                self.seats.insert(process, seat);
+                Effects::new()
+            }
+            Event::Went(process) => {
+                self.scan(process.machine).gone.push(process);
+                Effects::new()
+            }
+            Event::Settled(machine) => {
+                let gone = std::mem::take(&mut self.scan(machine).gone);
+                self.end(gone)
+            }
+            Event::Watched { process, pid, late } => self.watched(process, pid.number, late),
+            Event::Refused { process, pid, reason } => self.refused(process, pid.number, &reason),
+            Event::NoRoom(machine, pid) => {
+                let scan = self.scan(machine);
+                scan.joining.remove(&pid.number);
+                scan.found.clear();
+                Effects::new()
+            }
+            Event::Ended(process) => self.ended(process),
+        }
+    }
+
+    /// The processes that run, and those that are about to join.
+    pub fn known(&self, machine: Machine) -> BTreeSet<i32> {
+        let here = self
+            .seats
+            .iter()
+            .filter(|(process, _)| process.machine == machine);
+        let running = here.filter(|(_, seat)| !seat.has_ended);
+        let running = running.map(|(_, seat)| seat.pid);
+        let scan = self.scans.get(&machine);
+        let late = scan.into_iter().flat_map(|scan| &scan.late);
+        running.chain(late.map(|late| late.pid.number)).collect()
+    }
+
+    /// What is not measured, as it is listed; known when the session begins.
+    pub fn missing(&self) -> &[String] {
+        self.missing.texts()
+    }
+
+    /// What is not measured and was counted only.
+    pub fn counted_missing(&self, unmeasured: Unmeasured) -> Vec<String> {
+        match self.origin {
+            Origin::Command => self.missing.counted(unmeasured),
+            Origin::Attached { .. } => Vec::new(),
+        }
+    }
+
+    fn scan(&mut self, machine: Machine) -> &mut Scan {
+        let looked = match self.origin {
+            Origin::Attached { .. } => self.armed,
+            Origin::Command => Time(0),
+        };
+        self.scans.entry(machine).or_insert_with(|| Scan {
+            looked,
+            ..Scan::default()
+        })
+    }
+
+    fn running(&self, machine: Machine) -> impl Iterator<Item = (Process, &Seat, &Candidate)> {
+        let here = self
+            .seats
+            .iter()
+            .filter(move |(process, _)| process.machine == machine);
+        let running = here.filter(|(_, seat)| !seat.has_ended);
+        running.filter_map(|(process, seat)| Some((*process, seat, seat.candidate.as_ref()?)))
+    }
+
+    fn found(&mut self, machine: Machine, found: Vec<(Candidate, bool)>) -> Effects {
+        let user = self.seats.values().find_map(|seat| seat.candidate.as_ref());
+        let user = match self.origin {
+            Origin::Attached { .. } => user.map(|first| first.user),
+            Origin::Command => None,
+        };
+        let scan = self.scan(machine);
+        let late = std::mem::take(&mut scan.late)
+            .into_iter()
+            .map(|late| (late, true));
+        let of_user = |candidate: &Candidate| user.is_none_or(|user| user == candidate.user);
+        let all = late.chain(found).filter(|(candidate, _)| of_user(candidate));
+        scan.found = all.collect();
+        self.next(machine)
+    }
+
+    /// One is attached to after the other: where there is no room for one there is none for the next.
+    fn next(&mut self, machine: Machine) -> Effects {
+        while let Some((candidate, is_running)) = self.scan(machine).found.pop_front() {
+            let pid = candidate.pid;
+            if self.origin == Origin::Command && self.is_known(machine, pid.number, is_running) {
+                continue;
+            }
+            self.scan(machine).joining.insert(pid.number, candidate);
+            return vec![match self.origin {
+                Origin::Command => Effect::Admit(machine, pid),
+                Origin::Attached { .. } => Effect::Watch {
+                    machine,
+                    pid,
+                    slot: None,
+                },
+            }];
+        }
+        Effects::new()
+    }
+
+    /// It was told of meanwhile, and may have ended since.
+    fn is_known(&self, machine: Machine, pid: i32, is_running: bool) -> bool {
+        let mut here = self
+            .seats
+            .iter()
+            .filter(|(process, _)| process.machine == machine);
+        here.any(|(_, seat)| seat.pid == pid && (!seat.has_ended || !is_running))
+    }
+
+    fn seat(&mut self, process: Process, candidate: Candidate, is_watched: bool) {
+        let seat = Seat {
+            pid: candidate.pid.number,
+            candidate: Some(candidate),
+            is_watched,
+            has_ended: false,
+        };
+        self.seats.insert(process, seat);
+    }
+
+    fn watched(&mut self, process: Process, pid: i32, late: Option<LateFile>) -> Effects {
+        let Some(candidate) = self.take_seat(process, pid, true) else {
+            return Effects::new();
+        };
+        if let Origin::Attached { .. } = self.origin {
+            let joined = Notice::Joined {
+                rank: candidate.rank,
+                pid: candidate.pid,
+            };
+            let next = self.next(process.machine);
+            return [Effect::Say(joined)].into_iter().chain(next).collect();
+        }
+        let missed = late.and_then(|file| missing::late(&candidate, &file, self.armed));
+        match missed.filter(|missed| !self.missing.has(missed)) {
+            Some(missed) => vec![self.miss(missed)],
+            None => Effects::new(),
+        }
+    }
+
+    /// It is named with the reason, and what /proc tells of it is all there is. Those that come together have nothing to do with each other.
+    fn refused(&mut self, process: Process, pid: i32, reason: &str) -> Effects {
+        let Some(candidate) = self.take_seat(process, pid, false) else {
+            return Effects::new();
+        };
+        let mut effects = vec![self.miss(missing::refused(&candidate, reason))];
+        if let Origin::Attached { .. } = self.origin {
+            effects.extend(self.next(process.machine));
+        }
+        effects
+    }
+
+    /// The process that was attached to takes its slot; in a command it has it already.
+    fn take_seat(&mut self, process: Process, pid: i32, is_watched: bool) -> Option<Candidate> {
+        if let Some(candidate) = self.scan(process.machine).joining.remove(&pid) {
+            self.seat(process, candidate, is_watched);
+        }
+        let seat = self.seats.get_mut(&process).filter(|seat| seat.pid == pid)?;
+        seat.is_watched = is_watched;
+        seat.candidate.clone()
+    }
+
+    fn miss(&mut self, text: String) -> Effect {
+        self.missing.note(text.clone());
+        Effect::Say(Notice::Missing(text))
+    }
+
+    /// Those that have not ended yet end together: the last totals are read once for all.
+    fn end(&mut self, processes: Vec<Process>) -> Effects {
+        let mut ended = Vec::new();
+        for process in processes {
+            let seat = self.seats.get_mut(&process).filter(|seat| !seat.has_ended);
+            if let Some(seat) = seat {
+                seat.has_ended = true;
+                ended.push(process);
+            }
+        }
+        match ended.is_empty() {
+            true => Effects::new(),
+            false => vec![Effect::End(ended)],
+        }
+    }
+}
+
+fn since(now: Time, then: Time) -> u64 {
+    now.0.saturating_sub(then.0)
+}

@@ -1,0 +1,181 @@
+//! Short words for events and effects, so that a test is a table of them.
+
+pub(super) use super::super::*;
+pub(super) use rules::Time;
+
+pub(super) const HERE: Machine = Machine::HERE;
+pub(super) const FAR: Machine = Machine(1);
+
+/// When the probes of all tests are armed, in seconds.
+pub(super) const ARMED: u64 = 100;
+
+/// A time after the probes were armed.
+pub(super) fn ms(ms: u64) -> Time {
+    Time(ARMED * 1_000_000_000 + ms * 1_000_000)
+}
+
+pub(super) fn s(s: u64) -> Time {
+    ms(1000 * s)
+}
+
+/// A slot here.
+pub(super) const fn slot(slot: u32) -> Process {
+    Process { machine: HERE, slot }
+}
+
+pub(super) fn pid(number: i32) -> Pid {
+    Pid {
+        number,
+        start_time: 1,
+    }
+}
+
+/// A process without rank and MPI, which started with the session.
+pub(super) fn plain(number: i32) -> Candidate {
+    Candidate {
+        pid: pid(number),
+        user: 1000,
+        rank: None,
+        program: "/bin/app".into(),
+        has_mpi: false,
+        modules: 3,
+        is_linked: true,
+        started: ms(0),
+    }
+}
+
+/// A rank with its MPI; its pid is 100 and its rank.
+pub(super) fn rank(rank: u32) -> Candidate {
+    Candidate {
+        rank: Some(rank),
+        has_mpi: true,
+        ..plain(100 + i32::try_from(rank).unwrap())
+    }
+}
+
+/// A rank that has loaded no MPI yet.
+pub(super) fn bare(number: u32) -> Candidate {
+    Candidate {
+        has_mpi: false,
+        ..rank(number)
+    }
+}
+
+/// A session that attached to these ranks below a launcher.
+pub(super) fn launched(ranks: impl IntoIterator<Item = Candidate>) -> Members {
+    attached(true, ranks)
+}
+
+/// A session that attached to these processes, which nothing launched.
+pub(super) fn alone(processes: impl IntoIterator<Item = Candidate>) -> Members {
+    attached(false, processes)
+}
+
+fn attached(has_launcher: bool, processes: impl IntoIterator<Item = Candidate>) -> Members {
+    let mut it = Members::new(Origin::Attached { has_launcher }, Vec::new(), ms(0));
+    for (number, candidate) in (0..).zip(processes) {
+        it.on(Event::Present(slot(number), candidate), ms(0));
+    }
+    it
+}
+
+/// A session that started a command.
+pub(super) fn command() -> Members {
+    Members::new(Origin::Command, Vec::new(), ms(0))
+}
+
+pub(super) fn tick() -> Event {
+    Event::Tick(HERE)
+}
+
+/// Processes of the command have executed so many programs.
+pub(super) fn look(execs: u64) -> Event {
+    let machine = HERE;
+    Event::Look { machine, execs }
+}
+
+/// Found in /proc, and still running.
+pub(super) fn found<const N: usize>(candidates: [Candidate; N]) -> Event {
+    Event::Found(HERE, candidates.map(|candidate| (candidate, true)).to_vec())
+}
+
+pub(super) fn watched(number: u32, candidate: &Candidate) -> Event {
+    Event::Watched {
+        process: slot(number),
+        pid: candidate.pid,
+        late: None,
+    }
+}
+
+pub(super) fn watched_late(number: u32, candidate: &Candidate, late: LateFile) -> Event {
+    Event::Watched {
+        process: slot(number),
+        pid: candidate.pid,
+        late: Some(late),
+    }
+}
+
+pub(super) fn refused(number: u32, candidate: &Candidate, reason: &str) -> Event {
+    Event::Refused {
+        process: slot(number),
+        pid: candidate.pid,
+        reason: reason.to_owned(),
+    }
+}
+
+pub(super) fn runs(number: u32, program: &str) -> Event {
+    Event::RunsAnother {
+        process: slot(number),
+        program: program.into(),
+    }
+}
+
+/// Attach to it, in the next slot.
+pub(super) fn watch(candidate: &Candidate) -> Effect {
+    let slot = None;
+    let (machine, pid) = (HERE, candidate.pid);
+    Effect::Watch { machine, pid, slot }
+}
+
+/// Attach to it, in this slot.
+pub(super) fn watch_in(number: u32, candidate: &Candidate) -> Effect {
+    let slot = Some(number);
+    let (machine, pid) = (HERE, candidate.pid);
+    Effect::Watch { machine, pid, slot }
+}
+
+pub(super) fn admit(candidate: &Candidate) -> Effect {
+    Effect::Admit(HERE, candidate.pid)
+}
+
+pub(super) fn end(number: u32) -> Effect {
+    Effect::End(vec![slot(number)])
+}
+
+pub(super) const CHECK: Effect = Effect::CheckPrograms(HERE);
+pub(super) const SCAN: Effect = Effect::Scan(HERE);
+pub(super) const OVER: Effect = Effect::Finish("the program has ended");
+
+/// What is said, in words.
+pub(super) fn said(effects: &[Effect]) -> Vec<String> {
+    let said = effects.iter().filter_map(|effect| match effect {
+        Effect::Say(notice) => Some(notice.to_string()),
+        _ => None,
+    });
+    said.collect()
+}
+
+/// What is done beside what is said.
+pub(super) fn done(effects: &[Effect]) -> Vec<Effect> {
+    let done = effects.iter().filter(|effect| !matches!(effect, Effect::Say(_)));
+    done.cloned().collect()
+}
+
+/// A command whose process 7 has come in slot 0 and is watched.
+pub(super) fn command_with(candidate: &Candidate) -> Members {
+    let mut it = command();
+    it.on(look(1), ms(0));
+    it.on(Event::Came(slot(0), candidate.clone()), ms(1));
+    it.on(watched(0, candidate), ms(1));
+    it
+}
