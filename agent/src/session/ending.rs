@@ -153,11 +153,12 @@ impl Session {
     /// Nothing comes any more: the trace is complete, and the snapshot is the last.
     fn show_last(&mut self, last: &mut Last) -> Result<Vec<Event>, Failure> {
         self.measuring.read_matrix(true).map_err(kernel_failure)?;
-        let mut snapshot = self.snapshot();
-        self.name_call_sites(&mut snapshot.sequence);
-        self.views().add_loads(&mut snapshot.processes);
-        let mut outputs = self.screen.take_outputs();
-        let (trace, traced) = self.views().end_trace(&mut outputs);
+        let (screen, views) = self.showing();
+        let mut snapshot = views.snapshot();
+        views.name_call_sites(&mut screen.namer, &mut snapshot.sequence);
+        views.add_loads(&mut snapshot.processes);
+        let mut outputs = screen.take_outputs();
+        let (trace, traced) = views.end_trace(&mut outputs);
         snapshot.trace = trace;
         let ready = Event::Ready {
             header: view::header(&snapshot),

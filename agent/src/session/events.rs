@@ -408,9 +408,8 @@ impl Session {
             Wish::Switch { rule, mode } => {
                 let name = rule.clone();
                 if let (Some(answer), _) = self.serve(Request::Switch { rule, mode }) {
-                    let snapshot = self.snapshot();
-                    self.screen
-                        .answer(requests::in_words(answer, &name, mode), snapshot);
+                    let (screen, views) = self.showing();
+                    screen.answer(requests::in_words(answer, &name, mode), &views);
                 }
             }
         }

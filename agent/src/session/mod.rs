@@ -22,6 +22,7 @@ mod screen;
 mod sequence;
 mod signals;
 mod sources;
+mod start;
 mod switching;
 mod system;
 mod target;
@@ -31,8 +32,6 @@ mod waits;
 mod waking;
 mod warm_up;
 mod written;
-
-use std::time::Duration;
 
 pub use ::session::log;
 use ::session::{budget, changes, greeting, intake, leave, members, requests};
@@ -52,6 +51,7 @@ use self::{
     orders::process_here,
     outputs::Outputs,
     screen::Screen,
+    start::{Liveness, Start, kernel_failure},
     target::{Target, candidate},
     views::Views,
 };
@@ -59,41 +59,15 @@ use crate::{
     actuator::Actuator,
     clock::monotonic_ns,
     control::Control,
-    discover::{Job, Scout, host, job_id},
+    discover::{Job, Scout},
     exit::{Failure, Outcome},
     heap,
     kernel::{Closer, KernelError},
     priority::Hurry,
     rulebook::{RuleBook, Time},
-    snapshot::Snapshot,
     view::give_back_terminal,
-    watchdog::{self, Progress},
+    watchdog,
 };
-
-/// Where and when a session began.
-struct Start {
-    host: String,
-    /// What the site calls the job.
-    job_id: String,
-    armed_ns: u64,
-    /// The same in seconds since 1970.
-    armed_unix_s: f64,
-}
-
-impl Start {
-    fn since_armed(&self) -> Duration {
-        Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns))
-    }
-}
-
-/// How it shows that it lives.
-#[derive(Debug, Default)]
-struct Liveness {
-    /// For the watchdog.
-    progress: Progress,
-    /// Until there are first numbers.
-    hurry: Option<Hurry>,
-}
 
 /// A session whose probes are armed.
 pub struct Session {
@@ -128,12 +102,7 @@ impl Session {
         let mut probes = requests.arm(&job, &rules, &options)?;
         let hits = probes.take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
-        let start = Start {
-            host: host(),
-            job_id: job_id(&job),
-            armed_ns: now,
-            armed_unix_s: crate::clock::unix_s(),
-        };
+        let start = Start::new(&job, now);
         let is_beside = options.started.is_some();
         let target = Target::new(job, scout, options.started.take(), &mut probes)?;
         let origin = target.origin();
@@ -199,9 +168,18 @@ impl Session {
         }
     }
 
-    /// The state now.
-    fn snapshot(&self) -> Snapshot {
-        self.views().snapshot()
+    /// What shows it, and what is shown.
+    fn showing(&mut self) -> (&mut Screen, Views<'_>) {
+        let views = Views {
+            options: &self.options,
+            start: &self.start,
+            target: &self.target,
+            members: &self.members,
+            measuring: &self.measuring,
+            rules: &self.rules,
+            changes: &self.changes,
+        };
+        (&mut self.screen, views)
     }
 
     /// Reads all counters.
@@ -242,15 +220,5 @@ impl Session {
             .build()
             .map_err(Failure::no)?;
         runtime.block_on(self.watch(control))
-    }
-}
-
-fn kernel_failure(error: KernelError) -> Failure {
-    match error {
-        KernelError::Permission(_) => Failure::not_permitted(error),
-        KernelError::Verifier { .. } => Failure::not_there(format!(
-            "{error}\nwhat works on this machine: tuneagent doctor; all that the verifier says: TUNEAGENT_LOG=debug"
-        )),
-        other => Failure::not_there(other),
     }
 }

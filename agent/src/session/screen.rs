@@ -1,16 +1,14 @@
-//! The one way out of a session: what is said, what is shown to people, to scrapes and to files. It is given lines and snapshots, and
-//! reads nothing.
+//! The one way out of a session: what is said, what is shown to people, to scrapes and to files, when each is due.
 
 use std::{
     fmt::Display,
-    net::TcpListener,
     sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use job::place::Namer;
 
-use super::{Options, Outputs, budget::TICK};
+use super::{Options, Outputs, budget::TICK, views::Views};
 use crate::{
     exit::Failure,
     http::{self, Shared},
@@ -103,32 +101,32 @@ impl Screen {
         self.outputs.every()
     }
 
-    pub(super) fn add_to_series(&mut self, snapshot: &Snapshot) {
-        self.outputs.add(snapshot);
+    pub(super) fn add_to_series(&mut self, views: &Views<'_>) {
+        self.outputs.add(&views.snapshot());
     }
 
-    /// Where /metrics is to be served, if it is and is not yet.
-    pub(super) fn take_listener(&mut self) -> Option<TcpListener> {
-        self.outputs.metrics.take()
-    }
-
-    /// Serves /metrics, from this snapshot on. Must run inside the runtime.
-    pub(super) fn serve(&mut self, listener: TcpListener, first: Snapshot) -> Result<(), Failure> {
+    /// Serves /metrics if it is to be: the first scrape may come before the first tick. Must run inside the runtime.
+    pub(super) fn serve(&mut self, views: &Views<'_>) -> Result<(), Failure> {
+        let Some(listener) = self.outputs.metrics.take() else {
+            return Ok(());
+        };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
         let shared = self.shared.get_or_insert_default();
-        publish(shared, first);
+        publish(shared, views.snapshot());
         tokio::spawn(http::serve(listener, Arc::clone(shared)));
         Ok(())
     }
 
-    /// People have read the greeting: the first numbers come a while later.
-    pub(super) fn begin(&mut self, now: Time) {
+    /// Says what is watched, what is not, and what may be written. The first numbers come a while later.
+    pub(super) fn greet(&mut self, views: &Views<'_>, now: Time) {
         self.shown.last = now;
+        let greeting = views.greeting(&views.snapshot());
+        greeting.lines().iter().for_each(|line| self.say(line));
     }
 
     /// Takes the terminal over, where there is one; its keys are read then.
-    pub(super) fn begin_live(&mut self, snapshot: Snapshot) -> Option<Keys> {
-        if !self.painter.begin(snapshot) {
+    pub(super) fn begin_live(&mut self, views: &Views<'_>) -> Option<Keys> {
+        if !self.painter.begin(views.snapshot()) {
             return None;
         }
         let keys = Keys::new().ok();
@@ -148,24 +146,22 @@ impl Screen {
         self.painter.is_live()
     }
 
-    pub(super) fn wants_call_sites(&self) -> bool {
-        self.painter.wants_call_sites()
-    }
-
-    /// Whether somebody is to see a snapshot now: people, and anybody at all.
-    pub(super) fn wants(&self, now: Time) -> (bool, bool) {
+    /// Shows the state now: to scrapes always, to people if it is time for it.
+    pub(super) fn show(&mut self, views: &Views<'_>, now: Time) {
         let is_due = self.shown.is_due(self.painter.is_live(), now);
-        (is_due, is_due || self.shared.is_some())
-    }
-
-    pub(super) fn publish(&self, snapshot: &Snapshot) {
+        if !is_due && self.shared.is_none() {
+            return;
+        }
+        let mut snapshot = views.snapshot();
         if let Some(shared) = &self.shared {
             publish(shared, snapshot.clone());
         }
-    }
-
-    /// Shows people a snapshot that was due.
-    pub(super) fn show(&mut self, snapshot: Snapshot, now: Time) {
+        if !is_due {
+            return;
+        }
+        if self.painter.wants_call_sites() {
+            views.name_call_sites(&mut self.namer, &mut snapshot.sequence);
+        }
         self.shown = Shown {
             last: now,
             has_any: true,
@@ -175,7 +171,8 @@ impl Screen {
 
     /// Shows people the first numbers, if there are any yet. The next ones come at their own time, as if these had not been: they are
     /// of a whole second.
-    pub(super) fn show_first(&mut self, snapshot: Snapshot) {
+    pub(super) fn show_first(&mut self, views: &Views<'_>) {
+        let snapshot = views.snapshot();
         if says_something(&snapshot) {
             self.paint(snapshot);
         }
@@ -195,8 +192,8 @@ impl Screen {
     }
 
     /// Shows what came of a wish.
-    pub(super) fn answer(&mut self, answer: String, snapshot: Snapshot) {
-        self.painter.show(snapshot);
+    pub(super) fn answer(&mut self, answer: String, views: &Views<'_>) {
+        self.painter.show(views.snapshot());
         self.painter.answer(answer);
     }
 

@@ -14,13 +14,16 @@ use tokio::{
 use super::{
     actuator_queue::{ActuatorQueue, Receipt},
     intake::Expected,
+    measuring::Measuring,
     members,
     screen::next_input,
     signals::Signals,
+    target::Target,
     waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
     control::Asked,
+    kernel::Ring,
     readable::Readable,
     request::{Answer, Request},
     view::{Input, Keys},
@@ -100,16 +103,6 @@ pub(super) struct Due {
     pub(super) expected: Option<Expected>,
 }
 
-/// Descriptors that wake a session, none where it has no such.
-pub(super) struct Descriptors<'a> {
-    /// The ring of hits.
-    pub(super) hits: Option<BorrowedFd<'a>>,
-    /// What tells that links were closed.
-    pub(super) closed: Option<BorrowedFd<'a>>,
-    /// The ring of processes of a command that come and go.
-    pub(super) comings: Option<BorrowedFd<'a>>,
-}
-
 /// All that is waited for.
 pub(super) struct Sources {
     signals: Signals,
@@ -134,12 +127,12 @@ impl Sources {
     /// Of a session that lasts so long at most, and writes a snapshot as often as `series` says. Ctrl-C is for the command, where it stands beside one.
     /// Must run inside the runtime.
     pub(super) fn new(
-        is_beside: bool,
+        target: &Target,
+        measuring: &Measuring,
         ends: mpsc::Receiver<u32>,
-        descriptors: &Descriptors<'_>,
         (duration, series): (Option<Duration>, Option<Duration>),
     ) -> io::Result<Sources> {
-        let signals = Signals::new(is_beside)?;
+        let signals = Signals::new(target.started.is_some())?;
         let waited = |descriptor: Option<BorrowedFd<'_>>| {
             let descriptor = descriptor.map(|descriptor| Readable::new(descriptor.try_clone_to_owned()?));
             descriptor.transpose()
@@ -150,10 +143,10 @@ impl Sources {
             signals,
             ends,
             ticks: Ticks::new()?,
-            comings: waited(descriptors.comings)?,
-            over: waited(descriptors.comings.map(|_| stdin.as_fd()))?,
-            hits: waited(descriptors.hits)?,
-            closed: waited(descriptors.closed)?,
+            comings: waited(target.comings.as_ref().map(Ring::as_fd))?,
+            over: waited(target.comings.as_ref().map(|_| stdin.as_fd()))?,
+            hits: waited(measuring.hits.as_ref().map(Ring::as_fd))?,
+            closed: waited(measuring.probes.closed_stream())?,
             family: waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS)),
             series: series.map(waits::ticker),
             deadline: duration.map(|duration| Instant::now() + duration),

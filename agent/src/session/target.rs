@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{Coming, ComingKind};
+use tokio::sync::mpsc::Receiver;
 use tuner::process::{Pid, Process as Opened};
 
 use super::{
@@ -61,6 +62,16 @@ impl Target {
             comings: comings.map_err(kernel_failure)?,
             ends: None,
         })
+    }
+
+    /// Tells from here on when one of these processes ends: its slot. Must run inside the runtime.
+    pub(super) fn watch_ends(&mut self, processes: &[Metered]) -> Receiver<u32> {
+        let (ends, ended) = Ends::new();
+        for process in processes {
+            ends.watch(process.pid, process.slot);
+        }
+        self.ends = Some(ends);
+        ended
     }
 
     /// The session started a command, whose processes the kernel side tells of.

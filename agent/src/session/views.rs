@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use job::place::Namer;
+
 use super::{
     Options, Start,
     budget::Shown,
@@ -11,7 +13,7 @@ use super::{
     measuring::{Measuring, functions},
     members::{Members, Unmeasured},
     outputs::Outputs,
-    sequence::Calls,
+    sequence::{self, Calls},
     target::Target,
 };
 use crate::{
@@ -24,7 +26,7 @@ use crate::{
     report,
     request::{Answer, RefusalKind, SessionView},
     rulebook::RuleBook,
-    snapshot::{JobView, MatrixView, ProcessView, Snapshot, TraceView},
+    snapshot::{JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView},
     trace, view,
 };
 
@@ -197,6 +199,15 @@ impl<'a> Views<'a> {
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
         let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
         Some(format!("one step {} -> {}", duration(before), duration(after)))
+    }
+
+    pub(super) fn name_call_sites(&self, namer: &mut Namer, view: &mut SequenceView) {
+        sequence::name_call_sites(
+            namer,
+            (&self.measuring.profile.processes, &self.target.job.members),
+            (self.measuring.probes.list(), self.target.scout.images()),
+            view,
+        );
     }
 
     /// The session as it is listed.

@@ -1,20 +1,18 @@
 //! The loop of a session: waits for one of a closed set of events ([`Wake`]) and does what it asks for. Hits have a way of their own: windows that
 //! they close are evaluated at once, and they are looked for without sleeping where a decision is likely.
 
-use std::{io, os::fd::AsFd, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{
     HITS_PER_WAKE, Session,
     changes::Event,
-    ends::Ends,
     intake::{Drain, Expected},
     kernel_failure,
     members::{self, Machine},
     orders::process_here,
-    sequence,
-    sources::{Descriptors, Due, Sources, Wake},
+    sources::{Sources, Wake},
     system::own_cpu_ns,
 };
 use crate::{
@@ -22,9 +20,8 @@ use crate::{
     control::{self, Control},
     exit::{Failure, Outcome},
     heap,
-    kernel::{KernelError, Ring},
+    kernel::KernelError,
     rulebook::Time,
-    snapshot::SequenceView,
     watchdog::Step,
 };
 
@@ -54,22 +51,23 @@ const LAST_LOOKS: usize = 100;
 
 impl Session {
     pub(super) async fn watch(mut self, mut control: Option<Control>) -> Outcome {
-        let mut sources = self.sources().map_err(Failure::no)?;
-        if let Some(listener) = self.screen.take_listener() {
-            // The first scrape may come before the first tick.
-            let snapshot = self.snapshot();
-            self.screen.serve(listener, snapshot)?;
-        }
+        let ended = self.target.watch_ends(&self.measuring.profile.processes);
+        let times = (self.options.duration, self.screen.series_period());
+        let mut sources = Sources::new(&self.target, &self.measuring, ended, times).map_err(Failure::no)?;
+        let (screen, views) = self.showing();
+        screen.serve(&views)?;
         if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
             tokio::spawn(control::serve(listener, sources.asking()));
         }
-        self.greet();
-        let snapshot = self.snapshot();
-        sources.keys = self.screen.begin_live(snapshot);
+        let (screen, views) = self.showing();
+        screen.greet(&views, Time(monotonic_ns()));
+        sources.keys = screen.begin_live(&views);
         // Beside a command, which has the terminal, there are none.
         sources.first = (!self.target.is_of_command()).then(|| Instant::now() + FIRST_LOOK);
         loop {
-            let due = self.due();
+            // A decision is expected only where something can be changed.
+            let may_act = self.actuation.queue.is_some() && !self.options.busy_poll;
+            let due = self.measuring.due(self.polls(), may_act);
             let wake = sources.next(due, &mut self.actuation.queue).await;
             self.liveness.progress.begin(wake.step());
             let was_tick = matches!(wake, Wake::Tick);
@@ -83,35 +81,6 @@ impl Session {
             };
             next.map_err(Failure::no)?;
             self.liveness.progress.begin(Step::Waiting);
-        }
-    }
-
-    fn sources(&mut self) -> io::Result<Sources> {
-        let (ends, ended) = Ends::new();
-        for process in &self.measuring.profile.processes {
-            ends.watch(process.pid, process.slot);
-        }
-        self.target.ends = Some(ends);
-        let descriptors = Descriptors {
-            hits: self.measuring.hits.as_ref().map(Ring::as_fd),
-            closed: self.measuring.probes.closed_stream(),
-            comings: self.target.comings.as_ref().map(Ring::as_fd),
-        };
-        let times = (self.options.duration, self.screen.series_period());
-        Sources::new(self.target.started.is_some(), ended, &descriptors, times)
-    }
-
-    /// What is due besides what wakes us. A decision is expected only where something can be changed.
-    fn due(&self) -> Due {
-        let (intake, sampling) = (&self.measuring.intake, &self.measuring.budget.sampling);
-        let may_act = self.actuation.queue.is_some() && !self.options.busy_poll;
-        Due {
-            turn_ns: sampling.next_ns(),
-            calls_ns: intake.calls_due_ns(sampling.is_open()),
-            hits_ns: intake.due_ns(),
-            has_hits_left: intake.is_left(),
-            polls: self.polls(),
-            expected: may_act.then(|| self.measuring.next_expected()).flatten(),
         }
     }
 
@@ -141,13 +110,13 @@ impl Session {
             }
             Wake::Snapshot => {
                 self.read()?;
-                let snapshot = self.snapshot();
-                self.screen.add_to_series(&snapshot);
+                let (screen, views) = self.showing();
+                screen.add_to_series(&views);
             }
             Wake::First => {
                 self.read()?;
-                let snapshot = self.snapshot();
-                self.screen.show_first(snapshot);
+                let (screen, views) = self.showing();
+                screen.show_first(&views);
                 self.liveness.hurry = None;
             }
             Wake::Ended(slot) => {
@@ -165,7 +134,8 @@ impl Session {
                     let tick = members::Event::Tick(Machine::HERE);
                     self.members_on(tick)?;
                 }
-                self.show();
+                let (screen, views) = self.showing();
+                screen.show(&views, Time(monotonic_ns()));
                 if self.has_become_idle() {
                     // What the beginning took is not needed while nothing happens.
                     heap::give_back();
@@ -190,44 +160,9 @@ impl Session {
         self.measuring.budget.back_off.have_ticked(is_still, own_cpu_ns())
     }
 
-    /// Says what is watched, what is not, and what may be written.
-    fn greet(&mut self) {
-        self.screen.begin(Time(monotonic_ns()));
-        let snapshot = self.snapshot();
-        let greeting = self.views().greeting(&snapshot);
-        greeting.lines().iter().for_each(|line| self.screen.say(line));
-    }
-
-    /// Shows the state now: to scrapes always, to people if it is time for it.
-    fn show(&mut self) {
-        let now = Time(monotonic_ns());
-        let (people, anybody) = self.screen.wants(now);
-        if !anybody {
-            return;
-        }
-        let mut snapshot = self.snapshot();
-        self.screen.publish(&snapshot);
-        if !people {
-            return;
-        }
-        if self.screen.wants_call_sites() {
-            self.name_call_sites(&mut snapshot.sequence);
-        }
-        self.screen.show(snapshot, now);
-    }
-
     /// With --keep a session ends by itself when everything that was changed is confirmed.
     fn is_settled(&self) -> bool {
         self.options.keep && self.changes.is_settled()
-    }
-
-    pub(super) fn name_call_sites(&mut self, view: &mut SequenceView) {
-        sequence::name_call_sites(
-            &mut self.screen.namer,
-            (&self.measuring.profile.processes, &self.target.job.members),
-            (self.measuring.probes.list(), self.target.scout.images()),
-            view,
-        );
     }
 
     /// Hits came: windows that they close are evaluated at once. Counters are read first where a timed window is over too.

@@ -9,7 +9,7 @@ use crate::{
     clock::monotonic_ns,
     kernel::{is_filling, read_hit, read_tally, read_text},
     rulebook::RuleBook,
-    session::intake::Expected,
+    session::{intake::Expected, sources::Due},
 };
 
 /// What lies in the ring for the rules.
@@ -144,8 +144,21 @@ impl Measuring {
         self.partial_sums.read(&self.probes, rules, slots, monotonic_ns())
     }
 
+    /// What is due besides what wakes the session. A decision is expected where it may act.
+    pub(in crate::session) fn due(&self, polls: bool, may_act: bool) -> Due {
+        let (intake, sampling) = (&self.intake, &self.budget.sampling);
+        Due {
+            turn_ns: sampling.next_ns(),
+            calls_ns: intake.calls_due_ns(sampling.is_open()),
+            hits_ns: intake.due_ns(),
+            has_hits_left: intake.is_left(),
+            polls,
+            expected: may_act.then(|| self.next_expected()).flatten(),
+        }
+    }
+
     /// When the next decision is likely to fall due; none where every CPU is wanted by others, or where the agent takes too much.
-    pub(in crate::session) fn next_expected(&self) -> Option<Expected> {
+    fn next_expected(&self) -> Option<Expected> {
         let is_free = self.profile.has_idle_cpu && !self.budget.back_off.rests_from_predictions();
         let next = || self.intake.prediction.next(monotonic_ns());
         is_free.then(next).flatten()
