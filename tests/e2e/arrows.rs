@@ -284,7 +284,7 @@ measure: unit
 requirements: measure
 types: unit
 value: types unit
-aggregate: value
+aggregate:
 facts: value
 recording: facts measure value
 tally: value

@@ -256,6 +256,37 @@ fn function_name(line: &str) -> Option<String> {
     )
 }
 
+/// Files in which methods of `Session` may stand: the beginning, the loop, what an event makes happen, the end.
+const SESSION_FILES_MAX: usize = 4;
+const SESSION_FIELDS_MAX: usize = 12;
+
+#[test]
+fn a_session_composes_parts_that_do_not_know_it() -> Outcome {
+    let sources = sources(&["agent/src/session"])?;
+    let files = sources
+        .iter()
+        .filter(|file| file.text.contains("\nimpl Session {"));
+    let files: Vec<&str> = files.map(|file| file.name.as_str()).collect();
+    assert!((1..=SESSION_FILES_MAX).contains(&files.len()), "{files:?}");
+    let heads = ["super::", "crate::session::"];
+    let knows = |file: &&Source| {
+        heads
+            .iter()
+            .any(|head| paths_below(head, &file.text).contains("Session"))
+    };
+    let others = sources.iter().filter(|file| !files.contains(&file.name.as_str()));
+    let others: Vec<String> = others.filter(knows).map(|file| file.name.clone()).collect();
+    assert_none(&others, "a part of the session gets what it needs as arguments");
+    let mut structs = sources
+        .iter()
+        .filter_map(|file| file.text.split_once("\npub struct Session {\n"));
+    let (_, fields) = structs.next().ok_or("there is no session")?;
+    let fields = fields.split_once("\n}").ok_or("a session does not end")?.0;
+    let fields = code(fields).filter(|(_, line)| line.contains(": ")).count();
+    assert!((2..=SESSION_FIELDS_MAX).contains(&fields), "{fields} fields");
+    Ok(())
+}
+
 #[test]
 fn nothing_is_left_for_later_in_the_code() -> Outcome {
     // Put together here, so that this file does not find itself.

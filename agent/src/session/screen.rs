@@ -86,6 +86,14 @@ impl Screen {
         self.painter.say(&line.to_string());
     }
 
+    /// Says it with the time of day (UTC, as in the journal).
+    pub(super) fn say_when(&mut self, line: &(impl Display + ?Sized)) {
+        let now = tuner::clock::now().wall;
+        // RFC 3339: the time stands between T and the fraction.
+        let time_of_day = now.split(['T', '.']).nth(1).unwrap_or(&now);
+        self.say(&format_args!("{time_of_day}  {line}"));
+    }
+
     pub(super) fn trace(&mut self) -> Option<&mut Trace> {
         self.outputs.trace.as_mut()
     }

@@ -1,94 +1,41 @@
-//! The edges of a session: what is read of its parts for a snapshot, what is said and shown, and how it leaves. Carries out what `screen`,
-//! `greeting` and `leave` decide.
+//! The end of a session: carries out what [`super::leave`] decides.
 
 use std::{collections::VecDeque, time::Duration};
-
-use tokio::{sync::mpsc, time::Instant};
-use tuner::actuator::ClientError;
 
 use super::{
     Session,
     changes::{self, Machine},
     kernel_failure,
-    leave::{self, Effect, Event, Leaving, Parting},
+    leave::{Effect, Event, Leaving, Parting},
     orders::process_here,
     outputs::{Outputs, Printout},
     requests::{self, State},
-    sequence,
+    sources::Sources,
     views::trials,
 };
 use crate::{
     clock::monotonic_ns,
-    control::{Asked, Control},
+    control::Control,
     exit::{Failure, Outcome},
     kernel::KernelError,
-    profile::Metered,
     rulebook::Time,
     snapshot::{
-        SequenceView, Snapshot, TraceView,
+        Snapshot,
         outcome::{NOT_UNDONE, UNDONE},
     },
-    trace, view,
+    view,
     watchdog::Step,
 };
-
-/// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
-const FIRST_LOOK: Duration = Duration::from_millis(300);
 
 /// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to spare that takes 20 to 100 ms.
 const DETACH_WAIT: Duration = Duration::from_millis(300);
 
 impl Session {
-    fn name_call_sites(&mut self, view: &mut SequenceView) {
-        sequence::name_call_sites(
-            &mut self.screen.namer,
-            (&self.measuring.profile.processes, &self.target.job.members),
-            (self.measuring.probes.list(), self.target.scout.images()),
-            view,
-        );
-    }
-
-    /// Says what is watched, what is not, and what may be written.
-    pub(super) fn greet(&mut self) {
-        self.screen.begin(Time(monotonic_ns()));
-        let snapshot = self.snapshot();
-        let greeting = self.views().greeting(&snapshot);
-        greeting.lines().iter().for_each(|line| self.screen.say(line));
-    }
-
-    /// When the first numbers are due; none beside a command, which has the terminal.
-    pub(super) fn first_look(&self) -> Option<Instant> {
-        (!self.target.is_of_command()).then(|| Instant::now() + FIRST_LOOK)
-    }
-
-    /// Shows the state now: to scrapes always, to people if it is time for it.
-    pub(super) fn show(&mut self) {
-        let now = Time(monotonic_ns());
-        let (people, anybody) = self.screen.wants(now);
-        if !anybody {
-            return;
-        }
-        let mut snapshot = self.snapshot();
-        self.screen.publish(&snapshot);
-        if !people {
-            return;
-        }
-        if self.screen.wants_call_sites() {
-            self.name_call_sites(&mut snapshot.sequence);
-        }
-        self.screen.show(snapshot, now);
-    }
-
-    /// With --keep a session ends by itself when everything that was changed is confirmed.
-    pub(super) fn is_settled(&self) -> bool {
-        self.options.keep && self.changes.is_settled()
-    }
-
     /// Leaves, for this reason. Requests that came meanwhile are answered.
     pub(super) async fn leave(
         mut self,
         reason: &'static str,
-        (mut asked, control): (mpsc::Receiver<Asked>, Option<Control>),
+        (mut sources, control): (Sources, Option<Control>),
     ) -> Outcome {
         // Whoever asked for the end gets the answer first.
         tokio::task::yield_now().await;
@@ -116,7 +63,7 @@ impl Session {
                 Some(effect) => events.extend(self.carry_out_leaving(effect, &mut last)?),
             }
         }
-        while let Ok((request, to)) = asked.try_recv() {
+        while let Some((request, to)) = sources.request() {
             let steps = requests::steps(request, State::Leaves).into_iter();
             // Whoever asked may be gone.
             let _ = steps
@@ -133,12 +80,7 @@ impl Session {
             Effect::EndLive => self.screen.end_live(),
             Effect::ReadLast => {
                 self.read_all_last().map_err(kernel_failure)?;
-                let has_program_ended = self
-                    .measuring
-                    .profile
-                    .processes
-                    .iter()
-                    .all(|process| process.ended);
+                let has_program_ended = self.measuring.profile.running().next().is_none();
                 return Ok(vec![Event::Read { has_program_ended }]);
             }
             Effect::Record => return Ok(vec![Event::Recorded(self.rules.finish_recording())]),
@@ -181,14 +123,7 @@ impl Session {
         self.take_last_hits()?;
         self.read()?;
         self.evaluate_last();
-        let now = monotonic_ns();
-        for process in &self.measuring.profile.processes {
-            if let Some(iterations) = process.iterations() {
-                self.rules.summarise(process.slot, iterations, now);
-            }
-            let estimates = process.estimates();
-            self.rules.record_estimates(process.slot, estimates, now, true);
-        }
+        self.measuring.summarise(&mut self.rules);
         Ok(())
     }
 
@@ -205,7 +140,7 @@ impl Session {
                 last.omitted = Some(farewell.omitted);
                 Event::PutBack(Box::new(Parting::of(&farewell)))
             }
-            Err(error) => not_known(&error),
+            Err(error) => Event::NotKnown(error.to_string()),
         })
     }
 
@@ -214,11 +149,9 @@ impl Session {
         self.measuring.read_matrix(true).map_err(kernel_failure)?;
         let mut snapshot = self.snapshot();
         self.name_call_sites(&mut snapshot.sequence);
-        for (process, view) in self.views().shown().into_iter().zip(&mut snapshot.processes) {
-            view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);
-        }
+        self.views().add_loads(&mut snapshot.processes);
         let mut outputs = self.screen.take_outputs();
-        let (trace, traced) = self.end_trace(&mut outputs);
+        let (trace, traced) = self.views().end_trace(&mut outputs);
         snapshot.trace = trace;
         let ready = Event::Ready {
             header: view::header(&snapshot),
@@ -230,35 +163,15 @@ impl Session {
         Ok(vec![Event::Traced(traced), ready])
     }
 
-    fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
-        let polled = |process: &Metered| process.polling_calls(self.measuring.probes.list());
-        let not_seen = self
-            .measuring
-            .profile
-            .processes
-            .iter()
-            .map(|process| process.sequence.unseen());
-        outputs.end_trace(&trace::Ending {
-            program: &self.target.job.program(),
-            host: &self.start.host,
-            not_seen: not_seen.sum(),
-            polling: self.measuring.profile.processes.iter().map(polled).sum(),
-        })
-    }
-
     /// What became of all changes; `omitted` of them the actuator did not name, if it named any.
     fn last_words(&mut self, omitted: Option<usize>, program: &str) -> String {
         let Some(omitted) = omitted else {
             return String::new();
         };
         (0..self.measuring.probes.slots()).for_each(|slot| self.look_whether_ended(process_here(slot)));
-        // What takes back what is left in place.
-        let targets = self.options.typed.split(' ');
-        let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
-        let undo: Vec<String> = undo.collect();
         let event = changes::Event::LastWords {
             unknown: omitted,
-            undo: undo.join("; "),
+            undo: self.views().undo_commands(),
             program: program.to_owned(),
         };
         let effects = self.log.on(&mut self.changes, event, Time(monotonic_ns()));
@@ -280,10 +193,6 @@ struct Last {
     printout: Option<Printout>,
     /// Changes that the actuator did not name; none where it said nothing.
     omitted: Option<usize>,
-}
-
-fn not_known(error: &ClientError) -> Event {
-    leave::Event::NotKnown(error.to_string())
 }
 
 /// The guard took a change back, or could not.
