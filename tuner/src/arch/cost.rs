@@ -18,7 +18,7 @@ pub enum Cost {
     Emulated,
     /// It has the processor run a copy of it: two exceptions and more.
     Stepped,
-    /// Nobody has looked into this on this machine's instruction set.
+    /// No code was found there.
     Unknown,
 }
 
@@ -56,8 +56,6 @@ pub enum Obstacle {
     NotCode,
     /// There is none within reach, or the function's jumps lead too far to be followed.
     TooFar,
-    /// The file is for another instruction set.
-    Machine,
 }
 
 impl fmt::Display for Obstacle {
@@ -73,7 +71,6 @@ impl fmt::Display for Obstacle {
             Obstacle::NoEnd => "its end is not known",
             Obstacle::NotCode => "not all of it is code",
             Obstacle::TooFar => "nothing cheaper near",
-            Obstacle::Machine => "another instruction set",
         })
     }
 }
