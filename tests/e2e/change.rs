@@ -248,10 +248,17 @@ fn undo_gives_a_program_and_the_workers_that_it_forked_before_the_change_each_it
     let mut job = Job::alone(&program, |folder| vec![folder.display().to_string()])?;
     job.events("ready", 1, SOON)?;
     let pid = job.pid().to_string();
+    // By rank, not in the order of their numbers, which begin anew at 300 some day.
     let run = |arguments: &[&str], values: &[i64]| -> Outcome<String> {
         let text = Agent::succeed_in(state.path(), arguments)?;
         let seen = Agent::values_in(state.path(), &pid, "knob")?;
-        assert_eq!(seen, values, "after {arguments:?}: {text}");
+        let workers = job.events("began", values.len() - 1, SOON)?;
+        let workers = workers.iter().filter_map(|worker| worker["pid"].as_u64());
+        let pids = std::iter::once(u64::from(job.pid())).chain(workers);
+        let of_ranks: Vec<_> = pids.map(|pid| seen.get(&(pid as u32)).copied()).collect();
+        let expected: Vec<_> = values.iter().copied().map(Some).collect();
+        assert_eq!(of_ranks, expected, "after {arguments:?}: {text}");
+        assert_eq!(seen.len(), values.len(), "after {arguments:?}: {text}");
         Ok(text)
     };
     // A worker has by itself what its parent is changed to.

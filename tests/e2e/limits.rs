@@ -21,7 +21,7 @@ fn forked(workers: usize) -> Outcome<(Job, Vec<i64>)> {
 
 /// The values of `knob` in all of its processes, in no order.
 fn knobs(state: &Path, pid: &str) -> Outcome<Vec<i64>> {
-    let mut values = Agent::values_in(state, pid, "knob")?;
+    let mut values: Vec<i64> = Agent::values_in(state, pid, "knob")?.into_values().collect();
     values.sort_unstable();
     Ok(values)
 }

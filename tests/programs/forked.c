@@ -1,7 +1,8 @@
 /* No MPI: a program that forks its workers first, as servers and Python's multiprocessing do; each has a value of `knob` of its own.
  *
  * argv: FOLDER [WORKERS]. With FOLDER/fork it forks one more, which keeps the value that it finds; with FOLDER/stop all end. Prints
- * {"event":"ready"}, {"event":"forked"}, and at the end {"event":"end","rank":R,"knob":N} of each. Workers wait without a CPU. */
+ * {"event":"began","rank":R,"pid":N} of each worker, {"event":"ready"}, {"event":"forked"}, and at the end
+ * {"event":"end","rank":R,"knob":N} of each. Workers wait without a CPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -24,6 +25,8 @@ static void work(int rank)
 {
     char one = 0;
     close(over[1]);
+    printf("{\"event\":\"began\",\"rank\":%d,\"pid\":%d}\n", rank, getpid());
+    fflush(stdout);
     if (write(began[1], &one, 1) == 1 && read(over[0], &one, 1) == 0)
         end(rank);
     _exit(0);

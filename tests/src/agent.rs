@@ -2,6 +2,7 @@
 //!
 //! Which binary: TUNEAGENT_BIN if set, else the one that was taken, else the one in the target directory of the running test.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -178,10 +179,14 @@ impl Agent {
         succeeded(arguments, Agent::run_in(state, arguments)?)
     }
 
-    /// What `get` says that a variable is in each process of a program, in its order.
-    pub fn values_in(state: &Path, pid: &str, variable: &str) -> Outcome<Vec<i64>> {
+    /// What `get` says that a variable is in each process of a program.
+    pub fn values_in(state: &Path, pid: &str, variable: &str) -> Outcome<BTreeMap<u32, i64>> {
         let text = Agent::succeed_in(state, &["get", pid, variable])?;
-        let value = |line: &str| line.split(" = ").nth(1)?.split(' ').next()?.parse().ok();
+        let value = |line: &str| {
+            let (process, rest) = line.split_once(&format!("  {variable} = "))?;
+            let value = rest.split(' ').next()?.parse().ok()?;
+            Some((process.trim().parse().ok()?, value))
+        };
         Ok(text.lines().filter_map(value).collect())
     }
 

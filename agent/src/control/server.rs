@@ -208,10 +208,16 @@ mod tests {
 
     /// Serves while `talk` talks: every request is answered with `answer`.
     fn served(talk: impl FnOnce(&Path) + Send) {
-        served_with(IDLE, || Answer::Stopping, talk);
+        served_with(IDLE, || Answer::Stopping, Path::to_owned, |path| talk(&path));
     }
 
-    fn served_with(idle: Duration, answer_with: impl Fn() -> Answer, talk: impl FnOnce(&Path) + Send) {
+    /// The same for peers that connect before anything is served.
+    fn served_with<T: Send>(
+        idle: Duration,
+        answer_with: impl Fn() -> Answer,
+        connect: impl FnOnce(&Path) -> T,
+        talk: impl FnOnce(T) + Send,
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("tuneagent");
         let mut control = Control::at(&place).unwrap();
@@ -219,8 +225,9 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         let listener = control.take_listener().unwrap();
+        let connected = connect(&path);
         std::thread::scope(|scope| {
-            let talking = scope.spawn(|| talk(&path));
+            let talking = scope.spawn(move || talk(connected));
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -262,20 +269,21 @@ mod tests {
     fn peers_that_never_read_their_answers_are_let_go() {
         // More than a socket holds.
         let large = || Answer::Report(serde_json::Value::from("x".repeat(8 << 20)));
-        served_with(Duration::from_millis(100), large, |path| {
-            let silent: Vec<_> = (0..CONNECTIONS_MAX)
-                .map(|_| {
-                    let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
-                    stream.write_all(b"{\"request\":\"stop\"}\n").unwrap();
-                    stream
-                })
-                .collect();
-            // All places are taken: this one is served once one of them was let go.
-            let mut next = std::os::unix::net::UnixStream::connect(path).unwrap();
-            next.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            let mut reader = BufReader::new(next.try_clone().unwrap());
+        // All have written before the first is served: none is let go because its request was late.
+        let connect = |path: &Path| {
+            let peers = (0..=CONNECTIONS_MAX).map(|_| std::os::unix::net::UnixStream::connect(path).unwrap());
+            let mut peers: Vec<_> = peers.collect();
+            let mut next = peers.pop().unwrap();
+            for silent in &mut peers {
+                silent.write_all(b"{\"request\":\"stop\"}\n").unwrap();
+            }
             next.write_all(b"nonsense\n").unwrap();
-            assert!(line(&mut reader).contains("not understood"));
+            (peers, next)
+        };
+        served_with(Duration::from_millis(100), large, connect, |(silent, next)| {
+            // All places are taken: this one is served once one of them was let go.
+            next.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            assert!(line(&mut BufReader::new(next)).contains("not understood"));
             drop(silent);
         });
     }
