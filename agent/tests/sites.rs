@@ -1,7 +1,6 @@
 //! Probes at the sites that are chosen see what probes at the first byte see: the same calls, the same values. On a real kernel;
 //! needs root and says so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![cfg(target_arch = "x86_64")]
 
 mod needs;
 mod running;

@@ -363,7 +363,7 @@ slot: address clock dwarf live_maps maps memory module process space variable
 place: address arch arena maps memory module process slot space
 ptrace: arch process seccomp
 write: address arena memory place process ptrace slot space sys variable
-error: address arch memory module place process ptrace space write
+error: address memory module place process ptrace space write
 code: address image symbol
 intact: address maps memory module printable process space
 sync: address code dwarf intact module process space symbol variable

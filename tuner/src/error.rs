@@ -4,7 +4,6 @@ use plan::ExpressionError;
 use thiserror::Error;
 
 use crate::address::Address;
-use crate::arch::Unsupported;
 use crate::memory::MemoryError;
 use crate::module::ModuleError;
 use crate::place::PlaceError;
@@ -16,8 +15,6 @@ use crate::write::WriteError;
 /// Why an action was not taken.
 #[derive(Debug, Error)]
 pub enum ActionError {
-    #[error(transparent)]
-    Unsupported(#[from] Unsupported),
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]

@@ -289,11 +289,9 @@ impl Walk<'_> {
 }
 
 /// What the file's unwind tables describe as one piece.
-#[cfg(target_arch = "x86_64")]
 #[derive(Debug)]
 struct Pieces(Option<crate::unwind::Tables>);
 
-#[cfg(target_arch = "x86_64")]
 impl Pieces {
     fn of(image: &Image) -> Pieces {
         Pieces(crate::unwind::Tables::read(image))
@@ -303,20 +301,5 @@ impl Pieces {
         let piece = self.0.as_ref()?.piece_at(LinkAddress(address))?;
         let piece = piece.start.0..piece.end.0;
         piece.contains(&address).then_some(piece)
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[derive(Debug)]
-struct Pieces;
-
-#[cfg(not(target_arch = "x86_64"))]
-impl Pieces {
-    fn of(_: &Image) -> Pieces {
-        Pieces
-    }
-
-    fn at(&self, _: u64) -> Option<Range<u64>> {
-        None
     }
 }

@@ -31,8 +31,6 @@ const CALL: u8 = 0xe8;
 const NOP_5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// What the kernel calls that page.
 const KERNELS_CODE: &str = "[uprobes-trampoline]";
-/// The kernel's breakpoint on AArch64, where every instruction has four bytes.
-const BREAKPOINT_OF_ARM: [u8; 4] = 0xd420_00a0_u32.to_le_bytes();
 /// A jump to anywhere takes at most so many instructions.
 const JUMP_INSTRUCTIONS: usize = 3;
 
@@ -51,13 +49,9 @@ pub fn needed_at(site: FileOffset) -> Range<u64> {
 /// Whether the kernel's breakpoint, or what it makes of a nop there, is at a place to which a probe was attached; none where that cannot be
 /// read.
 pub fn has_probe(memory: &Memory, address: Address) -> Option<bool> {
-    let mut found = [0; 4];
-    let length = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
-    memory.read(address, &mut found[..length]).ok()?;
-    Some(match cfg!(target_arch = "aarch64") {
-        true => found == BREAKPOINT_OF_ARM,
-        false => found[0] == BREAKPOINT || found[0] == CALL,
-    })
+    let mut found = [0];
+    memory.read(address, &mut found).ok()?;
+    Some(found[0] == BREAKPOINT || found[0] == CALL)
 }
 
 /// The code of one process.
@@ -185,11 +179,7 @@ impl<'a> Text<'a> {
                     .find(is_it)
                     .is_some_and(|map| map.backing == Backing::Special(KERNELS_CODE.to_owned()))
             };
-            let differs = match module.image.is_arm() {
-                true => differs_on_arm(&file, &found, length),
-                false => differs(&file, &found, at, length, is_kernels),
-            };
-            if let Some(into) = differs {
+            if let Some(into) = differs(&file, &found, at, length, is_kernels) {
                 return Ok(Some(self.described(Address(at.0 + into as u64), &found[into..])));
             }
         }
@@ -322,13 +312,6 @@ fn differs(
     None
 }
 
-fn differs_on_arm(file: &[u8], found: &[u8], length: usize) -> Option<usize> {
-    let words = file.chunks(4).zip(found.chunks(4)).take(length.div_ceil(4));
-    let mut words = words.enumerate();
-    let differs = |(_, (file, found)): &(usize, (&[u8], &[u8]))| file != found && *found != BREAKPOINT_OF_ARM;
-    words.find(differs).map(|(index, _)| 4 * index)
-}
-
 /// Where code that begins so jumps to, if that is all it does: near, or anywhere through a register or a word of memory.
 fn leads_to(code: &[u8], at: Address, word: impl Fn(Address) -> Option<u64>) -> Option<Address> {
     let mut loaded: Option<(iced_x86::Register, u64)> = None;
@@ -431,18 +414,6 @@ mod tests {
     }
 
     #[test]
-    fn on_arm_an_instruction_is_a_word() {
-        let file = [0x1f, 0x20, 0x03, 0xd5, 0xc0, 0x03, 0x5f, 0xd6];
-        assert_eq!(differs_on_arm(&file, &file, 8), None);
-        let mut found = file;
-        found[..4].copy_from_slice(&BREAKPOINT_OF_ARM);
-        assert_eq!(differs_on_arm(&file, &found, 8), None);
-        found[4..].copy_from_slice(&[0, 0, 0, 0x14]);
-        assert_eq!(differs_on_arm(&file, &found, 8), Some(4));
-        assert_eq!(differs_on_arm(&file, &found, 4), None);
-    }
-
-    #[test]
     fn where_a_jump_leads_is_read_out_of_every_form_of_it() {
         let target = |code: &[u8]| leads_to(code, AT, |word| (word == Address(AT.0 + 6)).then_some(0x1234));
         assert_eq!(target(&[0xe9, 0xfb, 0x0f, 0, 0]), Some(Address(AT.0 + 0x1000)));
@@ -471,7 +442,6 @@ mod tests {
             length in 0_usize..40,
         ) {
             let _ = differs(&file, &found, AT, length, |_| false);
-            let _ = differs_on_arm(&file, &found, length);
             let _ = leads_to(&found, AT, |_| None);
             proptest::prop_assert_eq!(differs(&file, &file, AT, length, |_| false), None);
         }

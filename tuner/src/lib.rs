@@ -15,10 +15,9 @@
     missing_docs,
     reason = "a comment that repeats the name of a field says nothing"
 )]
-#![cfg_attr(
-    not(target_arch = "x86_64"),
-    allow(dead_code, reason = "what changes code is used on x86-64 only")
-)]
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("registers, system calls and machine code are those of x86-64");
+
 pub mod action;
 pub mod actuator;
 pub mod address;
@@ -50,7 +49,6 @@ mod place;
 pub mod printable;
 pub mod process;
 pub mod ptrace;
-#[cfg(target_arch = "x86_64")]
 mod remote;
 pub mod rendezvous;
 mod seccomp;
@@ -62,7 +60,6 @@ pub mod symbol;
 pub mod sync;
 mod sys;
 pub mod undo;
-#[cfg(target_arch = "x86_64")]
 pub mod unwind;
 
 pub mod variable;

@@ -22,7 +22,6 @@ const NAMES_MAX: usize = 8_192;
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// Folders that are searched last; a linker knows those of its own machine.
-#[cfg(target_arch = "x86_64")]
 const FOLDERS: [&str; 6] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -31,21 +30,9 @@ const FOLDERS: [&str; 6] = [
     "/lib",
     "/usr/lib",
 ];
-#[cfg(not(target_arch = "x86_64"))]
-const FOLDERS: [&str; 6] = [
-    "/lib/aarch64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/lib64",
-    "/usr/lib64",
-    "/lib",
-    "/usr/lib",
-];
 
 /// What `$LIB` may stand for.
-#[cfg(target_arch = "x86_64")]
 const LIBS: [&str; 3] = ["lib/x86_64-linux-gnu", "lib64", "lib"];
-#[cfg(not(target_arch = "x86_64"))]
-const LIBS: [&str; 3] = ["lib/aarch64-linux-gnu", "lib64", "lib"];
 
 /// Where libraries are looked for besides what the files themselves name.
 #[derive(Debug, Default)]
@@ -83,11 +70,10 @@ impl Search {
         };
         let mut loading = Loading {
             search: self,
-            machine: image,
             loaded: Vec::new(),
             names: BTreeSet::new(),
         };
-        loading.load(program, linker);
+        loading.load(program, image.dynamic.clone(), linker);
         let found = loading.loaded.into_iter().skip(1);
         files.extend(found.filter_map(|library| std::fs::canonicalize(library.path).ok()));
         files
@@ -105,7 +91,6 @@ struct Loaded {
 /// What would be loaded so far.
 struct Loading<'a> {
     search: &'a Search,
-    machine: Image,
     loaded: Vec<Loaded>,
     /// Names that need not be looked for again.
     names: BTreeSet<OsString>,
@@ -113,10 +98,10 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     /// The program, what is loaded before all others, and what they need, nearest first.
-    fn load(&mut self, program: &Path, linker: PathBuf) {
+    fn load(&mut self, program: &Path, dynamic: Dynamic, linker: PathBuf) {
         self.loaded.push(Loaded {
             path: program.to_owned(),
-            dynamic: self.machine.dynamic.clone(),
+            dynamic,
             loader: None,
         });
         // The linker itself is there before anybody needs it.
@@ -169,7 +154,7 @@ impl Loading<'_> {
 
     /// The file, if it is one that this program can load.
     fn library(&self, path: PathBuf) -> Option<(PathBuf, Image)> {
-        let image = image(&path).filter(|image| image.runs_with(&self.machine))?;
+        let image = image(&path)?;
         Some((path, image))
     }
 
@@ -240,7 +225,6 @@ fn in_folder(folder: &Path, name: &OsStr) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The variants that this machine's CPUs can run, newest first (psABI's levels of x86-64).
-#[cfg(target_arch = "x86_64")]
 fn levels() -> &'static [&'static str] {
     const LEVELS: [&str; 3] = ["x86-64-v4", "x86-64-v3", "x86-64-v2"];
     let is_second = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("popcnt");
@@ -258,11 +242,6 @@ fn levels() -> &'static [&'static str] {
         (true, ..) => &LEVELS[2..],
         _ => &[],
     }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn levels() -> &'static [&'static str] {
-    &[]
 }
 
 fn image(path: &Path) -> Option<Image> {

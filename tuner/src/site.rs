@@ -10,6 +10,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 use crate::address::FileOffset;
+use crate::arch::x86_64::site::{
+    Candidate, INSTRUCTION_MAX, PASSED_MAX, Text, candidate, first, is_entered_at_its_begin,
+};
 pub use crate::arch::{Cost, Emulation, Obstacle};
 use crate::image::{Image, Segment};
 
@@ -51,15 +54,15 @@ impl EntrySites {
             offset,
             cost: Cost::Unknown,
             instruction: String::new(),
-            obstacle: Some(Obstacle::Machine),
+            obstacle: Some(Obstacle::NotCode),
         };
         let holds = |segment: &&Segment| {
             let range = segment.offset.0..segment.offset.0 + segment.file_size;
             segment.executable && range.contains(&offset.0)
         };
         match image.segments.iter().find(holds) {
-            Some(segment) if !image.is_arm() => self.choose(&first_byte, image, segment, size),
-            _ => first_byte,
+            Some(segment) => self.choose(&first_byte, image, segment, size),
+            None => first_byte,
         }
     }
 
@@ -84,104 +87,75 @@ impl EntrySites {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-impl EntrySites {
-    fn choose(&self, first_byte: &EntrySite, _: &Image, _: &Segment, _: u64) -> EntrySite {
-        first_byte.clone()
+/// The code of one segment of a file.
+struct Code<'a> {
+    image: &'a Image,
+    segment: &'a Segment,
+    sites: &'a EntrySites,
+}
+
+impl Text for Code<'_> {
+    fn read(&self, range: Range<u64>) -> (u64, Vec<u8>) {
+        let of = self.segment.offset.0;
+        let start = range.start.max(of);
+        let length = range.end.min(of + self.segment.file_size).saturating_sub(start);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        if self.image.file().read_exact_at(&mut bytes, start).is_err() {
+            bytes.clear();
+        }
+        (start, bytes)
+    }
+
+    fn known_before(&self, offset: u64) -> Option<u64> {
+        let named = self.sites.named(self.image);
+        let behind = named.partition_point(|place| *place <= offset);
+        let known = named.get(behind.checked_sub(1)?).copied();
+        known.filter(|known| *known >= self.segment.offset.0)
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86_64 {
-    use super::{
-        Cost, EntrySite, EntrySites, FUNCTION_BYTES_MAX, FileExt, FileOffset, Image, Obstacle, Range, Segment,
-    };
-    use crate::arch::x86_64::site::{
-        Candidate, INSTRUCTION_MAX, PASSED_MAX, Text, candidate, first, is_entered_at_its_begin,
-    };
-
-    /// The code of one segment of a file.
-    struct Code<'a> {
-        image: &'a Image,
-        segment: &'a Segment,
-        sites: &'a EntrySites,
-    }
-
-    impl Text for Code<'_> {
-        fn read(&self, range: Range<u64>) -> (u64, Vec<u8>) {
-            let of = self.segment.offset.0;
-            let start = range.start.max(of);
-            let length = range.end.min(of + self.segment.file_size).saturating_sub(start);
-            let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
-            if self.image.file().read_exact_at(&mut bytes, start).is_err() {
-                bytes.clear();
-            }
-            (start, bytes)
-        }
-
-        fn known_before(&self, offset: u64) -> Option<u64> {
-            let named = self.sites.named(self.image);
-            let behind = named.partition_point(|place| *place <= offset);
-            let known = named.get(behind.checked_sub(1)?).copied();
-            known.filter(|known| *known >= self.segment.offset.0)
+impl EntrySites {
+    fn choose(&self, first_byte: &EntrySite, image: &Image, segment: &Segment, size: u64) -> EntrySite {
+        let code = Code {
+            image,
+            segment,
+            sites: self,
+        };
+        let start = first_byte.offset.0;
+        let (_, begin) = code.read(start..start + (PASSED_MAX + 2 * INSTRUCTION_MAX) as u64);
+        let Some(first) = first(&begin, start, self.emulation) else {
+            return EntrySite {
+                obstacle: Some(Obstacle::NotCode),
+                ..first_byte.clone()
+            };
+        };
+        let is_cheap = first.cost < Cost::Stepped;
+        let further = match is_cheap {
+            true => Ok(None),
+            false => self.further(&code, &begin, start, size).map(Some),
+        };
+        let (obstacle, site) = match further {
+            Ok(further) => (None, further.unwrap_or(first)),
+            Err(obstacle) => (Some(obstacle), first),
+        };
+        EntrySite {
+            offset: FileOffset(site.at),
+            cost: site.cost,
+            instruction: site.mnemonic,
+            obstacle,
         }
     }
 
-    impl EntrySites {
-        pub(super) fn choose(
-            &self,
-            first_byte: &EntrySite,
-            image: &Image,
-            segment: &Segment,
-            size: u64,
-        ) -> EntrySite {
-            let code = Code {
-                image,
-                segment,
-                sites: self,
-            };
-            let start = first_byte.offset.0;
-            let (_, begin) = code.read(start..start + (PASSED_MAX + 2 * INSTRUCTION_MAX) as u64);
-            let Some(first) = first(&begin, start, self.emulation) else {
-                return EntrySite {
-                    obstacle: Some(Obstacle::NotCode),
-                    ..first_byte.clone()
-                };
-            };
-            let is_cheap = first.cost < Cost::Stepped;
-            let further = match is_cheap {
-                true => Ok(None),
-                false => self.further(&code, &begin, start, size).map(Some),
-            };
-            let (obstacle, site) = match further {
-                Ok(further) => (None, further.unwrap_or(first)),
-                Err(obstacle) => (Some(obstacle), first),
-            };
-            EntrySite {
-                offset: FileOffset(site.at),
-                cost: site.cost,
-                instruction: site.mnemonic,
-                obstacle,
-            }
+    fn further(&self, code: &Code<'_>, begin: &[u8], start: u64, size: u64) -> Result<Candidate, Obstacle> {
+        if size == 0 || size > FUNCTION_BYTES_MAX {
+            return Err(Obstacle::NoEnd);
         }
-
-        fn further(
-            &self,
-            code: &Code<'_>,
-            begin: &[u8],
-            start: u64,
-            size: u64,
-        ) -> Result<Candidate, Obstacle> {
-            if size == 0 || size > FUNCTION_BYTES_MAX {
-                return Err(Obstacle::NoEnd);
-            }
-            let within = begin.len().min(usize::try_from(size).unwrap_or(usize::MAX));
-            let found = candidate(&begin[..within], start, self.emulation)?;
-            if self.is_named(code.image, &(start + 1..found.at + 1)) {
-                return Err(Obstacle::NamedInside);
-            }
-            is_entered_at_its_begin(&(start..start + size), found.at, code)?;
-            Ok(found)
+        let within = begin.len().min(usize::try_from(size).unwrap_or(usize::MAX));
+        let found = candidate(&begin[..within], start, self.emulation)?;
+        if self.is_named(code.image, &(start + 1..found.at + 1)) {
+            return Err(Obstacle::NamedInside);
         }
+        is_entered_at_its_begin(&(start..start + size), found.at, code)?;
+        Ok(found)
     }
 }

@@ -11,7 +11,7 @@ pub enum Cost {
     Emulated,
     /// It has the processor run a copy of it: two exceptions and more.
     Stepped,
-    /// Nobody has looked into this on this machine's instruction set.
+    /// No code was found there.
     Unknown,
 }
 

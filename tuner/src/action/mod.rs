@@ -31,40 +31,23 @@
 //! are preferred, do not have the problem.
 
 mod affinity;
-#[cfg(target_arch = "x86_64")]
 mod arguments;
-#[cfg(target_arch = "x86_64")]
 mod bytes;
-#[cfg(target_arch = "x86_64")]
 mod call;
-#[cfg(target_arch = "x86_64")]
 mod calls;
-#[cfg(not(target_arch = "x86_64"))]
-mod elsewhere;
-#[cfg(target_arch = "x86_64")]
 mod function;
-#[cfg(target_arch = "x86_64")]
 mod insertion;
-#[cfg(target_arch = "x86_64")]
 mod inverse;
-#[cfg(target_arch = "x86_64")]
 mod load;
-#[cfg(target_arch = "x86_64")]
 mod parameter;
-#[cfg(target_arch = "x86_64")]
 mod patch;
 mod progress;
-#[cfg(target_arch = "x86_64")]
 mod there;
-#[cfg(target_arch = "x86_64")]
 mod words;
 
 use plan::{Action, Affinity};
 use serde::{Deserialize, Serialize};
 
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) use elsewhere::{CallThere, Reached};
-#[cfg(target_arch = "x86_64")]
 pub(crate) use there::{CallThere, Reached};
 
 use crate::clock::Instant;

@@ -32,8 +32,6 @@ pub enum Obstacle {
     NotCode,
     /// There is none within reach, or the function's jumps lead too far to be followed.
     TooFar,
-    /// The file is for another instruction set.
-    Machine,
 }
 
 impl fmt::Display for Obstacle {
@@ -49,7 +47,6 @@ impl fmt::Display for Obstacle {
             Obstacle::NoEnd => "its end is not known",
             Obstacle::NotCode => "not all of it is code",
             Obstacle::TooFar => "nothing cheaper near",
-            Obstacle::Machine => "another instruction set",
         })
     }
 }

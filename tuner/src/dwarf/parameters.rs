@@ -19,6 +19,8 @@ use crate::path::Step;
 const WRITTEN_MAX: usize = 8;
 /// Functions of one file whose answers are remembered; more begin anew.
 const REMEMBERED_MAX: usize = 1_024;
+/// Registers in which arguments like integers are passed.
+const INTEGER_REGISTERS: u8 = 6;
 
 /// A parameter of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -235,7 +237,7 @@ fn of_known<'a>(
     if found.parameter.of.kind == Kind::Float {
         return refuse("a floating-point number");
     }
-    if found.parameter.register >= view.integer_registers() {
+    if found.parameter.register >= INTEGER_REGISTERS {
         return refuse("on the stack");
     }
     let trail = walk::walk(view, found.place.clone(), found.by_reference, steps).map_err(StepError::from)?;

@@ -112,11 +112,6 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Registers in which arguments like integers are passed.
-    pub(super) fn integer_registers(&self) -> u8 {
-        if self.image.is_arm() { 8 } else { 6 }
-    }
-
     /// The unit of this number as it is in the main file, where the tables of lines are; a skeleton stays one.
     pub(super) fn skeleton(&self, number: usize) -> Found<Option<Rc<Loaded<'a>>>> {
         let head = self.heads.get(number);

@@ -1,5 +1,4 @@
-//! One ELF file: segments, sections, tables, what it needs. Only 64-bit little-endian files, the machines we
-//! run on.
+//! One ELF file: segments, sections, tables, what it needs. Only files for x86-64.
 //!
 //! Reads the parts that are asked for, never the whole file (libraries of a gigabyte exist), and keeps none of them. Knows no
 //! process. `read` is how tables are read. [`crate::image`] keeps symbols and debug information.
@@ -34,7 +33,7 @@ const DAMAGED_COMPRESSION: ImageError = ImageError::Damaged {
 pub enum ImageError {
     #[error("not an ELF file")]
     NotElf,
-    #[error("only 64-bit little-endian programs are supported")]
+    #[error("only programs for x86-64 are supported")]
     Unsupported,
     #[error("damaged: {what} lies outside of the file")]
     Damaged { what: &'static str },
@@ -149,7 +148,6 @@ pub struct Elf {
     stored: Option<u64>,
     /// When it was written last, as it was read: seconds and nanoseconds.
     written: (i64, i64),
-    machine: elf::Machine,
     /// The segments that the loader maps.
     pub segments: Vec<Segment>,
     /// What the loader makes read-only once relocation is done.
@@ -191,7 +189,6 @@ impl Elf {
         };
         let sections = reader.sections(&header)?;
         let mut read = Elf {
-            machine: header.e_machine.get(LE),
             segments: segments_of(elf::PT_LOAD).collect(),
             read_only_after_relocation: segments_of(elf::PT_GNU_RELRO).next(),
             interpreter: segments_of(elf::PT_INTERP)
@@ -287,15 +284,6 @@ impl Elf {
         self.read_only_after_relocation
             .as_ref()
             .is_some_and(|segment| segment.holds(address, length))
-    }
-
-    /// Whether both are for the same machine.
-    pub(crate) fn runs_with(&self, other: &Elf) -> bool {
-        self.machine == other.machine
-    }
-
-    pub(crate) fn is_arm(&self) -> bool {
-        self.machine == elf::EM_AARCH64
     }
 
     pub(crate) fn has_section(&self, name: &str) -> bool {

@@ -149,7 +149,11 @@ impl Reader<'_> {
             return Err(ImageError::Unsupported);
         }
         let header = self.table(0, 1, "the header")?;
-        header.into_iter().next().ok_or(ImageError::NotElf)
+        let header: elf::FileHeader64<LE> = header.into_iter().next().ok_or(ImageError::NotElf)?;
+        match header.e_machine.get(LE) {
+            elf::EM_X86_64 => Ok(header),
+            _ => Err(ImageError::Unsupported),
+        }
     }
 
     pub(super) fn sections(&self, header: &elf::FileHeader64<LE>) -> Result<Vec<Section>, ImageError> {

@@ -66,20 +66,18 @@ impl Image {
         if indices.is_empty() {
             return Ok(Vec::new());
         }
-        let (copy, stores) = match self.is_arm() {
-            true => (
-                elf::R_AARCH64_COPY,
-                [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_ABS64],
-            ),
-            false => (elf::R_X86_64_COPY, [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_64]),
-        };
         let mut found = Vec::new();
         self.each_relocation(|kind, symbol, place, addend| {
-            if indices.contains(&symbol) && (kind == copy || stores.contains(&kind)) {
+            if indices.contains(&symbol)
+                && matches!(
+                    kind,
+                    elf::R_X86_64_COPY | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64
+                )
+            {
                 found.push(SymbolRelocation {
                     place,
                     addend,
-                    copy: kind == copy,
+                    copy: kind == elf::R_X86_64_COPY,
                 });
             }
         })?;

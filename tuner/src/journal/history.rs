@@ -234,7 +234,6 @@ impl History {
     }
 
     /// All changes as they are written down, oldest first: whether a later one has changed the same is not looked at.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
         self.changes.values()
     }

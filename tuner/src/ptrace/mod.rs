@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::arch::RawRegisters;
-#[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::restart;
 use crate::process::{Pid, Process, ProcessError, ThreadId};
 use crate::seccomp::Filters;
@@ -319,7 +318,6 @@ impl HeldThread {
     }
 
     /// If it cannot be done the thread is about to be killed.
-    #[cfg(target_arch = "x86_64")]
     fn leave_call_undecided(&self) {
         let Ok(registers) = sys::registers(self.tid) else {
             return;
@@ -335,7 +333,6 @@ impl HeldThread {
         let _ = sys::set_registers(self.tid, &resumed);
     }
 
-    #[cfg(target_arch = "x86_64")]
     fn may_go_on_sleeping(&self, registers: &RawRegisters) -> bool {
         self.seccomp_filters().allow(&restart::going_on(registers))
     }
@@ -344,10 +341,6 @@ impl HeldThread {
     pub(crate) fn seccomp_filters(&self) -> Filters {
         Filters::of(self.pid, self.tid, |place| sys::seccomp_filter(self.tid, place))
     }
-
-    /// Elsewhere the kernel decides before it stops.
-    #[cfg(not(target_arch = "x86_64"))]
-    fn leave_call_undecided(&self) {}
 
     fn error(&self, what: &'static str, source: io::Error) -> PtraceError {
         let (pid, tid) = (self.pid, self.tid);

@@ -86,7 +86,6 @@ pub struct Writer {
     newest_before: u64,
     /// The user has said by hand that functions are called whatever the program's seccomp filters may do.
     pub despite_seccomp: bool,
-    #[cfg(target_arch = "x86_64")]
     pub(crate) machinery: Option<Arc<crate::remote::Machinery>>,
     _lock: WriterLock,
 }
@@ -111,7 +110,6 @@ impl Writer {
             hooks,
             newest_before,
             despite_seccomp: false,
-            #[cfg(target_arch = "x86_64")]
             machinery: None,
             _lock: lock,
         })
@@ -127,7 +125,6 @@ impl Writer {
     }
 
     /// The same without a copy of each.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
         self.journal.history().written()
     }
@@ -380,7 +377,6 @@ impl Writer {
     }
 
     /// The same, with what validates places in it.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn space_and_ground(&self) -> Result<(AddressSpace, crate::place::Ground), WriterError> {
         use crate::place::{Ground, PlaceError};
         match Ground::with_space(&self.process, &self.images) {
@@ -405,7 +401,6 @@ impl Writer {
         })?)
     }
 
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn record(&mut self, record: Record) -> Result<(), WriterError> {
         Ok(self.journal.append(record)?)
     }

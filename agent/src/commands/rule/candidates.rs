@@ -103,12 +103,12 @@ fn is_plain(name: &str) -> bool {
         && !OF_THE_COMPILER.contains(&name)
 }
 
-/// How many direct calls lead to each address; of a machine that we cannot decode, none.
+/// How many direct calls lead to each address.
 fn calls<'a>(image: &Image, functions: impl Iterator<Item = &'a Symbol>) -> HashMap<u64, usize> {
     let mut found = HashMap::new();
     let mut left = MOST_CODE;
     for function in functions {
-        if function.size == 0 || function.size > left || !cfg!(target_arch = "x86_64") {
+        if function.size == 0 || function.size > left {
             continue;
         }
         left -= function.size;
