@@ -97,7 +97,7 @@ pub(crate) fn csv_field(field: &str) -> String {
     }
 }
 
-fn significant(value: f64, digits: usize) -> String {
+pub(crate) fn significant(value: f64, digits: usize) -> String {
     let magnitude = if value == 0.0 {
         0
     } else {
