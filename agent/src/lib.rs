@@ -24,31 +24,25 @@ macro_rules! warn {
     };
 }
 
+pub use ::profile::{calls, cost, format, glob, profile, snapshot};
+pub use job::{clock, discover, evidence, mpi};
+
 pub mod actuator;
 pub mod awake;
-pub mod calls;
 pub mod cli;
-pub mod clock;
 pub mod commands;
 pub mod console;
 pub mod control;
-pub mod cost;
 pub mod diagnostics;
-pub mod discover;
-pub mod evidence;
 pub mod exit;
-pub mod format;
-pub mod glob;
 pub mod heap;
 pub mod hint;
 pub mod http;
 pub mod kernel;
 pub mod metrics;
-pub mod mpi;
 pub mod plot;
 pub mod priority;
 pub mod probe;
-pub mod profile;
 pub mod readable;
 pub mod rendezvous;
 pub mod report;
@@ -57,7 +51,6 @@ pub mod request;
 pub mod rights;
 pub mod rulebook;
 pub mod session;
-pub mod snapshot;
 pub mod trace;
 pub mod view;
 pub mod watchdog;

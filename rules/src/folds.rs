@@ -19,7 +19,6 @@ pub(crate) struct Intake {
     pub(crate) waits: bool,
 }
 
-/// The folds of one window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WindowFolds {
     pub(crate) folds: Vec<Intake>,

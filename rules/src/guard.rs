@@ -18,7 +18,6 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Every formula of it.
     pub(crate) fn formulas(&self) -> impl Iterator<Item = &Typed> {
         std::iter::once(&self.objective).chain(&self.was)
     }

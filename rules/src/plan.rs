@@ -40,7 +40,6 @@ pub struct Plan {
 /// A window of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedWindow {
-    /// Its name.
     pub name: String,
     /// Its length in nanoseconds; none where hits are its borders: then [`crate::Observation::Watermark`]s close it.
     pub every: Option<u64>,

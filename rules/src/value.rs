@@ -19,9 +19,7 @@ pub struct Machine(pub u32);
 /// What a measure was read of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// A process.
     Process(ProcessId),
-    /// A machine.
     Machine(Machine),
 }
 

@@ -460,10 +460,7 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() 
     let made = changes(&report, "call");
     assert_eq!(made.len(), 1, "{report}");
     let states = report["rules"].to_string();
-    assert!(
-        states.contains("sort_a in ") && states.contains("sort_b in "),
-        "{states}"
-    );
+    assert_has!(states, "sort_a in ", "sort_b in ");
     Ok(())
 }
 

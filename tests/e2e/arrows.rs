@@ -1,15 +1,17 @@
-//! Inside a crate the arrows between top modules point down: a table for each crate, from the ground up.
+//! Arrows point down: between the crates of the workspace, and inside a crate between its top modules. Tables from the ground up.
 //!
-//! A row names a module and the modules that it uses. It may name only rows above it, so the table has no circle; the code
+//! A row names a crate or a module and those that it uses. It may name only rows above it, so the table has no circle; the code
 //! may use only what its row names, and every name of a row must be used. Unit tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::process::Command;
 
-use tuneagent_e2e::Outcome;
+use serde_json::Value;
 use tuneagent_e2e::problem::While;
+use tuneagent_e2e::{Outcome, each};
 
-use crate::tidy::{assert_none, paths_below, root, sources};
+use crate::tidy::{assert_none, code, paths_below, root, sources, std_paths};
 
 /// A top module and the top modules that it uses.
 type Row<'a> = (&'a str, BTreeSet<&'a str>);
@@ -27,6 +29,153 @@ fn rows(table: &str) -> Vec<Row<'_>> {
         }
     }
     rows
+}
+
+/// The packages of the workspace, and which of them each uses outside its tests. `rules` and `tuner` do not know each other.
+const CRATES: &str = "
+tuneagent-abi:
+tuneagent-e2e:
+tuneagent-plan:
+tuneagent-rules: tuneagent-plan
+tuneagent-tuner: tuneagent-plan
+tuneagent-profile: tuneagent-abi tuneagent-plan tuneagent-rules
+tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
+tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
+xtask: tuneagent-e2e
+";
+
+#[test]
+fn the_crates_of_the_workspace_use_what_is_below_them() -> Outcome {
+    let metadata = metadata()?;
+    let members: Vec<&Value> = members(&metadata).collect();
+    let ours: BTreeSet<&str> = members
+        .iter()
+        .filter_map(|package| package["name"].as_str())
+        .collect();
+    let used = members.iter().map(|package| {
+        let all = each(&package["dependencies"]).filter(|dependency| dependency["kind"].is_null());
+        let names = all.filter_map(|dependency| dependency["name"].as_str());
+        let to = names
+            .filter(|name| ours.contains(name))
+            .map(|name| (name.to_owned(), "Cargo.toml".to_owned()));
+        (
+            package["name"].as_str().unwrap_or_default().to_owned(),
+            to.collect(),
+        )
+    });
+    compared("the workspace", &used.collect(), CRATES);
+    Ok(())
+}
+
+/// The packages that know no process, no kernel and no clock, with their sources. What such a package depends on knows none of them either.
+const PURE: [(&str, &str); 3] = [
+    ("tuneagent-plan", "rules/plan/src"),
+    ("tuneagent-profile", "agent/profile/src"),
+    ("tuneagent-rules", "rules/src"),
+];
+
+#[test]
+fn what_is_pure_depends_on_nothing_that_waits_or_asks_the_kernel() -> Outcome {
+    let banned = [
+        "aya", "aya-obj", "hyper", "libc", "nix", "procfs", "rustix", "tokio",
+    ];
+    let metadata = metadata()?;
+    let of_tuner = dependencies(&metadata, "tuneagent-tuner");
+    assert!(
+        of_tuner.contains("libc"),
+        "the search finds nothing: {of_tuner:?}"
+    );
+    let mut found = Vec::new();
+    for (package, _) in PURE {
+        let all = dependencies(&metadata, package);
+        let wrong = all.iter().filter(|name| banned.contains(&name.as_str()));
+        found.extend(wrong.map(|name| format!("{package} depends on {name}")));
+    }
+    assert_none(&found, "who is pure takes data and gives data");
+    Ok(())
+}
+
+#[test]
+fn what_is_pure_knows_no_files_processes_threads_sockets_or_clocks() -> Outcome {
+    let banned = [
+        "env",
+        "fs",
+        "net",
+        "os",
+        "process",
+        "thread",
+        "time::Instant",
+        "time::SystemTime",
+    ];
+    let clocks = [
+        "Instant::now",
+        "SystemTime::now",
+        "clock_gettime",
+        "monotonic_ns(",
+    ];
+    let is_banned = |path: &str| {
+        let mut below = banned.iter().filter_map(|ban| path.strip_prefix(ban));
+        below.any(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let mut found = Vec::new();
+    for (_, folder) in PURE {
+        for source in sources(&[folder])? {
+            let paths = std_paths(&source.product);
+            let wrong = paths.iter().filter(|path| is_banned(path));
+            found.extend(wrong.map(|path| format!("{}: std::{path}", source.name)));
+            let reading =
+                code(&source.product).filter(|(_, line)| clocks.iter().any(|clock| line.contains(clock)));
+            found.extend(reading.map(|(number, line)| format!("{}:{number}: {}", source.name, line.trim())));
+        }
+    }
+    assert_none(
+        &found,
+        "who is pure takes data and times, and gives data; effects belong to the agent or the tuner",
+    );
+    Ok(())
+}
+
+fn metadata() -> Outcome<Value> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(cargo);
+    let output = command
+        .args(["metadata", "--locked", "--format-version", "1"])
+        .current_dir(root())
+        .output()?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The packages of this workspace.
+fn members(metadata: &Value) -> impl Iterator<Item = &Value> {
+    let ids: BTreeSet<&str> = each(&metadata["workspace_members"])
+        .filter_map(Value::as_str)
+        .collect();
+    each(&metadata["packages"])
+        .filter(move |package| package["id"].as_str().is_some_and(|id| ids.contains(id)))
+}
+
+/// All that a package is built with, by their names: what it depends on outside its tests and its build, and what that does.
+fn dependencies(metadata: &Value, package: &str) -> BTreeSet<String> {
+    let packages = each(&metadata["packages"]);
+    let names: BTreeMap<&str, &str> = packages
+        .filter_map(|package| Some((package["id"].as_str()?, package["name"].as_str()?)))
+        .collect();
+    let nodes = each(&metadata["resolve"]["nodes"]);
+    let nodes: BTreeMap<&str, &Value> = nodes
+        .filter_map(|node| Some((node["id"].as_str()?, node)))
+        .collect();
+    let first = names.iter().find(|(_, name)| **name == package);
+    let mut open: Vec<&str> = first.map(|(id, _)| *id).into_iter().collect();
+    let mut seen = BTreeSet::new();
+    while let Some(node) = open.pop().and_then(|id| nodes.get(id)) {
+        let used = each(&node["deps"]).filter(|to| each(&to["dep_kinds"]).any(|kind| kind["kind"].is_null()));
+        let used = used.filter_map(|to| to["pkg"].as_str());
+        open.extend(used.filter(|id| seen.insert(*id)));
+    }
+    seen.iter()
+        .filter_map(|id| names.get(id))
+        .map(|name| (*name).to_owned())
+        .collect()
 }
 
 const XTASK: &str = "
@@ -56,51 +205,70 @@ fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
 
 const AGENT: &str = "
 awake:
-clock:
 console:
-cost:
 exit:
-format:
-glob:
 heap:
-mpi:
-plot: format
+plot:
 priority:
 readable:
 request:
 rights:
 whole:
-calls: format
-cli: cost request
+cli: request
 control: request
 diagnostics: console
-discover: clock console mpi
-evidence: clock
 hint: rights
-kernel: cost rights
+kernel: rights
 report_file: console rights whole
 watchdog: console exit
-probe: calls clock cost discover format glob kernel mpi
+probe: kernel
 rendezvous: awake kernel
-snapshot: calls cost evidence
-profile: calls cost evidence mpi probe snapshot
-actuator: format heap rendezvous rights
-metrics: cost request snapshot
-report: calls cost format mpi snapshot
-rulebook: calls clock console cost diagnostics discover evidence exit format mpi probe profile request
-    snapshot
-trace: clock probe profile snapshot
-view: calls console cost format request snapshot
-http: discover metrics snapshot
-session: actuator calls clock console control cost discover evidence exit format glob heap hint http kernel
-    mpi priority probe profile readable report report_file request rulebook snapshot trace view watchdog
-commands: actuator awake cli console control diagnostics discover evidence exit format glob hint kernel mpi
-    plot priority probe readable report report_file request rights rulebook session snapshot view whole
+actuator: heap rendezvous rights
+metrics: request
+report:
+rulebook: console diagnostics exit probe request
+trace: probe
+view: console request
+http: metrics
+session: actuator console control exit heap hint http kernel priority probe readable report report_file request
+    rulebook trace view watchdog
+commands: actuator awake cli console control diagnostics exit hint kernel plot priority probe readable report
+    report_file request rights rulebook session view whole
 ";
 
 #[test]
 fn the_modules_of_agent_use_what_is_below_them() -> Outcome {
     arrows_point_down("agent/src", AGENT)
+}
+
+const JOB: &str = "
+clock:
+mpi:
+discover: clock mpi
+evidence: clock
+place:
+";
+
+#[test]
+fn the_modules_of_job_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/job/src", JOB)
+}
+
+const PROFILE: &str = "
+cost:
+format:
+glob:
+mpi:
+os_metrics:
+calls: format
+probe: calls glob mpi
+snapshot: calls cost os_metrics
+profile: calls cost mpi os_metrics probe snapshot
+";
+
+#[test]
+fn the_modules_of_profile_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/profile/src", PROFILE)
 }
 
 const RULES: &str = "
@@ -116,7 +284,7 @@ measure: unit
 requirements: measure
 types: unit
 value: types unit
-aggregate: value
+aggregate:
 facts: value
 recording: facts measure value
 tally: value
@@ -205,10 +373,18 @@ fn the_modules_of_tuner_use_what_is_below_them() -> Outcome {
 
 /// Compares the code of a crate with its table.
 fn arrows_point_down(folder: &str, table: &str) -> Outcome {
-    let used = used(folder)?;
+    compared(folder, &used(folder)?, table);
+    Ok(())
+}
+
+/// For each name those that it uses, each with a file that does so.
+type Used = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Fails unless what is used is what the table says.
+fn compared(what: &str, used: &Used, table: &str) {
     let mut wrong = misplaced(table);
     let rows: BTreeMap<&str, BTreeSet<&str>> = rows(table).into_iter().collect();
-    for (name, arrows) in &used {
+    for (name, arrows) in used {
         let Some(allowed) = rows.get(name.as_str()) else {
             wrong.push(format!("{name} has no row; it uses {:?}", arrows.keys()));
             continue;
@@ -219,12 +395,11 @@ fn arrows_point_down(folder: &str, table: &str) -> Outcome {
         wrong.extend(idle.map(|to| format!("{name} does not use {to}: take it out of the row")));
     }
     let gone = rows.keys().filter(|name| !used.contains_key(**name));
-    wrong.extend(gone.map(|name| format!("{name} is no top module")));
+    wrong.extend(gone.map(|name| format!("{name} has a row and is not there")));
     assert_none(
         &wrong,
-        &format!("{folder} against its table in tests/e2e/arrows.rs"),
+        &format!("{what} against its table in tests/e2e/arrows.rs"),
     );
-    Ok(())
 }
 
 /// Rows that name themselves, a row below, or what is no row: with none of them the table has no circle.
@@ -242,9 +417,9 @@ fn misplaced(table: &str) -> Vec<String> {
 }
 
 /// For each top module those that it uses, each with a file that does so.
-fn used(folder: &str) -> Outcome<BTreeMap<String, BTreeMap<String, String>>> {
+fn used(folder: &str) -> Outcome<Used> {
     let top = Top::read(folder)?;
-    let mut used: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    let mut used = Used::new();
     used.extend(top.modules.iter().map(|name| (name.clone(), BTreeMap::new())));
     for source in sources(&[folder])? {
         let path = source.name.trim_start_matches(folder).trim_start_matches('/');

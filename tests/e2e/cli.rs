@@ -98,26 +98,24 @@ fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;
     let text = Agent::succeed(&["explain", "openmpi-busy-wait"])?;
-    for part in [
+    assert_has!(
+        text,
         "# openmpi-busy-wait",
         "Writes opal_progress_yield_when_idle",
-        "tuneagent rule show",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        "tuneagent rule show"
+    );
     let knobs = tuneagent_e2e::knobs::Knobs::start()?;
     let pid = knobs.pid().to_string();
     Agent::succeed_in(state.path(), &["set", &pid, "knob=11"])?;
     let text = Agent::succeed_in(state.path(), &["explain", "change", "1"])?;
-    for part in [
+    assert_has!(
+        text,
         "change 1",
         "knob",
         "by hand",
         "in force",
-        &format!("undo {pid} 1"),
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        &format!("undo {pid} 1")
+    );
     Ok(())
 }
 
@@ -127,9 +125,7 @@ fn a_program_without_mpi_is_told_so_and_offered_probes() -> Outcome {
     let idle = Idle::start(0)?;
     let (code, text) = Agent::run(&["attach", &idle.pid(), "--rules", "none"])?;
     assert_eq!(code, 2, "{text}");
-    for part in ["is no MPI program", "MPI_Init", "--probe FUNCTION"] {
-        assert!(text.contains(part), "{text}");
-    }
+    assert_has!(text, "is no MPI program", "MPI_Init", "--probe FUNCTION");
     Ok(())
 }
 
@@ -170,15 +166,14 @@ fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Ou
     let pid = job.pid().to_string();
     let (code, text) = Agent::run(&["attach", &pid, "--rules", &file])?;
     assert_eq!(code, 2, "{text}");
-    for part in [
+    assert_has!(
+        text,
         "nothing was started",
         "wrong.yaml:8:",
         "did you mean `cpu.time`?",
         "wrong.yaml:9:",
-        "cannot add",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        "cannot add"
+    );
     let (code, checked) = Agent::run(&["rule", "check", &file])?;
     assert_eq!(code, 1, "{checked}");
     assert!(checked.contains("2 mistakes found"), "{checked}");
@@ -209,23 +204,19 @@ fn without_the_rights_the_missing_ones_and_the_whole_command_are_told() -> Outco
     let (code, text) = as_nobody(&["attach", &pid, "--probe", "main"])?;
     assert_eq!(code, Some(3), "{text}");
     let again = format!("sudo {} attach {pid} --probe main", program.display());
-    for part in [
+    assert_has!(
+        text,
         "CAP_BPF",
         "CAP_PERFMON",
         again.as_str(),
         "from /proc alone",
-        " CPUs   waiting for ",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        " CPUs   waiting for "
+    );
     // A process of somebody else is not even looked at.
     let foreign = Idle::start(0)?;
     let (code, text) = as_nobody(&["attach", &foreign.pid()])?;
     assert_eq!(code, Some(3), "{text}");
-    assert!(
-        text.contains("belongs to root") && text.contains("sudo "),
-        "{text}"
-    );
+    assert_has!(text, "belongs to root", "sudo ");
     Ok(())
 }
 
@@ -266,14 +257,13 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
             break page;
         }
     };
-    for part in [
+    assert_has!(
+        page,
         "# TYPE tuneagent_mpi_rank_calls_total counter",
         "function=\"MPI_Allreduce\"",
         "rank=\"1\"",
-        "tuneagent_cpu_seconds_total",
-    ] {
-        assert!(page.contains(part), "{part} is not in:\n{page}");
-    }
+        "tuneagent_cpu_seconds_total"
+    );
     agent.stop()?;
     // The port is taken: told before anything is attached.
     let taken = TcpListener::bind("127.0.0.1:0")?;
@@ -359,12 +349,11 @@ fn a_rule_that_does_not_fit_a_program_is_told_so_before_anything_is_attached() -
     };
     let (code, text) = check(right.into())?;
     assert_eq!(code, 0, "{text}");
-    for effect in [
+    assert_has!(
+        text,
         "probes step_outer in /",
-        "writes outer_calls (i64, only where value < 9, now 0) in /",
-    ] {
-        assert!(text.contains(effect), "{effect} is not in\n{text}");
-    }
+        "writes outer_calls (i64, only where value < 9, now 0) in /"
+    );
     // What is wrong, where, and what to do.
     let cases = [
         (
@@ -399,9 +388,7 @@ fn a_rule_that_does_not_fit_a_program_is_told_so_before_anything_is_attached() -
     for (old, new, mistake, place, help) in cases {
         let (code, text) = check(right.replace(old, new))?;
         assert_eq!(code, 1, "{text}");
-        for part in [mistake, place, help, "1 mistake found"] {
-            assert!(text.contains(part), "{part} is not in\n{text}");
-        }
+        assert_has!(text, mistake, place, help, "1 mistake found");
     }
     job.open("go")?;
     job.end(SOON)?;

@@ -35,10 +35,7 @@ fn a_session_is_listed_shown_switched_and_stopped_by_its_user() -> Outcome {
 
     let (code, text) = ana.run(&["session", "list"])?;
     assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("rules may write") && text.contains("set-knob  applying"),
-        "{text}"
-    );
+    assert_has!(text, "rules may write", "set-knob  applying");
     let (code, text) = ana.run(&["session", "snapshot", &pid])?;
     assert_eq!(code, 0, "{text}");
     let report: serde_json::Value = serde_json::from_str(&text)?;

@@ -76,10 +76,7 @@ fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of
     let report = agent.stop()?;
     assert_eq!(report["changes"][0]["outcome"], "reverted", "{report}");
     let said = agent.lines.text();
-    assert!(
-        said.contains("; probes end in the background; 1 change reverted"),
-        "{said}"
-    );
+    assert_has!(said, "; probes end in the background; 1 change reverted");
     assert_eq!(knobs.knob()?, 10);
     assert!(closer.0.is_alive(), "it has the probes still");
     closer.ends();
@@ -176,10 +173,7 @@ fn a_bound_on_the_size_of_files_is_an_error_and_no_signal() -> Outcome {
     let knobs = Knobs::start()?;
     let (code, said) = attached(&knobs, "ulimit -f 0;", "--record run.rec")?;
     assert_eq!(code, 1, "{said}");
-    assert!(
-        said.contains("run.rec lacks") && said.contains("File too large"),
-        "{said}"
-    );
+    assert_has!(said, "run.rec lacks", "File too large");
     Ok(())
 }
 
@@ -226,10 +220,7 @@ fn a_session_ends_where_no_thread_can_be_started() -> Outcome {
     let joins = format!("echo $BASHPID > {};", group.members().display());
     let (code, said) = attached(&knobs, &joins, "--json run.json")?;
     assert_eq!(code, 3, "{said}");
-    assert!(
-        said.contains("no thread or process can be started here"),
-        "{said}"
-    );
+    assert_has!(said, "no thread or process can be started here");
     assert!(!said.contains("panicked"), "{said}");
     Ok(())
 }

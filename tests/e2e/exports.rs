@@ -388,10 +388,7 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
         assert_eq!(counts.sum::<u64>(), seen);
     }
     let told = agent.lines.text();
-    assert!(
-        told.contains(" compute: ") && told.contains("(rank 1), most"),
-        "{told}"
-    );
+    assert_has!(told, " compute: ", "(rank 1), most");
     Ok(())
 }
 
@@ -559,10 +556,7 @@ fn with_json_to_standard_output_nothing_else_is_there_and_all_talk_is_on_standar
     let report: Value = serde_json::from_slice(&output.stdout)?;
     assert!(report["processes"].is_array(), "{report}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        said.contains("the time is over") && said.contains("detached"),
-        "{said}"
-    );
+    assert_has!(said, "the time is over", "detached");
     let output = attached(&["--csv", "-"])?;
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     let columns = |line: &str| line.split(',').count();

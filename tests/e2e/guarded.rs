@@ -229,15 +229,9 @@ fn a_change_that_was_not_judged_when_the_program_ended_says_so_as_root() -> Outc
         reason.starts_with("the program ended after ") && reason.ends_with(" of 4 windows"),
         "{reason}"
     );
-    assert!(
-        text.contains(&format!("guard    bad not judged: {reason}")),
-        "{text}"
-    );
+    assert_has!(text, &format!("guard    bad not judged: {reason}"));
     // The history says what was promised, and from which numbers it was decided.
-    assert!(
-        text.contains("promised  1 ms") && text.contains("because   workers: 4"),
-        "{text}"
-    );
+    assert_has!(text, "promised  1 ms", "because   workers: 4");
     assert_eq!(change["because"][0], "workers: 4", "{report}");
     Ok(())
 }

@@ -262,10 +262,7 @@ fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_
     job.end(SOON)?;
     let report = agent.finish(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
-    assert!(
-        missing.contains("which was not there at the start, is not probed"),
-        "{missing}"
-    );
+    assert_has!(missing, "which was not there at the start, is not probed");
     Ok(())
 }
 

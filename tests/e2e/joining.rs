@@ -350,10 +350,7 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
     job.end(SOON)?;
     // The window is one of time, and the program had made no call when it began: the recording has to say so.
     let text = Agent::succeed(&["replay", &recording, "--rules", "none", &rule])?;
-    assert!(
-        text.contains("last round 49, 49 calls before it and 50 after"),
-        "{text}"
-    );
+    assert_has!(text, "last round 49, 49 calls before it and 50 after");
     Ok(())
 }
 

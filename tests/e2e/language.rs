@@ -301,11 +301,7 @@ fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
     agent.lines.wait_for_line(told, SOON)?;
     // A value that was not read is none, with its reason, and never 0.
     let found = agent.lines.wait_for_line("finding  lacking", SOON)?;
-    assert!(
-        found.text.contains("calls none (calls was not captured: "),
-        "{}",
-        found.text
-    );
+    assert_has!(found.text, "calls none (calls was not captured: ");
     let report = agent.stop()?;
     assert_eq!(report["completeness"]["status"], "partial", "{report}");
     job.open("end")?;

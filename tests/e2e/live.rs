@@ -168,9 +168,13 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
     // So does the log of the session, with what was asked for.
     let listed = recorded.replay("sets")?;
-    for part in ["request add", "request remove, rule sets", "decided", "removed"] {
-        assert!(listed.contains(part), "{part} is not in:\n{listed}");
-    }
+    assert_has!(
+        listed,
+        "request add",
+        "request remove, rule sets",
+        "decided",
+        "removed"
+    );
     Ok(())
 }
 

@@ -1,6 +1,14 @@
 //! Whole-program tests. Each module is one promise or one family of them; read them in this order.
 
 // The programs and the harness themselves, without the agent: is the truth that we compare with true?
+/// A text has all of these parts; else it is shown with the first that it lacks.
+macro_rules! assert_has {
+    ($text:expr, $($part:expr),+ $(,)?) => {{
+        let text = &$text;
+        $(assert!(text.contains($part), "{:?} is not in:\n{text}", $part);)+
+    }};
+}
+
 mod baseline;
 
 // The programs that models are tried on.

@@ -128,10 +128,7 @@ fn symbols_lists_the_marks_of_a_stripped_file() -> Outcome {
     }
     // Other tools read the same notes.
     let notes = run(Command::new("readelf").args(["-n", &program]))?;
-    assert!(
-        notes.contains("Provider: app") && notes.contains("Name: leaf"),
-        "{notes}"
-    );
+    assert_has!(notes, "Provider: app", "Name: leaf");
     Ok(())
 }
 

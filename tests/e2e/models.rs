@@ -89,15 +89,14 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
         "{decided} is not in:\n{text}"
     );
     let picture = std::fs::read_to_string(picture.path())?;
-    for part in [
+    assert_has!(
+        picture,
         ">iteration.duration<",
         ">latency<",
         &decided,
         "class=\"decision\"",
-        "</svg>",
-    ] {
-        assert!(picture.contains(part), "{part} is not in the picture");
-    }
+        "</svg>"
+    );
 
     // Without --apply it shows what the session decided when it ran, and its verdict.
     let file = tempfile::NamedTempFile::new()?;
@@ -107,9 +106,12 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     let verdict = report["changes"][0]["guard"]["text"].as_str().unwrap_or_default();
     assert!(code == 0 && text.contains(&format!("kept: {verdict}")), "{text}");
     let picture = std::fs::read_to_string(file.path())?;
-    for part in [">iteration.duration<", "class=\"kept\"", "class=\"decision\""] {
-        assert!(picture.contains(part), "{part} is not in the picture");
-    }
+    assert_has!(
+        picture,
+        ">iteration.duration<",
+        "class=\"kept\"",
+        "class=\"decision\""
+    );
     if let Some(kept) = std::env::var_os("TUNEAGENT_PLOT") {
         std::fs::write(kept, picture)?;
     }

@@ -127,13 +127,12 @@ fn known_times(program: &Path) -> Outcome {
     let of = sites.iter().filter(|site| site["caller"] == "iterate");
     assert_eq!(of.count(), 2, "{sites:?}");
     let text = agent.lines.text();
-    for part in [
+    assert_has!(
+        text,
         "parallel regions/s",
         "time of their teams (2 threads)",
-        "2 parallel regions each",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        "2 parallel regions each"
+    );
     Ok(())
 }
 

@@ -22,10 +22,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
 
     let (code, text) = run(&["call", &pid, "step_inner(3)"])?;
     assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("call step_inner(3) = 3 (one thread was held for "),
-        "{text}"
-    );
+    assert_has!(text, "call step_inner(3) = 3 (one thread was held for ");
     let warned = text.find("step_inner(3) stays: it cannot be undone");
     assert!(
         warned < text.find("call step_inner(3)") && warned.is_some(),
@@ -44,16 +41,10 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     }
     let (code, text) = run(&["call", &pid, "step_inner(3, 4"])?;
     assert_eq!(code, 2, "{text}");
-    assert!(
-        text.contains("`step_inner(3, 4` is not a call: it does not end with `)`"),
-        "{text}"
-    );
+    assert_has!(text, "`step_inner(3, 4` is not a call: it does not end with `)`");
     let (code, text) = run(&["call", &pid, "step_inner()"])?;
     assert_eq!(code, 1, "{text}");
-    assert!(
-        text.contains("`step_inner`: it takes 1 argument, 0 are given"),
-        "{text}"
-    );
+    assert_has!(text, "`step_inner`: it takes 1 argument, 0 are given");
 
     let (code, text) = run(&["patch", &pid, "remove", "step_inner", "--in", "step_outer"])?;
     assert_eq!(code, 0, "{text}");
@@ -65,10 +56,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     assert_eq!(code, 0, "{text}");
     let (code, text) = run(&["patch", &pid, "replace", "may_jump", "step_inner"])?;
     assert_eq!(code, 1, "{text}");
-    assert!(
-        text.contains("change 3 is in force in the same code: revert that first"),
-        "{text}"
-    );
+    assert_has!(text, "change 3 is in force in the same code: revert that first");
     let (code, text) = run(&["patch", &pid, "affinity", "0"])?;
     assert_eq!(code, 0, "{text}");
 
@@ -216,10 +204,7 @@ fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
     let call = ["call", &pid, "flush_level(7)", "--was", "level_flushed()"];
     let (code, text) = run(&[&call[..], &["--inverse", "flush_level(was)"]].concat())?;
     assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("call flush_level(7) = 70, was 0 (one thread was held for "),
-        "{text}"
-    );
+    assert_has!(text, "call flush_level(7) = 70, was 0 (one thread was held for ");
     assert!(!text.contains("stays"), "{text}");
     let back = format!("change 1; revert by flush_level(was): tuneagent undo {pid} 1");
     assert!(text.contains(&back), "{text}");
@@ -234,10 +219,7 @@ fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
     assert_eq!((code, text.trim()), (0, "nothing to revert"));
     let (code, text) = run(&["call", &pid, "flush_level(7)", "--inverse", "flush_level(was)"])?;
     assert_eq!(code, 1, "{text}");
-    assert!(
-        text.contains("`was` is what is read just before a call"),
-        "{text}"
-    );
+    assert_has!(text, "`was` is what is read just before a call");
     job.open("end")?;
     let result = job.events("result", 1, SOON)?.remove(0);
     assert_eq!(result["wrong"], 0, "{result}");

@@ -519,10 +519,7 @@ fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
     knobs.change(33)?;
     let (code, text) = Agent::run_in(state.path(), &["undo", &pid])?;
     assert_eq!(code, 1, "{text}");
-    assert!(
-        text.contains("was changed by the program since; left alone"),
-        "{text}"
-    );
+    assert_has!(text, "was changed by the program since; left alone");
     assert_eq!(knobs.knob()?, 33);
     computes_what_it_should(knobs)
 }
@@ -613,10 +610,7 @@ fn w2_a_second_writer_is_told_who_the_first_is_and_observers_are_let_in() -> Out
     let (code, text) = Agent::run(&["set", &pid, "rate=2.5"])?;
     assert_eq!(code, 1, "{text}");
     let session = first.pid();
-    assert!(
-        text.contains(&format!("is being tuned by process {session} of root")),
-        "{text}"
-    );
+    assert_has!(text, &format!("is being tuned by process {session} of root"));
     // Who comes second knows at the start, and is not offered to undo what is in force.
     let mut second = Agent::attach(knobs.pid(), &["--rules", "none", "--probe", "step", "--apply"])?;
     second.armed()?;

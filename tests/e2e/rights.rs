@@ -302,10 +302,7 @@ fn without_any_capability_ranks_that_share_cores_are_told_of_and_repaired_withou
     let mut ranks = ana.ranks(&programs::mpi("allreduce", Mpi::OpenMpi)?, number)?;
     ranks.begun("\"pace\"")?;
     let said = repaired_without_probes(&ana, &[ranks.pid()], "openmpi-crowded", number)?;
-    assert!(
-        said.contains("next   mpirun --mca mpi_yield_when_idle 1"),
-        "{said}"
-    );
+    assert_has!(said, "next   mpirun --mca mpi_yield_when_idle 1");
     Ok(())
 }
 
@@ -337,12 +334,11 @@ fn repaired_without_probes(user: &User, pids: &[u32], rule: &str, changes: usize
     let (code, text) = user.run(&["session", "stop", &pids[0]])?;
     assert_eq!((code, session.wait()?), (0, 0), "{text}");
     let said = session.lines.text();
-    for part in [
+    assert_has!(
+        said,
         "Without probes it is not known",
-        &format!("{changes} changes reverted"),
-    ] {
-        assert!(said.contains(part), "{part} is not in:\n{said}");
-    }
+        &format!("{changes} changes reverted")
+    );
     Ok(said)
 }
 
@@ -433,14 +429,13 @@ fn without_any_capability_one_still_reads_writes_applies_and_takes_back_in_ones_
     session.lines.wait_for_line("written and read back", SOON)?;
     assert_eq!(knobs.knob()?, 20);
     let said = session.lines.text();
-    for part in [
+    assert_has!(
+        said,
         "missing: probes need CAP_BPF, CAP_PERFMON",
         "with them: sudo ",
         "sudo setcap cap_bpf,cap_perfmon",
-        "only the data of /proc are shown",
-    ] {
-        assert!(said.contains(part), "{part} is not in:\n{said}");
-    }
+        "only the data of /proc are shown"
+    );
     let (code, text) = ana.run(&["session", "stop", &pid])?;
     assert_eq!((code, session.wait()?, knobs.knob()?), (0, 0, 10), "{text}");
     // Of somebody else nothing is to be had.

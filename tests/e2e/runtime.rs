@@ -124,9 +124,7 @@ fn a_repair_that_changes_code_is_offered_by_its_name_where_it_would_help_as_root
     let agent = crowd.attach(&["--apply"])?;
     agent.lines.wait_for_line("finding  mpich-busy-wait", SOON)?;
     let text = leave(agent)?;
-    for part in ["--apply=mpich-busy-wait --keep", "must be named"] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+    assert_has!(text, "--apply=mpich-busy-wait --keep", "must be named");
     assert!(
         !text.contains("insert_call sched_yield"),
         "it was not named:\n{text}"

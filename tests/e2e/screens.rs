@@ -61,16 +61,15 @@ fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> O
     let text = screen.wait_for("the overview with numbers", |text| {
         text.contains("MPI calls/s") && text.contains("MPI_Iprobe")
     })?;
-    for part in [
+    assert_has!(
+        text,
         "5 ranks",
         " may write",
         " 1 Overview 2 Ranks ",
         "inside MPI",
         "waiting for a CPU",
-        " q quit",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        " q quit"
+    );
     assert_eq!(screen.fact("alternate_on")?, "1");
 
     screen.press("2")?;
@@ -118,13 +117,12 @@ fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> O
         text.contains("ended with 0") || text.contains("ended with 1")
     })?;
     let all = screen.everything()?;
-    for part in [
+    assert_has!(
+        all,
         "armed: ",
         "optimal-workers switched from applying to off",
-        "ended by the user; detached",
-    ] {
-        assert!(all.contains(part), "{part} is not in:\n{all}");
-    }
+        "ended by the user; detached"
+    );
     assert_sane(&screen)?;
     job.open("stop")?;
     job.finish(SOON)
@@ -143,16 +141,15 @@ fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_firs
     let text = screen.wait_for("the finding and what to do", |text| {
         text.contains("blas-threads") && text.contains("--apply")
     })?;
-    for part in [
+    assert_has!(
+        text,
         "4 processes",
         "no MPI",
         "CPUs allowed ",
         "wanted ",
         " threads)",
-        " q quit",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        " q quit"
+    );
     for part in ["efficiency", "inside MPI", "MPI calls"] {
         assert!(!text.contains(part), "{part} is in:\n{text}");
     }
@@ -204,7 +201,8 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
             && text.contains(" 1  openmpi-busy-wait")
             && has_functions_alone_in_their_table(text)
     })?;
-    for part in [
+    assert_has!(
+        text,
         "gmx_mpi: 4 ranks (pids ",
         "Open MPI ",
         " MPI calls/s, ",
@@ -214,18 +212,14 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
         "4 ranks share ",
         "    now    ",
         "    next   ",
-        " q quit",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        " q quit"
+    );
     // On a small screen what matters most stands first.
     screen.resize(80, 24)?;
     let small = screen.wait_for("the small screen", |text| {
         text.lines().all(|line| line.chars().count() <= 80) && text.contains(" q quit")
     })?;
-    for part in ["gmx_mpi: 4 ranks", "openmpi-busy-wait", "one step takes "] {
-        assert!(small.contains(part), "{part} is not in:\n{small}");
-    }
+    assert_has!(small, "gmx_mpi: 4 ranks", "openmpi-busy-wait", "one step takes ");
     screen.press("q")?;
     screen.see("ended with 0")?;
     Ok(())

@@ -15,16 +15,15 @@ const LOG: &str = concat!(
 fn a_session_log_is_listed_and_written_for_other_programs() -> Outcome {
     let (code, text) = Agent::run(&["replay", LOG])?;
     assert_eq!(code, 0, "{text}");
-    for part in [
+    assert_has!(
+        text,
         "members  present slot 0",
         "changes  decided how each, id 1",
         "rule optimal-workers",
         "-> order 0 do decision 1",
         "leaving  stop has actuator, reason Ctrl-C",
-        "with the same effects",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        "with the same effects"
+    );
     let (code, text) = Agent::run(&["replay", LOG, "--json", "-"])?;
     assert_eq!(code, 0, "{text}");
     let report: Value = serde_json::from_str(&text)?;
@@ -43,15 +42,14 @@ fn the_first_effect_that_differs_is_shown_and_what_is_no_log_is_refused() -> Out
     fs::write(&file, recorded.replacen("\"confirm\"", "\"undo\"", 1))?;
     let (code, text) = Agent::run(&["replay", &file])?;
     assert_eq!(code, 1, "{text}");
-    for part in [
+    assert_has!(
+        text,
         "changed.jsonl:",
         "the replay differs",
         "recorded: ",
         "replayed: ",
-        "report it",
-    ] {
-        assert!(text.contains(part), "{part} is not in:\n{text}");
-    }
+        "report it"
+    );
     let torn: Vec<&str> = recorded.lines().take(3).collect();
     fs::write(&file, torn.join("\n"))?;
     for (words, expected) in [

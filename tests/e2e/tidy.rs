@@ -1,17 +1,14 @@
-//! The shape of the source, kept by reading it: what depends on what, how long things are, where danger lives.
+//! The shape of the source, kept by reading it: how long things are, where danger lives. What depends on what is in `arrows`.
 //!
-//! Text search and `cargo metadata`, no parser: rustfmt makes the text regular enough. The kernel side is looked at
+//! Text search, no parser: rustfmt makes the text regular enough. The kernel side is looked at
 //! for sizes only.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::str::Chars;
 
-use serde_json::Value;
 use tuneagent_e2e::Outcome;
-use tuneagent_e2e::each;
 use tuneagent_e2e::problem::While;
 
 const LONGEST_FILE: usize = 600;
@@ -86,7 +83,7 @@ fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Outcome {
 }
 
 /// The lines of code: comments may name anything.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
@@ -96,7 +93,7 @@ pub(crate) fn assert_none(found: &[String], rule: &str) {
 }
 
 /// All `std::…` paths of a text, groups in braces spelled out: `use std::{fs, io::Read}` gives fs and io::Read.
-fn std_paths(text: &str) -> BTreeSet<String> {
+pub(crate) fn std_paths(text: &str) -> BTreeSet<String> {
     paths_below("std::", text)
 }
 
@@ -150,106 +147,15 @@ fn spell_out(head: &str, group: &mut Chars<'_>, into: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn rules_know_no_files_processes_threads_sockets_or_clocks() -> Outcome {
-    let banned = [
-        "env",
-        "fs",
-        "net",
-        "os",
-        "process",
-        "thread",
-        "time::Instant",
-        "time::SystemTime",
-    ];
-    let mut found = Vec::new();
-    for source in sources(&["rules/src", "rules/plan/src"])? {
-        let is_banned = |path: &str| {
-            banned
-                .iter()
-                .any(|ban| path == *ban || path.strip_prefix(ban).is_some_and(|rest| rest.starts_with("::")))
-        };
-        let paths = std_paths(&source.text);
-        found.extend(
-            paths
-                .iter()
-                .filter(|path| is_banned(path))
-                .map(|path| format!("{}: std::{path}", source.name)),
-        );
-    }
-    assert_none(
-        &found,
-        "rules takes hits and gives decisions; effects belong to agent or tuner",
-    );
-    Ok(())
-}
-
-fn metadata() -> Outcome<Value> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let mut command = Command::new(cargo);
-    let output = command
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .current_dir(root())
-        .output()?;
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-/// What a package uses outside its tests, by the names of packages.
-fn dependencies(metadata: &Value, package: &str) -> BTreeSet<String> {
-    let packages = each(&metadata["packages"]);
-    let listed = packages.filter(|entry| entry["name"] == package);
-    let all = listed.flat_map(|entry| each(&entry["dependencies"]));
-    all.filter(|entry| entry["kind"].is_null())
-        .filter_map(|entry| entry["name"].as_str())
-        .map(str::to_owned)
-        .collect()
-}
-
-#[test]
-fn the_arrows_between_crates_point_one_way() -> Outcome {
-    let metadata = metadata()?;
-    let allowed: [(&str, &[&str]); 7] = [
-        (
-            "tuneagent",
-            &[
-                "tuneagent-abi",
-                "tuneagent-plan",
-                "tuneagent-rules",
-                "tuneagent-tuner",
-            ],
-        ),
-        ("tuneagent-abi", &[]),
-        ("tuneagent-plan", &[]),
-        ("tuneagent-rules", &["tuneagent-plan"]),
-        ("tuneagent-tuner", &["tuneagent-plan"]),
-        ("tuneagent-e2e", &[]),
-        ("xtask", &["tuneagent-e2e"]),
-    ];
-    let ours: BTreeSet<&str> = allowed.iter().map(|(name, _)| *name).collect();
-    let members = each(&metadata["packages"]);
-    let members: BTreeSet<&str> = members.filter_map(|package| package["name"].as_str()).collect();
-    assert_eq!(members, ours, "a new crate needs its place among the arrows");
-    for (package, arrows) in allowed {
-        for dependency in dependencies(&metadata, package) {
-            let is_fine = !ours.contains(dependency.as_str()) || arrows.contains(&dependency.as_str());
-            assert!(
-                is_fine,
-                "{package} must not depend on {dependency} (ARCHITECTURE.md, direction of dependencies)"
-            );
-        }
-    }
-    Ok(())
-}
-
-#[test]
 fn two_worlds_meet_in_one_module_each() -> Outcome {
     for (one, other) in [("abi::", "rules::"), ("rules::", "tuner::")] {
         let mut meeting = BTreeSet::new();
-        for source in sources(&["agent/src"])? {
+        for source in sources(&AGENT)? {
             let names = |world: &str| code(&source.text).any(|(_, line)| names_crate(line, world));
             if names(one) && names(other) {
-                // A module is a file directly in agent/src, or a folder there.
-                let module = source.name.split('/').nth(2).unwrap_or(&source.name);
-                meeting.insert(module.to_owned());
+                // A module is a file directly in the sources of its crate, or a folder there.
+                let module = source.name.split("src/").nth(1).unwrap_or(&source.name);
+                meeting.insert(module.split('/').next().unwrap_or(module).to_owned());
             }
         }
         assert!(
@@ -268,8 +174,10 @@ fn names_crate(line: &str, path: &str) -> bool {
     })
 }
 
-const PRODUCT: [&str; 7] = [
-    "agent/src",
+/// The crates of the agent.
+pub(crate) const AGENT: [&str; 3] = ["agent/src", "agent/job/src", "agent/profile/src"];
+
+const OTHERS: [&str; 6] = [
     "ebpf/src",
     "ebpf/abi/src",
     "rules/plan/src",
@@ -278,10 +186,15 @@ const PRODUCT: [&str; 7] = [
     "xtask/src",
 ];
 
+/// The crates of the agent and these.
+pub(crate) fn agent_and(others: &[&'static str]) -> Vec<&'static str> {
+    [&AGENT, others].concat()
+}
+
 #[test]
 fn no_file_and_no_function_is_too_long_to_read() -> Outcome {
     let mut found = Vec::new();
-    for source in sources(&PRODUCT)? {
+    for source in sources(&agent_and(&OTHERS))? {
         let lines = source.text.lines().count();
         if lines > LONGEST_FILE {
             found.push(format!("{}: {lines} lines", source.name));
@@ -343,6 +256,37 @@ fn function_name(line: &str) -> Option<String> {
     )
 }
 
+/// Files in which methods of `Session` may stand: the beginning, the loop, what an event makes happen, the end.
+const SESSION_FILES_MAX: usize = 4;
+const SESSION_FIELDS_MAX: usize = 12;
+
+#[test]
+fn a_session_composes_parts_that_do_not_know_it() -> Outcome {
+    let sources = sources(&["agent/src/session"])?;
+    let files = sources
+        .iter()
+        .filter(|file| file.text.contains("\nimpl Session {"));
+    let files: Vec<&str> = files.map(|file| file.name.as_str()).collect();
+    assert!((1..=SESSION_FILES_MAX).contains(&files.len()), "{files:?}");
+    let heads = ["super::", "crate::session::"];
+    let knows = |file: &&Source| {
+        heads
+            .iter()
+            .any(|head| paths_below(head, &file.text).contains("Session"))
+    };
+    let others = sources.iter().filter(|file| !files.contains(&file.name.as_str()));
+    let others: Vec<String> = others.filter(knows).map(|file| file.name.clone()).collect();
+    assert_none(&others, "a part of the session gets what it needs as arguments");
+    let mut structs = sources
+        .iter()
+        .filter_map(|file| file.text.split_once("\npub struct Session {\n"));
+    let (_, fields) = structs.next().ok_or("there is no session")?;
+    let fields = fields.split_once("\n}").ok_or("a session does not end")?.0;
+    let fields = code(fields).filter(|(_, line)| line.contains(": ")).count();
+    assert!((2..=SESSION_FIELDS_MAX).contains(&fields), "{fields} fields");
+    Ok(())
+}
+
 #[test]
 fn nothing_is_left_for_later_in_the_code() -> Outcome {
     // Put together here, so that this file does not find itself.
@@ -353,9 +297,7 @@ fn nothing_is_left_for_later_in_the_code() -> Outcome {
         concat!("FIX", "ME"),
     ];
     let mut found = Vec::new();
-    let mut folders = PRODUCT.to_vec();
-    folders.push("tests");
-    for folder in folders {
+    for folder in agent_and(&OTHERS).into_iter().chain(["tests"]) {
         let mut files = Vec::new();
         collect(&root().join(folder), &mut files)?;
         for file in files {
@@ -385,7 +327,7 @@ fn exactly_one_place_in_tuner_writes_into_another_process() -> Outcome {
         "PTRACE_POKETEXT",
     ];
     let mut found = Vec::new();
-    for source in sources(&["tuner/src", "agent/src"])? {
+    for source in sources(&agent_and(&["tuner/src"]))? {
         let writes = code(&source.text).filter(|(_, line)| writing.iter().any(|call| line.contains(call)));
         found.extend(writes.map(|(number, line)| format!("{}:{number}: {}", source.name, line.trim())));
     }
@@ -424,8 +366,8 @@ const OPENING: [&str; 31] = [
     "tuner/src/slot.rs",
     "tuner/src/space.rs",
     "agent/src/awake.rs",
-    "agent/src/discover/belonging.rs",
-    "agent/src/evidence/",
+    "agent/job/src/discover/belonging.rs",
+    "agent/job/src/evidence/",
     "agent/src/kernel/",
     "agent/src/priority.rs",
     "agent/src/rights/",
@@ -477,7 +419,7 @@ fn files_that_others_name_are_opened_in_one_module() -> Outcome {
         "(format!(\"/proc/",
         "(format!(\"/sys/",
     ];
-    let mut found = lines_with(&opens, &["tuner/src", "agent/src"], &OPENING)?;
+    let mut found = lines_with(&opens, &agent_and(&["tuner/src"]), &OPENING)?;
     found.retain(|line| !of_kernel.iter().any(|folder| line.contains(folder)));
     assert_none(
         &found,
@@ -496,7 +438,7 @@ fn everything_is_printed_by_one_module() -> Outcome {
     ];
     let mut found = lines_with(
         &prints,
-        &["agent/src", "tuner/src", "rules/src", "rules/plan/src"],
+        &agent_and(&["tuner/src", "rules/src", "rules/plan/src"]),
         &known,
     )?;
     // Whether it is a terminal, and how wide.

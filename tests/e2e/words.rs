@@ -6,7 +6,7 @@ use std::path::Path;
 use tuneagent_e2e::Outcome;
 use tuneagent_e2e::problem::While;
 
-use crate::tidy::{assert_none, root, sources};
+use crate::tidy::{agent_and, assert_none, root, sources};
 
 /// Words that a reader has to decode, and what to write instead.
 const BANNED: [(&str, &str); 38] = [
@@ -150,7 +150,7 @@ fn shown(name: &str, text: &str) -> String {
 #[test]
 fn help_and_messages_have_no_banned_word() -> Outcome {
     let mut found = Vec::new();
-    for source in sources(&["agent/src", "rules/src", "tuner/src"])? {
+    for source in sources(&agent_and(&["rules/src", "tuner/src"]))? {
         found.extend(banned(&source.name, &shown(&source.name, &source.product)));
     }
     assert_none(&found, "help and messages have words that must be decoded");

@@ -55,7 +55,12 @@ pub fn input(steps: u64, every: u64, cells: u32) -> Outcome<String> {
 
 /// Starts it under Open MPI: `steps` steps, a line of output every 10.
 pub fn start(waiting: Waiting, ranks: usize, steps: u64) -> Outcome<Job> {
-    started(&[], (waiting, ranks), input(steps, 10, CELLS)?)
+    start_printing((waiting, ranks), steps, 10)
+}
+
+/// The same with a line of output every `every` steps.
+pub fn start_printing(ranks: (Waiting, usize), steps: u64, every: u64) -> Outcome<Job> {
+    started(&[], ranks, input(steps, every, CELLS)?)
 }
 
 /// The same with eight times as many atoms, and more in its environment (`NAME=VALUE`). A line is of 20 steps: each 20th finds its

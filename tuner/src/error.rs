@@ -63,17 +63,13 @@ pub enum ActionError {
         "`{function}` at {address} carries a uprobe (perf, bpftrace, or a session of tuneagent): code under a probe is not changed"
     )]
     Probed {
-        /// The function.
         function: String,
         /// Where.
         address: Address,
     },
     /// A change of ours is there already.
     #[error("change {change} is in force in the same code: revert that first")]
-    AlreadyChanged {
-        /// Its number.
-        change: u64,
-    },
+    AlreadyChanged { change: u64 },
     /// No thread could be used.
     #[error("no thread of process {pid} could be used within {waited_ms} ms: {why}")]
     NoThread {

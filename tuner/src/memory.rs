@@ -39,7 +39,6 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens the memory of `process`.
     pub fn open(process: &Process) -> Result<Memory, MemoryError> {
         Ok(Memory {
             pid: process.pid,

@@ -33,23 +33,13 @@ pub enum ProcessError {
     },
     /// It ended and waits for its parent to notice.
     #[error("process {pid} has ended already (a zombie, its parent {parent} has not collected it)")]
-    Zombie {
-        /// Its number.
-        pid: i32,
-        /// The parent.
-        parent: i32,
-    },
+    Zombie { pid: i32, parent: i32 },
     /// The first process.
     #[error("process 1 is init: it is never inspected")]
     Init,
     /// A thread of the kernel.
     #[error("process {pid} ({name}) is a thread of the kernel: it has no program to inspect")]
-    KernelThread {
-        /// Its number.
-        pid: i32,
-        /// Its name.
-        name: String,
-    },
+    KernelThread { pid: i32, name: String },
     /// The process that asks.
     #[error("process {pid} is tuneagent itself")]
     Ourselves { pid: i32 },

@@ -1,11 +1,12 @@
 //! MPI that nobody had when the kernel side was loaded: programs load it late (Python), or come later than the session. Its functions get
 //! their numbers then. Who comes, and when, is not known here.
 
-use super::{Member, Probes, Sought, Wanted, number::Numbers, tallies};
+use super::{Member, Probes, Sought, Wanted, number::Numbers};
 use crate::{
     discover::Job,
     kernel::{Kernel, KernelError},
 };
+use profile::probe::decide_tally;
 
 impl Probes {
     /// Attaches to a process that came after the start, its MPI included.
@@ -91,7 +92,7 @@ impl Numbers {
             for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
                 *place = capture.spec;
             }
-            tallies::decide(probe, wanted, &mut self.tallies);
+            decide_tally(probe, wanted, &mut self.tallies);
         }
         self.probes.len() > first
     }

@@ -3,7 +3,6 @@
 
 mod attach;
 mod captures;
-mod definition;
 mod family;
 mod gone;
 mod late_mpi;
@@ -15,7 +14,6 @@ mod places;
 mod priced;
 pub(crate) mod sought;
 mod switch;
-mod tallies;
 mod ways;
 mod windows;
 mod worlds;
@@ -28,13 +26,16 @@ use std::{
 
 use tuner::intact::Text;
 
-pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
-pub use self::definition::{Probe, Wanted};
+pub use ::profile::probe::{
+    Probe, ProbeCapture, Read, Sought, Step, Wanted, WantedCapture, WantedTally, number_of, tally_rule,
+    team_size_argument,
+};
+
+pub use self::captures::CaptureError;
 use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
-pub use self::sought::{PATTERN_MAX, Sought, has_regions, team_size_argument};
-pub use self::tallies::{WantedTally, rule as tally_rule};
+pub use self::sought::{PATTERN_MAX, has_regions};
 use crate::{
     clock::monotonic_ns,
     discover::{Job, Member},

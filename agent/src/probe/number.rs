@@ -1,14 +1,15 @@
 //! Gives every function a number and says what is done at its hits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use abi::{Capture, Durations, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags};
 use tuner::module::Module;
 
+use profile::probe::{ANOTHER, decide_tally};
+
 use super::{
-    ArmError, Probe, Wanted, captures,
-    sought::{ANOTHER, Meant, PATTERN_MAX, Seen, Sought},
-    tallies,
+    ArmError, Probe, Sought, Wanted, captures,
+    sought::{Meant, PATTERN_MAX, Seen},
 };
 use crate::{
     discover::{Job, Member},
@@ -84,7 +85,7 @@ impl Numbers {
             for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
                 *place = capture.spec;
             }
-            tallies::decide(probe, wanted, &mut self.tallies);
+            decide_tally(probe, wanted, &mut self.tallies);
         }
         if self.probes.len() > abi::MAX_PROBES as usize {
             return Err(ArmError::TooManyFunctions {
@@ -110,7 +111,7 @@ impl Numbers {
             probe.is_quiet = !probe.wanted.is_empty() && asked().all(|want| want.is_quiet);
             let sent = asked().fold(0, |flags, want| flags | want.flags);
             probe.spec.flags &= !OF_SENDING | sent;
-            tallies::decide(probe, wanted, &mut self.tallies);
+            decide_tally(probe, wanted, &mut self.tallies);
             if probe.wanted.is_empty() {
                 probe.captures.clear();
                 probe.spec.captures = [Capture::default(); abi::MAX_CAPTURES];
@@ -286,19 +287,7 @@ impl Numbers {
     }
 
     fn push(&mut self, name: &str, mpi: Option<&'static mpi::Function>, spec: ProbeSpec) -> usize {
-        self.probes.push(Probe {
-            name: name.to_owned(),
-            mpi,
-            spec,
-            captures: Vec::new(),
-            symbols: BTreeSet::new(),
-            mark: None,
-            wanted: Vec::new(),
-            is_quiet: false,
-            is_only_counted: false,
-            is_sampled: false,
-            is_off: false,
-        });
+        self.probes.push(Probe::new(name, mpi, spec));
         self.probes.len() - 1
     }
 }

@@ -8,10 +8,7 @@ use tuner::{
     variable::VariableName,
 };
 
-use super::{
-    Probe,
-    captures::{Read, Step, WantedCapture},
-};
+use super::{Probe, Read, Step, WantedCapture};
 use crate::discover::{Job, Member};
 
 /// How a value is got at.
@@ -101,7 +98,7 @@ impl Way {
         if want.steps.iter().any(|step| *step != Step::Dereference) {
             return Err("the layout of a value that a mark passes is not known".to_owned());
         }
-        let width = super::captures::width;
+        let width = profile::probe::width;
         if follows > 0 && width(of) != Some(8) {
             return Err(format!("it is {of}, and no pointer"));
         }

@@ -9,7 +9,6 @@ use crate::{
     clock::monotonic_ns,
     discover::Member,
     kernel::{Kernel, KernelError},
-    mpi,
 };
 
 /// Stands for the functions that are asked again and again, where a group of links is named by a function.
@@ -20,17 +19,6 @@ const SAMPLED: u32 = u32::MAX - 3;
 
 /// Stands for those that a process calls first.
 const FIRST: u32 = u32::MAX - 2;
-
-impl Probe {
-    /// A process calls it before any other function of MPI.
-    fn is_first(&self) -> bool {
-        self.mpi.is_some_and(mpi::Function::is_first)
-    }
-
-    fn is_polling(&self) -> bool {
-        self.mpi.is_some_and(mpi::Function::is_asked_again)
-    }
-}
 
 impl Probes {
     /// Whether a function may be watched in windows: one of MPI that is in the profile alone, or one that the user named.

@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn each_number_has_a_row_and_what_was_not_measured_an_empty_field() {
-        let mut durations = Histogram::default();
-        durations.add(1_000);
+        let mut calls = vec![0; abi::Durations::bucket(1_000)];
+        calls.push(1);
         let mut snapshot = Snapshot {
             job: JobView {
                 host: "node1".into(),
@@ -272,7 +272,7 @@ mod tests {
                     name: "f<A, B>(\"x\")".into(),
                     calls: 3,
                     time_ns: Some(1_000),
-                    durations: Some(durations),
+                    durations: Some(Histogram::of(calls)),
                     sizes: vec![4, 0, 0, 0, 5],
                     ..FunctionTotals::default()
                 }],

@@ -34,12 +34,12 @@ fn rank() -> ProcessView {
         }),
         ..FunctionTotals::default()
     };
-    let mut durations = Histogram::default();
-    durations.add(5_000);
+    let mut calls = vec![0; abi::Durations::bucket(5_000)];
+    calls.push(1);
     let step = FunctionTotals {
         name: "step".into(),
         calls: 1,
-        durations: Some(durations),
+        durations: Some(Histogram::of(calls)),
         ..FunctionTotals::default()
     };
     ProcessView {

@@ -15,7 +15,6 @@ use crate::snapshot::{
 pub enum Act {
     /// A condition holds, with its present numbers.
     Found {
-        /// The rule.
         rule: String,
         /// In words.
         text: String,
@@ -25,17 +24,12 @@ pub enum Act {
         is_new: bool,
     },
     /// A condition holds no longer.
-    Gone {
-        /// The rule.
-        rule: String,
-    },
+    Gone { rule: String },
     /// Something is to be written.
     Decided(Decision),
     /// A change was judged.
     Judged {
-        /// The decision.
         decision: u64,
-        /// The rule.
         rule: String,
         /// The verdict.
         guard: GuardView,

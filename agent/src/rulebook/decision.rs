@@ -7,9 +7,7 @@ use super::Switch;
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Its number.
     pub id: u64,
-    /// The rule.
     pub rule: String,
     /// The numbers it was made from.
     pub because: Vec<String>,
@@ -32,9 +30,7 @@ pub struct Decision {
 /// What is done to one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The process's slot.
     pub slot: u32,
-    /// What is done.
     pub action: Action,
 }
 

@@ -48,7 +48,6 @@ impl RuleBook {
         self.texts.add(text);
     }
 
-    /// One hit.
     pub fn observe_hit(&mut self, hit: &Hit, probes: &[Probe]) {
         let Some(probe) = probes.get(hit.probe as usize) else {
             return;

@@ -21,11 +21,8 @@ use crate::{
 pub enum Replayed {
     /// A window closed.
     Window {
-        /// The rule.
         rule: String,
-        /// The window.
         window: String,
-        /// Its number.
         index: u64,
         /// Its duration in seconds; none where an end of it is not known.
         duration: Option<f64>,
@@ -40,7 +37,6 @@ pub enum Replayed {
     Marked {
         /// What kind of mark it is.
         kind: MarkKind,
-        /// The rule.
         rule: String,
         /// What was told.
         text: String,

@@ -16,7 +16,6 @@ pub struct Switch {
     pub rule: usize,
     /// Its probe, by its number.
     pub probe: usize,
-    /// The process's slot.
     pub slot: u32,
     /// On or off.
     pub on: bool,

@@ -10,37 +10,56 @@ use crate::{
     rulebook::RuleBook,
 };
 
-/// The probes of a session, attached; `own` are those of the wanted that no rule asks for, `wished` is where those end that somebody does:
-/// behind them are those of the profile.
-pub(super) fn armed(
-    job: &Job,
-    rules: &RuleBook,
-    (wanted, own, wished): (Vec<Wanted>, &Range<usize>, usize),
-    options: &Options,
-) -> Result<Probes, Failure> {
-    let foreseen = options.started.as_ref().map(Started::job);
-    let members = &foreseen.as_ref().unwrap_or(job).members;
-    let asked = members.iter().map(|member| asked_in(rules, own, member));
-    let asked: Vec<Vec<bool>> = asked.collect();
-    let is_asked = asked.iter().any(|asked| asked[..wished].contains(&true));
-    let is_without = !is_asked && members.iter().all(|member| member.mpi.is_none());
-    let probes = match (&options.cannot_probe, options.started.as_ref().zip(foreseen)) {
-        (Some(why), _) => Probes::none(job, vec![why.clone()]),
-        (None, Some((started, job))) => {
-            Probes::arm_family(&job, wanted, &asked, started.root).map_err(arm_failure)?
+/// What a session wants to be probed.
+pub(super) struct Requests {
+    wanted: Vec<Wanted>,
+    /// Those of them that no rule asks for: what the user named, and the profile's.
+    pub(super) own: Range<usize>,
+    /// Those of the profile, parallel regions, are the last.
+    pub(super) regions: Range<usize>,
+}
+
+impl Requests {
+    pub(super) fn new(rules: &RuleBook, options: &Options, job: &Job) -> Requests {
+        let mut wanted = rules.wanted();
+        let own = wanted.len();
+        wanted.extend((options.probe.iter()).map(|name| Wanted::calls_of(name, rules.is_recorded())));
+        let regions = wanted.len();
+        wanted.extend(wanted_regions(job));
+        Requests {
+            own: own..wanted.len(),
+            regions: regions..wanted.len(),
+            wanted,
         }
-        // There may be rules to come that want some.
-        (None, None) if is_without => {
-            let armed = Probes::arm(job, wanted, asked, options.force_tracefs);
-            armed.unwrap_or_else(|_| Probes::none(job, Vec::new()))
-        }
-        (None, None) => Probes::arm(job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
-    };
-    let must_probe = options.started.is_none() && (!options.probe.is_empty() || rules.is_empty());
-    if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
-        return Err(nothing_to_probe(&probes));
     }
-    Ok(probes)
+
+    /// The probes, attached.
+    pub(super) fn arm(self, job: &Job, rules: &RuleBook, options: &Options) -> Result<Probes, Failure> {
+        let Requests { wanted, own, regions } = self;
+        let foreseen = options.started.as_ref().map(Started::job);
+        let members = &foreseen.as_ref().unwrap_or(job).members;
+        let asked = members.iter().map(|member| asked_in(rules, &own, member));
+        let asked: Vec<Vec<bool>> = asked.collect();
+        let is_asked = asked.iter().any(|asked| asked[..regions.start].contains(&true));
+        let is_without = !is_asked && members.iter().all(|member| member.mpi.is_none());
+        let probes = match (&options.cannot_probe, options.started.as_ref().zip(foreseen)) {
+            (Some(why), _) => Probes::none(job, vec![why.clone()]),
+            (None, Some((started, job))) => {
+                Probes::arm_family(&job, wanted, &asked, started.root).map_err(arm_failure)?
+            }
+            // There may be rules to come that want some.
+            (None, None) if is_without => {
+                let armed = Probes::arm(job, wanted, asked, options.force_tracefs);
+                armed.unwrap_or_else(|_| Probes::none(job, Vec::new()))
+            }
+            (None, None) => Probes::arm(job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
+        };
+        let must_probe = options.started.is_none() && (!options.probe.is_empty() || rules.is_empty());
+        if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
+            return Err(nothing_to_probe(&probes));
+        }
+        Ok(probes)
+    }
 }
 
 /// Which of the wanted are asked for in a process: what the user named is asked for in all.
@@ -53,7 +72,7 @@ pub(super) fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) 
 
 /// Parallel regions, which the profile wants beside all others. More threads than the kernel side has half the room for, and what each does in a
 /// region is not recorded.
-pub(super) fn wanted_regions(job: &Job) -> Vec<Wanted> {
+fn wanted_regions(job: &Job) -> Vec<Wanted> {
     let threads = job.members.iter().map(threads_of);
     let has_room = threads.sum::<u64>() <= abi::MAX_THREADS as u64 / 2;
     let bodies = has_room.then(|| Wanted::quietly(Sought::OpenmpBody));

@@ -9,22 +9,18 @@ use crate::readable::Readable;
 const ENDS_MAX: usize = 4096;
 
 /// Watches any number of processes.
-pub struct Ends {
-    sender: mpsc::Sender<u32>,
-    receiver: mpsc::Receiver<u32>,
-}
-
-impl Default for Ends {
-    fn default() -> Ends {
-        let (sender, receiver) = mpsc::channel(ENDS_MAX);
-        Ends { sender, receiver }
-    }
-}
+pub(super) struct Ends(mpsc::Sender<u32>);
 
 impl Ends {
+    /// With where the slot of each process comes out that has ended.
+    pub(super) fn new() -> (Ends, mpsc::Receiver<u32>) {
+        let (sender, receiver) = mpsc::channel(ENDS_MAX);
+        (Ends(sender), receiver)
+    }
+
     /// Watches one more process, known by its slot. One that has ended already is told at once.
-    pub fn watch(&self, pid: i32, slot: u32) {
-        let sender = self.sender.clone();
+    pub(super) fn watch(&self, pid: i32, slot: u32) {
+        let sender = self.0.clone();
         tokio::spawn(async move {
             if let Some(pidfd) = open(pid) {
                 // An error means that it cannot be waited for: then it is taken for ended.
@@ -32,11 +28,6 @@ impl Ends {
             }
             let _ = sender.send(slot).await;
         });
-    }
-
-    /// The slot of the next process that ended.
-    pub async fn next(&mut self) -> Option<u32> {
-        self.receiver.recv().await
     }
 }
 

@@ -2,20 +2,18 @@
 //! [`crate::snapshot::Snapshot`].
 
 pub mod actuator_queue;
-pub mod ends;
 pub mod outputs;
-pub mod signals;
 
-mod act;
 mod actuation;
 mod arming;
 pub mod budget;
 pub mod changes;
 mod cpus;
-mod edges;
+mod ending;
+mod ends;
+mod events;
 mod found;
 mod greeting;
-mod ingest;
 pub mod intake;
 mod leave;
 pub mod log;
@@ -25,13 +23,14 @@ mod options;
 mod orders;
 mod partial_sums;
 mod prefetch;
-mod processes;
+pub mod process;
 mod receipts;
 mod requests;
 mod resolve;
 mod screen;
 mod sequence;
-mod serving;
+mod signals;
+mod sources;
 mod switching;
 mod system;
 mod target;
@@ -50,7 +49,7 @@ pub use self::options::{Options, Started};
 use self::{
     actuation::Actuation,
     actuator_queue::ActuatorQueue,
-    arming::{armed, not_watched, wanted_regions},
+    arming::{Requests, not_watched},
     budget::Budget,
     changes::Changes,
     intake::HITS_PER_WAKE,
@@ -72,8 +71,6 @@ use crate::{
     heap,
     kernel::{Closer, KernelError},
     priority::Hurry,
-    probe::Wanted,
-    profile::Metered,
     rulebook::{RuleBook, Time},
     snapshot::Snapshot,
     view::give_back_terminal,
@@ -132,15 +129,10 @@ impl Session {
         mut outputs: Outputs,
         mut options: Options,
     ) -> Result<Session, Failure> {
-        let mut wanted = rules.wanted();
-        let plain = wanted.len()..wanted.len() + options.probe.len();
-        wanted.extend((options.probe.iter()).map(|name| Wanted::calls_of(name, rules.is_recorded())));
-        let first = wanted.len();
-        wanted.extend(wanted_regions(&job));
-        let regions = first..wanted.len();
-        let own = plain.start..regions.end;
+        let requests = Requests::new(&rules, &options, &job);
+        let (own, regions) = (requests.own.clone(), requests.regions.clone());
         let began = monotonic_ns();
-        let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
+        let mut probes = requests.arm(&job, &rules, &options)?;
         let hits = probes.take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
         let start = Start {
@@ -177,11 +169,7 @@ impl Session {
     fn begin(&mut self, now: u64) -> Result<(), KernelError> {
         self.rules.start(now);
         for (slot, member) in (0..self.measuring.probes.slots()).zip(&self.target.job.members) {
-            let rank = member.rank.map(|rank| rank.number);
-            let process = Metered::new(member.process.pid.number, rank, slot);
-            self.measuring.system.open(&process);
-            self.measuring.profile.processes.push(process);
-            self.rules.join(slot, member, now);
+            self.measuring.begin(&mut self.rules, (slot, member), now);
             let present = members::Event::Present(process_here(slot), candidate(member));
             self.log.on(&mut self.members, present, Time(now));
         }
@@ -192,10 +180,7 @@ impl Session {
             trace.armed(self.start.armed_ns);
         }
         // All processes at once, and last: what one did while the next was attached to would belong to nothing.
-        for process in &self.measuring.profile.processes {
-            self.measuring.probes.watch(process.slot, process.pid)?;
-        }
-        Ok(())
+        self.measuring.begin_counting()
     }
 
     /// What measures, and what it needs of the rest.

@@ -9,7 +9,7 @@ use tuner::{process::Pid, space::AddressSpace};
 
 use crate::{
     glob::matches,
-    probe::sought::{Seen, Sought},
+    probe::{Sought, sought::Seen},
 };
 
 /// Functions that a message lists.

@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
+use job::place::Namer;
+
 use super::{Options, Outputs, budget::TICK};
 use crate::{
-    calls::place::Namer,
     exit::Failure,
     http::{self, Shared},
     rulebook::Time,
@@ -83,6 +84,14 @@ impl Screen {
     /// Says a line that stays.
     pub(super) fn say(&mut self, line: &(impl Display + ?Sized)) {
         self.painter.say(&line.to_string());
+    }
+
+    /// Says it with the time of day (UTC, as in the journal).
+    pub(super) fn say_when(&mut self, line: &(impl Display + ?Sized)) {
+        let now = tuner::clock::now().wall;
+        // RFC 3339: the time stands between T and the fraction.
+        let time_of_day = now.split(['T', '.']).nth(1).unwrap_or(&now);
+        self.say(&format_args!("{time_of_day}  {line}"));
     }
 
     pub(super) fn trace(&mut self) -> Option<&mut Trace> {

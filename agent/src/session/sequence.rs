@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use job::place::Namer;
 use tuner::{address::Address, module::Images, unwind::bytes_to_caller};
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
         Collectives, Pace, Part, SiteTotals, WINDOW,
         bindings::is_library_of_bindings,
         efficiency::{Efficiencies, Scalability},
-        place::{Namer, Place},
+        place::Place,
     },
     discover::Member,
     kernel::{Kernel, KernelError},

@@ -3,7 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Waits for any of them.
-pub struct Signals {
+pub(super) struct Signals {
     /// Ctrl-C is for somebody else.
     beside: bool,
     signals: [(Signal, &'static str); 3],
@@ -11,7 +11,7 @@ pub struct Signals {
 
 impl Signals {
     /// Takes the signals over; a session beside the command that it watches leaves Ctrl-C to it. Must run inside the runtime.
-    pub fn new(beside: bool) -> std::io::Result<Signals> {
+    pub(super) fn new(beside: bool) -> std::io::Result<Signals> {
         Ok(Signals {
             beside,
             signals: [
@@ -23,7 +23,7 @@ impl Signals {
     }
 
     /// The name of the next one.
-    pub async fn next(&mut self) -> &'static str {
+    pub(super) async fn next(&mut self) -> &'static str {
         let [(interrupt, first), (terminate, second), (hangup, third)] = &mut self.signals;
         loop {
             tokio::select! {

@@ -35,20 +35,6 @@ pub(super) struct Sample<'a> {
     pub(super) threads: &'a dyn Threads,
 }
 
-impl Threads for Sampler {
-    fn lives(&self, thread: i32, is_sampled: bool) -> bool {
-        // Where threads were just sampled, those are all.
-        match is_sampled {
-            true => self.saw_thread(thread),
-            false => self.has_thread(thread),
-        }
-    }
-
-    fn waited_ns(&self, thread: i32) -> Option<u64> {
-        Sampler::waited_ns(self, thread)
-    }
-}
-
 impl System {
     /// Begins to read a process: its directory in /proc stays open, and belongs to it when its number is used again.
     pub(super) fn open(&mut self, process: &Metered) {

@@ -1,20 +1,37 @@
 //! What a session watches: the job, and how more of its processes are found.
 
-use tuner::process::Pid;
+use std::collections::{BTreeMap, BTreeSet};
+
+use abi::{Coming, ComingKind};
+use tuner::process::{Pid, Process as Opened};
 
 use super::{
-    Started, kernel_failure,
-    members::{Candidate, Origin},
+    Started,
+    ends::Ends,
+    kernel_failure,
+    members::{Candidate, Event, Origin, Process},
+    orders::{pid_here, process_here},
 };
 use crate::{
     clock::monotonic_ns,
     discover::{Job, Member, Scout},
     exit::Failure,
-    kernel::{Kernel, Ring},
+    kernel::{Kernel, Ring, read_coming},
     probe::Probes,
     profile::Metered,
     rulebook::Time,
 };
+
+/// What was read of processes that have not joined yet, by their numbers.
+pub(super) type Read = BTreeMap<i32, Member>;
+
+/// A process of the command that came or went.
+pub(super) enum Arrival {
+    Came(u32, Box<Member>),
+    /// It had ended before it was looked at.
+    Unseen(Coming),
+    Went(u32),
+}
 
 /// The job, and who finds its processes.
 pub(super) struct Target {
@@ -24,6 +41,8 @@ pub(super) struct Target {
     pub(super) started: Option<Started>,
     /// Of a command, who of its processes came and went.
     pub(super) comings: Option<Ring>,
+    /// Tells when a process ends, from where the loop begins.
+    pub(super) ends: Option<Ends>,
 }
 
 impl Target {
@@ -40,6 +59,7 @@ impl Target {
             scout,
             started,
             comings: comings.map_err(kernel_failure)?,
+            ends: None,
         })
     }
 
@@ -92,13 +112,94 @@ impl Target {
     pub(super) fn foreseen(&self) -> &[Member] {
         self.started.as_ref().map_or(&[], |started| &started.foreseen)
     }
+
+    /// Processes that have run since this was asked last, and run another program now.
+    pub(super) fn replaced(&self, processes: &mut [Metered]) -> Vec<Event> {
+        let running = processes.iter_mut().filter(|process| !process.ended);
+        // Who has used no CPU time runs what it ran.
+        let have_run = running.filter_map(|process| std::mem::take(&mut process.has_run).then_some(process));
+        let replaced = have_run.filter_map(|process| {
+            let member = self.member(process.slot)?;
+            // One that is about to end has no program either, and cannot be opened.
+            let now: Option<Opened> = member.space.is_gone().then(|| member.process.pid.open().ok())?;
+            Some(Event::RunsAnother {
+                process: process_here(process.slot),
+                program: now?.executable,
+            })
+        });
+        replaced.collect()
+    }
+
+    /// Of these, who has loaded its MPI.
+    pub(super) fn loaded_mpi(
+        &mut self,
+        those: &[Process],
+        processes: &[Metered],
+        read: &mut Read,
+    ) -> Vec<Event> {
+        let late = those.iter().filter_map(|process| {
+            let running = processes.get(process.slot as usize);
+            let running = running.filter(|process| !process.ended)?;
+            let member = self.scout.late_rank(running.pid)?;
+            let event = Event::LoadedMpi(*process, candidate(&member));
+            read.insert(member.process.pid.number, member);
+            Some(event)
+        });
+        late.collect()
+    }
+
+    pub(super) fn look_into(&mut self, process: Process, read: &mut Read) -> Option<Event> {
+        let before = self.member(process.slot)?;
+        let member = self.scout.arrived(before.process.pid.number)?;
+        let event = Event::LookedInto(process, candidate(&member));
+        read.insert(member.process.pid.number, member);
+        Some(event)
+    }
+
+    /// Processes of the job that are not known; none where its command has not begun.
+    pub(super) fn find(&mut self, known: &BTreeSet<i32>) -> Option<Vec<Member>> {
+        if !self.is_of_command() {
+            let roots = self.job.roots.iter();
+            return Some(roots.flat_map(|root| self.scout.newcomers(root, known)).collect());
+        }
+        let command = &self.job.roots.first()?.process;
+        Some(self.scout.family(command.pid, command.uid, known))
+    }
+
+    /// What the kernel side tells of processes of the command. All of them are looked into before anything is done for the first: some live for no
+    /// longer than that takes.
+    pub(super) fn arrivals(&mut self) -> Vec<Arrival> {
+        let mut arrivals = Vec::new();
+        while let Some(comings) = &mut self.comings {
+            let coming = comings.take().and_then(read_coming);
+            let Some(coming) = coming else { break };
+            let is_new = coming.kind != ComingKind::Went as u32;
+            let member = is_new.then(|| self.scout.arrived(coming.pid as i32)).flatten();
+            arrivals.push(match member {
+                Some(member) => Arrival::Came(coming.slot, Box::new(member)),
+                None if is_new => Arrival::Unseen(coming),
+                None => Arrival::Went(coming.slot),
+            });
+        }
+        arrivals
+    }
+
+    /// What is known of one that had ended before it was looked at.
+    pub(super) fn unseen(&self, coming: &Coming) -> Option<Member> {
+        let started = self.started.as_ref()?;
+        let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Some(Member {
+            process: Opened::gone(coming.pid as i32, &String::from_utf8_lossy(name)),
+            ..started.nobody.clone()
+        })
+    }
 }
 
 /// What `members` needs to know of a process.
 pub(super) fn candidate(member: &Member) -> Candidate {
     let process = &member.process;
     Candidate {
-        pid: process.pid,
+        pid: pid_here(process.pid),
         user: process.uid,
         rank: member.rank.map(|rank| rank.number),
         program: process.executable.clone(),

@@ -1,25 +1,35 @@
 //! What is shown of a session, read of its parts. Changes nothing.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use super::{
     Options, Start,
     budget::Shown,
     changes::{Changes, Trial},
+    found::{Repair, copies},
     greeting::Greeting,
     measuring::{Measuring, functions},
     members::{Members, Unmeasured},
+    outputs::Outputs,
     sequence::Calls,
     target::Target,
 };
 use crate::{
+    clock::monotonic_ns,
     cost::CostView,
-    discover::Job,
-    format::plural,
+    discover::{Job, Member},
+    format::{duration, plural},
     kernel::{self, Kernel, LinkKind, Ring},
     profile::{self, Metered},
+    report,
+    request::{Answer, RefusalKind, SessionView},
     rulebook::RuleBook,
-    snapshot::{JobView, MatrixView, ProcessView, Snapshot},
-    view,
+    snapshot::{JobView, MatrixView, ProcessView, Snapshot, TraceView},
+    trace, view,
 };
+
+/// Processes that are listed; the snapshot has all.
+const PIDS_MAX: usize = 4096;
 
 /// The parts that something is shown of.
 pub(super) struct Views<'a> {
@@ -116,7 +126,7 @@ impl<'a> Views<'a> {
     }
 
     /// Processes in the order in which they are shown.
-    pub(super) fn shown(&self) -> Vec<&'a Metered> {
+    fn shown(&self) -> Vec<&'a Metered> {
         let there = self
             .measuring
             .profile
@@ -181,6 +191,92 @@ impl<'a> Views<'a> {
         })
     }
 
+    /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
+    pub(super) fn step_around(&self, decision: u64) -> Option<String> {
+        let at = self.changes.carried_out(decision)?;
+        let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
+        let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
+        Some(format!("one step {} -> {}", duration(before), duration(after)))
+    }
+
+    /// The session as it is listed.
+    pub(super) fn listed(&self) -> SessionView {
+        let snapshot = self.snapshot();
+        let launcher = snapshot.job.launcher.into_iter();
+        let pids = launcher.chain(snapshot.processes.iter().map(|process| process.pid));
+        let rules = snapshot.rules.into_iter();
+        SessionView {
+            pid: std::process::id(),
+            program: snapshot.job.program,
+            user: snapshot.job.user,
+            pids: pids.take(PIDS_MAX).collect(),
+            applies: self.options.applies,
+            elapsed_s: snapshot.elapsed.as_secs_f64(),
+            rules: rules
+                .map(|rule| (rule.name, rule.mode.to_owned(), rule.state))
+                .collect(),
+        }
+    }
+
+    /// What a rule that found something would do about it, and the command for that; none where there is nothing to say.
+    pub(super) fn advice(&self, rule: &str) -> Option<String> {
+        let mut effects = self.rules.effects(rule);
+        let variables = self.rules.written_everywhere(rule).into_iter();
+        effects.extend(variables.filter_map(|variable| {
+            let of = |member: &Member| member.copies_at_start(&variable);
+            let paths: BTreeSet<String> = self.target.job.members.iter().flat_map(of).collect();
+            copies(&variable, &paths)
+        }));
+        let can_probe = self.measuring.probes.kernel().is_some();
+        self.repair(rule).advice(can_probe, effects)
+    }
+
+    pub(super) fn repair<'b>(&'b self, rule: &'b str) -> Repair<'b> {
+        Repair {
+            rule,
+            target: &self.options.typed,
+            may_write: self.options.applies,
+            must_be_named: self.rules.never_applying().iter().any(|name| name == rule),
+        }
+    }
+
+    /// Ends the trace: what became of it, and an error in words.
+    pub(super) fn end_trace(&self, outputs: &mut Outputs) -> (Option<TraceView>, Result<(), String>) {
+        let (processes, probes) = (&self.measuring.profile.processes, self.measuring.probes.list());
+        let not_seen = processes.iter().map(|process| process.sequence.unseen());
+        let polling = processes.iter().map(|process| process.polling_calls(probes));
+        outputs.end_trace(&trace::Ending {
+            program: &self.target.job.program(),
+            host: &self.start.host,
+            not_seen: not_seen.sum(),
+            polling: polling.sum(),
+        })
+    }
+
+    /// The load of each of these processes over the whole session.
+    pub(super) fn add_loads(&self, processes: &mut [ProcessView]) {
+        for (process, view) in self.shown().into_iter().zip(processes) {
+            view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);
+        }
+    }
+
+    /// The commands that take back what is left in place.
+    pub(super) fn undo_commands(&self) -> String {
+        let targets = self.options.typed.split(' ');
+        let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));
+        let undo: Vec<String> = undo.collect();
+        undo.join("; ")
+    }
+
+    /// What is written of the state now.
+    pub(super) fn report(&self) -> Answer {
+        let text = report::render(&self.snapshot());
+        match text.and_then(|text| serde_json::from_str(&text)) {
+            Ok(report) => Answer::Report(report),
+            Err(error) => Answer::refused(RefusalKind::Failed, error.to_string()),
+        }
+    }
+
     /// What is watched, what is not, and what may be written.
     pub(super) fn greeting(&self, snapshot: &Snapshot) -> Greeting {
         let probes = &self.measuring.probes;
@@ -194,7 +290,7 @@ impl<'a> Views<'a> {
             may_write: self.options.applies,
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
-                .then(kernel::perf_wants_admin),
+                .then(|| kernel::perf_wants_admin().map(|level| (level, kernel::lower_paranoia()))),
             others_pay: probes.strangers_pay(),
             missing: probes
                 .missing()

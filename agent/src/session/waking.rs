@@ -1,221 +1,169 @@
-//! The loop of a session: it wakes on one closed set of events (`Wake`), and does what each asks for. What there is to be done stands elsewhere.
+//! The loop of a session: waits for one of a closed set of events ([`Wake`]) and does what it asks for. Hits have a way of their own: windows that
+//! they close are evaluated at once, and they are looked for without sleeping where a decision is likely.
 
 use std::{io, os::fd::AsFd, time::Duration};
 
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::{
     HITS_PER_WAKE, Session,
-    actuator_queue::Receipt,
     changes::Event,
     ends::Ends,
-    intake::Expected,
+    intake::{Drain, Expected},
     kernel_failure,
     members::{self, Machine},
     orders::process_here,
-    screen::next_input,
-    signals::Signals,
+    sequence,
+    sources::{Descriptors, Due, Sources, Wake},
     system::own_cpu_ns,
-    waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
     clock::monotonic_ns,
-    control::{self, Asked, Control},
+    control::{self, Control},
     exit::{Failure, Outcome},
     heap,
-    readable::Readable,
-    request::{Answer, Request},
-    view::Input,
+    kernel::{KernelError, Ring},
+    rulebook::Time,
+    snapshot::SequenceView,
     watchdog::Step,
 };
 
-/// Requests that may wait for an answer.
-const REQUESTS_MAX: usize = 8;
+/// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
 
-/// Everything that can wake the loop.
-#[derive(Debug)]
-enum Wake {
-    /// Time to read counters and evaluate.
-    Tick,
-    /// Hits lie in the ring.
-    Hits,
-    /// Time to take hits at which nothing falls due.
-    Gather,
-    /// Time to look for hits without being woken by them.
-    Poll,
-    /// A decision is about to fall due.
-    Due(Expected),
-    /// A ring of calls fills, or it is time for a window to begin or end.
-    Calls,
-    /// The actuator has answered.
-    Receipt(Receipt),
-    /// The process in this slot has ended.
-    Ended(u32),
-    /// The user did something at the live view; none: nothing can be read from the terminal any more.
-    Input(Option<Input>),
-    /// Time for the next snapshot of a series.
-    Snapshot,
-    /// Time for the first numbers.
-    First,
-    /// Links were closed.
-    Closed,
-    /// A process of the command came or went, or it is time to look for some.
-    Family,
-    /// Somebody asks through the control socket.
-    Request(Request, oneshot::Sender<Answer>),
-    /// The session is over, for this reason.
-    Shutdown(&'static str),
-}
+/// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long from a cold start as the decision does.
+const WARM_UP_NS: u64 = 400_000;
 
-/// What the loop does then.
-fn step_of(wake: &Wake) -> Step {
-    match wake {
-        Wake::Tick | Wake::First => Step::ReadCounters,
-        Wake::Hits | Wake::Gather | Wake::Poll | Wake::Due(_) => Step::ReadHits,
-        Wake::Calls => Step::ReadCalls,
-        Wake::Receipt(_) => Step::TakeReceipt,
-        Wake::Ended(_) => Step::EndProcess,
-        Wake::Input(_) => Step::AnswerKey,
-        Wake::Snapshot => Step::WriteSnapshot,
-        Wake::Closed => Step::AttachProbes,
-        Wake::Family => Step::AttachToProcesses,
-        Wake::Request(..) => Step::AnswerRequest,
-        Wake::Shutdown(_) => Step::Leave,
-    }
-}
+/// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
+const DECISION: Duration = Duration::from_micros(300);
+
+/// So long hits are looked for until whoever asks something, and the clock, have their turn, in nanoseconds.
+const POLL_NS: u64 = 2_000_000;
+
+/// How often the ring is emptied in a row before other work has its turn.
+const DRAINS: usize = 16;
+
+/// More hits than the ring can hold: at the end of a window all that belong to it are taken.
+const ALL_HITS: usize = abi::RING_BYTES as usize / abi::Hit::SHORT_BYTES;
+
+/// So long a hit takes at most from being counted to its place in the ring, where its thread is let run.
+const UNDER_WAY: Duration = Duration::from_millis(1);
+
+/// How often it is tried at the end of a session to read what is being written.
+const LAST_LOOKS: usize = 100;
 
 impl Session {
     pub(super) async fn watch(mut self, mut control: Option<Control>) -> Outcome {
-        let mut signals = Signals::new(self.target.started.is_some()).map_err(Failure::no)?;
-        let mut ends = Ends::default();
-        for process in &self.measuring.profile.processes {
-            ends.watch(process.pid, process.slot);
-        }
+        let mut sources = self.sources().map_err(Failure::no)?;
         if let Some(listener) = self.screen.take_listener() {
             // The first scrape may come before the first tick.
             let snapshot = self.snapshot();
             self.screen.serve(listener, snapshot)?;
         }
-        let (asking, mut asked) = mpsc::channel::<Asked>(REQUESTS_MAX);
         if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
-            tokio::spawn(control::serve(listener, asking.clone()));
+            tokio::spawn(control::serve(listener, sources.asking()));
         }
-        let mut ticks = Ticks::new().map_err(Failure::no)?;
-        let ends_of_family = self.family_ends().map_err(Failure::no)?;
-        let (comings, over) = ends_of_family.unzip();
-        let mut family = waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS));
-        let mut series = self.screen.series_period().map(waits::ticker);
-        let deadline = self.options.duration;
-        let deadline = deadline.map(|duration| Instant::now() + duration);
-        let ring = self.ring().map_err(Failure::no)?;
-        let closed = self.closed_links().map_err(Failure::no)?;
         self.greet();
         let snapshot = self.snapshot();
-        let mut keys = self.screen.begin_live(snapshot);
-        let mut first = self.first_look();
+        sources.keys = self.screen.begin_live(snapshot);
+        // Beside a command, which has the terminal, there are none.
+        sources.first = (!self.target.is_of_command()).then(|| Instant::now() + FIRST_LOOK);
         loop {
-            let [turn, calls_due, hits_due] = self.due();
-            let (expected, polls) = (self.expected(), self.polls());
-            let wake = tokio::select! {
-                biased;
-                name = signals.next() => Wake::Shutdown(name),
-                () = until(deadline) => Wake::Shutdown("the time is over"),
-                Ok(()) = readable(over.as_ref()) => Wake::Shutdown("the command has ended"),
-                Some(slot) = ends.next() => Wake::Ended(slot),
-                Ok(()) = readable(comings.as_ref()) => Wake::Family,
-                _ = family.tick(), if comings.is_some() => Wake::Family,
-                receipt = next_receipt(&mut self.actuation.queue) => Wake::Receipt(receipt),
-                input = next_input(&mut keys) => Wake::Input(input),
-                Some((request, to)) = asked.recv() => Wake::Request(request, to),
-                Ok(()) = ticks.next() => Wake::Tick,
-                () = until(turn) => Wake::Calls,
-                () = until(calls_due) => Wake::Calls,
-                Ok(()) = readable(closed.as_ref()) => Wake::Closed,
-                () = next_tick(&mut series) => Wake::Snapshot,
-                () = until(first) => {
-                    first = None;
-                    Wake::First
-                }
-                () = turn_if(self.measuring.intake.is_left()) => Wake::Hits,
-                () = turn_if(polls) => Wake::Poll,
-                expected = expected => Wake::Due(expected),
-                Ok(()) = readable(ring.as_ref()) => Wake::Hits,
-                () = until(hits_due) => Wake::Gather,
-            };
+            let due = self.due();
+            let wake = sources.next(due, &mut self.actuation.queue).await;
+            self.liveness.progress.begin(wake.step());
             let was_tick = matches!(wake, Wake::Tick);
-            if let Some(reason) = self.wake(wake, &ends)? {
-                return self.leave(reason, (asked, control)).await;
+            if let Some(reason) = self.on(wake).map_err(kernel_failure)? {
+                return self.leave(reason, (sources, control)).await;
             }
-            let asked_for = match was_tick {
-                true => ticks.next_after(self.tick()),
+            let next = match was_tick {
+                true => sources.ticks.next_after(self.tick()),
                 // A rule that was added may have the shortest window, or somebody runs again.
-                false => ticks.next_within(self.tick()),
+                false => sources.ticks.next_within(self.tick()),
             };
-            asked_for.map_err(Failure::no)?;
+            next.map_err(Failure::no)?;
             self.liveness.progress.begin(Step::Waiting);
         }
     }
 
-    /// When a sampling window begins or ends, and when rings of calls and hits are to be read.
-    fn due(&self) -> [Option<Instant>; 3] {
-        let sampling = &self.measuring.budget.sampling;
-        let calls_due_ns = self.measuring.intake.calls_due_ns(sampling.is_open());
-        [sampling.next_ns(), calls_due_ns, self.measuring.intake.due_ns()].map(|due_ns| due_ns.map(instant))
+    fn sources(&mut self) -> io::Result<Sources> {
+        let (ends, ended) = Ends::new();
+        for process in &self.measuring.profile.processes {
+            ends.watch(process.pid, process.slot);
+        }
+        self.target.ends = Some(ends);
+        let descriptors = Descriptors {
+            hits: self.measuring.hits.as_ref().map(Ring::as_fd),
+            closed: self.measuring.probes.closed_stream(),
+            comings: self.target.comings.as_ref().map(Ring::as_fd),
+        };
+        let times = (self.options.duration, self.screen.series_period());
+        Sources::new(self.target.started.is_some(), ended, &descriptors, times)
+    }
+
+    /// What is due besides what wakes us. A decision is expected only where something can be changed.
+    fn due(&self) -> Due {
+        let (intake, sampling) = (&self.measuring.intake, &self.measuring.budget.sampling);
+        let may_act = self.actuation.queue.is_some() && !self.options.busy_poll;
+        Due {
+            turn_ns: sampling.next_ns(),
+            calls_ns: intake.calls_due_ns(sampling.is_open()),
+            hits_ns: intake.due_ns(),
+            has_hits_left: intake.is_left(),
+            polls: self.polls(),
+            expected: may_act.then(|| self.measuring.next_expected()).flatten(),
+        }
     }
 
     /// Handles one event; gives the reason when the session is over.
-    fn wake(&mut self, wake: Wake, ends: &Ends) -> Result<Option<&'static str>, Failure> {
-        self.liveness.progress.begin(step_of(&wake));
+    fn on(&mut self, wake: Wake) -> Result<Option<&'static str>, KernelError> {
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
             Wake::Input(Some(input)) => return Ok(self.take_input(input)),
             Wake::Input(None) => self.screen.end_live(),
             Wake::Request(request, to) => return Ok(self.answer(request, to)),
-            Wake::Poll => self.poll_hits().map_err(kernel_failure)?,
-            Wake::Due(expected) => self.look_out(expected).map_err(kernel_failure)?,
-            Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
-            Wake::Gather if self.rules.has_probed_windows() => self.gather_hits().map_err(kernel_failure)?,
+            Wake::Poll => self.poll_hits()?,
+            Wake::Due(expected) => self.look_out(expected)?,
+            Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits()?,
+            Wake::Gather if self.rules.has_probed_windows() => self.gather_hits()?,
             Wake::Hits | Wake::Gather => {
                 self.take_hits(HITS_PER_WAKE);
             }
-            Wake::Family => self.take_family().map_err(kernel_failure)?,
+            Wake::Family => self.take_family()?,
             Wake::Closed => {
                 let (measuring, mut context) = self.measuring();
-                measuring.take_closed(&mut context).map_err(kernel_failure)?;
+                measuring.take_closed(&mut context)?;
             }
             Wake::Calls => {
                 let (measuring, mut context) = self.measuring();
-                measuring.at_calls(&mut context).map_err(kernel_failure)?;
+                measuring.at_calls(&mut context)?;
             }
             Wake::Snapshot => {
-                self.read().map_err(kernel_failure)?;
+                self.read()?;
                 let snapshot = self.snapshot();
                 self.screen.add_to_series(&snapshot);
             }
             Wake::First => {
-                self.read().map_err(kernel_failure)?;
+                self.read()?;
                 let snapshot = self.snapshot();
                 self.screen.show_first(snapshot);
                 self.liveness.hurry = None;
             }
             Wake::Ended(slot) => {
                 let ended = members::Event::Ended(process_here(slot));
-                return self.members_on(ended, Some(ends)).map_err(kernel_failure);
+                return self.members_on(ended);
             }
             Wake::Tick => {
-                self.take_all_hits().map_err(kernel_failure)?;
+                self.take_all_hits()?;
                 let (measuring, mut context) = self.measuring();
-                measuring.at_tick(&mut context).map_err(kernel_failure)?;
+                measuring.at_tick(&mut context)?;
                 self.evaluate(monotonic_ns());
                 self.say_news_of_recording();
                 self.change(Event::Tick);
                 if !self.target.is_of_command() {
                     let tick = members::Event::Tick(Machine::HERE);
-                    self.members_on(tick, Some(ends)).map_err(kernel_failure)?;
+                    self.members_on(tick)?;
                 }
                 self.show();
                 if self.has_become_idle() {
@@ -242,29 +190,216 @@ impl Session {
         self.measuring.budget.back_off.have_ticked(is_still, own_cpu_ns())
     }
 
-    /// The descriptors to wait on: of the ring of comings, and the one that ends with the command. None without a command.
-    fn family_ends(&self) -> io::Result<Option<(Readable, Readable)>> {
-        let Some(comings) = &self.target.comings else {
-            return Ok(None);
-        };
-        let comings = Readable::new(comings.as_fd().try_clone_to_owned()?)?;
-        // Whoever started us holds the other end as long as the command runs.
-        let over = Readable::new(io::stdin().as_fd().try_clone_to_owned()?)?;
-        Ok(Some((comings, over)))
+    /// Says what is watched, what is not, and what may be written.
+    fn greet(&mut self) {
+        self.screen.begin(Time(monotonic_ns()));
+        let snapshot = self.snapshot();
+        let greeting = self.views().greeting(&snapshot);
+        greeting.lines().iter().for_each(|line| self.screen.say(line));
     }
 
-    /// What tells that links were closed, to wait on.
-    fn closed_links(&self) -> io::Result<Option<Readable>> {
-        let stream = self.measuring.probes.closed_stream();
-        stream
-            .map(|stream| Readable::new(stream.try_clone_to_owned()?))
-            .transpose()
+    /// Shows the state now: to scrapes always, to people if it is time for it.
+    fn show(&mut self) {
+        let now = Time(monotonic_ns());
+        let (people, anybody) = self.screen.wants(now);
+        if !anybody {
+            return;
+        }
+        let mut snapshot = self.snapshot();
+        self.screen.publish(&snapshot);
+        if !people {
+            return;
+        }
+        if self.screen.wants_call_sites() {
+            self.name_call_sites(&mut snapshot.sequence);
+        }
+        self.screen.show(snapshot, now);
     }
 
-    /// The ring's descriptor, to wait on.
-    fn ring(&self) -> io::Result<Option<Readable>> {
-        let ring = self.measuring.hits.as_ref();
-        ring.map(|ring| Readable::new(ring.as_fd().try_clone_to_owned()?))
-            .transpose()
+    /// With --keep a session ends by itself when everything that was changed is confirmed.
+    fn is_settled(&self) -> bool {
+        self.options.keep && self.changes.is_settled()
+    }
+
+    pub(super) fn name_call_sites(&mut self, view: &mut SequenceView) {
+        sequence::name_call_sites(
+            &mut self.screen.namer,
+            (&self.measuring.profile.processes, &self.target.job.members),
+            (self.measuring.probes.list(), self.target.scout.images()),
+            view,
+        );
+    }
+
+    /// Hits came: windows that they close are evaluated at once. Counters are read first where a timed window is over too.
+    fn evaluate_hits(&mut self) -> Result<(), KernelError> {
+        self.take_all_hits()?;
+        let newest_ns = self.measuring.intake.evaluate();
+        if self.rules.take_may_decide() && self.actuation.queue.is_some() {
+            self.measuring.intake.prediction.fell_due(newest_ns);
+            // An actuator that wakes on the same CPU would be in the way.
+            if !self.options.busy_poll {
+                self.actuation.expect(Duration::ZERO, None);
+            }
+        }
+        let mut now = monotonic_ns();
+        if self.rules.has_timed_window_over(now) {
+            self.read()?;
+            now = monotonic_ns();
+        }
+        self.evaluate(now);
+        Ok(())
+    }
+
+    /// It is time to look for hits that wake nobody: nothing falls due at them, and they need not be evaluated one by one. Unless one that
+    /// does came meanwhile, or more than are kept so.
+    fn gather_hits(&mut self) -> Result<(), KernelError> {
+        let taken = self.take_hits(HITS_PER_WAKE);
+        let are_enough = self.measuring.intake.gather(taken);
+        match self.rules.has_due() || are_enough {
+            true => self.evaluate_hits(),
+            false => Ok(()),
+        }
+    }
+
+    /// Hits are to be looked for without sleeping. While a change is under way the actuator has the CPU.
+    fn polls(&self) -> bool {
+        self.options.busy_poll && self.rules.has_probed_windows() && !self.actuation.is_busy()
+    }
+
+    /// Looks for hits for a while. What a decision takes is warmed up first, by both of us: what was not done for a while is slow to do.
+    fn poll_hits(&mut self) -> Result<(), KernelError> {
+        if self.actuation.queue.is_some() {
+            // With a CPU of its own the actuator need not sleep either.
+            let look_out = match self.options.has_second_cpu {
+                true => Duration::from_nanos(POLL_NS) + DECISION,
+                false => Duration::ZERO,
+            };
+            self.warm_up(look_out);
+            // On the same one it has its turn now, not when the order comes.
+            std::thread::yield_now();
+        }
+        self.look_for_hits(monotonic_ns() + POLL_NS, Session::polls)
+    }
+
+    /// Looks for the hit that lets a decision fall due, without sleeping, until it is there or its time has passed.
+    fn look_out(&mut self, expected: Expected) -> Result<(), KernelError> {
+        let now = monotonic_ns();
+        if now > expected.until_ns {
+            return Ok(());
+        }
+        self.measuring.budget.back_off.have_predicted();
+        std::thread::sleep(Duration::from_nanos(
+            expected.from_ns.saturating_sub(now + WARM_UP_NS),
+        ));
+        let longest = |now| Duration::from_nanos(expected.until_ns.saturating_sub(now)) + DECISION;
+        let now = monotonic_ns();
+        if now < expected.from_ns {
+            self.warm_up(longest(now));
+        } else {
+            self.actuation.expect(longest(now), None);
+        }
+        let last = self.measuring.intake.prediction.last_ns();
+        let is_awaited = |session: &Session| session.measuring.intake.prediction.last_ns() == last;
+        self.look_for_hits(expected.until_ns, is_awaited)
+    }
+
+    /// Looks for hits without sleeping, until this time and as long as `goes_on` holds.
+    fn look_for_hits(
+        &mut self,
+        until_ns: u64,
+        goes_on: impl Fn(&Session) -> bool,
+    ) -> Result<(), KernelError> {
+        while monotonic_ns() < until_ns && goes_on(self) {
+            match self.measuring.ring_is_empty() {
+                true => std::hint::spin_loop(),
+                false => self.evaluate_hits()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of the ring, and tells the rules up to when all hits have been read, or since when some are missing.
+    ///
+    /// If the ring was empty at a time, every hit before it has been read. While a hit that has its place is still being written, nothing is
+    /// said of the time since the last look, and we look once more.
+    pub(super) fn take_all_hits(&mut self) -> Result<(), KernelError> {
+        for _ in 0..DRAINS {
+            let taken = self.take_hits(ALL_HITS);
+            // A window that ended just now is closed at once, not at the next hit.
+            let Some(until_ns) = self.measuring.intake.known_until(monotonic_ns()) else {
+                continue;
+            };
+            // Before the last look into the ring, which has what was handed over meanwhile.
+            let is_empty = self.read_parted()? && self.measuring.ring_is_empty();
+            match self.measuring.intake.drained(taken, until_ns, is_empty) {
+                Drain::Again => {}
+                Drain::Stuck => break,
+                Drain::UpTo(watermark_ns) => {
+                    self.rules.forget_parted();
+                    self.measuring.advance(&mut self.rules, watermark_ns);
+                    return Ok(());
+                }
+            }
+        }
+        let watermark_ns = self.measuring.intake.watermark_ns();
+        self.measuring.advance(&mut self.rules, watermark_ns);
+        Ok(())
+    }
+
+    /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from here on, so that what was counted and
+    /// what came or was lost are of the same hits; one that is being counted gets the time to be sent.
+    pub(super) fn take_last_hits(&mut self) -> Result<(), KernelError> {
+        for process in self.measuring.profile.running() {
+            self.measuring.probes.forget(process.pid)?;
+        }
+        std::thread::sleep(UNDER_WAY);
+        self.take_hits(ALL_HITS);
+        self.read_last()?;
+        self.take_hits(ALL_HITS);
+        self.measuring.advance(&mut self.rules, monotonic_ns());
+        Ok(())
+    }
+
+    /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False while something of it is
+    /// being written.
+    fn read_parted(&mut self) -> Result<bool, KernelError> {
+        if !self.rules.has_parted() {
+            return Ok(true);
+        }
+        // Those of whom nothing but this is known yet.
+        self.take_comings();
+        Ok(self.measuring.read_partial_sums(&mut self.rules))
+    }
+
+    /// At the end of a session: who writes then is waited for a moment, and missing from then on.
+    fn read_last(&mut self) -> Result<(), KernelError> {
+        for _ in 0..LAST_LOOKS {
+            if self.read_parted()? {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        self.measuring.lose_hits(&mut self.rules);
+        Ok(())
+    }
+
+    /// Takes so many hits; those of processes that nobody told of yet once that was read. How many were taken.
+    fn take_hits(&mut self, limit: usize) -> usize {
+        let mut taken = self.measuring.take_hits(&mut self.rules, (0, limit));
+        while let Err(unknown) = taken {
+            self.take_comings();
+            let before = self.measuring.observe_unknown(&unknown, &mut self.rules);
+            taken = self.measuring.take_hits(&mut self.rules, (before, limit));
+        }
+        taken.unwrap_or(limit)
+    }
+
+    /// Decides and orders once without the write; then the actuator looks out for the order for so long without sleeping.
+    fn warm_up(&mut self, look_out: Duration) {
+        // What was aggregated belongs to what is decided, and less is left to read then.
+        self.measuring.read_partial_sums(&mut self.rules);
+        let decision = self.rules.rehearse(monotonic_ns());
+        let like = decision.and_then(|decision| self.resolver().without_write(&decision));
+        self.actuation.expect(look_out, like);
     }
 }

@@ -5,19 +5,7 @@ use serde_json::Value;
 use super::*;
 
 fn probes(names: &[&str]) -> Vec<Probe> {
-    let probe = |name: &&str| Probe {
-        name: (*name).to_owned(),
-        mpi: None,
-        spec: abi::ProbeSpec::default(),
-        captures: Vec::new(),
-        symbols: BTreeSet::new(),
-        mark: None,
-        wanted: Vec::new(),
-        is_quiet: false,
-        is_only_counted: false,
-        is_sampled: false,
-        is_off: false,
-    };
+    let probe = |name: &&str| Probe::new(name, None, abi::ProbeSpec::default());
     names.iter().map(probe).collect()
 }
 

@@ -119,8 +119,11 @@ mod tests {
     use super::*;
 
     fn process(rank: u32, calls: u64, length_ns: u64, seen: u64) -> ProcessView {
-        let mut durations = Histogram::default();
-        (0..seen).for_each(|number| durations.add(length_ns + number % 2 * length_ns));
+        // Every second call took twice as long.
+        let [short, long] = [length_ns, 2 * length_ns].map(abi::Durations::bucket);
+        let mut durations = vec![0; long + 1];
+        durations[short] += seen.div_ceil(2);
+        durations[long] += seen / 2;
         ProcessView {
             pid: 100 + rank as i32,
             rank: Some(rank),
@@ -128,7 +131,7 @@ mod tests {
                 name: "step".into(),
                 calls,
                 time_ns: Some(calls * length_ns * 3 / 2),
-                durations: Some(durations),
+                durations: Some(Histogram::of(durations)),
                 ..FunctionTotals::default()
             }],
             ..ProcessView::default()

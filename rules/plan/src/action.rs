@@ -56,7 +56,6 @@ pub struct Set {
 pub enum PatchRequest {
     /// Every call of one function goes to another.
     Replace {
-        /// The function.
         function: FunctionName,
         /// The other one, which takes and returns the same.
         with: FunctionName,
@@ -74,14 +73,12 @@ pub enum PatchRequest {
     },
     /// Calls of a function are left out. Who uses its result finds what happens to be in the register.
     RemoveCall {
-        /// The function.
         function: FunctionName,
         /// In which function; everywhere when not said.
         within: Option<FunctionName>,
     },
     /// An argument of a function is another one, before its body runs.
     SetArgument {
-        /// The function.
         function: FunctionName,
         /// The argument, from 0.
         index: usize,
@@ -134,7 +131,6 @@ impl fmt::Display for Affinity {
 pub struct Switch {
     /// The probe, by its place in the rule.
     pub probe: usize,
-    /// Its name.
     pub name: String,
     /// On, or off.
     pub on: bool,

@@ -55,9 +55,7 @@ impl fmt::Display for FunctionName {
 pub enum Argument {
     /// A whole number, a bool or an address.
     Integer(i64),
-    /// A double.
     Double(f64),
-    /// A float.
     Float(f32),
     /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is reverted: a
     /// function that keeps the address is not for this.
@@ -98,7 +96,6 @@ pub enum ReturnType {
 /// Call a function once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRequest {
-    /// The function.
     pub function: FunctionName,
     /// At most 6 whole numbers, addresses or texts, and 8 floating-point numbers.
     pub arguments: Vec<Argument>,
@@ -144,9 +141,7 @@ pub struct TextError {
 /// A function and what it is called with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Invocation {
-    /// The function.
     pub function: FunctionName,
-    /// The arguments.
     pub arguments: Vec<Argument>,
 }
 

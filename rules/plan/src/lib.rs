@@ -13,6 +13,7 @@ mod action;
 mod call;
 mod expression;
 mod outcome;
+mod site;
 mod sync;
 mod value;
 
@@ -20,6 +21,7 @@ pub use action::{Action, Affinity, Cores, Keyword, PatchRequest, Set, Switch};
 pub use call::{Argument, CallRequest, FunctionName, Inverse, Invocation, ReturnType, TextError, WAS};
 pub use expression::{Expression, ExpressionError, Operator};
 pub use outcome::{MarkKind, Mode};
+pub use site::Cost;
 pub use sync::{Key, Meeting, Moment, SyncPoint, SyncPointError};
 pub use value::{Bytes, Scalar, Value, ValueError, ValueType};
 

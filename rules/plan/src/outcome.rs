@@ -19,7 +19,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every one.
     pub const ALL: [Mode; 3] = [Mode::Off, Mode::Advising, Mode::Applying];
 
     /// The word for it.

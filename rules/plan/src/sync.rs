@@ -30,9 +30,7 @@ impl Moment {
 /// The entry or return of a function, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncPoint {
-    /// The moment.
     pub moment: Moment,
-    /// The function.
     pub function: String,
     /// The module that holds it, where several have one of that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,13 +101,9 @@ pub enum Key {
         bytes: Option<u8>,
     },
     /// An argument by its name in the source.
-    NamedArgument {
-        /// Its name.
-        name: String,
-    },
+    NamedArgument { name: String },
     /// A global variable.
     Variable {
-        /// Its name.
         name: String,
         /// Its size, where the symbol does not say it either.
         bytes: Option<u8>,

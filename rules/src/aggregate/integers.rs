@@ -1,6 +1,6 @@
 //! Count, sum and sum of squares of whole numbers: nanoseconds, bytes, counts.
 
-use super::moments::{self, Divisor, Moments};
+use super::moments::Moments;
 use super::natural::{Natural, Whole};
 use super::{Count, MOST_VALUES, Merge, WhyNone};
 
@@ -10,14 +10,14 @@ use super::{Count, MOST_VALUES, Merge, WhyNone};
 /// 192 bits.
 ///
 /// ```
-/// use rules::aggregate::{Divisor, Integers, Merge};
+/// use rules::aggregate::{Integers, Merge};
 ///
 /// let (mut here, mut there) = (Integers::default(), Integers::default());
 /// [2, 4, 4, 4].iter().for_each(|ns| here.add(*ns));
 /// [5, 5, 7, 9].iter().for_each(|ns| there.add(*ns));
 /// here.merge(&there);
-/// assert_eq!((here.sum(), here.mean()), (Ok(40), Ok(5.0)));
-/// assert_eq!(here.stddev(Divisor::Population), Ok(2.0));
+/// assert_eq!((here.sum(), here.mean_in(1)), (Ok(40), Ok(5.0)));
+/// assert_eq!(here.stddev_in(1), Ok(2.0));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Integers {
@@ -90,31 +90,6 @@ impl Integers {
         self.count.get().map(|_| self.sum)
     }
 
-    /// Σx / n, the nearest f64, in the unit of the values.
-    ///
-    /// # Errors
-    /// [`WhyNone::NoValues`], [`WhyNone::Overflow`].
-    pub fn mean(&self) -> Result<f64, WhyNone> {
-        moments::mean(self.count, &self.sum.into(), 0)
-    }
-
-    /// Σ(x − mean)² / (n − 1 or n), the nearest f64, in the square of the values' unit.
-    ///
-    /// # Errors
-    /// [`WhyNone::NoValues`] and [`WhyNone::OneValue`], for either divisor: one value shows no spread;
-    /// [`WhyNone::Overflow`].
-    pub fn variance(&self, divisor: Divisor) -> Result<f64, WhyNone> {
-        self.moments().variance(divisor)
-    }
-
-    /// The square root of the variance, the nearest f64, in the unit of the values.
-    ///
-    /// # Errors
-    /// Those of [`Integers::variance`].
-    pub fn stddev(&self, divisor: Divisor) -> Result<f64, WhyNone> {
-        self.moments().stddev(divisor, 1)
-    }
-
     /// Σx / `per`, the nearest f64: the sum in a greater unit, `per` of theirs.
     ///
     /// # Errors
@@ -131,7 +106,7 @@ impl Integers {
     /// Σx / n / `per`, the nearest f64.
     ///
     /// # Errors
-    /// Those of [`Integers::mean`].
+    /// [`WhyNone::NoValues`], [`WhyNone::Overflow`].
     pub fn mean_in(&self, per: u64) -> Result<f64, WhyNone> {
         let count = self.count.at_least(1)?;
         let by = u128::from(count) * u128::from(per.max(1));
@@ -141,12 +116,12 @@ impl Integers {
         }
     }
 
-    /// The standard deviation / `per`, the nearest f64.
+    /// The standard deviation √(Σ(x − mean)² / n) / `per`, the nearest f64.
     ///
     /// # Errors
-    /// Those of [`Integers::variance`].
-    pub fn stddev_in(&self, divisor: Divisor, per: u64) -> Result<f64, WhyNone> {
-        self.moments().stddev(divisor, per.max(1))
+    /// [`WhyNone::NoValues`] and [`WhyNone::OneValue`], for one value shows no spread; [`WhyNone::Overflow`].
+    pub fn stddev_in(&self, per: u64) -> Result<f64, WhyNone> {
+        self.moments().stddev(per.max(1))
     }
 
     pub(super) fn moments(&self) -> Moments {

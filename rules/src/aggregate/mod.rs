@@ -5,22 +5,18 @@
 //! commutative bit for bit, and adding one value is merging an aggregate of that value alone. Hence any split of the
 //! hits over nodes, any tree of merges and any order of arrival give equal states, and equal states give equal
 //! results. That is why no floating-point number is ever added to another here: sums are integers of fixed width
-//! ([`Integers`]) or fixed-point numbers wide enough for every double ([`Reals`], [`Regression`]), and rounding
+//! ([`Integers`]) or fixed-point numbers wide enough for every double (`Reals`, [`Regression`]), and rounding
 //! happens once, when a result is read. Nothing depends on a maths library either: two machines give the same bits.
 //!
 //! | type | keeps | gives | bytes |
 //! |---|---|---|---|
-//! | [`Integers`] | count, Σx, Σx² of u64 and i64 | sum, mean, variance, standard deviation | 48 |
-//! | [`Reals`] | count, Σx, Σx² of f64 | the same | 1600 |
-//! | [`Numbers`] | [`Integers`] of the whole ones, [`Reals`] of the others | the same | 80, with others 1680 |
+//! | [`Integers`] | count, Σx, Σx² of u64 and i64 | sum, mean, standard deviation | 48 |
+//! | `Reals` | count, Σx, Σx² of f64 | the same | 1600 |
+//! | [`Numbers`] | [`Integers`] of the whole ones, `Reals` of the others | the same | 80, with others 1680 |
 //! | [`Regression`] | count, Σx, Σy, Σx², Σxy | slope and intercept of y on x | 3184 |
 //! | [`Product`] | count, sign, Σ log₂ of the sizes | product | 64 |
-//! | [`Truths`] | how many held, how many did not | any, all | 16 |
-//! | [`Least`], [`Greatest`] | the extreme and its key | min, max, argmin, argmax | of value and key |
-//! | [`First`], [`Last`] | the hit at the end of the order | its value and its [`Moment`] | of the value |
-//! | [`Histogram`] | counts in logarithmic buckets | quantiles to 1/64 of the value | ≤ 15 360 |
+//! | [`Truths`] | how many held, how many did not | both | 16 |
 //! | [`Quantiles`] | up to 64 values, or counts in logarithmic buckets | quantiles, exact or to 1/64 | by its buckets |
-//! | [`Table`] | an aggregate for each key | its rows, and what was dropped | bounded by its rows |
 //!
 //! **Bounds.** An aggregate takes [`MOST_VALUES`] = 2⁶³ values; with one more it is overflowed for good, and its
 //! results are none ([`WhyNone::Overflow`]). Up to there no sum can overflow, whatever the values. The bound is on
@@ -40,18 +36,15 @@
 //! In floating point it is not associative; it agrees with ours to rounding, and the tests hold it to that.
 
 mod exact;
-mod extreme;
-mod histogram;
+mod finite;
 mod integers;
 mod moments;
 mod natural;
 mod numbers;
-mod order;
 mod product;
 mod quantiles;
 mod reals;
 mod regression;
-mod table;
 mod truths;
 
 #[cfg(test)]
@@ -59,17 +52,13 @@ mod tests;
 
 use std::fmt;
 
-pub use extreme::{Finite, Greatest, Least};
-pub use histogram::{BUCKETS, Histogram};
+pub use finite::Finite;
 pub use integers::Integers;
-pub use moments::Divisor;
 pub use numbers::Numbers;
-pub use order::{First, Last, Moment};
 pub use product::Product;
 pub use quantiles::{FEW, Quantiles};
-pub use reals::Reals;
+pub(crate) use reals::Reals;
 pub use regression::{Line, Regression};
-pub use table::Table;
 pub use truths::Truths;
 
 /// The most values one aggregate takes, 2⁶³: at a billion a second that is 292 years.

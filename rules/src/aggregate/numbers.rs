@@ -2,7 +2,7 @@
 
 use super::exact::UNIT;
 use super::integers::EXACT;
-use super::moments::{self, Divisor, Moments};
+use super::moments::Moments;
 use super::natural::Whole;
 use super::{Integers, Merge, Reals, WhyNone};
 
@@ -38,17 +38,6 @@ impl Numbers {
         }
     }
 
-    /// How many values were added.
-    ///
-    /// # Errors
-    /// [`WhyNone::Overflow`].
-    pub fn count(&self) -> Result<u64, WhyNone> {
-        Ok(match &self.others {
-            None => self.whole.count()?,
-            Some(others) => self.whole.count()?.saturating_add(others.count()?),
-        })
-    }
-
     /// Σx, the nearest f64; 0 of no values.
     ///
     /// # Errors
@@ -56,7 +45,7 @@ impl Numbers {
     pub fn sum(&self) -> Result<f64, WhyNone> {
         match &self.others {
             None => self.whole.sum_in(1),
-            Some(others) => self.both(others)?.sum.rounded(UNIT),
+            Some(others) => self.both(others)?.sum(),
         }
     }
 
@@ -67,21 +56,18 @@ impl Numbers {
     pub fn mean(&self) -> Result<f64, WhyNone> {
         match &self.others {
             None => self.whole.mean_in(1),
-            Some(others) => {
-                let both = self.both(others)?;
-                moments::mean(both.count, &both.sum, UNIT)
-            }
+            Some(others) => self.both(others)?.mean(),
         }
     }
 
-    /// The square root of the exact variance, the nearest f64.
+    /// The square root of the exact Σ(x − mean)² / n, the nearest f64.
     ///
     /// # Errors
     /// [`WhyNone::NoValues`] and [`WhyNone::OneValue`]; [`WhyNone::NotFinite`], [`WhyNone::Overflow`].
-    pub fn stddev(&self, divisor: Divisor) -> Result<f64, WhyNone> {
+    pub fn stddev(&self) -> Result<f64, WhyNone> {
         match &self.others {
-            None => self.whole.stddev_in(divisor, 1),
-            Some(others) => self.both(others)?.stddev(divisor, 1),
+            None => self.whole.stddev_in(1),
+            Some(others) => self.both(others)?.stddev(1),
         }
     }
 

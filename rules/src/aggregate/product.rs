@@ -56,14 +56,6 @@ impl Product {
         self.merge(&factor);
     }
 
-    /// How many values were added, those that are not finite included.
-    ///
-    /// # Errors
-    /// [`WhyNone::Overflow`].
-    pub fn count(&self) -> Result<u64, WhyNone> {
-        self.count.get()
-    }
-
     /// The product in the unit of the values to the power of their count; 1 of no values.
     ///
     /// # Errors

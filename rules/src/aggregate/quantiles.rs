@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::histogram::rank;
 use super::{Count, Merge, WhyNone};
 
 /// Up to so many values are kept themselves.
@@ -118,4 +117,22 @@ fn middle(bucket: i32) -> f64 {
     );
     let middle = low + (high - low) / 2.0;
     if bucket < 0 { -middle } else { middle }
+}
+
+/// The least r of 1 to `count` with r / `count` ≥ `q`; r / `count` only grows with r, also when rounded.
+pub(super) fn rank(q: f64, count: u64) -> u64 {
+    if q >= 1.0 {
+        // From 2⁵³ values on, ranks below the count are rounded to a share of 1 too.
+        return count;
+    }
+    let (mut low, mut high) = (1, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if middle as f64 / count as f64 >= q {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
 }

@@ -67,14 +67,6 @@ impl Regression {
         };
     }
 
-    /// How many points were added, those that are not finite included.
-    ///
-    /// # Errors
-    /// [`WhyNone::Overflow`].
-    pub fn count(&self) -> Result<u64, WhyNone> {
-        self.count.get()
-    }
-
     /// The line with the least sum of squared differences in y; slope and intercept are each the nearest f64.
     ///
     /// # Errors

@@ -17,7 +17,6 @@ pub enum Observation {
     Counter {
         /// Of what it was read.
         of: Subject,
-        /// Which.
         measure: Measure,
         /// When it was read.
         time: Time,
@@ -26,7 +25,6 @@ pub enum Observation {
     },
     /// A running total of the calls of one MPI function, where the plan asks for calls by their names.
     CallCounter {
-        /// The process.
         process: ProcessId,
         /// A measure of MPI.
         measure: Measure,
@@ -41,7 +39,6 @@ pub enum Observation {
     Gauge {
         /// Of what it was read.
         of: Subject,
-        /// Which.
         measure: Measure,
         /// When it was read.
         time: Time,
@@ -50,7 +47,6 @@ pub enum Observation {
     },
     /// What a variable holds that a rule would write ([`crate::Plan::variables`]).
     Variable {
-        /// The process.
         process: ProcessId,
         /// The variable, or the way to a part of it, as the plan names it.
         name: String,
@@ -61,11 +57,8 @@ pub enum Observation {
     },
     /// Running totals of a probe in one process.
     ProbeTotals {
-        /// The rule.
         rule: RuleId,
-        /// Its probe.
         probe: ProbeId,
-        /// The process.
         process: ProcessId,
         /// When they were read.
         time: Time,
@@ -76,11 +69,8 @@ pub enum Observation {
     },
     /// One hit of a probe for which the plan asks [`crate::Delivery::EachHit`].
     Hit {
-        /// The rule.
         rule: RuleId,
-        /// Its probe.
         probe: ProbeId,
-        /// The process.
         process: ProcessId,
         /// The thread, by the number the agent gave it.
         thread: u32,
@@ -94,25 +84,20 @@ pub enum Observation {
     /// What was added up of hits of a probe for which the plan asks [`crate::Delivery::Tallies`]. What lies before a hit that parts
     /// tallies is handed in before the watermark that covers this one.
     Tally {
-        /// The rule.
         rule: RuleId,
-        /// Its probe.
         probe: ProbeId,
-        /// The process.
         process: ProcessId,
         /// What came of them.
         tally: Tally,
     },
     /// Every hit of a process up to a time has been handed in. Windows from probe to probe close by it.
     Watermark {
-        /// The process.
         process: ProcessId,
         /// Nothing of this time or earlier will follow.
         time: Time,
     },
     /// Hits of a process were lost: the windows they could belong to are not complete.
     Lost {
-        /// The process.
         process: ProcessId,
         /// The earliest that may be lost.
         from: Time,
@@ -124,7 +109,6 @@ pub enum Observation {
 /// A window that closed and was evaluated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedWindow {
-    /// The rule.
     pub rule: RuleId,
     /// The window's name.
     pub window: String,
@@ -235,7 +219,6 @@ pub enum Output {
     FindingOpened(Finding),
     /// It does no longer.
     FindingClosed {
-        /// The rule.
         rule: RuleId,
         /// The tune, by its place in the file.
         tune: usize,
@@ -247,11 +230,8 @@ pub enum Output {
 /// A change to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Its number.
     pub id: DecisionId,
-    /// The rule.
     pub rule: RuleId,
-    /// The rule's name.
     pub rule_name: String,
     /// The tune, by its place in the file.
     pub tune: usize,
@@ -273,18 +253,14 @@ pub struct Decision {
 /// What is done to one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The process.
     pub process: ProcessId,
-    /// What is done.
     pub action: Action,
 }
 
 /// A condition that holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The rule.
     pub rule: RuleId,
-    /// The rule's name.
     pub rule_name: String,
     /// The tune, by its place in the file.
     pub tune: usize,
@@ -314,7 +290,6 @@ pub enum FindingState {
 pub struct Verdict {
     /// The decision it judges.
     pub decision: DecisionId,
-    /// The rule.
     pub rule: RuleId,
     /// The tune, by its place in the file.
     pub tune: usize,
@@ -350,9 +325,7 @@ pub enum Outcome {
 /// Where a tune stands and why it does not act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuneStatus {
-    /// The rule.
     pub rule: RuleId,
-    /// The rule's name.
     pub rule_name: String,
     /// The tune, by its place in the file.
     pub tune: usize,

@@ -20,7 +20,6 @@ use crate::value::{Cell, ProcessId, Scalar, Time};
 /// Decisions in force that are to be undone together; with more a tune decides no further.
 const MOST_KEPT: usize = 1000;
 
-/// The state of one tune.
 #[derive(Clone, Debug)]
 pub(super) struct TuneState {
     pub(super) phase: Phase,

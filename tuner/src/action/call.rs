@@ -395,7 +395,6 @@ impl Plan {
         Task::Call(&action.arena, &self.function.name)
     }
 
-    /// What it returns.
     pub(super) fn returns(&self) -> ReturnType {
         self.returns
     }

@@ -79,7 +79,6 @@ use crate::writer::{Writer, WriterError};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionOutcome {
-    /// It is in force.
     InForce,
     /// The function has returned.
     Returned {
@@ -107,21 +106,18 @@ pub struct ActionReceipt {
     pub text: String,
     /// What came of it.
     pub outcome: ActionOutcome,
-    /// How.
     pub mechanism: Mechanism,
     /// For how long threads of the program were held: the longest hold.
     pub hold_ns: u64,
     /// How it met its sync point, if it was to.
     #[serde(default)]
     pub passage: Option<Passage>,
-    /// When.
     pub at: Instant,
     /// From the first look to the last record.
     pub duration_ns: u64,
 }
 
 impl Writer {
-    /// Takes an action.
     pub fn act(&mut self, action: &Action, reason: Reason) -> Result<ActionReceipt, WriterError> {
         match action {
             Action::Affinity(Affinity::Cpus(cpus)) => self.affinity(cpus, reason),

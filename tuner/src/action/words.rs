@@ -12,7 +12,6 @@ use crate::module::{Module, ModuleError};
 pub(super) struct Word<'a> {
     pub(super) module: &'a Module,
     pub(super) place: LinkAddress,
-    /// What it holds.
     pub(super) holds: u64,
     /// The dynamic linker fills it at the first call.
     pub(super) is_unbound: bool,

@@ -78,7 +78,6 @@ impl Assembly {
         Ok(assembly)
     }
 
-    /// Another attempt.
     fn arm(&mut self, rendezvous: &mut dyn Rendezvous) -> Result<(), String> {
         self.tries += 1;
         for member in &self.members {

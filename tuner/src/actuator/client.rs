@@ -151,7 +151,6 @@ impl ActuatorClient {
         expect!(self.ask(Command::Disarm { ticket })?, Answer::Disarmed => ())
     }
 
-    /// Takes an action.
     pub fn act(&mut self, command: ActCommand) -> Result<ActionReceipt, ClientError> {
         expect!(self.ask(Command::Act(Box::new(command)))?, Answer::Acted(receipt) => *receipt)
     }

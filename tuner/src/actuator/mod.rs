@@ -79,10 +79,7 @@ pub enum Command {
     /// What became of the changes that waited.
     Collect,
     /// A change is to wait no longer.
-    Disarm {
-        /// Its ticket.
-        ticket: u64,
-    },
+    Disarm { ticket: u64 },
     /// Calls a function, loads a library, changes code, binds threads.
     Act(Box<ActCommand>),
     /// Reads a variable. Needs no right to write.
@@ -95,15 +92,9 @@ pub enum Command {
         changes: Vec<ChangeNumber>,
     },
     /// Takes all changes of these processes back, those of earlier sessions too.
-    UndoAll {
-        /// The processes.
-        pids: Vec<Pid>,
-    },
+    UndoAll { pids: Vec<Pid> },
     /// Lists all changes of a process.
-    Changes {
-        /// The process.
-        pid: Pid,
-    },
+    Changes { pid: Pid },
     /// Ends the session, as the end of the stream does, and tells what came of it.
     Shutdown,
 }
@@ -125,9 +116,7 @@ pub struct Hello {
 /// Write a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetCommand {
-    /// The process.
     pub pid: Pid,
-    /// The variable.
     pub variable: String,
     /// The module whose code sees it by that name, where this is needed.
     pub module: Option<String>,
@@ -155,7 +144,6 @@ pub struct Expectation {
 /// Write a variable at a sync point, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmCommand {
-    /// What.
     pub set: SetCommand,
     /// Where.
     pub at: SyncPoint,
@@ -197,20 +185,15 @@ pub struct TogetherCommand {
 /// Take an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActCommand {
-    /// The process.
     pub pid: Pid,
-    /// The action.
     pub action: Action,
-    /// Why.
     pub reason: Reason,
 }
 
 /// Read a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetCommand {
-    /// The process.
     pub pid: Pid,
-    /// The variable.
     pub variable: String,
     /// As in [`SetCommand`].
     pub module: Option<String>,
@@ -221,9 +204,7 @@ pub struct GetCommand {
 /// A change of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeNumber {
-    /// The process.
     pub pid: Pid,
-    /// The number.
     pub change: u64,
 }
 
@@ -248,15 +229,9 @@ pub enum Answer {
     /// To set.
     Set(Box<Receipt>),
     /// To arm: what to ask for when collecting.
-    Armed {
-        /// Its ticket.
-        ticket: u64,
-    },
+    Armed { ticket: u64 },
     /// To together: one for each process, in their order.
-    ArmedTogether {
-        /// Their tickets.
-        tickets: Vec<u64>,
-    },
+    ArmedTogether { tickets: Vec<u64> },
     /// To collect.
     Collected(Collected),
     /// To disarm. Its receipt, that it was not written or that it just had been, is collected as any other.
@@ -312,7 +287,6 @@ pub struct Reading {
     pub size: u64,
     /// The file that holds it.
     pub module: String,
-    /// Where it is.
     pub address: Address,
 }
 

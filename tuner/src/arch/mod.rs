@@ -9,7 +9,8 @@ mod cost;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 
-pub use cost::{Cost, Emulation, Obstacle};
+pub use cost::{Emulation, Obstacle};
+pub use plan::Cost;
 
 /// The registers of a thread, as the kernel gives them.
 pub(crate) type RawRegisters = libc::user_regs_struct;

@@ -49,7 +49,6 @@ pub enum WalkError {
     /// Some bits of a byte are no place.
     #[error("the field `{field}` is {bits} bits of a word: only complete bytes can be read and written")]
     BitField {
-        /// The field.
         field: String,
         /// How many.
         bits: u64,
@@ -61,10 +60,7 @@ pub enum WalkError {
     Dynamic { of: String },
     /// The debug information does not say what it is.
     #[error("the debug information does not have the type of {of}")]
-    Unknown {
-        /// What.
-        of: String,
-    },
+    Unknown { of: String },
     /// The symbol table says that the variable ends before.
     #[error("the steps lead out of the variable, which takes {size} bytes")]
     Outside {

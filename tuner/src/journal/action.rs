@@ -35,16 +35,13 @@ pub struct Assignment {
     pub module: String,
     /// Its identity.
     pub build_id: Option<BuildId>,
-    /// The variable.
     pub symbol: String,
     /// Where the linker placed it; of a chain the first pointer.
     pub link_address: LinkAddress,
-    /// Where it is.
     pub address: Address,
     /// The pointers that led there, if it is no fixed place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<Chain>,
-    /// Its type.
     #[serde(rename = "type")]
     pub value_type: ValueType,
     /// What it held.
@@ -95,7 +92,6 @@ pub struct Bond {
     pub key: Key,
 }
 
-/// A call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// As it is shown: `f(1, 2.5)`, or the path of a library.
@@ -104,7 +100,6 @@ pub struct Call {
     pub module: String,
     /// Where the function is.
     pub address: Address,
-    /// What it returns.
     pub returns: ReturnType,
     /// The memory that is mapped for it.
     pub arena: Arena,
@@ -125,7 +120,6 @@ pub struct Inverse {
     pub function: String,
     /// The file that holds it.
     pub module: String,
-    /// Where it is.
     pub address: Address,
     /// What it is called with.
     pub arguments: Vec<Argument>,
@@ -139,7 +133,6 @@ pub struct Inverse {
 pub struct Reader {
     /// As it is shown: `g()`.
     pub symbol: String,
-    /// What it returns.
     pub returns: ReturnType,
 }
 
@@ -192,7 +185,6 @@ pub struct Affinity {
 /// A thread and its CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCpus {
-    /// Its number.
     pub tid: i32,
     /// As a list.
     pub cpus: String,

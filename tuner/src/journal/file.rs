@@ -33,7 +33,6 @@ pub enum JournalError {
     /// Some file or directory is not usable.
     #[error("journal {}: {source}", path.display())]
     Io {
-        /// Which.
         path: PathBuf,
         /// What went wrong.
         source: io::Error,
@@ -104,7 +103,6 @@ impl StateDir {
             .ok_or(JournalError::NoPlace)
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -251,7 +249,6 @@ impl Journal {
         &self.history
     }
 
-    /// One change.
     pub fn change(&self, number: u64) -> Option<Change> {
         self.history.change(number)
     }
@@ -292,7 +289,6 @@ impl Journal {
         (change, Record::Intent(Box::new(Intent { change, ..intent })))
     }
 
-    /// Appends a record.
     pub fn append(&mut self, record: Record) -> Result<(), JournalError> {
         self.locked(|journal| journal.write(record))
     }

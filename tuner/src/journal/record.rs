@@ -35,9 +35,7 @@ pub struct Reason {
 pub struct Intent {
     /// Its number: unique and increasing in the file.
     pub change: u64,
-    /// When.
     pub at: Instant,
-    /// Who.
     pub who: Who,
     /// Why, a line each.
     pub why: Vec<String>,
@@ -45,7 +43,6 @@ pub struct Intent {
     pub rule: Option<String>,
     /// To which process.
     pub target: Target,
-    /// What.
     #[serde(flatten)]
     pub action: ActionRecord,
 }
@@ -139,9 +136,7 @@ pub enum Record {
     Intent(Box<Intent>),
     /// After it.
     Outcome {
-        /// The change.
         change: u64,
-        /// When.
         at: Instant,
         /// What came of it.
         outcome: Outcome,
@@ -154,9 +149,7 @@ pub enum Record {
     },
     /// A call has returned.
     Returned {
-        /// The change.
         change: u64,
-        /// When.
         at: Instant,
         /// The bits of the result.
         word: u64,
@@ -175,19 +168,11 @@ pub enum Record {
         hold: Option<Hold>,
     },
     /// The guard found that the change did good.
-    Confirmed {
-        /// The change.
-        change: u64,
-        /// When.
-        at: Instant,
-    },
+    Confirmed { change: u64, at: Instant },
     /// Before a change is taken back.
     RevertIntent {
-        /// The change.
         change: u64,
-        /// When.
         at: Instant,
-        /// Who.
         who: Who,
         /// Memory that is mapped for it in the program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -198,9 +183,7 @@ pub enum Record {
     },
     /// After it.
     RevertOutcome {
-        /// The change.
         change: u64,
-        /// When.
         at: Instant,
         /// What came of it.
         outcome: RevertOutcome,

@@ -8,7 +8,7 @@ use crate::underload::{FINE, Load, QUIET, argument, call, insert, patch, remove,
 
 #[test]
 fn a_call_passes_every_kind_of_argument_and_gives_every_kind_of_result_back() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let cases = [
@@ -56,7 +56,7 @@ fn a_call_passes_every_kind_of_argument_and_gives_every_kind_of_result_back() {
 
 #[test]
 fn functions_are_replaced_by_a_jump_and_come_back() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let receipt = patch(&mut writer, &replace("sort_a", "sort_b"));
@@ -70,7 +70,7 @@ fn functions_are_replaced_by_a_jump_and_come_back() {
 
 #[test]
 fn imported_functions_are_replaced_by_the_words_through_which_they_are_called() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let receipt = patch(&mut writer, &replace("part_work", "part_other"));
@@ -83,7 +83,7 @@ fn imported_functions_are_replaced_by_the_words_through_which_they_are_called() 
 
 #[test]
 fn calls_are_removed_in_one_function_or_everywhere() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     for within in [Some("step"), None] {
@@ -98,7 +98,7 @@ fn calls_are_removed_in_one_function_or_everywhere() {
 
 #[test]
 fn calls_are_inserted_where_a_function_is_entered_and_where_it_returns() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let cases = [
@@ -129,7 +129,7 @@ fn calls_are_inserted_where_a_function_is_entered_and_where_it_returns() {
 
 #[test]
 fn arguments_are_changed_before_the_body_runs() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let cases = [
@@ -153,7 +153,7 @@ fn arguments_are_changed_before_the_body_runs() {
 
 #[test]
 fn a_call_passes_what_variables_hold_when_it_is_made() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let with = |function: &str, variable: &str| CallRequest {
         arguments: vec![Argument::Variable(variable.to_owned())],
@@ -193,7 +193,7 @@ fn a_call_passes_what_variables_hold_when_it_is_made() {
 
 #[test]
 fn threads_are_bound_and_get_back_what_each_had() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let cpus = |load: &Load| -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", load.program.pid())).unwrap();
         let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).unwrap();
@@ -234,7 +234,7 @@ fn threads_are_bound_and_get_back_what_each_had() {
 
 #[test]
 fn what_must_not_be_patched_is_refused_with_the_reason() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let cases = [
@@ -293,7 +293,7 @@ fn what_must_not_be_patched_is_refused_with_the_reason() {
 
 #[test]
 fn a_call_that_takes_longer_goes_on_and_is_found_later() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let mut request = call("slow(700)", None);
@@ -312,9 +312,7 @@ fn a_call_that_takes_longer_goes_on_and_is_found_later() {
 
 #[test]
 fn a_program_with_signals_that_never_rest_is_tuned_too() {
-    let Some(mut load) = Load::with(&["signals"], &["-g"]) else {
-        return;
-    };
+    let mut load = or_skip!(Load::with(&["signals"], &["-g"]));
     let code = load.code();
     let mut writer = load.writer();
     for round in 0..5 {
@@ -338,9 +336,7 @@ fn a_program_with_signals_that_never_rest_is_tuned_too() {
 
 #[test]
 fn arguments_of_a_function_without_debug_information_need_their_type() {
-    let Some(mut load) = Load::with(&[], &[]) else {
-        return;
-    };
+    let mut load = or_skip!(Load::with(&[], &[]));
     let mut writer = load.writer();
     let mut request = argument("send_block", 1, "100");
     let error = writer.patch(&request, Reason::default()).unwrap_err();
@@ -371,7 +367,7 @@ fn arguments_of_a_function_without_debug_information_need_their_type() {
 
 #[test]
 fn a_thread_in_a_signal_handler_calls_nothing_and_another_does() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     assert_eq!(load.program.say("handler"), "inside");
     let mut request = call("back_i32(7)", None);

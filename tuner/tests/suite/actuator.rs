@@ -132,7 +132,7 @@ pub(crate) fn session(state: &Path, keep: bool, arguments: &[&str]) -> (Actuator
 
 #[test]
 fn a_session_reads_writes_lists_and_takes_back() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = setting.session(false, &[]);
     assert_eq!(session.actuator, process.id());
     assert_eq!(
@@ -159,7 +159,7 @@ fn a_session_reads_writes_lists_and_takes_back() {
 
 #[test]
 fn sets_that_followed_each_other_are_taken_back_by_one_write_at_the_end_of_the_session() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     for value in ["11", "12", "13"] {
         session.set(setting.write("knob", value)).unwrap();
@@ -173,7 +173,7 @@ fn sets_that_followed_each_other_are_taken_back_by_one_write_at_the_end_of_the_s
 
 #[test]
 fn nothing_else_is_asked_while_a_set_that_was_sent_has_no_receipt() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     let sent = session.send_set(setting.write("knob", "11")).unwrap();
     let early = session.get(setting.read("knob"));
@@ -199,7 +199,7 @@ fn reads_and_writes(pid: u32) -> (u64, u64) {
 
 #[test]
 fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_lines() {
-    let Some(setting) = Setting::new() else { return };
+    let setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.set(setting.write("wide", "11")).unwrap();
     let (reads, writes) = reads_and_writes(session.actuator);
@@ -213,7 +213,7 @@ fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_li
 
 #[test]
 fn who_debugs_the_program_is_not_asked_again_right_after_a_write_was_expected() {
-    let Some(setting) = Setting::new() else { return };
+    let setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.set(setting.write("wide", "11")).unwrap();
     let (reads, _) = reads_and_writes(session.actuator);
@@ -237,7 +237,7 @@ fn journals(setting: &Setting) -> BTreeMap<PathBuf, String> {
 
 #[test]
 fn a_first_write_to_a_place_that_was_asked_for_reads_no_more_than_any_later_one() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.get(setting.read("wide")).unwrap();
     // The right to write and the journal come with the first write into the process.
@@ -250,7 +250,7 @@ fn a_first_write_to_a_place_that_was_asked_for_reads_no_more_than_any_later_one(
 
 #[test]
 fn what_was_kept_of_a_place_is_replaced_when_it_is_asked_for_in_the_program_that_followed() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.get(setting.read("knob")).unwrap();
     assert_eq!(setting.program.say("exec"), "ready");
@@ -261,7 +261,7 @@ fn what_was_kept_of_a_place_is_replaced_when_it_is_asked_for_in_the_program_that
 
 #[test]
 fn a_set_that_is_practised_writes_nothing_but_to_a_file_without_a_name_and_leaves_no_trace() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     let (before, writes) = (journals(&setting), reads_and_writes(session.actuator).1);
@@ -288,7 +288,7 @@ fn a_set_that_is_practised_writes_nothing_but_to_a_file_without_a_name_and_leave
 
 #[test]
 fn a_set_that_is_practised_first_of_all_opens_nothing() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     assert!(journals(&setting).is_empty());
     let mut ended = setting.write("knob", "12");
@@ -315,7 +315,7 @@ fn a_set_that_is_practised_first_of_all_opens_nothing() {
 
 #[test]
 fn an_answer_is_known_to_be_there_once_it_is() {
-    let Some(setting) = Setting::new() else { return };
+    let setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     assert!(!session.is_answered_within(Duration::ZERO));
     let sent = session.send_set(setting.write("knob", "11")).unwrap();
@@ -326,7 +326,7 @@ fn an_answer_is_known_to_be_there_once_it_is() {
 
 #[test]
 fn a_debugger_that_came_since_the_last_write_is_found_before_the_next() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     let pid = setting.program.pid().to_string();
@@ -347,7 +347,7 @@ fn a_debugger_that_came_since_the_last_write_is_found_before_the_next() {
 
 #[test]
 fn a_debugger_that_comes_after_a_write_was_expected_is_found_within_milliseconds() {
-    let Some(setting) = Setting::new() else { return };
+    let setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     let pid = setting.program.pid().to_string();
     let tracer = setting.workshop.build("tracer.c", "tracer", &[]);
@@ -369,7 +369,7 @@ fn a_debugger_that_comes_after_a_write_was_expected_is_found_within_milliseconds
 
 #[test]
 fn a_refusal_says_why_and_the_session_goes_on() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     let mut refused = |command| match session.set(command) {
         Err(ClientError::Refused(refusal)) => refusal,
@@ -388,7 +388,7 @@ fn a_refusal_says_why_and_the_session_goes_on() {
 
 #[test]
 fn when_the_agent_dies_every_change_is_taken_back() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     session.set(setting.write("rate", "9")).unwrap();
@@ -404,7 +404,7 @@ fn when_the_agent_dies_every_change_is_taken_back() {
 
 #[test]
 fn with_keep_only_what_was_confirmed_stays() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = setting.session(true, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     session.set(setting.write("rate", "9")).unwrap();
@@ -431,7 +431,7 @@ fn with_keep_only_what_was_confirmed_stays() {
 
 #[test]
 fn the_signals_that_end_a_session_do_not_end_the_actuator() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -449,7 +449,7 @@ fn the_signals_that_end_a_session_do_not_end_the_actuator() {
 
 #[test]
 fn a_second_session_is_told_who_writes_but_may_read() {
-    let Some(setting) = Setting::new() else { return };
+    let setting = or_skip!(Setting::new());
     let (mut first, _first) = setting.session(false, &[]);
     first.set(setting.write("knob", "11")).unwrap();
     let (mut second, _second) = setting.session(false, &[]);
@@ -473,7 +473,7 @@ fn a_second_session_is_told_who_writes_but_may_read() {
 
 #[test]
 fn a_program_that_ended_does_not_keep_the_session_from_ending() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = setting.session(false, &[]);
     let write = setting.write("knob", "11");
     session.set(write.clone()).unwrap();
@@ -489,9 +489,7 @@ fn a_program_that_ended_does_not_keep_the_session_from_ending() {
 
 #[test]
 fn a_remembered_variable_is_forgotten_with_its_library() {
-    let Some(mut setting) = Setting::with_library() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::with_library());
     let (mut session, _process) = setting.session(false, &[]);
     let mut read = setting.read("knob");
     read.value_type = Some(ValueType::I32);
@@ -507,7 +505,7 @@ fn a_remembered_variable_is_forgotten_with_its_library() {
 
 #[test]
 fn a_line_that_is_too_long_ends_the_session_with_everything_taken_back() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     let long = setting.write("knob", &"1".repeat(tuner::actuator::REQUEST_BYTES_MAX));
@@ -534,7 +532,7 @@ fn crash(
 
 #[test]
 fn a_crash_between_intent_and_write_is_found_to_have_written_nothing() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     crash(&setting, "after-intent", "1", |session| {
         session.set(setting.write("knob", "11")).map(drop)
     });
@@ -550,7 +548,7 @@ fn a_crash_between_intent_and_write_is_found_to_have_written_nothing() {
 
 #[test]
 fn a_crash_between_write_and_outcome_is_found_to_have_written_and_is_taken_back() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     crash(&setting, "after-write", "1", |session| {
         session.set(setting.write("knob", "11")).map(drop)
     });
@@ -568,7 +566,7 @@ fn a_crash_while_taking_back_is_settled_by_the_memory_too() {
         ("after-intent", "11", Status::Applied),
         ("after-write", "10", Status::Reverted),
     ] {
-        let Some(mut setting) = Setting::new() else { return };
+        let mut setting = or_skip!(Setting::new());
         crash(&setting, instant, "2", |session| {
             session.set(setting.write("knob", "11"))?;
             session.undo(setting.pid(), 1).map(drop)
@@ -582,7 +580,7 @@ fn a_crash_while_taking_back_is_settled_by_the_memory_too() {
 
 #[test]
 fn after_a_crash_a_value_that_the_program_changed_is_neither() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     crash(&setting, "after-write", "1", |session| {
         session.set(setting.write("knob", "11")).map(drop)
     });

@@ -30,12 +30,10 @@ fn write(workshop: &Workshop, program: &Program, location: &Location, value: i32
 
 #[test]
 fn a_variable_that_the_program_copied_is_written_in_the_copy() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     library(&workshop, &["-g"]);
     for flags in [&["-no-pie"][..], &["-pie"]] {
-        let Some(mut program) = Program::start(&user(&workshop, flags), &[]) else {
-            return;
-        };
+        let mut program = or_skip!(Program::start(&user(&workshop, flags), &[]));
         let location = program.find("knob").unwrap();
         assert_eq!(location.module.file_name(), "user", "{flags:?}");
         assert!(location.copied_from.as_deref().unwrap().ends_with("libknob.so"));
@@ -56,11 +54,9 @@ fn a_variable_that_the_program_copied_is_written_in_the_copy() {
 
 #[test]
 fn a_variable_that_the_program_reaches_through_its_got_is_written_in_the_library() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
-    let Some(mut program) = Program::start(&user(&workshop, &["-fPIC"]), &[]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&user(&workshop, &["-fPIC"]), &[]));
     let location = program.find("knob").unwrap();
     assert_eq!(location.module.file_name(), "libknob.so");
     assert!(location.is_confirmed && location.copied_from.is_none());
@@ -70,11 +66,9 @@ fn a_variable_that_the_program_reaches_through_its_got_is_written_in_the_library
 
 #[test]
 fn a_variable_that_the_program_defines_too_is_the_programs() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
-    let Some(mut program) = Program::start(&user(&workshop, &["-DDEFINES=7"]), &[]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&user(&workshop, &["-DDEFINES=7"]), &[]));
     let location = program.find("knob").unwrap();
     assert_eq!(location.module.file_name(), "user");
     assert!(location.copied_from.is_none());
@@ -84,12 +78,10 @@ fn a_variable_that_the_program_defines_too_is_the_programs() {
 
 #[test]
 fn a_library_that_uses_its_own_in_spite_of_the_programs_makes_two_variables() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     for flags in [&["-Wl,-Bsymbolic"][..], &["-fvisibility=protected"]] {
         library(&workshop, flags);
-        let Some(mut program) = Program::start(&user(&workshop, &["-DDEFINES=7"]), &[]) else {
-            return;
-        };
+        let mut program = or_skip!(Program::start(&user(&workshop, &["-DDEFINES=7"]), &[]));
         assert!(
             matches!(program.find("knob"), Err(VariableError::Ambiguous { .. })),
             "{flags:?}"
@@ -108,7 +100,7 @@ fn a_library_that_uses_its_own_in_spite_of_the_programs_makes_two_variables() {
 
 #[test]
 fn of_two_libraries_the_one_that_is_searched_first_has_the_variable() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
     workshop.build(
         "library.c",
@@ -120,9 +112,7 @@ fn of_two_libraries_the_one_that_is_searched_first_has_the_variable() {
         "user",
         &["-L.", "-fPIC", "-Wl,--no-as-needed", "-lfirst", "-lknob"],
     );
-    let Some(mut program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &[]));
     assert_eq!(program.say("?"), "program=9 library=9");
     let location = program.find("knob").unwrap();
     assert_eq!(location.module.file_name(), "libfirst.so");
@@ -132,14 +122,12 @@ fn of_two_libraries_the_one_that_is_searched_first_has_the_variable() {
 
 #[test]
 fn a_preloaded_definition_comes_before_the_librarys() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
     let preload = ["-shared", "-fPIC", "-DVALUE=9", "-DVIEW=other_view"];
     let preload = workshop.build("library.c", "libfirst.so", &preload);
     let path = user(&workshop, &["-fPIC"]);
-    let Some(mut program) = Program::start_with(&path, &[], &[("LD_PRELOAD", &preload)]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start_with(&path, &[], &[("LD_PRELOAD", &preload)]));
     assert_eq!(program.say("?"), "program=9 library=9");
     let location = program.find("knob").unwrap();
     assert_eq!(location.module.file_name(), "libfirst.so");
@@ -149,14 +137,12 @@ fn a_preloaded_definition_comes_before_the_librarys() {
 
 #[test]
 fn a_static_program_has_its_variables_too() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     for flags in [&["-static"][..], &["-static-pie"]] {
         let Some(path) = workshop.try_build("variables.c", "variables", flags) else {
             return skip("there is no static C library");
         };
-        let Some(mut program) = Program::start(&path, &[]) else {
-            return;
-        };
+        let mut program = or_skip!(Program::start(&path, &[]));
         write(&workshop, &program, &program.find("knob").unwrap(), 42);
         assert_eq!(program.sees("knob"), "42", "{flags:?}");
     }
@@ -169,13 +155,11 @@ fn twins(workshop: &Workshop) -> [PathBuf; 2] {
 
 #[test]
 fn two_libraries_that_know_nothing_of_each_other_make_the_name_ambiguous() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let [a, b] = twins(&workshop);
     let path = workshop.build("opener.c", "opener", &["-ldl"]);
     let both: [&Path; 2] = [&a, &b];
-    let Some(mut program) = Program::start(&path, &both) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &both));
     let error = program.find("knob").unwrap_err();
     assert!(
         matches!(&error, VariableError::Ambiguous { places, .. } if places.len() == 2),
@@ -193,24 +177,20 @@ fn two_libraries_that_know_nothing_of_each_other_make_the_name_ambiguous() {
 
 #[test]
 fn a_library_loaded_later_is_found_when_it_is_the_only_one() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let [a, _] = twins(&workshop);
     let path = workshop.build("opener.c", "opener", &["-ldl"]);
-    let Some(mut program) = Program::start(&path, &[&a]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &[&a]));
     write(&workshop, &program, &program.find("knob").unwrap(), 42);
     assert_eq!(program.say("?"), "42");
 }
 
 #[test]
 fn a_static_variable_of_the_program_is_not_passed_over_for_a_librarys() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let [a, _] = twins(&workshop);
     let path = workshop.build("opener.c", "opener", &["-ldl", "-DPRIVATE=5"]);
-    let Some(mut program) = Program::start(&path, &[&a]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &[&a]));
     let error = program.find("knob").unwrap_err();
     assert!(error.to_string().contains("(static in opener.c)"), "{error}");
     write(
@@ -224,10 +204,11 @@ fn a_static_variable_of_the_program_is_not_passed_over_for_a_librarys() {
 
 #[test]
 fn a_name_that_is_no_variable_is_refused_with_what_it_is() {
-    let Some(workshop) = Workshop::open() else { return };
-    let Some(program) = Program::start(&workshop.build("variables.c", "variables", &[]), &[]) else {
-        return;
-    };
+    let workshop = or_skip!(Workshop::open());
+    let program = or_skip!(Program::start(
+        &workshop.build("variables.c", "variables", &[]),
+        &[]
+    ));
     assert!(matches!(
         program.find("own"),
         Err(VariableError::ThreadLocal { .. })
@@ -249,11 +230,9 @@ fn a_name_that_is_no_variable_is_refused_with_what_it_is() {
 
 #[test]
 fn a_library_whose_file_was_changed_in_place_is_not_written() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     library(&workshop, &[]);
-    let Some(program) = Program::start(&user(&workshop, &["-fPIC"]), &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&user(&workshop, &["-fPIC"]), &[]));
     let location = program.find("knob").unwrap();
     let id = location.module.build_id().unwrap().to_string();
     let path = workshop.directory.path().join("libknob.so");
@@ -275,12 +254,10 @@ fn a_library_whose_file_was_changed_in_place_is_not_written() {
 
 #[test]
 fn a_variable_goes_with_its_library() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let [a, _] = twins(&workshop);
     let path = workshop.build("opener.c", "opener", &["-ldl"]);
-    let Some(mut program) = Program::start(&path, &[&a]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &[&a]));
     let location = program.find("knob").unwrap();
     write(&workshop, &program, &location, 42);
     program.say("close");

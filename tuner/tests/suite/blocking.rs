@@ -141,9 +141,7 @@ impl Blocking {
 
 #[test]
 fn no_call_of_the_program_fails_because_its_thread_is_held() {
-    let Some(mut blocking) = Blocking::start("once") else {
-        return;
-    };
+    let mut blocking = or_skip!(Blocking::start("once"));
     for _ in 0..20 {
         drop(Stopped::all(&blocking.program.process(), HOLD_WAIT).unwrap());
     }
@@ -158,9 +156,7 @@ fn no_call_of_the_program_fails_because_its_thread_is_held() {
 
 #[test]
 fn no_call_of_the_program_fails_because_its_thread_calls_a_function_for_us() {
-    let Some(mut blocking) = Blocking::start("once") else {
-        return;
-    };
+    let mut blocking = or_skip!(Blocking::start("once"));
     let mut writer = blocking.writer();
     for (kind, tid) in blocking.threads.clone() {
         let request = CallRequest {
@@ -179,9 +175,7 @@ fn no_call_of_the_program_fails_because_its_thread_calls_a_function_for_us() {
 #[test]
 fn a_signal_for_a_held_thread_ends_its_call_as_it_would_have_otherwise() {
     for how in ["restart", "once"] {
-        let Some(mut blocking) = Blocking::start(how) else {
-            return;
-        };
+        let mut blocking = or_skip!(Blocking::start(how));
         let held = blocking.hold();
         blocking.say(&format!("signal {WINCH}"));
         drop(held);
@@ -202,9 +196,7 @@ fn a_signal_for_a_held_thread_ends_its_call_as_it_would_have_otherwise() {
 
 #[test]
 fn in_a_storm_of_signals_a_call_fails_only_where_a_handler_has_run() {
-    let Some(mut blocking) = Blocking::start("restart") else {
-        return;
-    };
+    let mut blocking = or_skip!(Blocking::start("restart"));
     let mut writer = blocking.writer();
     for signal in [WINCH, USR2] {
         blocking.say(&format!("storm {signal}"));

@@ -62,7 +62,7 @@ fn a_call_whose_point_was_missed_or_not_reached_is_never_made_and_the_journal_sa
         ("done", "thread 7 of process"),
     ];
     for (how, wanted) in said {
-        let Some(setting) = Setting::new() else { return };
+        let setting = or_skip!(Setting::new());
         let (mut session, _process) = setting.session(false, &["sync", how]);
         session.arm_act(at_main(&setting, call("getpid()"), 100)).unwrap();
         let error = collect(&mut session).unwrap_err();
@@ -73,7 +73,7 @@ fn a_call_whose_point_was_missed_or_not_reached_is_never_made_and_the_journal_sa
 
 #[test]
 fn a_call_that_waits_is_let_go_by_word_and_with_the_session() {
-    let Some(setting) = Setting::new() else { return };
+    let setting = or_skip!(Setting::new());
     let (mut session, mut process) = setting.session(false, &["sync", "never"]);
     let ticket = session
         .arm_act(at_main(&setting, call("getpid()"), 60_000))
@@ -94,7 +94,7 @@ fn a_call_that_waits_is_let_go_by_word_and_with_the_session() {
 
 #[test]
 fn only_a_call_has_a_place_and_only_where_something_can_hold_the_program() {
-    let Some(setting) = Setting::new() else { return };
+    let setting = or_skip!(Setting::new());
     let refused = |session: &mut ActuatorClient, action| match session.arm_act(at_main(&setting, action, 100))
     {
         Err(ClientError::Refused(refusal)) => refusal.message,

@@ -17,7 +17,7 @@ fn image(workshop: &Workshop, name: &str) -> Image {
 
 #[test]
 fn a_file_is_listed_with_types_and_what_can_be_done() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     paths(&workshop, &[]);
     let image = image(&workshop, "paths");
     let entries = catalog::entries(&image, |name| !name.starts_with('_')).unwrap();
@@ -56,7 +56,7 @@ fn a_file_is_listed_with_types_and_what_can_be_done() {
 
 #[test]
 fn an_address_in_code_is_the_line_of_its_source_whatever_the_debug_information() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let source = std::fs::read_to_string(source_path("paths.c")).unwrap();
     let wanted = source
         .lines()
@@ -79,7 +79,7 @@ fn an_address_in_code_is_the_line_of_its_source_whatever_the_debug_information()
 
 #[test]
 fn arguments_lead_on_to_what_they_point_to() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     paths(&workshop, &[]);
     let image = image(&workshop, "paths");
     let step = image.functions(&["step"]).unwrap().remove(0).address;
@@ -130,7 +130,7 @@ fn arguments_lead_on_to_what_they_point_to() {
 
 #[test]
 fn fortran_arguments_are_addresses_and_cpp_references_are_followed() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let (Some(_), Some(_)) = (
         workshop.try_build("modules.f90", "modules", &["-g", "-fno-inline"]),
         workshop.try_build("classes.cc", "classes", &["-g"]),
@@ -179,7 +179,7 @@ fn fortran_arguments_are_addresses_and_cpp_references_are_followed() {
 
 #[test]
 fn an_inlined_function_is_told_with_the_call_and_what_can_be_probed() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     for flags in [
         &["-O2", "-gdwarf-4"][..],
         &["-O2", "-gdwarf-5"],
@@ -222,7 +222,7 @@ fn ask_everything(image: &Image) {
 #[test]
 fn damaged_files_are_answered_or_refused_and_never_make_us_panic_or_hang() {
     use proptest::test_runner::{Config, TestRunner};
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let mut whole = Vec::new();
     for flags in [
         &["-O2", "-gdwarf-4"][..],

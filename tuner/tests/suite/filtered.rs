@@ -174,9 +174,7 @@ impl Filtered {
 fn a_program_with_a_filter_is_changed_as_far_as_that_permits_and_lives_on_as_root() {
     for permits in &TABLE {
         let mode = permits.mode;
-        let Some(mut filtered) = Filtered::start(mode) else {
-            return;
-        };
+        let mut filtered = or_skip!(Filtered::start(mode));
         let mut writer = filtered.writer();
         filtered.functions(&mut writer, permits);
         filtered.mapping(&mut writer, permits);
@@ -191,9 +189,7 @@ fn a_program_with_a_filter_is_changed_as_far_as_that_permits_and_lives_on_as_roo
 #[test]
 fn a_thread_that_sleeps_is_not_killed_for_going_on_with_it_as_root() {
     for mode in ["kill", "trap", "denies"] {
-        let Some(mut filtered) = Filtered::start(mode) else {
-            return;
-        };
+        let mut filtered = or_skip!(Filtered::start(mode));
         for _ in 0..10 {
             let stopped = Stopped::all(&filtered.program.process(), Duration::from_secs(20)).unwrap();
             assert_eq!(stopped.threads().len(), 2, "{mode}");
@@ -205,9 +201,7 @@ fn a_thread_that_sleeps_is_not_killed_for_going_on_with_it_as_root() {
 
 #[test]
 fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls_as_root() {
-    let Some(mut filtered) = Filtered::start("selective") else {
-        return;
-    };
+    let mut filtered = or_skip!(Filtered::start("selective"));
     let mut writer = filtered.writer();
     writer.despite_seccomp = true;
     let request = CallRequest {
@@ -222,9 +216,7 @@ fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls_as_root() {
     assert_eq!(writer.undo(inserted).unwrap().outcome, RevertOutcome::Reverted);
     filtered.answers("called=10 ");
     // A call of ours that would kill is never made.
-    let Some(mut filtered) = Filtered::start("kill") else {
-        return;
-    };
+    let mut filtered = or_skip!(Filtered::start("kill"));
     let mut writer = filtered.writer();
     writer.despite_seccomp = true;
     let error = writer

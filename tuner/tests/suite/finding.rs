@@ -63,7 +63,7 @@ const PARTS: [(&str, &str); 14] = [
 
 #[test]
 fn fields_elements_and_what_pointers_lead_to_are_read() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     for flags in [
         &["-gdwarf-4"][..],
         &["-gdwarf-5"],
@@ -72,9 +72,7 @@ fn fields_elements_and_what_pointers_lead_to_are_read() {
         &["-gdwarf-5", "-fdebug-types-section", "-no-pie"],
         &["-flto", "-rdynamic"],
     ] {
-        let Some(program) = Program::start(&paths(&workshop, flags), &[]) else {
-            return;
-        };
+        let program = or_skip!(Program::start(&paths(&workshop, flags), &[]));
         for (path, expected) in PARTS {
             assert_eq!(read(&program, path).unwrap(), expected, "{path} {flags:?}");
         }
@@ -83,7 +81,7 @@ fn fields_elements_and_what_pointers_lead_to_are_read() {
 
 #[test]
 fn debug_information_is_found_where_it_was_put() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let read_all = |how: &str| {
         let program = Program::start(&workshop.directory.path().join("paths"), &[])?;
         for (path, expected) in PARTS {
@@ -141,10 +139,8 @@ fn debug_information_is_found_where_it_was_put() {
 
 #[test]
 fn debug_information_of_the_distribution_is_found_by_build_id() {
-    let Some(workshop) = Workshop::open() else { return };
-    let Some(program) = Program::start(&paths(&workshop, &[]), &[]) else {
-        return;
-    };
+    let workshop = or_skip!(Workshop::open());
+    let program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));
     let space = program.space();
     let libc = space
         .modules
@@ -167,10 +163,8 @@ fn debug_information_of_the_distribution_is_found_by_build_id() {
 
 #[test]
 fn parts_and_what_pointers_lead_to_are_written_and_taken_back() {
-    let Some(workshop) = Workshop::open() else { return };
-    let Some(mut program) = Program::start(&paths(&workshop, &[]), &[]) else {
-        return;
-    };
+    let workshop = or_skip!(Workshop::open());
+    let mut program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));
     let cases = [
         ("cfg.solver.chunk", Value::I32(65), "chunk", "65", "64"),
         ("limits[2]", Value::I32(31), "limit2", "31", "30"),
@@ -194,10 +188,8 @@ fn parts_and_what_pointers_lead_to_are_written_and_taken_back() {
 
 #[test]
 fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() {
-    let Some(workshop) = Workshop::open() else { return };
-    let Some(mut program) = Program::start(&paths(&workshop, &[]), &[]) else {
-        return;
-    };
+    let workshop = or_skip!(Workshop::open());
+    let mut program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));
     let location = program.find("head->next->value").unwrap();
     let before = location.address;
     program.say("move");
@@ -224,10 +216,8 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
 
 #[test]
 fn what_leads_nowhere_is_refused_with_what_would() {
-    let Some(workshop) = Workshop::open() else { return };
-    let Some(program) = Program::start(&paths(&workshop, &[]), &[]) else {
-        return;
-    };
+    let workshop = or_skip!(Workshop::open());
+    let program = or_skip!(Program::start(&paths(&workshop, &[]), &[]));
     let cases = [
         (
             "cfg.solver.chonk",
@@ -267,12 +257,10 @@ fn what_leads_nowhere_is_refused_with_what_would() {
         let error = Slot::validate(&program.find(path).unwrap(), None).unwrap_err();
         assert!(matches!(error, SlotError::ReadOnly { .. }), "{path}: {error}");
     }
-    let Some(program) = Program::start(
+    let program = or_skip!(Program::start(
         &workshop.build("paths.c", "bare", &[source_path("other.c").to_str().unwrap()]),
         &[],
-    ) else {
-        return;
-    };
+    ));
     let error = program.find("cfg.solver").unwrap_err();
     assert!(
         matches!(error, VariableError::NoDebugInformation { .. }),
@@ -284,15 +272,13 @@ fn what_leads_nowhere_is_refused_with_what_would() {
 
 #[test]
 fn names_of_cpp_are_written_as_in_the_source() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
         return skip("there is no C++ compiler `c++`");
     }
     for flags in [&["-g", "-gdwarf-4"][..], &["-g", "-gdwarf-5"]] {
         let path = workshop.build("classes.cc", "classes", flags);
-        let Some(mut program) = Program::start(&path, &[]) else {
-            return;
-        };
+        let mut program = or_skip!(Program::start(&path, &[]));
         let cases = [
             ("app::Solver::limit", "limit"),
             ("Solver::limit", "limit"),
@@ -313,14 +299,12 @@ fn names_of_cpp_are_written_as_in_the_source() {
 
 #[test]
 fn names_of_fortran_are_written_in_any_case() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     if workshop.try_build("modules.f90", "modules", &["-g"]).is_none() {
         return skip("there is no Fortran compiler `gfortran`");
     }
     let path = workshop.build("modules.f90", "modules", &["-g"]);
-    let Some(mut program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &[]));
     let cases = [
         ("config::solver%chunk", "chunk"),
         ("CONFIG::Solver.Chunk", "chunk"),
@@ -350,7 +334,7 @@ fn names_of_fortran_are_written_in_any_case() {
 
 #[test]
 fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_meant() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     // As NumPy and SciPy bring an OpenBLAS each.
     let [a, b] = [("libblas_a.so", "-DVALUE=1"), ("libblas_b.so", "-DVALUE=2")].map(|(name, value)| {
         workshop.build(
@@ -360,9 +344,7 @@ fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_meant() 
         )
     });
     let path = workshop.build("opener.c", "opener", &["-ldl"]);
-    let Some(mut program) = Program::start(&path, &[&a, &b]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &[&a, &b]));
     let error = program.find("knob").unwrap_err().to_string();
     assert!(error.contains("means 2 different variables"), "{error}");
     assert!(
@@ -381,13 +363,11 @@ fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_meant() 
 
 #[test]
 fn one_function_is_meant_or_it_is_said_why_not() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
         return skip("there is no C++ compiler `c++`");
     }
-    let Some(program) = Program::start(&workshop.directory.path().join("classes"), &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&workshop.directory.path().join("classes"), &[]));
     let space = program.space();
     let symbol = |name: &str| {
         space
@@ -412,9 +392,7 @@ fn one_function_is_meant_or_it_is_said_why_not() {
     let error = symbol("Solver::stop").unwrap_err().to_string();
     assert!(error.contains("has a function `Solver::stop`"), "{error}");
     paths(&workshop, &["-O2"]);
-    let Some(program) = Program::start(&workshop.directory.path().join("paths"), &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&workshop.directory.path().join("paths"), &[]));
     let error = program.space().function("half").unwrap_err().to_string();
     assert!(
         error.contains("`half` was inlined and has no code of its own: into step at"),

@@ -32,7 +32,7 @@ fn workers(load: &Load) -> Vec<i32> {
 
 #[test]
 fn each_call_is_taken_back_by_the_thread_that_made_it_with_what_it_read_beforehand() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let threads: Vec<i32> = [load.program.pid()].into_iter().chain(workers(&load)).collect();
@@ -79,7 +79,7 @@ fn each_call_is_taken_back_by_the_thread_that_made_it_with_what_it_read_beforeha
 
 #[test]
 fn calls_of_the_same_are_taken_back_newest_first_and_one_that_stays_is_none_of_them() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let mut set = |level: u32| {
         let mut request = invertible(
@@ -108,7 +108,7 @@ fn calls_of_the_same_are_taken_back_newest_first_and_one_that_stays_is_none_of_t
 
 #[test]
 fn an_inverse_passes_what_was_read_as_its_parameter_wants_it_or_nothing_that_was_read() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     for (text, inverse, was) in [
         ("set_level(9)", "scale_level(was)", Some("level_share()")),
@@ -129,7 +129,7 @@ fn an_inverse_passes_what_was_read_as_its_parameter_wants_it_or_nothing_that_was
 
 #[test]
 fn a_call_whose_thread_has_ended_is_said_to_stay_and_nobody_else_makes_its_inverse() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let tid: i32 = load.program.say("guest").parse().unwrap();
     let mut request = invertible("set_level(9)", "set_level(was)", Some("level_now()"));
@@ -151,7 +151,7 @@ fn a_call_whose_thread_has_ended_is_said_to_stay_and_nobody_else_makes_its_inver
 
 #[test]
 fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let mut request = invertible("slow_level(300)", "set_level(was)", Some("level_now()"));
     request.thread = Some(workers(&load)[0]);
@@ -179,7 +179,7 @@ fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
 
 #[test]
 fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let tid: i32 = load.program.say("guest").parse().unwrap();
     let request = |text: &str, inverse: &str, was: &str| CallRequest {
@@ -246,7 +246,7 @@ fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
 
 #[test]
 fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     for (inverse, was, wanted) in [
         ("nobody(was)", Some("level_now()"), "has no function `nobody`"),
@@ -291,7 +291,7 @@ fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
 
 #[test]
 fn what_does_not_fit_a_parameter_is_refused_where_its_type_is_known() {
-    let Some(load) = Load::start() else { return };
+    let load = or_skip!(Load::start());
     let mut writer = load.writer();
     for (text, wanted) in [
         ("back_i32(\"a\")", "argument 0 is i32, not a text"),

@@ -13,9 +13,7 @@ use crate::writing::variables;
 
 #[test]
 fn the_journal_is_private_and_tells_everything_about_a_change() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let state = workshop.directory.path().join("state");
     let slot = program.slot("knob", None).unwrap();
     let mut request = to(Value::I32(20));
@@ -47,9 +45,7 @@ fn the_journal_is_private_and_tells_everything_about_a_change() {
 
 #[test]
 fn a_journal_with_a_torn_line_goes_on_behind_it() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let state = workshop.directory.path();
     let slot = program.slot("knob", None).unwrap();
     program
@@ -79,9 +75,7 @@ fn a_journal_with_a_torn_line_goes_on_behind_it() {
 
 #[test]
 fn two_journals_of_one_process_never_give_a_number_twice() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let state = StateDir::at(workshop.directory.path());
     let slot = program.slot("knob", None).unwrap();
     program
@@ -117,9 +111,7 @@ fn two_journals_of_one_process_never_give_a_number_twice() {
 
 #[test]
 fn a_state_directory_that_others_may_write_is_refused() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let state = workshop.directory.path().join("open");
     fs::create_dir(&state).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();

@@ -8,7 +8,7 @@ use crate::underload::{FINE, Load, QUIET, called, insert, patch, replace, take_b
 
 #[test]
 fn a_library_is_loaded_used_and_unloaded_again() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let path = load.library();
@@ -42,7 +42,7 @@ fn a_library_is_loaded_used_and_unloaded_again() {
 
 #[test]
 fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let link = load.workshop.directory.path().join("by-another-name.so");
     std::os::unix::fs::symlink("libtuned.so", &link).unwrap();
@@ -64,7 +64,7 @@ fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
 
 #[test]
 fn what_cannot_be_loaded_is_told_in_the_dynamic_linkers_words() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
     let told = |writer: &mut Writer, path: &str| {

@@ -16,11 +16,9 @@ use crate::programs::{Program, Workshop, to};
 
 #[test]
 fn a_process_tells_what_it_is() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let path = workshop.build("variables.c", "a (b) c", &[]);
-    let Some(program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&path, &[]));
     let process = program.process();
     assert_eq!(process.name, "a (b) c");
     assert_eq!(process.executable, fs::canonicalize(&path).unwrap());
@@ -39,10 +37,11 @@ fn a_process_tells_what_it_is() {
 
 #[test]
 fn a_process_that_ended_is_told_and_its_number_is_not_taken_for_it() {
-    let Some(workshop) = Workshop::open() else { return };
-    let Some(mut program) = Program::start(&workshop.build("variables.c", "variables", &[]), &[]) else {
-        return;
-    };
+    let workshop = or_skip!(Workshop::open());
+    let mut program = or_skip!(Program::start(
+        &workshop.build("variables.c", "variables", &[]),
+        &[]
+    ));
     let process = program.process();
     let other = Pid {
         start_time: process.pid.start_time + 1,
@@ -82,16 +81,14 @@ fn a_thread_of_the_kernel_is_refused() {
 
 #[test]
 fn the_program_comes_first_then_its_libraries_in_the_linkers_order() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     workshop.build(
         "library.c",
         "libknob.so",
         &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
     );
     let path = workshop.build("user.c", "user", &["-L.", "-lknob"]);
-    let Some(program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&path, &[]));
     let space = program.space();
     let names: Vec<&str> = space.modules.iter().map(|module| module.file_name()).collect();
     assert_eq!(names[..2], ["user", "libknob.so"], "{names:?}");
@@ -106,11 +103,9 @@ fn the_program_comes_first_then_its_libraries_in_the_linkers_order() {
 
 #[test]
 fn a_file_that_was_written_to_since_it_was_read_is_not_probed() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let path = workshop.build("variables.c", "variables", &[]);
-    let Some(program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&path, &[]));
     let space = program.space();
     let module = space.executable().unwrap();
     assert!(module.probe_path().is_ok());
@@ -124,16 +119,14 @@ fn a_file_that_was_written_to_since_it_was_read_is_not_probed() {
 
 #[test]
 fn a_file_that_is_mapped_as_data_is_no_second_module() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let library = workshop.build(
         "library.c",
         "libknob.so",
         &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
     );
     let path = workshop.build("user.c", "user", &["-L.", "-lknob", "-fPIC"]);
-    let Some(program) = Program::start(&path, &[&library]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&path, &[&library]));
     let space = program.space();
     let starts = space
         .maps
@@ -146,7 +139,7 @@ fn a_file_that_is_mapped_as_data_is_no_second_module() {
 
 #[test]
 fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_restore_as_root() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     if !rustix::process::geteuid().is_root() {
         return crate::programs::skip("needs root: only root may use /proc/PID/map_files");
     }
@@ -156,9 +149,7 @@ fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_resto
         &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
     );
     let path = workshop.build("user.c", "user", &["-L.", "-lknob", "-fPIC"]);
-    let Some(program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&path, &[]));
     fs::remove_file(&library).unwrap();
     workshop.build(
         "library.c",
@@ -207,12 +198,10 @@ fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_resto
 
 #[test]
 fn a_function_is_found_where_the_file_has_it() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     for flags in [&["-pie"][..], &["-no-pie"], &["-Wl,-z,noseparate-code"]] {
         let path = workshop.build("variables.c", "variables", flags);
-        let Some(program) = Program::start(&path, &[]) else {
-            return;
-        };
+        let program = or_skip!(Program::start(&path, &[]));
         let space = program.space();
         let module = space.executable().unwrap();
         let functions = module.image.functions(&["main", "knob", "nothing"]).unwrap();
@@ -230,16 +219,17 @@ fn a_function_is_found_where_the_file_has_it() {
 
 #[test]
 fn types_come_from_the_debug_information() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     for flags in [
         &["-g", "-gdwarf-4"][..],
         &["-g", "-gdwarf-5"],
         &["-g", "-gz=zlib"],
         &["-g", "-no-pie"],
     ] {
-        let Some(program) = Program::start(&workshop.build("variables.c", "variables", flags), &[]) else {
-            return;
-        };
+        let program = or_skip!(Program::start(
+            &workshop.build("variables.c", "variables", flags),
+            &[]
+        ));
         let value_type = |name| program.find(name).unwrap().value_type();
         assert_eq!(value_type("knob"), Some(ValueType::I32), "{flags:?}");
         assert_eq!(value_type("rate"), Some(ValueType::F64));
@@ -258,7 +248,7 @@ fn types_come_from_the_debug_information() {
 
 #[test]
 fn parameters_are_told_with_their_registers_as_far_as_they_can() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let file = workshop.build("variables.c", "variables", &["-g"]);
     let image = Image::read(std::fs::File::open(file).unwrap()).unwrap();
     let function = image.functions(&["mixed"]).unwrap().remove(0);
@@ -281,16 +271,14 @@ fn parameters_are_told_with_their_registers_as_far_as_they_can() {
 
 #[test]
 fn a_file_is_read_once_until_it_is_written_and_a_new_one_of_its_name_is_another() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     workshop.build(
         "library.c",
         "libknob.so",
         &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
     );
     let user = workshop.build("user.c", "user", &["-L.", "-lknob"]);
-    let Some(program) = Program::start(&user, &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&user, &[]));
     let library = workshop.directory.path().join("libknob.so");
     let image = || {
         let space = program.space();
@@ -312,11 +300,9 @@ fn a_file_is_read_once_until_it_is_written_and_a_new_one_of_its_name_is_another(
 
 #[test]
 fn a_scrambled_list_of_the_dynamic_linker_leads_to_the_right_write_or_to_none() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let path = workshop.build("scrambled.c", "scrambled", &["-Wl,-z,now", "-g"]);
-    let Some(mut program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &[]));
     let (mut was, mut written) = (10, 0);
     for seed in 11..311 {
         assert_eq!(program.say(&seed.to_string()), "scrambled");

@@ -29,6 +29,16 @@
 //! error that it was skipped; with TUNEAGENT_REQUIRE_ALL=1 it fails instead.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
+/// The value; without it the test ends here, as one that was skipped.
+macro_rules! or_skip {
+    ($value:expr) => {
+        match $value {
+            Some(value) => value,
+            None => return,
+        }
+    };
+}
+
 mod actions;
 mod actuator;
 mod binding;

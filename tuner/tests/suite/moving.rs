@@ -57,10 +57,8 @@ fn opener(workshop: &Workshop) -> Option<(Program, Slot)> {
 
 #[test]
 fn a_value_that_went_into_another_library_is_put_back_and_never_reported_as_written() {
-    let Some(workshop) = Workshop::open() else { return };
-    let Some((program, slot)) = opener(&workshop) else {
-        return;
-    };
+    let workshop = or_skip!(Workshop::open());
+    let (program, slot) = or_skip!(opener(&workshop));
     let mut writer = writer(&workshop, program, || drop(say("swap")));
     match writer.set(&slot, to(Value::I32(20))) {
         Err(WriterError::Write(WriteError::WentElsewhere { found, .. })) => {
@@ -75,10 +73,8 @@ fn a_value_that_went_into_another_library_is_put_back_and_never_reported_as_writ
 
 #[test]
 fn nothing_is_written_where_a_library_was() {
-    let Some(workshop) = Workshop::open() else { return };
-    let Some((mut program, slot)) = opener(&workshop) else {
-        return;
-    };
+    let workshop = or_skip!(Workshop::open());
+    let (mut program, slot) = or_skip!(opener(&workshop));
     assert_eq!(program.say("swap"), "1");
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
@@ -88,9 +84,7 @@ fn nothing_is_written_where_a_library_was() {
     );
     assert_eq!(program.say("views"), "1");
     // Nor where nothing is mapped any more, found out before the store or by it.
-    let Some((program, slot)) = opener(&workshop) else {
-        return;
-    };
+    let (program, slot) = or_skip!(opener(&workshop));
     let mut writer = self::writer(&workshop, program, || drop(say("close")));
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
     assert!(matches!(error, WriterError::Write(_)), "{error}");
@@ -101,11 +95,9 @@ fn nothing_is_written_where_a_library_was() {
 /// The way that is taken would override it.
 #[test]
 fn what_the_program_has_made_read_only_since_it_was_validated_stays_as_it_is() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let path = workshop.build("protects.c", "protects", &["-g"]);
-    let Some(mut program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let mut program = or_skip!(Program::start(&path, &[]));
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     let slot = program.slot("guarded", None).unwrap();
     writer.set(&slot, to(Value::I32(6))).unwrap();
@@ -123,12 +115,10 @@ fn what_the_program_has_made_read_only_since_it_was_validated_stays_as_it_is() {
 
 #[test]
 fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     // Its variables are at the same addresses in both.
     let path = workshop.build("variables.c", "variables", &["-g", "-no-pie"]);
-    let Some(program) = Program::start(&path, &[]) else {
-        return;
-    };
+    let program = or_skip!(Program::start(&path, &[]));
     let slot = program.slot("knob", None).unwrap();
     let mut writer = writer(&workshop, program, || assert_eq!(say("exec"), "ready"));
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
@@ -146,7 +136,7 @@ fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
 /// A race, as long as it is asked for. The other library may be seen with the value until it is put back; each such write is a failure.
 #[test]
 fn a_write_that_met_another_library_is_never_a_success() {
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let [first, second] = libraries(&workshop);
     let swapper = workshop.build("swapper.c", "swapper", &["-ldl"]);
     let rounds = if long() {
@@ -155,9 +145,7 @@ fn a_write_that_met_another_library_is_never_a_success() {
         Duration::from_millis(500)
     };
     for pause_us in ["100", "1000", "5000"] {
-        let Some(mut program) = Program::start(&swapper, &[&first, &second, pause_us.as_ref()]) else {
-            return;
-        };
+        let mut program = or_skip!(Program::start(&swapper, &[&first, &second, pause_us.as_ref()]));
         let mut writer = program.writer(workshop.directory.path()).unwrap();
         // While a library comes or goes it is not found.
         let found = || Slot::validate(&program.find_in("liba.so", "knob").ok()?, Some(ValueType::I32)).ok();

@@ -57,7 +57,7 @@ fn await_tracer(load: &Load, tracer: &mut Child) -> bool {
 }
 
 fn under(tracer: &str, arguments: &[&str]) {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let code = load.code();
     let pid = load.program.pid().to_string();
     let mut command = Command::new(tracer);
@@ -99,7 +99,7 @@ fn a_program_under_strace_is_left_alone() {
 
 #[test]
 fn a_process_that_ends_in_a_call_is_told_and_the_journal_is_closed() {
-    let Some(load) = Load::start() else { return };
+    let load = or_skip!(Load::start());
     let mut writer = load.writer();
     let error = writer
         .call(call("leave(0)", None), Reason::default())
@@ -113,7 +113,7 @@ fn a_process_that_ends_in_a_call_is_told_and_the_journal_is_closed() {
 
 #[test]
 fn a_process_that_is_killed_during_actions_is_told() {
-    let Some(load) = Load::start() else { return };
+    let load = or_skip!(Load::start());
     let mut writer = load.writer();
     let pid = RawPid::from_raw(load.program.pid()).unwrap();
     std::thread::scope(|scope| {
@@ -137,7 +137,7 @@ fn a_process_that_is_killed_during_actions_is_told() {
 
 #[test]
 fn a_process_stopped_by_a_signal_is_patched_but_calls_nothing() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let pid = RawPid::from_raw(load.program.pid()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
@@ -159,7 +159,7 @@ fn a_process_stopped_by_a_signal_is_patched_but_calls_nothing() {
 
 #[test]
 fn all_threads_are_stopped_and_let_go_again() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let states = |load: &Load| -> Vec<char> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", load.program.pid())).unwrap();
         let state = |task: std::io::Result<std::fs::DirEntry>| {
@@ -186,7 +186,7 @@ fn all_threads_are_stopped_and_let_go_again() {
 
 #[test]
 fn code_that_somebody_changed_since_is_left_alone_and_said() {
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let change = writer
         .patch(&replace("sort_a", "sort_b"), Reason::default())
@@ -214,7 +214,7 @@ fn code_that_somebody_changed_since_is_left_alone_and_said() {
 
 #[test]
 fn threads_that_somebody_bound_since_are_left_alone_and_it_is_said() {
-    let Some(load) = Load::start() else { return };
+    let load = or_skip!(Load::start());
     let mut writer = load.writer();
     let bound = writer.affinity("0", Reason::default()).unwrap().change;
     let pid = load.program.pid().to_string();
@@ -279,7 +279,7 @@ impl Drop for Uprobe {
 #[test]
 fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter_as_root() {
     const NOTE: &str = "note(5, 0.5, \"noted\")";
-    let Some(mut load) = Load::start() else { return };
+    let mut load = or_skip!(Load::start());
     let space = load.program.space();
     let functions = space.functions(&["step"]).unwrap();
     let offset = |name: &str| {

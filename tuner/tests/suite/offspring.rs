@@ -44,9 +44,7 @@ fn all_back(farewell: &Farewell) -> usize {
 
 #[test]
 fn a_worker_that_was_forked_before_a_change_keeps_its_own_value_even_where_it_is_the_same() {
-    let Some(mut setting) = Setting::with_workers() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::with_workers());
     let workers = ["fork 100", "fork 101"].map(|words| worker(&mut setting, words));
     some_ticks_later();
     let (mut session, mut process) = setting.session(false, &[]);
@@ -76,9 +74,7 @@ fn a_worker_that_was_forked_before_a_change_keeps_its_own_value_even_where_it_is
 
 #[test]
 fn a_program_and_its_workers_are_undone_in_one_go_and_each_has_its_own_value_again() {
-    let Some(mut setting) = Setting::with_workers() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::with_workers());
     let before = ["fork 100", "fork 101", "fork 102"].map(|words| worker(&mut setting, words));
     let (mut session, mut process) = setting.session(true, &[]);
     for pid in std::iter::once(setting.pid()).chain(before) {
@@ -107,9 +103,7 @@ fn a_program_and_its_workers_are_undone_in_one_go_and_each_has_its_own_value_aga
 
 #[test]
 fn a_child_with_a_change_of_its_own_is_no_heir() {
-    let Some(mut setting) = Setting::with_workers() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::with_workers());
     let (mut session, mut process) = setting.session(true, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     some_ticks_later();
@@ -127,9 +121,7 @@ fn a_child_with_a_change_of_its_own_is_no_heir() {
 /// The writer was killed, and when it wrote is known to lie between its announcement and the first look of the next one.
 #[test]
 fn a_child_that_may_have_been_forked_before_is_left_alone_and_reported() {
-    let Some(mut setting) = Setting::with_workers() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::with_workers());
     let (mut session, mut process) = setting.session(false, &["after-write", "1"]);
     session.set(setting.write("knob", "11")).unwrap_err();
     process.wait().unwrap();
@@ -150,9 +142,7 @@ fn a_child_that_may_have_been_forked_before_is_left_alone_and_reported() {
 
 #[test]
 fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
-    let Some(mut setting) = Setting::forking() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::forking());
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "20")).unwrap();
     some_ticks_later();
@@ -194,9 +184,7 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
 
 #[test]
 fn what_is_to_stay_stays_in_what_was_forked_too() {
-    let Some(mut setting) = Setting::forking() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::forking());
     let (mut session, mut process) = setting.session(true, &[]);
     session.set(setting.write("knob", "20")).unwrap();
     session.confirm(setting.pid(), 1).unwrap();
@@ -214,9 +202,7 @@ fn what_is_to_stay_stays_in_what_was_forked_too() {
 /// It is at the same place, is called the same and holds the same, by chance.
 #[test]
 fn a_child_that_began_a_program_anew_has_a_value_of_its_own() {
-    let Some(mut setting) = Setting::forking() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::forking());
     setting.program.say("set 11");
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "10")).unwrap();

@@ -47,9 +47,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let pid = program.pid().to_string();
     let debuggers: [(&str, Vec<&str>); 2] = [
         ("strace", vec!["-o", "/dev/null", "-p", &pid]),
@@ -99,9 +97,7 @@ fn a_process_that_ends_during_the_action_is_told_and_the_journal_knows_that_noth
     thread_local! {
         static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
     }
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let slot = program.slot("knob", None).unwrap();
     let (state, images) = (
         StateDir::at(workshop.directory.path()),
@@ -173,9 +169,7 @@ fn on_a_small_disk() -> Option<(Workshop, Program, SmallDisk)> {
 
 #[test]
 fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
-    let Some((_workshop, mut program, disk)) = on_a_small_disk() else {
-        return;
-    };
+    let (_workshop, mut program, disk) = or_skip!(on_a_small_disk());
     let slot = program.slot("knob", None).unwrap();
     let mut writer = program.writer(&disk.0).unwrap();
     writer.set(&slot, to(Value::I32(20))).unwrap();
@@ -201,10 +195,8 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
 
 #[test]
 fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back_as_root() {
-    let Some(mut load) = Load::start() else { return };
-    let Some(disk) = SmallDisk::mount(&load.workshop.directory.path().join("small")) else {
-        return;
-    };
+    let mut load = or_skip!(Load::start());
+    let disk = or_skip!(SmallDisk::mount(&load.workshop.directory.path().join("small")));
     let code = load.code();
     let mut writer = load.program.writer(&disk.0).unwrap();
     let reason = Reason::default;
@@ -257,10 +249,8 @@ fn writer_on_a_filling_disk(program: &Program, disk: &SmallDisk) -> Writer {
 
 #[test]
 fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_as_root() {
-    let Some(mut load) = Load::start() else { return };
-    let Some(disk) = SmallDisk::mount(&load.workshop.directory.path().join("small")) else {
-        return;
-    };
+    let mut load = or_skip!(Load::start());
+    let disk = or_skip!(SmallDisk::mount(&load.workshop.directory.path().join("small")));
     let code = load.code();
     let inserted = insert("note(5, 0.5, \"noted\")", "step", Moment::Entry);
     let mut writer = writer_on_a_filling_disk(&load.program, &disk);
@@ -281,9 +271,7 @@ fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_a
 
 #[test]
 fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_settles_as_root() {
-    let Some((_workshop, mut program, disk)) = on_a_small_disk() else {
-        return;
-    };
+    let (_workshop, mut program, disk) = or_skip!(on_a_small_disk());
     let slot = program.slot("knob", None).unwrap();
     let mut writer = writer_on_a_filling_disk(&program, &disk);
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
@@ -310,7 +298,7 @@ fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_roo
     if !rustix::process::geteuid().is_root() {
         return skip("only root can make a set-uid program");
     }
-    let Some(workshop) = Workshop::open() else { return };
+    let workshop = or_skip!(Workshop::open());
     let program = workshop.build("variables.c", "variables", &["-g"]);
     let set_uid = Command::new("chmod").arg("4755").arg(&program).status();
     assert!(set_uid.unwrap().success());

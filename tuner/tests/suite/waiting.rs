@@ -43,7 +43,7 @@ fn scripted(setting: &Setting, how: &str) -> (ActuatorClient, Child) {
 
 #[test]
 fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = scripted(&setting, "done");
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
     let receipt = collect(&mut session).unwrap();
@@ -69,7 +69,7 @@ fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
 
 #[test]
 fn a_change_that_nobody_answered_for_is_never_written() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = scripted(&setting, "missed");
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
     assert_eq!(
@@ -87,7 +87,7 @@ fn a_change_that_nobody_answered_for_is_never_written() {
 
 #[test]
 fn a_change_whose_instant_is_not_known_is_taken_back_and_told() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = scripted(&setting, "late");
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
     let refusal = collect(&mut session).unwrap_err();
@@ -103,7 +103,7 @@ fn a_change_whose_instant_is_not_known_is_taken_back_and_told() {
 
 #[test]
 fn a_change_is_announced_anew_when_the_program_wrote_the_variable_while_it_waited() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     let (mut session, _process) = scripted(&setting, gate.to_str().unwrap());
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
@@ -126,9 +126,7 @@ fn a_change_is_announced_anew_when_the_program_wrote_the_variable_while_it_waite
 
 #[test]
 fn a_library_unloaded_while_a_change_waited_is_not_written() {
-    let Some(mut setting) = Setting::with_library() else {
-        return;
-    };
+    let mut setting = or_skip!(Setting::with_library());
     let gate = setting.state().join("gate");
     let (mut session, _process) = scripted(&setting, gate.to_str().unwrap());
     let mut write = setting.write("knob", "11");
@@ -146,7 +144,7 @@ fn a_library_unloaded_while_a_change_waited_is_not_written() {
 
 #[test]
 fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync_point() {
-    let Some(setting) = Setting::new() else { return };
+    let setting = or_skip!(Setting::new());
     let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
     let library = setting.workshop.build("library.c", "liba.so", &flags);
     let library = library.to_string_lossy().into_owned();
@@ -176,7 +174,7 @@ fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync
 
 #[test]
 fn what_waits_is_let_go_by_word_and_at_the_end_of_its_time_and_of_the_session() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = scripted(&setting, "/no/such/gate");
     let ticket = session.arm(at_main(setting.write("knob", "11"))).unwrap();
     session.disarm(ticket).unwrap();
@@ -195,7 +193,7 @@ fn what_waits_is_let_go_by_word_and_at_the_end_of_its_time_and_of_the_session() 
 
 #[test]
 fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_told() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     std::fs::write(&gate, "").unwrap();
     let (mut session, mut process) = scripted(&setting, gate.to_str().unwrap());
@@ -233,7 +231,7 @@ fn changed_three_times(setting: &Setting, gate: &Path) -> (ActuatorClient, Child
 
 #[test]
 fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_point() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     let (session, mut process) = changed_three_times(&setting, &gate);
     let farewell = session.shutdown().unwrap();
@@ -249,7 +247,7 @@ fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_
 
 #[test]
 fn changes_that_are_asked_for_by_their_numbers_are_taken_back_in_one_passage() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     let (mut session, _process) = changed_three_times(&setting, &gate);
     let pid = setting.pid();
@@ -307,7 +305,7 @@ fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory(
             ],
         ),
     ] {
-        let Some(mut setting) = Setting::new() else { return };
+        let mut setting = or_skip!(Setting::new());
         let gate = setting.state().join("gate");
         let (session, mut process) = changed_three_times(&setting, &gate);
         std::fs::remove_file(&gate).unwrap();
@@ -332,7 +330,7 @@ fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory(
 
 #[test]
 fn without_a_rendezvous_a_change_with_a_place_is_refused_and_nothing_is_written() {
-    let Some(mut setting) = Setting::new() else { return };
+    let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     match session.arm(at_main(setting.write("knob", "11"))) {
         Err(ClientError::Refused(refusal)) => {

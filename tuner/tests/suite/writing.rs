@@ -33,9 +33,7 @@ fn without_types() -> Option<(Workshop, Program)> {
 
 #[test]
 fn the_program_sees_every_kind_of_value_that_was_written() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     let cases = [
         ("knob", Value::I32(-42), "-42"),
@@ -70,9 +68,7 @@ fn the_program_sees_every_kind_of_value_that_was_written() {
 
 #[test]
 fn an_enum_takes_an_integer_of_its_size_when_the_type_is_stated() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     assert!(matches!(
         program.slot("shade", None),
         Err(SlotError::TypeUnknown { .. })
@@ -88,9 +84,7 @@ fn an_enum_takes_an_integer_of_its_size_when_the_type_is_stated() {
 
 #[test]
 fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
-    let Some((workshop, mut program)) = without_types() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(without_types());
     let error = program.slot("byte", None).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -107,9 +101,7 @@ fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
 
 #[test]
 fn what_must_not_be_written_is_refused_and_stays_as_it_is() {
-    let Some((_workshop, mut program)) = without_types() else {
-        return;
-    };
+    let (_workshop, mut program) = or_skip!(without_types());
     let before = program.say("?");
     let refused = |name, value_type| program.slot(name, Some(value_type)).unwrap_err();
     let error = refused("fixed", ValueType::I32);
@@ -134,9 +126,7 @@ fn what_must_not_be_written_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn a_type_that_the_debug_information_contradicts_is_refused() {
-    let Some((_workshop, program)) = variables() else {
-        return;
-    };
+    let (_workshop, program) = or_skip!(variables());
     let refused = |name, value_type| program.slot(name, Some(value_type)).unwrap_err();
     assert_eq!(
         refused("knob", ValueType::F32).to_string(),
@@ -158,9 +148,7 @@ fn a_type_that_the_debug_information_contradicts_is_refused() {
 
 #[test]
 fn a_place_that_is_not_aligned_is_refused() {
-    let Some((_workshop, program)) = without_types() else {
-        return;
-    };
+    let (_workshop, program) = or_skip!(without_types());
     let mut location = program.find("packed").unwrap();
     // As a field of the packed struct would be found.
     location.size = 4;
@@ -172,9 +160,7 @@ fn a_place_that_is_not_aligned_is_refused() {
 
 #[test]
 fn a_claimed_place_outside_of_writable_data_is_refused() {
-    let Some((_workshop, program)) = without_types() else {
-        return;
-    };
+    let (_workshop, program) = or_skip!(without_types());
     let mut location = program.find("knob").unwrap();
     let space = program.space();
     let main = space.executable().unwrap().image.functions(&["main"]).unwrap()[0].address;
@@ -192,9 +178,7 @@ fn a_claimed_place_outside_of_writable_data_is_refused() {
 
 #[test]
 fn a_value_is_written_only_over_the_one_that_is_expected() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     let slot = program.slot("knob", None).unwrap();
     let mut request = to(Value::I32(20));
@@ -219,9 +203,7 @@ fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
     fn say(text: &str) -> String {
         PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().say(text))
     }
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let slot = program.slot("knob", None).unwrap();
     let (state, images) = (
         StateDir::at(workshop.directory.path()),
@@ -252,9 +234,7 @@ fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
 
 #[test]
 fn a_value_that_is_there_already_is_not_written_again() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     let receipt = writer
         .set(&program.slot("knob", None).unwrap(), to(Value::I32(10)))
@@ -265,12 +245,8 @@ fn a_value_that_is_there_already_is_not_written_again() {
 
 #[test]
 fn a_value_of_another_type_or_process_is_refused_by_the_writer() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
-    let Some(other) = Program::start(&workshop.directory.path().join("variables"), &[]) else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
+    let other = or_skip!(Program::start(&workshop.directory.path().join("variables"), &[]));
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     let slot = program.slot("knob", None).unwrap();
     assert!(matches!(
@@ -286,9 +262,7 @@ fn a_value_of_another_type_or_process_is_refused_by_the_writer() {
 
 #[test]
 fn what_the_program_changed_since_is_left_alone_and_said() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     let slot = program.slot("knob", None).unwrap();
     writer.set(&slot, to(Value::I32(20))).unwrap();
@@ -305,9 +279,7 @@ fn what_the_program_changed_since_is_left_alone_and_said() {
 
 #[test]
 fn changes_of_one_variable_are_taken_back_newest_first() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     let slot = program.slot("knob", None).unwrap();
     for value in [20, 30, 40] {
@@ -336,9 +308,7 @@ fn changes_of_one_variable_are_taken_back_newest_first() {
 
 #[test]
 fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_are_wanted() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let state = workshop.directory.path();
     let mut writer = program.writer(state).unwrap();
     let slot = program.slot("knob", None).unwrap();
@@ -361,9 +331,7 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
 
 #[test]
 fn a_later_session_takes_back_what_an_earlier_one_left() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let slot = program.slot("knob", None).unwrap();
     let state = workshop.directory.path();
     program
@@ -382,9 +350,7 @@ fn a_later_session_takes_back_what_an_earlier_one_left() {
 
 #[test]
 fn nothing_is_written_after_the_process_ended_or_runs_another_program() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let state = workshop.directory.path();
     let mut writer = program.writer(state).unwrap();
     let slot = program.slot("knob", None).unwrap();
@@ -411,9 +377,7 @@ fn nothing_is_written_after_the_process_ended_or_runs_another_program() {
 
 #[test]
 fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let mut writer = program.writer(workshop.directory.path()).unwrap();
     writer
         .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
@@ -433,9 +397,7 @@ fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
 
 #[test]
 fn a_second_writer_is_told_who_the_first_is() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let first = program.writer(workshop.directory.path()).unwrap();
     // Another state directory, as another user would have: the lock is the process's own.
     let elsewhere = tempfile::tempdir().unwrap();
@@ -458,9 +420,7 @@ fn a_second_writer_is_told_who_the_first_is() {
 /// What everybody may open everybody may lock.
 #[test]
 fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let directory = std::fs::File::open(format!("/proc/{}", program.pid())).unwrap();
     flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();
     let writer = program.writer(workshop.directory.path()).unwrap();
@@ -483,9 +443,7 @@ fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
 
 #[test]
 fn a_program_that_somebody_debugs_is_refused_until_they_let_go() {
-    let Some((workshop, program)) = variables() else {
-        return;
-    };
+    let (workshop, program) = or_skip!(variables());
     let pid = program.pid().to_string();
     let tracer = workshop.build("tracer.c", "tracer", &[]);
     let Some(mut tracer) = Program::try_start(&tracer, &[pid.as_ref()], &[]) else {
@@ -501,9 +459,7 @@ fn a_program_that_somebody_debugs_is_refused_until_they_let_go() {
 
 #[test]
 fn a_stopped_program_is_written_too() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
+    let (workshop, mut program) = or_skip!(variables());
     let pid = rustix::process::Pid::from_raw(program.pid()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let process = Process::open(program.pid()).unwrap();

@@ -1,6 +1,7 @@
 //! All that measures: probes, the ring of hits, what was counted and what that comes to, what it costs.
 
 mod hits;
+mod joining;
 mod probing;
 mod reading;
 

@@ -11,9 +11,8 @@ use crate::session::{
     target::Target,
 };
 use crate::{
-    clock::{CpuClock, monotonic_ns},
-    cost::Moment,
-    evidence::{CpuShare, Frequency},
+    clock::monotonic_ns,
+    evidence::{CpuShare, frequency},
     kernel::{Kernel, KernelError},
     profile::{Inputs, Metered, Threads, threads_of},
     rulebook::RuleBook,
@@ -113,7 +112,7 @@ impl Measuring {
         let own = self.profile.running_cpu_ns();
         let busy = self.system.others.look((&share.allowed, reach), own, now);
         if self.profile.is_frequency_due(now) {
-            self.profile.take_frequency(Frequency::of(&share.allowed), now);
+            self.profile.take_frequency(frequency(&share.allowed), now);
         }
         self.profile.has_idle_cpu = busy.is_some_and(|busy| busy.idle >= 1.0);
         if let Some(busy) = busy {
@@ -141,15 +140,15 @@ impl Measuring {
         }
     }
 
-    /// A process that has just joined: what it does until the next window is not seen.
-    pub(in crate::session) fn take_in(&mut self, process: &mut Metered, now_ns: u64) {
-        self.system.open(process);
-        let cpu_ns = CpuClock::of(process.pid).and_then(CpuClock::ns);
-        let at = Moment {
-            at_ns: now_ns,
-            cpu_ns: cpu_ns.unwrap_or(now_ns),
-        };
-        process.join(at, self.budget.sampling.sampled().gap());
+    /// At the end: hands the rules what the iterations and the sampled functions of each process came to.
+    pub(in crate::session) fn summarise(&self, rules: &mut RuleBook) {
+        let now = monotonic_ns();
+        for process in &self.profile.processes {
+            if let Some(iterations) = process.iterations() {
+                rules.summarise(process.slot, iterations, now);
+            }
+            rules.record_estimates(process.slot, process.estimates(), now, true);
+        }
     }
 
     /// Takes out the records of threads that have ended.

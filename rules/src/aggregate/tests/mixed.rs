@@ -1,10 +1,14 @@
-//! Doubles most of which are whole, and quantiles of few and of many.
+//! Doubles most of which are whole, quantiles of few and of many, and how many conditions held.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::numbers::results;
 use super::{doubles, finite, lawful, split};
-use crate::aggregate::{Divisor, FEW, Integers, Merge, Numbers, Quantiles, Reals, WhyNone};
+use crate::aggregate::quantiles::rank;
+use crate::aggregate::{
+    FEW, Finite, Integers, MOST_VALUES, Merge, Numbers, Quantiles, Reals, Truths, WhyNone,
+};
 
 proptest! {
     #[test]
@@ -12,10 +16,7 @@ proptest! {
         let numbers: Numbers = lawful(&split, |numbers: &mut Numbers, value| numbers.add(*value));
         let mut reals = Reals::default();
         split.values.iter().for_each(|value| reals.add(*value));
-        prop_assert_eq!(numbers.count(), reals.count());
-        prop_assert_eq!(numbers.sum(), reals.sum());
-        prop_assert_eq!(numbers.mean(), reals.mean());
-        prop_assert_eq!(numbers.stddev(Divisor::Population), reals.stddev(Divisor::Population));
+        prop_assert_eq!([numbers.sum(), numbers.mean(), numbers.stddev()], results(&reals));
     }
 
     #[test]
@@ -26,9 +27,7 @@ proptest! {
             integers.add(value);
             reals.add(value as f64 / 1024.0);
         });
-        prop_assert_eq!(integers.sum_in(1024), reals.sum());
-        prop_assert_eq!(integers.mean_in(1024), reals.mean());
-        prop_assert_eq!(integers.stddev_in(Divisor::Sample, 1024), reals.stddev(Divisor::Sample));
+        prop_assert_eq!([integers.sum_in(1024), integers.mean_in(1024), integers.stddev_in(1024)], results(&reals));
     }
 
     #[test]
@@ -54,11 +53,24 @@ proptest! {
             let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
             prop_assert!(found >= low && (found <= high || (high - low).is_infinite()), "{low} {found} {high}");
         } else {
-            let rank = crate::aggregate::histogram::rank(q, values.len() as u64);
+            let rank = rank(q, values.len() as u64);
             let exact = sorted[rank as usize - 1];
             // Of subnormal numbers all bits are behind the point.
             prop_assert!((found - exact).abs() <= exact.abs() / 64.0 + f64::MIN_POSITIVE, "{found} {exact}");
         }
+    }
+
+    #[test]
+    fn truths_are_lawful(split in split(any::<bool>())) {
+        let truths = lawful(&split, |truths: &mut Truths, holds| truths.add(*holds));
+        let held = split.values.iter().filter(|holds| **holds).count();
+        prop_assert_eq!((truths.held(), truths.failed()), (held as u64, (split.values.len() - held) as u64));
+    }
+
+    #[test]
+    fn the_rank_is_the_least_whose_share_reaches(q in 0.0..=1.0, count in 1..2000_u64) {
+        let least = (1..=count).find(|r| *r as f64 / count as f64 >= q);
+        prop_assert_eq!(Some(rank(q, count)), least);
     }
 }
 
@@ -70,4 +82,20 @@ fn quantiles_have_none_where_there_is_none() {
     assert_eq!(quantiles.quantile(1.5), Err(WhyNone::NoShare));
     quantiles.add(f64::NAN);
     assert_eq!(quantiles.quantile(0.5), Err(WhyNone::NotFinite(1)));
+}
+
+#[test]
+fn a_share_that_was_written_as_a_decimal_means_what_it_says() {
+    assert_eq!((rank(0.07, 100), rank(0.7, 10), rank(0.29, 100)), (7, 7, 29));
+    assert_eq!(
+        (rank(0.0, 5), rank(1.0, 5), rank(0.5, 4), rank(0.5, 5)),
+        (1, 5, 2, 3)
+    );
+    assert_eq!(rank(1.0, MOST_VALUES), MOST_VALUES);
+}
+
+#[test]
+fn both_zeros_are_one_value() {
+    assert_eq!(Finite::new(-0.0), Finite::new(0.0));
+    assert!(Finite::new(-0.0).unwrap().get().is_sign_positive());
 }

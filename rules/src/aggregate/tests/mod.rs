@@ -5,11 +5,8 @@ mod golden;
 mod mixed;
 mod naive;
 mod numbers;
-mod order;
 mod product;
-mod quantiles;
 mod rounding;
-mod tables;
 
 use std::fmt::Debug;
 

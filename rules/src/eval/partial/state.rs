@@ -1,8 +1,6 @@
 //! The state of one fold: an exact aggregate, the same for every order in which its values came.
 
-use crate::aggregate::{
-    Divisor, Finite, Integers, Merge, Numbers, Product, Quantiles, Regression, Truths, WhyNone,
-};
+use crate::aggregate::{Finite, Integers, Merge, Numbers, Product, Quantiles, Regression, Truths, WhyNone};
 use crate::eval::{boolean, number};
 use crate::folds::{Intake, Source};
 use crate::function::Reduction;
@@ -236,12 +234,10 @@ impl State {
             (Kept::Nothing, Reduction::Count) => finite(self.values as f64),
             (Kept::Durations(ns), Reduction::Sum) => told(ns.sum_in(SECOND)),
             (Kept::Durations(ns), Reduction::Mean) => told(ns.mean_in(SECOND)),
-            (Kept::Durations(ns), Reduction::Stddev) => {
-                told(spread(ns.stddev_in(Divisor::Population, SECOND)))
-            }
+            (Kept::Durations(ns), Reduction::Stddev) => told(spread(ns.stddev_in(SECOND))),
             (Kept::Numbers(numbers), Reduction::Sum) => told(numbers.sum()),
             (Kept::Numbers(numbers), Reduction::Mean) => told(numbers.mean()),
-            (Kept::Numbers(numbers), Reduction::Stddev) => told(spread(numbers.stddev(Divisor::Population))),
+            (Kept::Numbers(numbers), Reduction::Stddev) => told(spread(numbers.stddev())),
             (Kept::Least(Some(value)) | Kept::Greatest(Some(value)), _) => finite(value.get()),
             (Kept::First(Some((_, value))) | Kept::Last(Some((_, value))), _) => Ok(value.clone()),
             (Kept::Only(Some(ends)), _) if order(&ends.0, &ends.1).is_eq() => Ok(ends.0.clone()),

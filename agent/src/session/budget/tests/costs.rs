@@ -7,6 +7,7 @@ use tuner::site::Cost;
 use super::*;
 use crate::{
     cost::{AgentCost, Prices, Probed, Returns},
+    probe::Probe,
     profile::{self, Profile},
 };
 
@@ -93,7 +94,7 @@ fn processes() -> Profile {
 }
 
 fn view(costs: &Costs, of_late: Option<Option<(f64, f64)>>) -> CostView {
-    let probe = profile::tests::probe("step");
+    let probe = Probe::new("step", None, abi::ProbeSpec::default());
     let shown = Shown {
         prices: Prices::table("a test".to_owned()),
         profile: &processes(),

@@ -1,0 +1,102 @@
+//! The processes of a command that was started to be watched: what they will have before there are any, and who they are once
+//! they run.
+
+use std::{collections::BTreeSet, io, path::Path};
+
+use tuner::{
+    dwarf::Origin,
+    foreign,
+    process::{Pid, Process, descendants},
+    space::AddressSpace,
+};
+
+use super::{Job, Member, Scout, job::Root, launcher};
+use crate::mpi::Rank;
+
+impl Scout {
+    /// What a process will be that runs these files, the program first; none when one of them cannot be read. `process` is the one
+    /// that is about to run it, or to start it.
+    pub fn foreseen(&mut self, process: &Process, files: &[String]) -> Option<Member> {
+        let program = files.first()?;
+        let images = files.iter().map(|path| {
+            let file = foreign::open(Path::new(path)).ok()?;
+            let image = self.images.read(file, Origin::here(Path::new(path))).ok()?;
+            Some((path.clone(), image))
+        });
+        let images: Option<Vec<_>> = images.collect();
+        let mut process = process.clone();
+        process.executable = program.into();
+        let space = AddressSpace::of_files(process.clone(), images?).ok()?;
+        let mpi = self.mpi_of(&space);
+        Some(Member {
+            process,
+            rank: None,
+            space,
+            mpi,
+        })
+    }
+
+    /// A process that has just hit its first probe; none when it cannot be looked into any more.
+    pub fn arrived(&mut self, pid: i32) -> Option<Member> {
+        let process = Process::open(pid).ok()?;
+        let rank = Rank::from_environment(&process.environment().ok()?);
+        self.look_into(process, rank).ok()
+    }
+
+    /// A process of which nothing is known.
+    pub fn nobody() -> io::Result<Member> {
+        let process = Process::gone(0, "?");
+        Ok(Member {
+            space: AddressSpace::of_files(process.clone(), Vec::new())?,
+            process,
+            rank: None,
+            mpi: None,
+        })
+    }
+
+    /// Processes of the command that are not known yet and are worth watching though they have hit nothing: of a command that
+    /// launches ranks those ranks that have mapped their MPI, of any other whatever is still there at the second look.
+    pub fn family(&mut self, command: Pid, user: u32, known: &BTreeSet<i32>) -> Vec<Member> {
+        let all: Vec<i32> = std::iter::once(command.number)
+            .chain(descendants(command.number, usize::MAX))
+            .collect();
+        let names = |pid: &i32| Process::open(*pid).map(|process| process.name);
+        let launches = all
+            .iter()
+            .any(|pid| names(pid).is_ok_and(|name| launcher::is_launcher(&name)));
+        let mut found = Vec::new();
+        for pid in all.into_iter().filter(|pid| !known.contains(pid)) {
+            if launches {
+                found.extend(self.late_rank(pid));
+            } else if !self.passing.insert(pid) {
+                found.extend(self.relative(pid, user).and_then(Result::ok));
+            }
+        }
+        self.forget_gone();
+        found
+    }
+}
+
+impl Job {
+    /// Of a command that is about to start, by the process that will be it: it has no members yet.
+    pub fn of_command(process: Process) -> Job {
+        let root = Root {
+            process,
+            is_launcher: false,
+        };
+        Job {
+            roots: vec![root],
+            ..Job::default()
+        }
+    }
+
+    /// The command has executed a program: which, and whether that launches ranks, is known now.
+    pub fn look_at_command(&mut self) {
+        if let Some(root) = self.roots.first_mut()
+            && let Ok(process) = root.process.pid.open()
+        {
+            root.is_launcher = launcher::is_launcher(&process.name);
+            root.process = process;
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What /proc and the cgroups tell of a process without any probe: the CPU time it got, the time it waited for a CPU, how
+//! often it was switched away, how many CPUs it may use, how many of these others keep busy, and how fast they are clocked. Reads only.
+
+mod cores;
+mod counters;
+mod cpus;
+mod frequency;
+mod others;
+mod shares;
+
+pub use cores::dealt;
+pub use counters::Sampler;
+pub use cpus::{CpuShare, Periods, available, online, usable};
+pub use frequency::frequency;
+pub use others::{Busy, Others};
+pub use profile::os_metrics::{Counters, Frequency};
+pub use shares::Shares;

@@ -1,0 +1,14 @@
+//! What the agent knows of MPI: which functions communicate or wait, what they carry, how an implementation is recognised, and where
+//! it keeps who is who. Nothing here probes.
+
+mod handles;
+mod implementation;
+mod rank;
+mod rule;
+mod world;
+
+pub use implementation::{Implementation, is_stripped_of, recognise};
+pub use profile::mpi::{BytesKind, FUNCTIONS, Function, find, with_bytes};
+pub use rank::Rank;
+pub use rule::rule;
+pub use world::{may_settle, size as world_size, world};

@@ -1,0 +1,128 @@
+//! What the kernel side is told of a function: where its arguments say what it carries, and between whom.
+
+use abi::{Flow, Form, MessageRule, NO_ARGUMENT};
+
+use profile::mpi::{Amount, BytesKind, Function};
+
+use super::Implementation;
+
+/// The rule of a function of this library. Rows of sizes are given by who numbers the functions.
+pub fn rule(function: &Function, is_large: bool, implementation: &Implementation) -> MessageRule {
+    let mut rule = MessageRule {
+        layout: implementation.layout as u8,
+        count_width: if is_large { 8 } else { 4 },
+        size_offset: implementation.size_offset,
+        ..MessageRule::default()
+    };
+    let Some(carries) = function.carries else {
+        return rule;
+    };
+    let argument = |number: Option<u8>| number.unwrap_or(NO_ARGUMENT);
+    rule.amount = amount(carries.amount);
+    rule.comm = argument(carries.comm);
+    rule.status = argument(carries.status);
+    rule.template = argument(carries.template);
+    rule.found = argument(carries.found);
+    if let Some((buffer, in_place)) = carries.in_place {
+        rule.buffer = buffer;
+        rule.other = amount(in_place);
+    }
+    if let Some(received) = carries.received {
+        rule.other = amount(received);
+    }
+    rule.flow = match (carries.is_message, carries.received, carries.kind) {
+        (false, ..) => Flow::None,
+        (_, Some(_), _) => Flow::Both,
+        (_, None, BytesKind::Sent) => Flow::Sent,
+        _ => Flow::Received,
+    } as u8;
+    rule
+}
+
+fn amount(amount: Amount) -> abi::Amount {
+    let needs_type = !matches!(amount.form, Form::Start | Form::Free);
+    abi::Amount {
+        form: amount.form as u8,
+        count: amount.count,
+        datatype: if needs_type { amount.datatype } else { NO_ARGUMENT },
+        peer: amount.peer.unwrap_or(NO_ARGUMENT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use abi::SizeLayout;
+
+    use super::*;
+
+    fn of(name: &str) -> MessageRule {
+        let library = Implementation {
+            name: "MPICH",
+            version: None,
+            layout: SizeLayout::InHandle,
+            size_offset: 0,
+        };
+        let (function, is_large) = crate::mpi::find(name).unwrap();
+        rule(function, is_large, &library)
+    }
+
+    #[test]
+    fn every_function_that_carries_bytes_has_a_row_for_their_sizes() {
+        let carrying = crate::mpi::FUNCTIONS
+            .iter()
+            .filter(|function| function.has_bytes());
+        let rows: u32 = carrying
+            .map(|function| 1 + u32::from(function.has_large_count))
+            .sum();
+        assert!(rows <= abi::MAX_ROWS, "{rows} rows");
+    }
+
+    #[test]
+    fn a_rule_that_says_nothing_names_no_argument() {
+        let nothing = MessageRule::default();
+        let arguments = [
+            nothing.buffer,
+            nothing.comm,
+            nothing.status,
+            nothing.template,
+            nothing.found,
+        ];
+        assert_eq!(arguments, [NO_ARGUMENT; 5]);
+        assert_eq!(
+            (nothing.amount, nothing.other),
+            (abi::Amount::NONE, abi::Amount::NONE)
+        );
+        assert_eq!(nothing.row, MessageRule::NO_ROW);
+    }
+
+    #[test]
+    fn both_halves_of_a_call_and_what_lies_in_place_are_told_apart() {
+        let both = of("MPI_Sendrecv");
+        assert_eq!((both.flow, both.comm, both.status), (Flow::Both as u8, 10, 11));
+        assert_eq!((both.amount.peer, both.other.count, both.other.peer), (3, 6, 8));
+        assert_eq!(both.buffer, NO_ARGUMENT);
+        let gathered = of("MPI_Allgatherv_c");
+        assert_eq!((gathered.count_width, gathered.buffer), (8, 0));
+        assert_eq!(
+            (gathered.other.form, gathered.other.count),
+            (Form::OwnCount as u8, 4)
+        );
+        assert_eq!(gathered.flow, Flow::None as u8);
+        let made = of("MPI_Recv_init");
+        assert_eq!((made.template, made.flow), (6, Flow::Received as u8));
+        assert_eq!(made.found, NO_ARGUMENT);
+    }
+
+    #[test]
+    fn a_message_that_is_found_is_received_by_another_call() {
+        let finding = of("MPI_Improbe");
+        assert_eq!((finding.template, finding.status, finding.comm), (4, 5, 2));
+        assert_eq!((finding.amount.form, finding.amount.peer), (Form::None as u8, 0));
+        let receiving = of("MPI_Mrecv");
+        assert_eq!((receiving.found, receiving.flow), (3, Flow::Received as u8));
+        assert_eq!(
+            (receiving.template, receiving.amount.peer),
+            (NO_ARGUMENT, NO_ARGUMENT)
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! Which function and line of the source an address behind a call is in.
+
+use std::collections::BTreeMap;
+
+use profile::calls::place::Place;
+use tuner::{
+    address::{Address, LinkAddress},
+    dwarf,
+    module::Module,
+    spelling,
+    symbol::SymbolKind,
+};
+
+/// Names places, and remembers what it was asked: the ranks of a job run the same files.
+#[derive(Debug, Default)]
+pub struct Namer {
+    known: BTreeMap<(File, LinkAddress), Place>,
+    functions: BTreeMap<File, Vec<(u64, u64, String)>>,
+}
+
+/// Inode and path.
+type File = (u64, String);
+
+impl Namer {
+    /// The places of these addresses, each of which is behind a call. What cannot be told is none.
+    pub fn places(&mut self, modules: &[Module], addresses: &[u64]) -> Vec<Place> {
+        let mut places = vec![Place::default(); addresses.len()];
+        for module in modules {
+            // The call is in front of the address that it returns to; that may be in another function already.
+            let calls: Vec<(usize, LinkAddress)> = addresses
+                .iter()
+                .map(|address| Address(address.saturating_sub(1)))
+                .enumerate()
+                .filter(|(_, address)| module.contains(*address))
+                .map(|(index, address)| (index, LinkAddress(address.0.wrapping_sub(module.bias.0))))
+                .collect();
+            let file = (module.inode, module.path.clone());
+            let is_new = |link: &LinkAddress| !self.known.contains_key(&(file.clone(), *link));
+            let new: Vec<LinkAddress> = calls.iter().map(|(_, link)| *link).filter(is_new).collect();
+            self.learn(module, &file, &new);
+            for (index, link) in calls {
+                let known = self.known.get(&(file.clone(), link));
+                places[index] = known.cloned().unwrap_or_default();
+            }
+        }
+        places
+    }
+
+    fn learn(&mut self, module: &Module, file: &File, new: &[LinkAddress]) {
+        if new.is_empty() {
+            return;
+        }
+        let functions = self
+            .functions
+            .entry(file.clone())
+            .or_insert_with(|| functions(module));
+        // Without debug information, or where it is damaged, the function is all that is told.
+        let lines = dwarf::lines(&module.image, new).unwrap_or_default();
+        let lines = lines.into_iter().chain(std::iter::repeat(None));
+        for (link, line) in new.iter().zip(lines) {
+            let place = Place {
+                module: Some(module.file_name().to_owned()),
+                function: function_at(functions, *link),
+                file: line.as_ref().map(|line| line.file.clone()),
+                line: line.map(|line| line.line),
+            };
+            self.known.insert((file.clone(), *link), place);
+        }
+    }
+}
+
+/// Begin, size and name, by begin.
+fn functions(module: &Module) -> Vec<(u64, u64, String)> {
+    let symbols = module.image.defined_symbols().unwrap_or_default();
+    let mut functions: Vec<(u64, u64, String)> = symbols
+        .into_iter()
+        .filter(|symbol| symbol.kind == SymbolKind::Function)
+        .map(|symbol| (symbol.address.0, symbol.size, symbol.name))
+        .collect();
+    functions.sort_unstable();
+    functions
+}
+
+fn function_at(functions: &[(u64, u64, String)], address: LinkAddress) -> Option<String> {
+    let behind = functions.partition_point(|(begin, _, _)| *begin <= address.0);
+    let (begin, size, name) = functions.get(behind.checked_sub(1)?)?;
+    (address.0 - begin < *size).then(|| spelling::demangle(name))
+}

@@ -1,0 +1,293 @@
+//! What a hit costs the thread that makes it, by what the kernel does with the instruction under the probe and by what is done at the hit.
+//! Linear: a price is a sum of parts, each of which is measured by itself.
+
+use plan::Cost;
+
+/// Where prices come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Measured on this machine, when the probes were armed.
+    Measured,
+    /// They could not be measured, for this reason: those of another machine of the kind that this is used on.
+    Table(String),
+}
+
+/// The parts of a price, in nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prices {
+    /// An entry that is counted, on a nop of which the kernel makes a call.
+    pub optimised_ns: f64,
+    /// The same on an instruction that the kernel does itself.
+    pub emulated_ns: f64,
+    /// The same on one that the processor runs apart.
+    pub stepped_ns: f64,
+    /// That calls are timed, at the last jumps before they return, beyond their entries.
+    pub return_ns: f64,
+    /// The same at a return instruction.
+    pub leave_ns: f64,
+    /// That a call is one of a library's and entered into the sequence of calls, beyond that it is timed.
+    pub sequence_ns: f64,
+    /// A value that is read.
+    pub value_ns: f64,
+    /// A hit that is sent.
+    pub event_ns: f64,
+    /// A hit that is added up.
+    pub added_ns: f64,
+    /// Each further link at the same instruction: one of another process.
+    pub link_ns: f64,
+    /// Where they come from.
+    pub source: Source,
+}
+
+/// How calls of a function come to their end for a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Returns {
+    /// They are counted at their entries, and not timed.
+    #[default]
+    Unseen,
+    /// The last jumps before return instructions are probed.
+    Jump,
+    /// Return instructions are probed.
+    Instruction,
+}
+
+/// How a function is probed, as far as that decides what a call costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// What the kernel does with the instruction under the probe at the entry.
+    pub entry: Cost,
+    /// Whether and how returns are seen.
+    pub returns: Returns,
+    /// It is one of a library's, entered into the sequence of calls.
+    pub is_in_sequence: bool,
+    /// Values that are read in a call.
+    pub values: u32,
+    /// Hits that are sent in a call.
+    pub events: u32,
+    /// Hits that are added up in a call.
+    pub added: u32,
+    /// Links at its instruction: one, or one for each process.
+    pub links: u32,
+}
+
+/// What calls of functions made for it took, in nanoseconds each; nothing subtracted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// A function that nobody probes.
+    pub bare: f64,
+    /// Its entry is counted, on an instruction that the kernel does itself.
+    pub emulated: f64,
+    /// On one that the processor runs apart.
+    pub stepped: f64,
+    /// On a nop that the kernel may make a call of.
+    pub nop: f64,
+    /// Entry and last jump are probed.
+    pub timed: f64,
+    /// Entry and return instruction are.
+    pub left: f64,
+    /// Entry and last jump are, and the call is entered into the sequence.
+    pub in_sequence: f64,
+    /// Values are read at the entry.
+    pub reading: f64,
+    /// How many those are.
+    pub values: u32,
+    /// Each entry is sent.
+    pub sending: f64,
+    /// Entry and last jump are probed, and what each call took is added up.
+    pub added: f64,
+}
+
+impl Prices {
+    /// Where nothing can be measured. The figures are those of the machine that this was made on (docs/performance.md), rounded up.
+    pub fn table(why: String) -> Prices {
+        Prices {
+            optimised_ns: 410.0,
+            emulated_ns: 550.0,
+            stepped_ns: 8_900.0,
+            return_ns: 500.0,
+            leave_ns: 8_900.0,
+            sequence_ns: 100.0,
+            value_ns: 30.0,
+            event_ns: 250.0,
+            added_ns: 100.0,
+            link_ns: LINK_NS,
+            source: Source::Table(why),
+        }
+    }
+
+    /// What the parts cost, from whole calls. What is cheaper than what it is built on was measured within its error, and costs nothing.
+    pub fn from(measured: &Measured) -> Prices {
+        let beyond = |whole: f64, part: f64| (whole - part).max(0.0);
+        Prices {
+            optimised_ns: beyond(measured.nop, measured.bare),
+            emulated_ns: beyond(measured.emulated, measured.bare),
+            stepped_ns: beyond(measured.stepped, measured.bare),
+            return_ns: beyond(measured.timed, measured.emulated),
+            leave_ns: beyond(measured.left, measured.emulated),
+            sequence_ns: beyond(measured.in_sequence, measured.timed),
+            value_ns: beyond(measured.reading, measured.emulated) / f64::from(measured.values.max(1)),
+            event_ns: beyond(measured.sending, measured.emulated),
+            added_ns: beyond(measured.added, measured.timed),
+            link_ns: LINK_NS,
+            source: Source::Measured,
+        }
+    }
+
+    /// A counted entry.
+    pub fn entry_ns(&self, site: Cost) -> f64 {
+        match site {
+            Cost::Optimised => self.optimised_ns,
+            Cost::Emulated => self.emulated_ns,
+            // Nobody knows: rather too much.
+            Cost::Stepped | Cost::Unknown => self.stepped_ns,
+        }
+    }
+
+    /// A call of a function that is probed so, entry and return.
+    pub fn call_ns(&self, probed: &Probed) -> f64 {
+        let returns = match probed.returns {
+            Returns::Unseen => 0.0,
+            Returns::Jump => self.return_ns,
+            Returns::Instruction => self.leave_ns,
+        };
+        let sequence = if probed.is_in_sequence {
+            self.sequence_ns
+        } else {
+            0.0
+        };
+        // Each link is asked at the entry and, where there is one, at the return.
+        let moments = if probed.returns == Returns::Unseen {
+            1.0
+        } else {
+            2.0
+        };
+        let further = f64::from(probed.links.saturating_sub(1)) * moments;
+        self.entry_ns(probed.entry)
+            + returns
+            + sequence
+            + f64::from(probed.values) * self.value_ns
+            + f64::from(probed.events) * self.event_ns
+            + f64::from(probed.added) * self.added_ns
+            + further * self.link_ns
+    }
+}
+
+/// A link of another process at the same instruction: the kernel asks each whether the hit is its own. It takes a second process to measure
+/// it, so it is taken from docs/performance.md.
+const LINK_NS: f64 = 28.0;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn times() -> impl Strategy<Value = Measured> {
+        let ns = || 0.0..20_000.0;
+        let parts = (ns(), ns(), ns(), ns(), ns(), ns());
+        ((ns(), ns(), ns(), ns()), parts, 1_u32..7).prop_map(
+            |(
+                (bare, emulated, stepped, nop),
+                (timed, left, in_sequence, reading, sending, added),
+                values,
+            )| {
+                Measured {
+                    bare,
+                    emulated,
+                    stepped,
+                    nop,
+                    timed,
+                    left,
+                    in_sequence,
+                    reading,
+                    values,
+                    sending,
+                    added,
+                }
+            },
+        )
+    }
+
+    fn probed() -> impl Strategy<Value = Probed> {
+        let sites = prop::sample::select(vec![
+            Cost::Optimised,
+            Cost::Emulated,
+            Cost::Stepped,
+            Cost::Unknown,
+        ]);
+        let returns = prop::sample::select(vec![Returns::Unseen, Returns::Jump, Returns::Instruction]);
+        let hits = (0_u32..3, 0_u32..3);
+        (sites, returns, any::<bool>(), 0_u32..9, hits, 1_u32..9).prop_map(
+            |(entry, returns, is_in_sequence, values, (events, added), links)| Probed {
+                entry,
+                returns,
+                is_in_sequence,
+                values,
+                events,
+                added,
+                links,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn no_price_is_negative_whatever_was_measured(measured in times(), probed in probed()) {
+            prop_assert!(Prices::from(&measured).call_ns(&probed) >= 0.0);
+        }
+
+        #[test]
+        fn who_does_more_at_a_hit_pays_no_less(measured in times(), probed in probed()) {
+            let prices = Prices::from(&measured);
+            let cost = prices.call_ns(&probed);
+            let more = [
+                Probed { values: probed.values + 1, ..probed },
+                Probed { events: probed.events + 1, ..probed },
+                Probed { added: probed.added + 1, ..probed },
+                Probed { links: probed.links + 1, ..probed },
+                Probed { is_in_sequence: true, ..probed },
+            ];
+            for more in more {
+                prop_assert!(prices.call_ns(&more) >= cost, "{more:?}");
+            }
+            let uncounted = Probed { returns: Returns::Unseen, ..probed };
+            prop_assert!(prices.call_ns(&uncounted) <= cost);
+        }
+
+        /// The linear model gives back what it was made of.
+        #[test]
+        fn what_was_measured_as_a_whole_costs_as_much_as_its_parts(
+            (bare, entry, more, sequence) in (0.0..10.0_f64, 1.0..9_000.0_f64, 0.0..9_000.0_f64, 0.0..500.0_f64),
+            adding in 0.0..500.0_f64,
+        ) {
+            let measured = Measured {
+                bare,
+                emulated: bare + entry,
+                timed: bare + entry + more,
+                in_sequence: bare + entry + more + sequence,
+                added: bare + entry + more + adding,
+                ..Measured::default()
+            };
+            let whole = Probed {
+                entry: Cost::Emulated,
+                returns: Returns::Jump,
+                is_in_sequence: true,
+                values: 0,
+                events: 0,
+                added: 0,
+                links: 1,
+            };
+            let prices = Prices::from(&measured);
+            prop_assert!((prices.call_ns(&whole) - (entry + more + sequence)).abs() < 1e-6);
+            let added = Probed { is_in_sequence: false, added: 1, ..whole };
+            prop_assert!((prices.call_ns(&added) - (entry + more + adding)).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_site_that_nobody_has_looked_into_is_taken_for_a_dear_one() {
+        let prices = Prices::table(String::new());
+        assert_eq!(prices.entry_ns(Cost::Unknown), prices.stepped_ns);
+        assert!(prices.entry_ns(Cost::Emulated) < prices.stepped_ns);
+    }
+}

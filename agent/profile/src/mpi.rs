@@ -1,0 +1,585 @@
+//! The MPI functions that are watched: those that communicate, wait, or read and write files. Local ones (MPI_Wtime, MPI_Comm_rank,
+//! MPI_Type_*, MPI_Get_*) are left alone, because a probe would cost more than the call: MPI_Wtime alone cost LAMMPS 2 %.
+//!
+//! Argument numbers count from 0 and follow the C bindings of the MPI standard, version 4. The bytes of a call are what its own
+//! buffer holds for it: count × size of the datatype, of a vector or of all-to-all the sum over all ranks. With MPI_IN_PLACE they
+//! are those that the standard says are taken from the other buffer; with MPI_PROC_NULL there are none.
+
+use abi::Form;
+
+/// Which way the bytes of a call go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BytesKind {
+    /// Handed over for sending: count × size as passed.
+    Sent,
+    /// Room offered for receiving: what arrives may be less.
+    Posted,
+    /// Handed over for a file.
+    Written,
+    /// Room offered for what a file has: it may be less.
+    Read,
+}
+
+impl BytesKind {
+    /// The word used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            BytesKind::Sent => "sent",
+            BytesKind::Posted => "posted",
+            BytesKind::Written => "written",
+            BytesKind::Read => "read",
+        }
+    }
+}
+
+/// Where a call says how much it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    /// How it follows from the arguments.
+    pub form: Form,
+    /// Which argument is the count, or the array of counts.
+    pub count: u8,
+    /// Which argument is the datatype, or the array of them.
+    pub datatype: u8,
+    /// Which argument is the rank at the other end.
+    pub peer: Option<u8>,
+}
+
+impl Amount {
+    const fn new(form: Form, count: u8, datatype: u8) -> Amount {
+        Amount {
+            form,
+            count,
+            datatype,
+            peer: None,
+        }
+    }
+}
+
+/// What a call carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carries {
+    /// Which way the bytes go.
+    pub kind: BytesKind,
+    /// How many there are.
+    pub amount: Amount,
+    /// What a call that sends and receives in one has room for.
+    pub received: Option<Amount>,
+    /// The buffer that may be MPI_IN_PLACE, and how many bytes there are then.
+    pub in_place: Option<(u8, Amount)>,
+    /// Which argument is the communicator.
+    pub comm: Option<u8>,
+    /// Which argument points to the status.
+    pub status: Option<u8>,
+    /// Which argument points to the request that is made persistent, or to the message that is found: nothing is carried until that is
+    /// started or received.
+    pub template: Option<u8>,
+    /// Which argument points to the message that was found before.
+    pub found: Option<u8>,
+    /// It is a message between two ranks.
+    pub is_message: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name without `MPI_`.
+    pub stem: &'static str,
+    /// What it carries; `None` for one that carries nothing.
+    pub carries: Option<Carries>,
+    /// A variant with 64-bit counts exists, named with `_c`.
+    pub has_large_count: bool,
+}
+
+impl Function {
+    /// Whether a call of it hands over nothing for sending, whatever it is called with.
+    pub fn sends_nothing(&self) -> bool {
+        self.carries.is_none_or(|carries| {
+            carries.kind != BytesKind::Sent || carries.template.is_some() || carries.amount.form == Form::Free
+        })
+    }
+
+    /// Whether it can be told what a call of it carries.
+    pub fn has_bytes(&self) -> bool {
+        self.carries.is_some_and(|carries| {
+            carries.template.is_none() && !matches!(carries.amount.form, Form::Free | Form::Untold)
+        })
+    }
+
+    /// Whether it is asked again and again until something is there: how often tells nothing of the program.
+    pub fn is_asked_again(&self) -> bool {
+        const ASKED: [&str; 7] = [
+            "Test", "Testall", "Testany", "Testsome", "Iprobe", "Improbe", "Win_test",
+        ];
+        ASKED.contains(&self.stem)
+    }
+
+    /// Whether it is what a process calls first of MPI, and once.
+    pub fn is_first(&self) -> bool {
+        matches!(self.stem, "Init" | "Init_thread")
+    }
+
+    /// Whether it is a collective that nobody leaves before all have come: each needs something of every other. (Who hands over nothing may
+    /// still not be waited for.)
+    pub fn keeps_all_together(&self) -> bool {
+        const KEEPING: [&str; 9] = [
+            "Barrier",
+            "Allreduce",
+            "Allgather",
+            "Allgatherv",
+            "Alltoall",
+            "Alltoallv",
+            "Alltoallw",
+            "Reduce_scatter",
+            "Reduce_scatter_block",
+        ];
+        KEEPING.contains(&self.stem)
+    }
+
+    /// The name that users know, such as `MPI_Send`.
+    pub fn name(&self) -> String {
+        format!("MPI_{}", self.stem)
+    }
+
+    const fn carrying(stem: &'static str, kind: BytesKind, amount: Amount) -> Function {
+        Function {
+            stem,
+            carries: Some(Carries {
+                kind,
+                amount,
+                received: None,
+                in_place: None,
+                comm: None,
+                status: None,
+                template: None,
+                found: None,
+                is_message: false,
+            }),
+            has_large_count: true,
+        }
+    }
+
+    const fn with(self, change: Carries) -> Function {
+        Function {
+            carries: Some(change),
+            ..self
+        }
+    }
+
+    /// What it carries, which a function that carries nothing has not.
+    const fn carried(&self) -> Carries {
+        match self.carries {
+            Some(carries) => carries,
+            None => panic!("it carries nothing"),
+        }
+    }
+
+    /// The arguments of the rank at the other end and of the communicator.
+    const fn between(self, peer: u8, comm: u8) -> Function {
+        let mut carries = self.carried();
+        carries.amount.peer = Some(peer);
+        carries.comm = Some(comm);
+        carries.is_message = true;
+        self.with(carries)
+    }
+
+    /// A message that an earlier call found: that one was told from whom it is.
+    const fn of_found(self, message: u8) -> Function {
+        let mut carries = self.carried();
+        carries.is_message = true;
+        carries.found = Some(message);
+        self.with(carries)
+    }
+
+    const fn over(self, comm: u8) -> Function {
+        let mut carries = self.carried();
+        carries.comm = Some(comm);
+        self.with(carries)
+    }
+
+    const fn status(self, status: u8) -> Function {
+        let mut carries = self.carried();
+        carries.status = Some(status);
+        self.with(carries)
+    }
+
+    const fn template(self, request: u8) -> Function {
+        let mut carries = self.carried();
+        carries.template = Some(request);
+        self.with(carries)
+    }
+
+    const fn receiving(self, count: u8, datatype: u8, peer: u8) -> Function {
+        let mut carries = self.carried();
+        carries.received = Some(Amount {
+            peer: Some(peer),
+            ..Amount::new(Form::One, count, datatype)
+        });
+        self.with(carries)
+    }
+
+    const fn in_place(self, buffer: u8, form: Form, count: u8, datatype: u8) -> Function {
+        let mut carries = self.carried();
+        carries.in_place = Some((buffer, Amount::new(form, count, datatype)));
+        self.with(carries)
+    }
+
+    /// A function without a variant for large counts.
+    const fn small(self) -> Function {
+        Function {
+            has_large_count: false,
+            ..self
+        }
+    }
+}
+
+const fn sent(stem: &'static str, count: u8, datatype: u8) -> Function {
+    Function::carrying(stem, BytesKind::Sent, Amount::new(Form::One, count, datatype))
+}
+
+const fn posted(stem: &'static str, count: u8, datatype: u8) -> Function {
+    Function::carrying(stem, BytesKind::Posted, Amount::new(Form::One, count, datatype))
+}
+
+/// A message is found, which another call receives. Behind it stands the status.
+const fn finding(stem: &'static str, message: u8) -> Function {
+    Function::carrying(stem, BytesKind::Posted, Amount::new(Form::None, 0, 0))
+        .between(0, 2)
+        .template(message)
+        .status(message + 1)
+        .small()
+}
+
+const fn written(stem: &'static str, count: u8) -> Function {
+    Function::carrying(stem, BytesKind::Written, Amount::new(Form::One, count, count + 1))
+}
+
+const fn read(stem: &'static str, count: u8) -> Function {
+    Function::carrying(stem, BytesKind::Read, Amount::new(Form::One, count, count + 1))
+}
+
+const fn sent_as(stem: &'static str, form: Form, count: u8, datatype: u8) -> Function {
+    Function::carrying(stem, BytesKind::Sent, Amount::new(form, count, datatype))
+}
+
+/// The root's own part lies in place: it hands nothing over.
+const fn gathered(stem: &'static str) -> Function {
+    sent(stem, 1, 2).in_place(0, Form::None, 1, 2)
+}
+
+/// The root's own part lies in place: it needs no room.
+const fn scattered(stem: &'static str, count: u8) -> Function {
+    posted(stem, count, count + 1).in_place(count - 1, Form::None, count, count + 1)
+}
+
+/// Everybody's part lies in the buffer for all.
+const fn allgathered(stem: &'static str) -> Function {
+    sent(stem, 1, 2).in_place(0, Form::One, 4, 5).over(6)
+}
+
+const fn allgathered_vectors(stem: &'static str) -> Function {
+    sent(stem, 1, 2).in_place(0, Form::OwnCount, 4, 6).over(7)
+}
+
+const fn all_to_all(stem: &'static str) -> Function {
+    sent_as(stem, Form::PerRank, 1, 2)
+        .in_place(0, Form::PerRank, 4, 5)
+        .over(6)
+}
+
+const fn all_to_all_vectors(stem: &'static str) -> Function {
+    sent_as(stem, Form::Counts, 1, 3)
+        .in_place(0, Form::Counts, 5, 7)
+        .over(8)
+}
+
+const fn all_to_all_types(stem: &'static str) -> Function {
+    sent_as(stem, Form::CountsAndTypes, 1, 3)
+        .in_place(0, Form::CountsAndTypes, 5, 7)
+        .over(8)
+}
+
+/// How many neighbours there are is known to the library alone.
+const fn untold(stem: &'static str) -> Function {
+    sent_as(stem, Form::Untold, 1, 2)
+}
+
+const fn plain(stem: &'static str) -> Function {
+    Function {
+        stem,
+        carries: None,
+        has_large_count: false,
+    }
+}
+
+pub const FUNCTIONS: &[Function] = &[
+    // Point to point.
+    sent("Send", 1, 2).between(3, 5),
+    sent("Bsend", 1, 2).between(3, 5),
+    sent("Ssend", 1, 2).between(3, 5),
+    sent("Rsend", 1, 2).between(3, 5),
+    sent("Isend", 1, 2).between(3, 5),
+    sent("Ibsend", 1, 2).between(3, 5),
+    sent("Issend", 1, 2).between(3, 5),
+    sent("Irsend", 1, 2).between(3, 5),
+    sent("Sendrecv", 1, 2)
+        .between(3, 10)
+        .receiving(6, 7, 8)
+        .status(11),
+    sent("Sendrecv_replace", 1, 2)
+        .between(3, 7)
+        .receiving(1, 2, 5)
+        .status(8),
+    sent("Isendrecv", 1, 2).between(3, 10).receiving(6, 7, 8),
+    sent("Isendrecv_replace", 1, 2).between(3, 7).receiving(1, 2, 5),
+    posted("Recv", 1, 2).between(3, 5).status(6),
+    posted("Irecv", 1, 2).between(3, 5),
+    posted("Mrecv", 1, 2).of_found(3),
+    posted("Imrecv", 1, 2).of_found(3),
+    plain("Probe"),
+    plain("Iprobe"),
+    finding("Mprobe", 3),
+    finding("Improbe", 4),
+    // Persistent requests.
+    sent("Send_init", 1, 2).between(3, 5).template(6),
+    sent("Bsend_init", 1, 2).between(3, 5).template(6),
+    sent("Ssend_init", 1, 2).between(3, 5).template(6),
+    sent("Rsend_init", 1, 2).between(3, 5).template(6),
+    posted("Recv_init", 1, 2).between(3, 5).template(6),
+    sent_as("Start", Form::Start, 0, 0).small(),
+    sent_as("Startall", Form::Startall, 0, 1).small(),
+    sent_as("Request_free", Form::Free, 0, 0).small(),
+    // Completion.
+    plain("Wait"),
+    plain("Waitall"),
+    plain("Waitany"),
+    plain("Waitsome"),
+    plain("Test"),
+    plain("Testall"),
+    plain("Testany"),
+    plain("Testsome"),
+    // Collectives.
+    plain("Barrier"),
+    plain("Ibarrier"),
+    sent("Bcast", 1, 2),
+    sent("Ibcast", 1, 2),
+    sent("Reduce", 2, 3),
+    sent("Ireduce", 2, 3),
+    sent("Allreduce", 2, 3),
+    sent("Iallreduce", 2, 3),
+    sent("Scan", 2, 3),
+    sent("Iscan", 2, 3),
+    sent("Exscan", 2, 3),
+    sent("Iexscan", 2, 3),
+    gathered("Gather"),
+    gathered("Igather"),
+    gathered("Gatherv"),
+    gathered("Igatherv"),
+    allgathered("Allgather"),
+    allgathered("Iallgather"),
+    allgathered_vectors("Allgatherv"),
+    allgathered_vectors("Iallgatherv"),
+    scattered("Scatter", 4),
+    scattered("Iscatter", 4),
+    scattered("Scatterv", 5),
+    scattered("Iscatterv", 5),
+    all_to_all("Alltoall"),
+    all_to_all("Ialltoall"),
+    all_to_all_vectors("Alltoallv"),
+    all_to_all_vectors("Ialltoallv"),
+    all_to_all_types("Alltoallw"),
+    all_to_all_types("Ialltoallw"),
+    sent_as("Reduce_scatter", Form::Counts, 2, 3).over(5),
+    sent_as("Ireduce_scatter", Form::Counts, 2, 3).over(5),
+    sent_as("Reduce_scatter_block", Form::PerRank, 2, 3).over(5),
+    sent_as("Ireduce_scatter_block", Form::PerRank, 2, 3).over(5),
+    sent("Neighbor_allgather", 1, 2),
+    sent("Neighbor_allgatherv", 1, 2),
+    untold("Neighbor_alltoall"),
+    untold("Neighbor_alltoallv"),
+    untold("Neighbor_alltoallw"),
+    sent("Ineighbor_allgather", 1, 2),
+    sent("Ineighbor_allgatherv", 1, 2),
+    untold("Ineighbor_alltoall"),
+    untold("Ineighbor_alltoallv"),
+    untold("Ineighbor_alltoallw"),
+    // One-sided. The target is a rank of the window's group.
+    sent("Put", 1, 2),
+    sent("Rput", 1, 2),
+    posted("Get", 1, 2),
+    posted("Rget", 1, 2),
+    sent("Accumulate", 1, 2),
+    sent("Raccumulate", 1, 2),
+    sent("Get_accumulate", 1, 2),
+    sent("Rget_accumulate", 1, 2),
+    sent_as("Fetch_and_op", Form::Element, 2, 2).small(),
+    sent_as("Compare_and_swap", Form::Element, 3, 3).small(),
+    plain("Win_fence"),
+    plain("Win_start"),
+    plain("Win_complete"),
+    plain("Win_post"),
+    plain("Win_wait"),
+    plain("Win_test"),
+    plain("Win_lock"),
+    plain("Win_unlock"),
+    plain("Win_lock_all"),
+    plain("Win_unlock_all"),
+    plain("Win_flush"),
+    plain("Win_flush_all"),
+    plain("Win_flush_local"),
+    plain("Win_flush_local_all"),
+    // Files.
+    plain("File_open"),
+    plain("File_close"),
+    plain("File_sync"),
+    plain("File_set_view"),
+    plain("File_set_size"),
+    read("File_read", 2),
+    read("File_read_all", 2),
+    read("File_read_shared", 2),
+    read("File_read_ordered", 2),
+    read("File_read_at", 3),
+    read("File_read_at_all", 3),
+    read("File_iread", 2),
+    read("File_iread_all", 2),
+    read("File_iread_shared", 2),
+    read("File_iread_at", 3),
+    read("File_iread_at_all", 3),
+    read("File_read_all_begin", 2),
+    read("File_read_ordered_begin", 2),
+    read("File_read_at_all_begin", 3),
+    plain("File_read_all_end"),
+    plain("File_read_ordered_end"),
+    plain("File_read_at_all_end"),
+    written("File_write", 2),
+    written("File_write_all", 2),
+    written("File_write_shared", 2),
+    written("File_write_ordered", 2),
+    written("File_write_at", 3),
+    written("File_write_at_all", 3),
+    written("File_iwrite", 2),
+    written("File_iwrite_all", 2),
+    written("File_iwrite_shared", 2),
+    written("File_iwrite_at", 3),
+    written("File_iwrite_at_all", 3),
+    written("File_write_all_begin", 2),
+    written("File_write_ordered_begin", 2),
+    written("File_write_at_all_begin", 3),
+    plain("File_write_all_end"),
+    plain("File_write_ordered_end"),
+    plain("File_write_at_all_end"),
+    // Collective over a communicator, and the end.
+    plain("Comm_dup"),
+    plain("Comm_split"),
+    plain("Comm_split_type"),
+    plain("Comm_create"),
+    plain("Comm_create_group"),
+    plain("Comm_spawn"),
+    plain("Comm_connect"),
+    plain("Comm_accept"),
+    plain("Cart_create"),
+    plain("Cart_sub"),
+    plain("Graph_create"),
+    plain("Dist_graph_create"),
+    plain("Dist_graph_create_adjacent"),
+    plain("Intercomm_create"),
+    plain("Intercomm_merge"),
+    plain("Init"),
+    plain("Init_thread"),
+    plain("Finalize"),
+];
+
+/// How many tell what they carry.
+pub fn with_bytes() -> u32 {
+    FUNCTIONS.iter().filter(|function| function.has_bytes()).count() as u32
+}
+
+/// The function of this name (`MPI_Send`, `MPI_Send_c`), and whether its counts have 64 bits.
+pub fn find(name: &str) -> Option<(&'static Function, bool)> {
+    let stem = name.strip_prefix("MPI_")?;
+    let by_stem = |stem: &str| FUNCTIONS.iter().find(|function| function.stem == stem);
+    if let Some(function) = by_stem(stem) {
+        return Some((function, false));
+    }
+    let function = by_stem(stem.strip_suffix("_c")?)?;
+    function.has_large_count.then_some((function, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_stands_once() {
+        let mut stems: Vec<_> = FUNCTIONS.iter().map(|function| function.stem).collect();
+        stems.sort_unstable();
+        stems.dedup();
+        assert_eq!(stems.len(), FUNCTIONS.len());
+    }
+
+    #[test]
+    fn large_count_variants_are_found_where_they_exist() {
+        assert_eq!(
+            find("MPI_Send").map(|(f, large)| (f.stem, large)),
+            Some(("Send", false))
+        );
+        assert_eq!(
+            find("MPI_Send_c").map(|(f, large)| (f.stem, large)),
+            Some(("Send", true))
+        );
+        assert_eq!(find("MPI_Barrier_c"), None);
+        assert_eq!(find("MPI_Wtime"), None);
+    }
+
+    #[test]
+    fn what_sends_nothing_is_told_from_what_is_not_known() {
+        let nothing = |name| find(name).map(|(function, _)| function.sends_nothing());
+        for name in ["MPI_Recv", "MPI_Barrier", "MPI_Waitall", "MPI_Scatter"] {
+            assert_eq!(nothing(name), Some(true), "{name}");
+        }
+        for name in ["MPI_Send_init", "MPI_File_write", "MPI_Request_free"] {
+            assert_eq!(nothing(name), Some(true), "{name}");
+        }
+        for name in ["MPI_Send", "MPI_Alltoall", "MPI_Start", "MPI_Compare_and_swap"] {
+            assert_eq!(nothing(name), Some(false), "{name}");
+        }
+    }
+
+    #[test]
+    fn collectives_that_keep_all_together_are_functions_of_the_table() {
+        let keeping = FUNCTIONS.iter().filter(|function| function.keeps_all_together());
+        assert_eq!(keeping.count(), 9);
+    }
+
+    #[test]
+    fn the_datatype_stands_behind_its_count_and_what_it_stands_between() {
+        for function in FUNCTIONS {
+            let Some(carries) = function.carries else { continue };
+            let amounts = [
+                Some(carries.amount),
+                carries.received,
+                carries.in_place.map(|(_, amount)| amount),
+            ];
+            for amount in amounts.into_iter().flatten() {
+                let behind = amount.datatype - amount.count;
+                let expected = match amount.form {
+                    Form::One | Form::PerRank | Form::Untold => behind == 1,
+                    Form::None => behind == u8::from(carries.template.is_none()),
+                    Form::Counts | Form::CountsAndTypes => [1, 2].contains(&behind),
+                    Form::OwnCount => behind == 2,
+                    Form::Startall => behind == 1,
+                    Form::Element | Form::Start | Form::Free => behind == 0,
+                };
+                assert!(expected, "{}: {amount:?}", function.stem);
+            }
+            // Where ranks are told apart or counted there must be a communicator to count them in.
+            let needs_comm = amounts.into_iter().flatten().any(|amount| {
+                amount.peer.is_some()
+                    || matches!(
+                        amount.form,
+                        Form::PerRank | Form::Counts | Form::CountsAndTypes | Form::OwnCount
+                    )
+            });
+            assert!(!needs_comm || carries.comm.is_some(), "{}", function.stem);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Readings and what is computed from them: processes, their iterations, calls, parallel regions, messages. Pure: readings are handed in with
+//! their times, no clock is read, no probe and no file.
+
+mod durations;
+mod load;
+mod matrix;
+mod process;
+mod reading;
+pub mod regions;
+#[cfg(test)]
+pub mod tests;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use abi::{Thread, Totals};
+
+pub use self::{
+    durations::Durations,
+    matrix::Matrix,
+    process::{Inputs, Metered, Threads, Unknown, Whose},
+    reading::Reading,
+    view::has_mpi,
+};
+use crate::{
+    calls::Collectives,
+    cost::{Moment, Window},
+    os_metrics::Frequency,
+};
+
+/// How old what was read of the CPUs' clock may be, in nanoseconds.
+const FREQUENCY_NS: u64 = 2_000_000_000;
+
+/// What is known of all processes of a session.
+#[derive(Debug, Default)]
+pub struct Profile {
+    /// By slot.
+    pub processes: Vec<Metered>,
+    /// Where all ranks meet.
+    pub collectives: Collectives,
+    /// How long calls take.
+    pub durations: Durations,
+    /// Who sends to whom.
+    pub matrix: Matrix,
+    /// A CPU was idle at the last reading.
+    pub has_idle_cpu: bool,
+    /// When the counters were read last.
+    pub read_ns: u64,
+    /// The kernel side's table of threads, as it was read last; none once it was changed.
+    threads: Option<Vec<(u64, Thread)>>,
+    frequency: Option<(u64, Option<Frequency>)>,
+}
+
+/// Calls of a time, and what the process spent in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Usage {
+    /// By probe, nested ones included.
+    pub calls: Vec<(usize, u64)>,
+    /// Time on a CPU, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Time, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+impl Profile {
+    /// Of a session that begins now.
+    pub fn new(now_ns: u64) -> Profile {
+        Profile {
+            read_ns: now_ns,
+            ..Profile::default()
+        }
+    }
+
+    /// The process in a slot.
+    pub fn find_mut(&mut self, slot: u32) -> Option<&mut Metered> {
+        self.processes.iter_mut().find(|process| process.slot == slot)
+    }
+
+    /// Processes that have not ended.
+    pub fn running(&self) -> impl Iterator<Item = &Metered> {
+        self.processes.iter().filter(|process| !process.ended)
+    }
+
+    /// None of them has run between the last two readings.
+    pub fn are_still(&self) -> bool {
+        self.processes.iter().all(Metered::is_still)
+    }
+
+    /// The slots of those that rules have.
+    pub fn known_slots(&self) -> Vec<u32> {
+        let known = self.processes.iter().filter(|process| process.is_known);
+        known.map(|process| process.slot).collect()
+    }
+
+    /// CPU time of those that run, in nanoseconds.
+    pub fn running_cpu_ns(&self) -> u64 {
+        let cpu_ns = |process: &Metered| Some(process.last()?.counters?.cpu_ns);
+        self.running().filter_map(cpu_ns).sum()
+    }
+
+    /// The table of threads, where no total has moved since it was read: it is as it was.
+    pub fn take_threads(&mut self, has_moved: bool) -> Option<Vec<(u64, Thread)>> {
+        self.threads.take().filter(|_| !has_moved)
+    }
+
+    /// The table of threads was just read, and nothing was taken out of it.
+    pub fn keep_threads(&mut self, threads: Vec<(u64, Thread)>) {
+        self.threads = Some(threads);
+    }
+
+    /// The table of threads is not as it was read.
+    pub fn forget_threads(&mut self) {
+        self.threads = None;
+    }
+
+    /// Whether the CPUs' clock is to be read.
+    pub fn is_frequency_due(&self, now_ns: u64) -> bool {
+        let is_old = |(read_ns, _)| now_ns.saturating_sub(read_ns) >= FREQUENCY_NS;
+        self.frequency.is_none_or(is_old)
+    }
+
+    /// The CPUs' clock was read.
+    pub fn take_frequency(&mut self, frequency: Option<Frequency>, now_ns: u64) {
+        self.frequency = Some((now_ns, frequency));
+    }
+
+    /// The clock of the CPUs that may be used.
+    pub fn frequency(&self) -> Option<Frequency> {
+        self.frequency.and_then(|(_, frequency)| frequency)
+    }
+
+    /// What each process did in the sampling window that is open. `prices` are what a call of each function costs, `is_of_mpi` says which are in
+    /// the library.
+    pub fn windows(&self, prices: &BTreeMap<u32, f64>, is_of_mpi: impl Fn(usize) -> bool) -> Vec<Window> {
+        let window = |process: &Metered| process.window(prices, &is_of_mpi).unwrap_or_default();
+        let mut windows: Vec<Window> = self.processes.iter().map(window).collect();
+        let of_a_thread = |window: &Window| window.cost_ns / window.threads.max(1) as f64;
+        let all: f64 = windows.iter().map(of_a_thread).sum();
+        for window in &mut windows {
+            window.others_ns = all - of_a_thread(window);
+        }
+        windows
+    }
+
+    /// Functions are about to be sampled for the first time: what was seen of late was their first window.
+    pub fn begin_sampling(&mut self) {
+        for process in self.processes.iter_mut().filter(|process| !process.ended) {
+            let first = process.oldest();
+            if let Some((at, counted)) = first.map(|first| (first.moment(), first.counted.clone())) {
+                process.unwatched.open(at, &counted);
+            }
+        }
+    }
+
+    /// These functions are not watched from the last reading on; `windows` is what each process did in the window that is over.
+    pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<Window>) {
+        for (process, window) in self.processes.iter_mut().zip(windows) {
+            let last = process.last().filter(|_| !process.ended);
+            let last = last.map(|last| (last.moment(), last.counted.clone(), last.open.clone()));
+            if let Some((at, counted, open)) = last {
+                process.unwatched.shut(at, &counted, &open, functions, window);
+            }
+        }
+        self.threads = None;
+    }
+
+    /// All functions are watched from the last reading on.
+    pub fn end_gap(&mut self, cuts_sequence: bool) {
+        for process in self.processes.iter_mut().filter(|process| !process.ended) {
+            if cuts_sequence {
+                process.sequence.gap();
+            }
+            if let Some(last) = process.last().map(|last| (last.moment(), last.counted.clone())) {
+                process.unwatched.open(last.0, &last.1);
+            }
+        }
+    }
+
+    /// Parallel regions were not probed for a while; without MPI they are what the sequence of calls is made of.
+    pub fn end_gap_of_regions(&mut self, has_mpi: bool) {
+        for process in &mut self.processes {
+            process.regions.teams.gap();
+            if !has_mpi {
+                process.sequence.gap();
+            }
+        }
+    }
+}
+
+impl Metered {
+    /// It has just joined: where functions are not watched now (`gap`), what it does until the next window is not seen.
+    pub fn join(&mut self, at: Moment, gap: Option<&BTreeSet<u32>>) {
+        match gap {
+            Some(functions) => (self.unwatched).shut(at, &[], &[], functions, Window::default()),
+            None => self.unwatched.open(at, &[]),
+        }
+    }
+
+    /// What had been counted when the sampling window began that is open.
+    pub fn counted_at_window(&self) -> Option<&[Totals]> {
+        self.unwatched.opened().map(|(_, counted)| counted)
+    }
+
+    fn window(&self, prices: &BTreeMap<u32, f64>, is_of_mpi: &impl Fn(usize) -> bool) -> Option<Window> {
+        let (last, (since, before)) = self.last().zip(self.unwatched.opened())?;
+        let nothing = Totals::default();
+        let mut window = Window {
+            length: last.moment().since(since),
+            threads: last.callers.max(1),
+            ..Window::default()
+        };
+        for (probe, totals) in last.counted.iter().enumerate() {
+            let before = before.get(probe).unwrap_or(&nothing);
+            let price = prices.get(&(probe as u32)).copied().unwrap_or_default();
+            window.cost_ns += hits(totals).saturating_sub(hits(before)) as f64 * price;
+            if is_of_mpi(probe) {
+                window.inside_ns += totals.time_ns.saturating_sub(before.time_ns);
+            }
+        }
+        let inside = last.mpi_ns.max(1) as f64;
+        let waited = last.mpi_waited_ns.unwrap_or_default() as f64 / inside;
+        window.waited_ns = (window.inside_ns as f64 * waited.min(1.0)) as u64;
+        Some(window)
+    }
+
+    /// Between the first reading and the last; none where /proc does not tell.
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage_since(self.first()?)
+    }
+
+    /// The same of late; none of a process that has ended.
+    pub fn usage_of_late(&self) -> Option<Usage> {
+        let oldest = self.oldest().filter(|_| !self.ended);
+        oldest.and_then(|oldest| self.usage_since(oldest))
+    }
+
+    fn usage_since(&self, first: &Reading) -> Option<Usage> {
+        let last = self.last()?;
+        let cpu_ns = |reading: &Reading| Some(reading.counters?.cpu_ns);
+        let cpu_ns = cpu_ns(last)?.saturating_sub(cpu_ns(first)?);
+        let hits_of = |reading: &Reading, probe: usize| reading.counted.get(probe).map_or(0, hits);
+        let probes = 0..last.counted.len();
+        let calls = probes.map(|probe| (probe, hits_of(last, probe).saturating_sub(hits_of(first, probe))));
+        Some(Usage {
+            calls: calls.collect(),
+            cpu_ns,
+            elapsed_ns: last.at_ns.saturating_sub(first.at_ns),
+        })
+    }
+}
+
+/// Calls of a function, nested ones included.
+pub fn hits(totals: &Totals) -> u64 {
+    totals.calls + totals.nested
+}
+
+/// Of a table that is in the order of processes, the threads of one.
+pub fn threads_of(table: &[(u64, Thread)], slot: u32) -> &[(u64, Thread)] {
+    let first = table.partition_point(|(_, thread)| thread.process < slot);
+    let end = table.partition_point(|(_, thread)| thread.process <= slot);
+    &table[first..end]
+}

@@ -1,0 +1,410 @@
+//! The state of a session at one moment, as plain data. The terminal, the report, /metrics and the control socket all show
+//! this and nothing else.
+
+mod events;
+mod functions;
+mod matrix;
+mod openmp;
+pub mod outcome;
+mod tuning;
+
+use std::time::Duration;
+
+use crate::{
+    calls::{
+        SiteTotals, Split,
+        efficiency::{Efficiencies, Scalability},
+        place::Place,
+    },
+    cost::CostView,
+    os_metrics::{Counters, Frequency},
+};
+
+pub use self::{
+    events::EventsView,
+    functions::{FunctionTotals, Histogram},
+    matrix::{MatrixView, Messages, PairView, RankMessages},
+    openmp::{RegionsView, TeamsView},
+    tuning::{ChangeView, FindingView, GuardView, Reaction, RuleValue, RuleView, Standing},
+};
+
+/// Everything that is shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// The job.
+    pub job: JobView,
+    /// The wall clock now (RFC 3339, UTC).
+    pub taken_at: String,
+    /// When all probes were armed, in seconds since 1970.
+    pub armed_unix_s: f64,
+    /// Time since then.
+    pub elapsed: Duration,
+    /// Length of the period that the rates speak of; zero before the first one ended.
+    pub period: Duration,
+    /// The processes, by rank.
+    pub processes: Vec<ProcessView>,
+    /// CPUs that the processes may use together, and those that they would; `None` where that could not be read.
+    pub cpus: Option<CpusView>,
+    /// What the sequence of MPI calls tells of the job.
+    pub sequence: SequenceView,
+    /// The clock of the CPUs that the job may use, of late; `None` where the kernel does not tell.
+    pub frequency: Option<Frequency>,
+    /// Who sends how much to whom; `None` where it is not measured.
+    pub matrix: Option<MatrixView>,
+    /// What each loaded rule does and why not more.
+    pub rules: Vec<RuleView>,
+    /// The newest values of the rules' metrics, by rule and metric.
+    pub rule_values: Vec<RuleValue>,
+    /// Findings that hold now or were repaired.
+    pub findings: Vec<FindingView>,
+    /// What was changed in this session, in order.
+    pub changes: Vec<ChangeView>,
+    /// What was lost on the kernel side, by kind.
+    pub lost: Vec<(&'static str, u64)>,
+    /// How hits came to the rules.
+    pub events: EventsView,
+    /// Calls that were under way when the probes were armed: in no other number.
+    pub under_way: u64,
+    /// What is missing from the picture, in words. Empty means complete.
+    pub missing: Vec<String>,
+    /// What watching and tuning cost; `None` where nothing is probed.
+    pub cost: Option<CostView>,
+    /// What was written of calls one by one; known at the end of a session.
+    pub trace: Option<TraceView>,
+}
+
+/// What was written of calls one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceView {
+    /// Where to.
+    pub file: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Calls that are in it.
+    pub calls: u64,
+    /// Calls that came when it was full.
+    pub dropped: u64,
+    /// Calls that were overwritten before they were read.
+    pub not_seen: u64,
+    /// Calls of functions that are asked again and again, which are not traced.
+    pub polling: u64,
+    /// Iterations that are in it.
+    pub iterations: u64,
+    /// Iterations that are not: it was full, or another loop's were there already.
+    pub iterations_dropped: u64,
+    /// Findings, changes and verdicts that are in it.
+    pub marks: u64,
+    /// Those that came when it was full.
+    pub marks_dropped: u64,
+}
+
+/// CPUs of all processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpusView {
+    /// Those that they may use: what their affinities name, less what quotas cut off.
+    pub allowed: f64,
+    /// A quota is the tighter bound.
+    pub is_quota: bool,
+    /// Those that the machine has online, where it says so.
+    pub online: Option<usize>,
+    /// Of the quotas' periods since the session began, those in which the processes were throttled, and all; `None` without a quota.
+    pub throttled: Option<(u64, u64)>,
+}
+
+/// What the sequence of MPI calls tells of the job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SequenceView {
+    /// What the loop is made of.
+    pub steps: Steps,
+    /// The loop that the program runs in, found by itself.
+    pub iteration: Option<IterationView>,
+    /// Why there is none; without MPI and parallel regions nobody looks.
+    pub without: Option<String>,
+    /// The efficiencies since the probes were armed; none before every rank was measured.
+    pub efficiencies: Option<EfficienciesView>,
+    /// Why communication efficiency is not told in parts; `None` where it is, and without efficiencies.
+    pub without_split: Option<String>,
+    /// Why nothing is told against the reference that was given.
+    pub without_scalability: Option<&'static str>,
+    /// Those of late.
+    pub efficiencies_of_late: Option<EfficienciesView>,
+    /// Time in MPI, or in parallel regions, by call site, the greatest first; known at the end of a session.
+    pub call_sites: Vec<CallSiteView>,
+    /// All other call sites together.
+    pub other_call_sites: SiteTotals,
+    /// Calls that were overwritten before they were read: in totals, but in no call site and no iteration.
+    pub unseen: u64,
+    /// Calls of threads beyond those whose loops are looked for.
+    pub elsewhere: u64,
+}
+
+/// What the loop of a program is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steps {
+    /// Calls of MPI.
+    #[default]
+    MpiCalls,
+    /// Parallel regions, of a program without MPI.
+    Regions,
+}
+
+impl Steps {
+    /// One of them, in words.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Steps::MpiCalls => "MPI call",
+            Steps::Regions => "parallel region",
+        }
+    }
+}
+
+/// The iterations of a loop that was found by itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IterationView {
+    /// The rank that it was timed in: the lowest that has a loop.
+    pub rank: Option<u32>,
+    /// MPI calls or parallel regions in an iteration, the mean.
+    pub calls: f64,
+    /// Iterations that were seen from their begin to their end.
+    pub count: u64,
+    /// Their mean time, in nanoseconds.
+    pub mean_ns: f64,
+    /// The mean time of those of late.
+    pub of_late_ns: Option<f64>,
+    /// How many times as long one takes in the last quarter of the run as in the first.
+    pub change: Option<f64>,
+    /// The program has left the loop.
+    pub is_over: bool,
+    /// The pace in one part of the run after the other.
+    pub parts: Vec<PaceView>,
+}
+
+impl IterationView {
+    /// The mean time of an iteration, in nanoseconds, so long before a moment and from then on; none of fewer than two each.
+    pub fn around(&self, at: Duration, over: Duration) -> Option<(f64, f64)> {
+        let mean = |parts: &mut dyn Iterator<Item = &PaceView>| {
+            let (count, sum_ns) = parts.fold((0, 0.0), |(count, sum_ns), part| {
+                (count + part.count, sum_ns + part.sum_ns())
+            });
+            (count >= 2).then(|| sum_ns / count as f64)
+        };
+        let is_before = |part: &&PaceView| part.until <= at && part.begin() + over >= at;
+        let before = mean(&mut self.parts.iter().filter(is_before))?;
+        let after = mean(&mut self.parts.iter().filter(|part| part.begin() >= at))?;
+        Some((before, after))
+    }
+}
+
+impl PaceView {
+    fn sum_ns(&self) -> f64 {
+        self.mean_ns * self.count as f64
+    }
+
+    /// When the first of them began, at the earliest.
+    fn begin(&self) -> Duration {
+        self.until
+            .saturating_sub(Duration::from_nanos(self.sum_ns() as u64))
+    }
+}
+
+/// How long iterations took in a part of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PaceView {
+    /// When the last of them ended, since the probes were armed.
+    pub until: Duration,
+    /// How many.
+    pub count: u64,
+    /// Their mean time, in nanoseconds.
+    pub mean_ns: f64,
+}
+
+/// The efficiencies of the ranks here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EfficienciesView {
+    /// The factors.
+    pub of: Efficiencies,
+    /// The part of load balance between nodes; `None` where ranks of the job are on machines that are not seen.
+    pub between_nodes: Option<f64>,
+    /// Communication efficiency in parts.
+    pub split: Option<Split>,
+    /// Useful time of all ranks in an iteration, in nanoseconds; `None` where a rank has no loop.
+    pub useful_ns: Option<f64>,
+    /// Against another run, where one was given.
+    pub scalability: Option<Scalability>,
+    /// Of how many ranks.
+    pub ranks: usize,
+    /// On how many nodes.
+    pub nodes: usize,
+    /// Over whole iterations of every rank; else over a period that may cut one.
+    pub over_iterations: bool,
+}
+
+/// Where MPI is called.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallSiteView {
+    /// What is called.
+    pub function: String,
+    /// Where.
+    pub place: Place,
+    /// Calls, over all ranks.
+    pub calls: u64,
+    /// Their time.
+    pub time_ns: u64,
+    /// Ranks that call it there.
+    pub ranks: u64,
+}
+
+/// What does not change while the job runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobView {
+    /// What the site calls it: the batch system's number, else the process that started it.
+    pub id: String,
+    /// The program that the ranks run.
+    pub program: String,
+    /// Whose it is.
+    pub user: String,
+    /// This machine.
+    pub host: String,
+    /// The launcher.
+    pub launcher: Option<i32>,
+    /// Ranks of the world communicator, seen or not; `None` where nothing states it.
+    pub size: Option<usize>,
+    /// The MPI, such as ("Open MPI", "4.1.4").
+    pub mpi: Option<(String, Option<String>)>,
+    /// The file that defines it.
+    pub library: Option<String>,
+    /// Functions watched.
+    pub watched: usize,
+}
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessView {
+    /// Its number.
+    pub pid: i32,
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// It has ended.
+    pub ended: bool,
+    /// The machine it runs on, where that is not the job's.
+    pub host: Option<String>,
+    /// How long it was watched, from the first reading to the last, in nanoseconds.
+    pub watched_ns: u64,
+    /// What it did since the probes were armed, by watched function that was called.
+    pub functions: Vec<FunctionTotals>,
+    /// Counters of the kernel, since the process started.
+    pub counters: Option<Counters>,
+    /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` where MPI is not probed.
+    pub mpi_ns: Option<u64>,
+    /// Of it, time ready to run but waiting for a CPU; `None` where the kernel does not tell.
+    pub mpi_waited_ns: Option<u64>,
+    /// Share of its time outside MPI, over the whole iterations of the loop that was found by itself; `None` where none was found.
+    pub useful: Option<f64>,
+    /// Its parallel regions; `None` where none was seen.
+    pub regions: Option<RegionsView>,
+    /// The last period; `None` before the first one ended, when it could not be measured, or when the process has ended.
+    pub rates: Option<Rates>,
+    /// The whole time that it was watched.
+    pub whole: Option<Rates>,
+    /// The same in parts; known at the end of a session.
+    pub load: Vec<LoadView>,
+}
+
+/// How a process spent its time in a part of the run. Shares are as those of [`Rates`]; `None` is not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoadView {
+    /// When the part ended, since all probes were armed.
+    pub until: Duration,
+    /// Inside MPI.
+    pub mpi: Option<f64>,
+    /// On a CPU.
+    pub cpu: Option<f64>,
+    /// Ready to run, waiting for a CPU.
+    pub runqueue: Option<f64>,
+}
+
+/// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one whole CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Inside MPI.
+    pub mpi: Option<f64>,
+    /// Of it, ready to run but waiting for a CPU; `None` where the kernel does not tell.
+    pub mpi_waiting: Option<f64>,
+    /// On a CPU.
+    pub cpu: f64,
+    /// Ready to run, waiting for a CPU.
+    pub runqueue: f64,
+    /// Outermost MPI calls per second.
+    pub calls_per_s: f64,
+    /// Bytes handed to MPI for sending, per second.
+    pub sent_per_s: f64,
+    /// Involuntary context switches per second.
+    pub switches_per_s: f64,
+}
+
+impl Snapshot {
+    /// Parallel regions over all processes.
+    pub fn regions(&self) -> Option<RegionsView> {
+        let of = self
+            .processes
+            .iter()
+            .filter_map(|process| process.regions.as_ref());
+        of.cloned().reduce(|sum, other| RegionsView {
+            regions: sum.regions + other.regions,
+            inside_ns: sum.inside_ns.zip(other.inside_ns).map(|(one, other)| one + other),
+            watched_ns: sum.watched_ns + other.watched_ns,
+            teams: match (sum.teams, other.teams) {
+                (Some(sum), Some(other)) => Some(TeamsView::from(sum.of.plus(other.of))),
+                (one, other) => one.or(other),
+            },
+            without_teams: sum.without_teams.or(other.without_teams),
+        })
+    }
+
+    /// Functions over all processes: calls and shares added, means weighted by calls.
+    pub fn functions(&self) -> Vec<FunctionTotals> {
+        let mut by_name = std::collections::BTreeMap::<&str, FunctionTotals>::new();
+        for function in self.processes.iter().flat_map(|process| &process.functions) {
+            by_name
+                .entry(&function.name)
+                .and_modify(|sum| sum.add(function))
+                .or_insert_with(|| function.clone());
+        }
+        let mut functions: Vec<_> = by_name.into_values().collect();
+        functions.sort_by(|a, b| b.share.total_cmp(&a.share).then(b.time_ns.cmp(&a.time_ns)));
+        functions
+    }
+
+    /// Processes that have not ended.
+    pub fn running(&self) -> impl Iterator<Item = &ProcessView> {
+        self.processes.iter().filter(|process| !process.ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_around_a_moment_are_those_just_before_and_all_since() {
+        let part = |until_ms, count, mean_ms: u64| PaceView {
+            until: Duration::from_millis(until_ms),
+            count,
+            mean_ns: (mean_ms * 1_000_000) as f64,
+        };
+        let view = IterationView {
+            parts: vec![
+                part(100, 2, 50),
+                part(400, 10, 30),
+                part(520, 4, 30),
+                part(620, 10, 10),
+            ],
+            ..IterationView::default()
+        };
+        let around = |at, over| view.around(Duration::from_millis(at), Duration::from_millis(over));
+        // The part from 400 to 520 lies on both sides of it.
+        assert_eq!(around(450, 400), Some((30e6, 10e6)));
+        assert_eq!(around(450, 300), None, "none of them began so late");
+        assert_eq!(around(600, 600), None, "none since");
+    }
+}

@@ -1,0 +1,195 @@
+//! What was done in functions: by one process, and how several are added up.
+
+use crate::cost::Estimate;
+
+/// What a process did in one function since the probes were armed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FunctionTotals {
+    /// Name.
+    pub name: String,
+    /// Outermost calls.
+    pub calls: u64,
+    /// Calls inside another watched MPI function; in no other number.
+    pub nested: u64,
+    /// Time inside of calls that returned or are still open, in nanoseconds; `None` where calls are only counted, and where none has
+    /// returned.
+    pub time_ns: Option<u64>,
+    /// Bytes; `None` where the function carries none that are known.
+    pub bytes: Option<u64>,
+    /// Which way the bytes go.
+    pub bytes_kind: Option<&'static str>,
+    /// Calls whose bytes could not be told.
+    pub bytes_unknown: u64,
+    /// How many messages of each size, by [`abi::Sizes::bucket`]; empty where they are not counted.
+    pub sizes: Vec<u64>,
+    /// Calls not timed: too deep, or without a return.
+    pub untimed: u64,
+    /// Of them, those that were left without a return.
+    pub unreturned: u64,
+    /// Calls per second in the last period.
+    pub calls_per_s: f64,
+    /// Share of the last period spent inside.
+    pub share: f64,
+    /// Mean duration in the last period, in nanoseconds, where a call ended in it.
+    pub mean_ns: Option<f64>,
+    /// How long calls took; `None` where nobody asked, or there was no room.
+    pub durations: Option<Histogram>,
+    /// It was watched in windows: calls, time and bytes are told for all the time, and this is known of them. `None` where all was counted.
+    pub estimate: Option<Estimate>,
+}
+
+impl FunctionTotals {
+    /// Mean duration of all calls that returned, in nanoseconds; `None` where none has.
+    pub fn mean_of_returned_ns(&self) -> Option<f64> {
+        let returned = self.calls.saturating_sub(self.untimed);
+        let time = self.time_ns.filter(|_| returned > 0)?;
+        Some(time as f64 / returned as f64)
+    }
+
+    /// One more process.
+    pub(super) fn add(&mut self, other: &FunctionTotals) {
+        let weighted =
+            |function: &FunctionTotals| function.mean_ns.map_or(0.0, |mean| mean * function.calls_per_s);
+        let rate = |function: &FunctionTotals| {
+            if function.mean_ns.is_some() {
+                function.calls_per_s
+            } else {
+                0.0
+            }
+        };
+        let (sum, weight) = (weighted(self) + weighted(other), rate(self) + rate(other));
+        self.mean_ns = (weight > 0.0).then(|| sum / weight);
+        let exact = |of: &FunctionTotals| {
+            let all = || Estimate::exact(of.calls, of.bytes.unwrap_or_default());
+            of.estimate.unwrap_or_else(all)
+        };
+        let is_estimated = self.estimate.or(other.estimate).is_some();
+        self.estimate = is_estimated.then(|| exact(self).and(exact(other)));
+        self.calls += other.calls;
+        self.nested += other.nested;
+        // Of the two one may have calls that did not return alone.
+        let both = self.time_ns.zip(other.time_ns).map(|(a, b)| a + b);
+        self.time_ns = both.or(self.time_ns).or(other.time_ns);
+        self.bytes = self.bytes.zip(other.bytes).map(|(a, b)| a + b);
+        self.bytes_unknown += other.bytes_unknown;
+        if self.sizes.len() < other.sizes.len() {
+            self.sizes.resize(other.sizes.len(), 0);
+        }
+        for (count, more) in self.sizes.iter_mut().zip(&other.sizes) {
+            *count += more;
+        }
+        self.untimed += other.untimed;
+        self.unreturned += other.unreturned;
+        self.calls_per_s += other.calls_per_s;
+        self.share += other.share;
+        if let Some(more) = &other.durations {
+            self.durations.get_or_insert_default().merge(more);
+        }
+    }
+}
+
+/// How many calls took how long, by powers of two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// By [`abi::Durations::bucket`], up to the longest call.
+    counts: Vec<u64>,
+}
+
+impl Histogram {
+    /// As the kernel side has counted, by [`abi::Durations::bucket`].
+    pub fn of(mut counts: Vec<u64>) -> Histogram {
+        while counts.last() == Some(&0) {
+            counts.pop();
+        }
+        Histogram { counts }
+    }
+
+    /// One more call.
+    #[cfg(test)]
+    fn add(&mut self, duration_ns: u64) {
+        let place = abi::Durations::bucket(duration_ns);
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, 0);
+        }
+        self.counts[place] += 1;
+    }
+
+    /// All calls of another one.
+    pub fn merge(&mut self, other: &Histogram) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+    }
+
+    /// Calls that are in it.
+    pub fn calls(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// From how many nanoseconds on so many calls, from the shortest call to the longest, those in between that are 0 included.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let buckets = self.counts.iter().enumerate();
+        let buckets = buckets.map(|(place, count)| (abi::Durations::least_ns(place), *count));
+        buckets.skip_while(|(_, count)| *count == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_did_not_return_have_no_part_in_the_mean() {
+        let of = |calls, untimed, time_ns| FunctionTotals {
+            calls,
+            untimed,
+            unreturned: untimed,
+            time_ns,
+            ..FunctionTotals::default()
+        };
+        for (function, mean_ns) in [
+            (of(10, 0, Some(500)), Some(50.0)),
+            (of(10, 5, Some(500)), Some(100.0)),
+            (of(863, 863, None), None),
+            (of(863, 900, Some(7)), None),
+            (of(0, 0, Some(0)), None),
+        ] {
+            assert_eq!(function.mean_of_returned_ns(), mean_ns, "{function:?}");
+        }
+        let mut both = of(4, 4, None);
+        both.add(&of(2, 0, Some(60)));
+        assert_eq!((both.time_ns, both.mean_of_returned_ns()), (Some(60), Some(30.0)));
+        assert_eq!(both.unreturned, 4);
+    }
+
+    #[test]
+    fn durations_are_counted_between_powers_of_two() {
+        let mut histogram = Histogram::default();
+        for duration_ns in [0, 1, 2, 3, 1024, 2047, 2048] {
+            histogram.add(duration_ns);
+        }
+        let filled: Vec<(u64, u64)> = histogram.buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(0, 2), (2, 2), (1024, 2), (2048, 1)]);
+        let mut longer = Histogram::default();
+        longer.add(u64::MAX);
+        longer.merge(&histogram);
+        assert_eq!((longer.calls(), longer.buckets().last()), (8, Some((1 << 63, 1))));
+        assert_eq!(Histogram::default().buckets().next(), None);
+    }
+
+    #[test]
+    fn what_the_kernel_side_has_counted_is_the_histogram_of_the_same_calls() {
+        let mut counts = vec![0; abi::Durations::BUCKETS];
+        let mut histogram = Histogram::default();
+        for duration_ns in [0, 900, 1024, 3_000_000_000] {
+            counts[abi::Durations::bucket(duration_ns)] += 1;
+            histogram.add(duration_ns);
+        }
+        assert_eq!(Histogram::of(counts), histogram);
+        assert_eq!(
+            Histogram::of(vec![0; abi::Durations::BUCKETS]),
+            Histogram::default()
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! What a session waits for: descriptors, timers, channels, as one closed set of events. Decides nothing.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, Interval},
+};
+
+use super::{
+    actuator_queue::{ActuatorQueue, Receipt},
+    intake::Expected,
+    members,
+    screen::next_input,
+    signals::Signals,
+    waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
+};
+use crate::{
+    control::Asked,
+    readable::Readable,
+    request::{Answer, Request},
+    view::{Input, Keys},
+    watchdog::Step,
+};
+
+/// Requests that may wait for an answer.
+const REQUESTS_MAX: usize = 8;
+
+/// Everything that can wake the loop.
+#[derive(Debug)]
+pub(super) enum Wake {
+    /// Time to read counters and evaluate.
+    Tick,
+    /// Hits lie in the ring.
+    Hits,
+    /// Time to take hits at which nothing falls due.
+    Gather,
+    /// Time to look for hits without being woken by them.
+    Poll,
+    /// A decision is about to fall due.
+    Due(Expected),
+    /// A ring of calls fills, or it is time for a window to begin or end.
+    Calls,
+    /// The actuator has answered.
+    Receipt(Receipt),
+    /// The process in this slot has ended.
+    Ended(u32),
+    /// The user did something at the live view; none: nothing can be read from the terminal any more.
+    Input(Option<Input>),
+    /// Time for the next snapshot of a series.
+    Snapshot,
+    /// Time for the first numbers.
+    First,
+    /// Links were closed.
+    Closed,
+    /// A process of the command came or went, or it is time to look for some.
+    Family,
+    /// Somebody asks through the control socket.
+    Request(Request, oneshot::Sender<Answer>),
+    /// The session is over, for this reason.
+    Shutdown(&'static str),
+}
+
+impl Wake {
+    /// What the loop does then.
+    pub(super) fn step(&self) -> Step {
+        match self {
+            Wake::Tick | Wake::First => Step::ReadCounters,
+            Wake::Hits | Wake::Gather | Wake::Poll | Wake::Due(_) => Step::ReadHits,
+            Wake::Calls => Step::ReadCalls,
+            Wake::Receipt(_) => Step::TakeReceipt,
+            Wake::Ended(_) => Step::EndProcess,
+            Wake::Input(_) => Step::AnswerKey,
+            Wake::Snapshot => Step::WriteSnapshot,
+            Wake::Closed => Step::AttachProbes,
+            Wake::Family => Step::AttachToProcesses,
+            Wake::Request(..) => Step::AnswerRequest,
+            Wake::Shutdown(_) => Step::Leave,
+        }
+    }
+}
+
+/// What else is due, by CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    /// A sampling window begins or ends.
+    pub(super) turn_ns: Option<u64>,
+    /// Rings of calls are to be read.
+    pub(super) calls_ns: Option<u64>,
+    /// Hits are to be read.
+    pub(super) hits_ns: Option<u64>,
+    /// Hits were left in the ring.
+    pub(super) has_hits_left: bool,
+    /// Hits are looked for without sleeping.
+    pub(super) polls: bool,
+    pub(super) expected: Option<Expected>,
+}
+
+/// Descriptors that wake a session, none where it has no such.
+pub(super) struct Descriptors<'a> {
+    /// The ring of hits.
+    pub(super) hits: Option<BorrowedFd<'a>>,
+    /// What tells that links were closed.
+    pub(super) closed: Option<BorrowedFd<'a>>,
+    /// The ring of processes of a command that come and go.
+    pub(super) comings: Option<BorrowedFd<'a>>,
+}
+
+/// All that is waited for.
+pub(super) struct Sources {
+    signals: Signals,
+    ends: mpsc::Receiver<u32>,
+    hits: Option<Readable>,
+    closed: Option<Readable>,
+    comings: Option<Readable>,
+    /// Whoever started us holds the other end as long as the command runs.
+    over: Option<Readable>,
+    family: Interval,
+    pub(super) ticks: Ticks,
+    series: Option<Interval>,
+    deadline: Option<Instant>,
+    /// When the first numbers are due.
+    pub(super) first: Option<Instant>,
+    pub(super) keys: Option<Keys>,
+    asking: mpsc::Sender<Asked>,
+    asked: mpsc::Receiver<Asked>,
+}
+
+impl Sources {
+    /// Of a session that lasts so long at most, and writes a snapshot as often as `series` says. Ctrl-C is for the command, where it stands beside one.
+    /// Must run inside the runtime.
+    pub(super) fn new(
+        is_beside: bool,
+        ends: mpsc::Receiver<u32>,
+        descriptors: &Descriptors<'_>,
+        (duration, series): (Option<Duration>, Option<Duration>),
+    ) -> io::Result<Sources> {
+        let signals = Signals::new(is_beside)?;
+        let waited = |descriptor: Option<BorrowedFd<'_>>| {
+            let descriptor = descriptor.map(|descriptor| Readable::new(descriptor.try_clone_to_owned()?));
+            descriptor.transpose()
+        };
+        let (asking, asked) = mpsc::channel::<Asked>(REQUESTS_MAX);
+        let stdin = io::stdin();
+        Ok(Sources {
+            signals,
+            ends,
+            ticks: Ticks::new()?,
+            comings: waited(descriptors.comings)?,
+            over: waited(descriptors.comings.map(|_| stdin.as_fd()))?,
+            hits: waited(descriptors.hits)?,
+            closed: waited(descriptors.closed)?,
+            family: waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS)),
+            series: series.map(waits::ticker),
+            deadline: duration.map(|duration| Instant::now() + duration),
+            first: None,
+            keys: None,
+            asking,
+            asked,
+        })
+    }
+
+    /// Where requests are to be sent.
+    pub(super) fn asking(&self) -> mpsc::Sender<Asked> {
+        self.asking.clone()
+    }
+
+    /// A request that has come already.
+    pub(super) fn request(&mut self) -> Option<Asked> {
+        self.asked.try_recv().ok()
+    }
+
+    /// What wakes the session next; what comes at the same time in this order.
+    pub(super) async fn next(&mut self, due: Due, queue: &mut Option<ActuatorQueue>) -> Wake {
+        let [turn, calls, hits] = [due.turn_ns, due.calls_ns, due.hits_ns].map(|ns| ns.map(instant));
+        tokio::select! {
+            biased;
+            name = self.signals.next() => Wake::Shutdown(name),
+            () = until(self.deadline) => Wake::Shutdown("the time is over"),
+            Ok(()) = readable(self.over.as_ref()) => Wake::Shutdown("the command has ended"),
+            Some(slot) = self.ends.recv() => Wake::Ended(slot),
+            Ok(()) = readable(self.comings.as_ref()) => Wake::Family,
+            _ = self.family.tick(), if self.comings.is_some() => Wake::Family,
+            receipt = next_receipt(queue) => Wake::Receipt(receipt),
+            input = next_input(&mut self.keys) => Wake::Input(input),
+            Some((request, to)) = self.asked.recv() => Wake::Request(request, to),
+            Ok(()) = self.ticks.next() => Wake::Tick,
+            () = until(turn) => Wake::Calls,
+            () = until(calls) => Wake::Calls,
+            Ok(()) = readable(self.closed.as_ref()) => Wake::Closed,
+            () = next_tick(&mut self.series) => Wake::Snapshot,
+            () = until(self.first) => {
+                self.first = None;
+                Wake::First
+            }
+            () = turn_if(due.has_hits_left) => Wake::Hits,
+            () = turn_if(due.polls) => Wake::Poll,
+            expected = waits::expected(due.expected) => Wake::Due(expected),
+            Ok(()) = readable(self.hits.as_ref()) => Wake::Hits,
+            () = until(hits) => Wake::Gather,
+        }
+    }
+}
