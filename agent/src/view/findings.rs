@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     format::{duration, percent, plural},
-    snapshot::{FindingView, RuleView, Snapshot, Standing},
+    snapshot::{FindingView, RuleView, Snapshot, Standing, outcome::REVERTED},
 };
 
 /// Findings that are told: who is told more reads none.
@@ -28,6 +28,7 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         // What is repaired fails its conditions now: that is no state of it.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
         let tunes = told_rules(snapshot).filter(|rule| rule.name == finding.rule);
+        let tunes = tunes.filter(|rule| !(is_in_force(rule) && was_reverted(snapshot, &rule.name)));
         let tunes = tunes.filter(|rule| !finding.repaired || finding.now.is_none() && is_in_force(rule));
         lines.extend(state(tunes).map(|state| format!("    state  {state}")));
         let left_out = told_rules(snapshot).find(|rule| rule.name == finding.rule);
@@ -43,6 +44,16 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     }
     lines.extend(conflict_lines(snapshot));
     lines
+}
+
+/// All that a rule changed is as it was: the session is over, and what its tunes say of it is not so any more.
+fn was_reverted(snapshot: &Snapshot, rule: &str) -> bool {
+    let mut changes = snapshot
+        .changes
+        .iter()
+        .filter(|change| change.rule == rule)
+        .peekable();
+    changes.peek().is_some() && changes.all(|change| change.outcome == REVERTED)
 }
 
 /// The state of a rule: that of the tune that got farthest. What another one waits for contradicts it.
@@ -263,6 +274,16 @@ mod tests {
            state  advising: its condition holds
         ");
         assert!(brief(&snapshot)[1].ends_with("want 2 CPUs (after 0 ns)"));
+
+        // What was reverted at the end is not applied.
+        snapshot.rules = vec![rule(Standing::Applied, "applied")];
+        assert!(lines(&snapshot, false).concat().contains("state  applied"));
+        snapshot.changes.push(crate::snapshot::ChangeView {
+            rule: "openmp-team-size".into(),
+            outcome: REVERTED.into(),
+            ..Default::default()
+        });
+        assert!(!lines(&snapshot, false).concat().contains("state  applied"));
     }
 
     #[test]
