@@ -168,7 +168,7 @@ fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Ou
     assert_eq!(code, 2, "{text}");
     assert_has!(
         text,
-        "nothing was attached",
+        "nothing was started",
         "wrong.yaml:8:",
         "did you mean `cpu.time`?",
         "wrong.yaml:9:",

@@ -97,7 +97,8 @@ pub fn csv_field(field: &str) -> String {
     }
 }
 
-fn significant(value: f64, digits: usize) -> String {
+/// A number with so many digits that say something.
+pub fn significant(value: f64, digits: usize) -> String {
     let magnitude = if value == 0.0 {
         0
     } else {

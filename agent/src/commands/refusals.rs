@@ -56,7 +56,7 @@ impl Outcomes {
         let refused = more + self.refused.len();
         let same = match more {
             0 => String::new(),
-            more => format!(" ({more} more were refused for the same)"),
+            more => format!(" ({more} more processes: the same)"),
         };
         match self.done {
             0 => format!("nothing was {did}{same}"),
@@ -111,7 +111,7 @@ mod tests {
         }
         assert_eq!(
             outcomes.conclusion("written"),
-            "nothing was written (2 more were refused for the same)"
+            "nothing was written (2 more processes: the same)"
         );
         outcomes.done();
         assert!(

@@ -36,7 +36,7 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
     let mut recordings = Vec::new();
     for (path, bytes) in args.recordings.iter().zip(files) {
         let name = path.display().to_string();
-        let bytes = bytes.map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
+        let bytes = bytes.map_err(|error| Failure::not_there(unreadable(&name, &error)))?;
         recordings.push((name, bytes));
     }
     let mut outputs = Outputs::open(args, rules.objectives())?;
@@ -45,12 +45,22 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
         outputs.take(since_ns, what)
     });
     let (is_quiet, windows) = (outputs.is_quiet, outputs.windows);
+    // Of what is no recording its error says all.
+    outputs.is_quiet |= windows == 0 && result.is_err();
     outputs.finish()?;
     tell_of_the_job(&recordings, json, (is_quiet, result.is_err()))?;
     result.map_err(Failure::no)?;
     match windows == 0 && rules.has_any() {
         true => Err(Failure::no(without_windows(&rules))),
         false => Ok(Code::Done),
+    }
+}
+
+/// Without the number that the system has for it.
+fn unreadable(name: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no file {name}"),
+        _ => format!("{name} cannot be read: {error}"),
     }
 }
 
@@ -178,7 +188,12 @@ impl Outputs {
                 // Findings are made anew.
                 if !self.is_quiet && kind != plan::MarkKind::Finding {
                     let time = duration(since_ns as f64);
-                    say!("{time:>9}  session  {rule}   {}: {text}", kind.name());
+                    // A verdict says itself what it is.
+                    let kind = match kind {
+                        plan::MarkKind::Kept | plan::MarkKind::Undone => String::new(),
+                        other => format!("{}: ", other.name()),
+                    };
+                    say!("{time:>9}  session  {rule}   {kind}{}", indented(&text));
                 }
             }
             Replayed::Act(act) => {
@@ -195,6 +210,7 @@ impl Outputs {
                         MarkKind::Decision => "decision",
                         MarkKind::Kept | MarkKind::Undone => "guard   ",
                     };
+                    let text = indented(&text);
                     let line = format!("{:>9}  {word} {rule}   {text}", duration(since_ns as f64));
                     say!("{}", line.trim_end());
                 }
@@ -220,6 +236,11 @@ impl Outputs {
         }
         Ok(())
     }
+}
+
+/// Below the first line of what was found.
+fn indented(text: &str) -> String {
+    text.replace('\n', &format!("\n{:21}", ""))
 }
 
 fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {

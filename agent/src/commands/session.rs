@@ -76,14 +76,16 @@ fn list(json: bool) -> Outcome {
             "nothing is written"
         };
         say!(
-            "{:>8}  {} of {}, {}, for {}; {writes}",
+            "{:>8}  {} of {}, for {}; {writes}",
             view.pid,
             view.program,
             view.user,
-            plural(view.pids.len(), "pid"),
             duration(view.elapsed_s * 1e9),
         );
-        for (name, mode, state) in &view.rules {
+        // Several tunes of a rule often wait for the same.
+        let mut rules = view.rules.clone();
+        rules.dedup();
+        for (name, mode, state) in rules {
             say!("          {name}  {mode}  {state}");
         }
     }

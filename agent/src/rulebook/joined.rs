@@ -15,7 +15,9 @@ use crate::{
     calls::efficiency::Efficiencies,
     cost::Estimate,
     mpi,
-    snapshot::{EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, Snapshot},
+    snapshot::{
+        EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, Snapshot, Steps,
+    },
 };
 
 /// A running total: its first value and its newest.
@@ -109,7 +111,10 @@ fn take(
             let of = known.map(|definition| function(definition, process, processes));
             match (of, place) {
                 (Some(of), Some(Place::Entry)) => of.calls = count,
-                (Some(of), _) => of.time_ns = Some(duration_sum_ns),
+                (Some(of), _) => {
+                    // The time of a function that was timed now and then is not that of its calls.
+                    of.time_ns = Some(duration_sum_ns).filter(|_| count >= of.calls / 2);
+                }
                 (None, _) => {}
             }
         }
@@ -219,6 +224,10 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
     snapshot.sequence.efficiencies = efficiencies(all, size);
     // All ranks run in the same loop, or none is the job's.
     snapshot.sequence.iteration = all.iter().find_map(|process| process.iterations.clone());
+    snapshot.sequence.steps = match snapshot.job.mpi {
+        Some(_) => Steps::MpiCalls,
+        None => Steps::Regions,
+    };
     if snapshot.sequence.iteration.is_none() && snapshot.job.mpi.is_some() {
         snapshot.sequence.without = Some("the recordings have none".to_owned());
     }
@@ -434,6 +443,44 @@ mod tests {
         let found = snapshot.sequence.efficiencies.unwrap();
         assert_eq!((found.between_nodes, found.over_iterations), (None, false));
         assert!((found.of.load_balance - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_function_that_was_timed_now_and_then_has_no_time_and_steps_without_mpi_are_of_regions() {
+        let mut writer = Writer::new(&Header::default()).unwrap();
+        let (process, time) = (ProcessId(0), Time(5));
+        let facts = ProcessFacts::default();
+        writer
+            .write(&Record::ProcessJoined { process, time, facts })
+            .unwrap();
+        for (function, first, timed) in [("seldom", 0, 20), ("always", 2, 1000)] {
+            for (place, probe, count) in [(Place::Entry, first, 1000), (Place::Span, first + 1, timed)] {
+                let probe = ProbeKey(probe);
+                let definition = ProbeDefinition {
+                    name: function.into(),
+                    function: function.into(),
+                    place,
+                    captures: Vec::new(),
+                };
+                writer.write(&Record::ProbeDefined { probe, definition }).unwrap();
+                let totals = Record::ProbeTotals {
+                    probe,
+                    process,
+                    time,
+                    count,
+                    duration_sum_ns: 3_000,
+                };
+                writer.write(&totals).unwrap();
+            }
+        }
+        let snapshot = joined(&[("a".to_owned(), writer.finish())]).unwrap();
+        assert_eq!(snapshot.sequence.steps, Steps::Regions);
+        let functions = &snapshot.processes[0].functions;
+        let times: Vec<_> = functions
+            .iter()
+            .map(|of| (of.name.as_str(), of.time_ns))
+            .collect();
+        assert_eq!(times, [("always", Some(3_000)), ("seldom", None)]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Rules on a recording, without program, root or kernel: what they would have found and decided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
 use plan::{MarkKind, Mode};
@@ -68,6 +68,12 @@ pub fn replay(
         .map(|(name, bytes)| Reader::new(bytes).map_err(|error| format!("{name}: {error}")));
     let merge = Merge::new(readers.collect::<Result<_, _>>()?);
     rules.hold(&merge);
+    let mut found = BTreeSet::new();
+    let mut tell = |since, what| {
+        if let Some(what) = once_a_rule(what, &mut found) {
+            tell(since, what);
+        }
+    };
     let mut functions = Functions::default();
     let mut start: Option<u64> = None;
     let mut broken = None;
@@ -111,6 +117,25 @@ pub fn replay(
     }
     rules.take_totals(&mut functions);
     broken.map_or(Ok(()), Err)
+}
+
+/// Several tunes of a rule have one finding, as in a session.
+fn once_a_rule(what: Replayed, found: &mut BTreeSet<String>) -> Option<Replayed> {
+    Some(match what {
+        Replayed::Act(Act::Found {
+            rule,
+            text,
+            next_start,
+            is_new,
+        }) => Replayed::Act(Act::Found {
+            is_new: is_new && found.insert(rule.clone()),
+            rule,
+            text,
+            next_start,
+        }),
+        Replayed::Act(Act::Gone { rule }) if !found.remove(&rule) => return None,
+        other => other,
+    })
 }
 
 /// What was measured at a moment, as it was observed.

@@ -122,7 +122,7 @@ pub fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure> {
 }
 
 fn not_added(failure: Failure) -> Failure {
-    let message = failure.message.trim_start_matches(NOT_ATTACHED).trim_start();
+    let message = failure.message.trim_start_matches(NOT_STARTED).trim_start();
     Failure {
         message: format!("the rule is not added\n{message}"),
         ..failure
@@ -130,7 +130,7 @@ fn not_added(failure: Failure) -> Failure {
 }
 
 /// What a mistake in a rule means for a session that is about to begin.
-const NOT_ATTACHED: &str = "nothing was attached";
+const NOT_STARTED: &str = "nothing was started: a rule has mistakes";
 
 /// Checks the rule with those settings that it knows, and notes which these are.
 fn check<'a>(
@@ -140,7 +140,7 @@ fn check<'a>(
 ) -> Result<CheckedRule, Failure> {
     let refuse = |wrong: Vec<rules::Diagnostic>| {
         let text = diagnostics::render(&source.name, &source.text, &wrong);
-        Failure::not_there(format!("{NOT_ATTACHED}\n{text}"))
+        Failure::not_there(format!("{NOT_STARTED}\n{text}"))
     };
     let library = |name: &str| match &source.uses {
         Some(known) => known.get(name).cloned(),
@@ -284,7 +284,7 @@ fn instance_of(path: &str) -> (&str, Option<String>) {
 fn bind(sources: &mut Vec<RuleText>, name: &str, text: &str) -> Result<(), Failure> {
     let refuse = |wrong: Vec<rules::Diagnostic>| {
         let text = diagnostics::render(name, text, &wrong);
-        Failure::not_there(format!("{NOT_ATTACHED}\n{text}"))
+        Failure::not_there(format!("{NOT_STARTED}\n{text}"))
     };
     let bindings = Bindings::parse(text).map_err(refuse)?;
     let is_for =

@@ -52,7 +52,7 @@ fn lines(cost: &CostView, slowdown: Slowdown, dearest: Option<&str>, agent: Opti
     )];
     lines.extend(cost.windows.as_ref().map(windows));
     if slowdown.all() > TOO_MUCH && cost.windows.is_none() {
-        lines.push("    less: --rules none, --budget 0.5%, or without --probe".to_owned());
+        lines.push("    less: --rules none, --budget 0.5%, fewer --probe".to_owned());
     }
     lines
 }
@@ -126,7 +126,7 @@ mod tests {
         insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes at most 0.31 % longer: probes 0.31 % (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB");
         insta::assert_snapshot!(text(over_all(&snapshot(0.02))), @r"
          cost: the program takes at most 2.2 % longer: probes 2.0 % (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
-            less: --rules none, --budget 0.5%, or without --probe
+            less: --rules none, --budget 0.5%, fewer --probe
         ");
         assert!(now(&Snapshot::default()).is_empty() && over_all(&Snapshot::default()).is_empty());
     }

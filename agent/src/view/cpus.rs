@@ -5,13 +5,36 @@ use crate::{
     snapshot::{CpusView, Rates, Snapshot},
 };
 
+/// All threads; 0 where they could not be read.
+fn threads(snapshot: &Snapshot) -> u64 {
+    let counters = snapshot.running().filter_map(|process| process.counters.as_ref());
+    counters.map(|counters| counters.threads).sum()
+}
+
+/// CPUs that the threads are on, and that they wait for: together not more than there are threads, though a wait counts when it ends.
+fn used(snapshot: &Snapshot, rates: &[Rates]) -> (f64, f64) {
+    let on: f64 = rates.iter().map(|rates| rates.cpu).sum();
+    let waiting: f64 = rates.iter().map(|rates| rates.runqueue).sum();
+    match threads(snapshot) {
+        0 => (on, waiting),
+        threads => (on, waiting.min((threads as f64 - on).max(0.0))),
+    }
+}
+
+/// The time of the processes, in CPUs.
+pub(super) fn spent(snapshot: &Snapshot, rates: &[Rates]) -> String {
+    let (on, waiting) = used(snapshot, rates);
+    format!("on {on:.1} CPUs   waiting for {waiting:.1}")
+}
+
 /// One line; none for MPI programs, and where it could not be read.
 pub(super) fn line(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
     let cpus = snapshot.cpus.as_ref().filter(|_| snapshot.job.mpi.is_none())?;
     if rates.is_empty() {
         return None;
     }
-    let wanted: f64 = rates.iter().map(|rates| rates.cpu + rates.runqueue).sum();
+    let (on, waiting) = used(snapshot, rates);
+    let wanted = on + waiting;
     let throttled = match cpus.throttled {
         Some((throttled, all)) if all > 0 => {
             format!(
@@ -22,8 +45,7 @@ pub(super) fn line(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
         }
         _ => String::new(),
     };
-    let counters = snapshot.running().filter_map(|process| process.counters.as_ref());
-    let threads = match counters.map(|counters| counters.threads).sum::<u64>() {
+    let threads = match threads(snapshot) {
         0 => String::new(),
         threads => format!(" (of {})", crate::format::plural(threads as usize, "thread")),
     };

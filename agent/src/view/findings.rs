@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     format::{duration, percent, plural},
-    snapshot::{FindingView, RuleView, Snapshot, Standing},
+    snapshot::{FindingView, RuleView, Snapshot, Standing, outcome::REVERTED},
 };
 
 /// Findings that are told: who is told more reads none.
@@ -28,13 +28,9 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         // What is repaired fails its conditions now: that is no state of it.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
         let tunes = told_rules(snapshot).filter(|rule| rule.name == finding.rule);
+        let tunes = tunes.filter(|rule| !(is_in_force(rule) && was_reverted(snapshot, &rule.name)));
         let tunes = tunes.filter(|rule| !finding.repaired || finding.now.is_none() && is_in_force(rule));
-        // Several tunes of a rule often wait for the same.
-        let mut told = BTreeSet::new();
-        let states = tunes
-            .map(|rule| rule.state.as_str())
-            .filter(|state| told.insert(*state));
-        lines.extend(states.map(|state| format!("    state  {state}")));
+        lines.extend(state(tunes).map(|state| format!("    state  {state}")));
         let left_out = told_rules(snapshot).find(|rule| rule.name == finding.rule);
         let left_out = left_out.and_then(RuleView::left_out);
         lines.extend(left_out.map(|text| format!("    {text}")));
@@ -50,6 +46,25 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     lines
 }
 
+/// All that a rule changed is as it was: the session is over, and what its tunes say of it is not so any more.
+fn was_reverted(snapshot: &Snapshot, rule: &str) -> bool {
+    let mut changes = snapshot
+        .changes
+        .iter()
+        .filter(|change| change.rule == rule)
+        .peekable();
+    changes.peek().is_some() && changes.all(|change| change.outcome == REVERTED)
+}
+
+/// The state of a rule: that of the tune that got farthest. What another one waits for contradicts it.
+pub(super) fn state<'a>(tunes: impl Iterator<Item = &'a RuleView>) -> Option<&'a str> {
+    let farthest = |one: &'a RuleView, other: &'a RuleView| match other.standing > one.standing {
+        true => other,
+        false => one,
+    };
+    tunes.reduce(farthest).map(|rule| rule.state.as_str())
+}
+
 /// Of each finding when it was made, its first sentence and its command.
 pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     let mut lines = vec![format!(
@@ -59,7 +74,7 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         let first = block(index + 1, finding).swap_remove(0);
         let at = duration(finding.at.as_nanos() as f64);
-        lines.push(format!("{first} (after {at})"));
+        lines.push(format!("{} (after {at})", first.trim_end_matches(':')));
         let command = finding.now.as_deref().and_then(|now| now.lines().next());
         lines.extend(command.map(|command| format!("    now    {command}")));
     }
@@ -233,19 +248,60 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_with_several_tunes_has_one_state_that_of_the_tune_that_got_farthest() {
+        let mut snapshot = snapshot(2);
+        let rule = |standing, state: &str| RuleView {
+            name: "openmp-team-size".into(),
+            mode: "advising",
+            state: state.into(),
+            standing,
+            ..RuleView::default()
+        };
+        snapshot.rules = vec![
+            rule(Standing::Quiet, "condition false: pace > 5/s (3/s)"),
+            rule(Standing::Advising, "advising: its condition holds"),
+            rule(Standing::NoValue, "no value: pace has no value"),
+        ];
+        snapshot.findings.push(FindingView {
+            rule: "openmp-team-size".into(),
+            text: "the threads want 2 CPUs:\nthey wait".into(),
+            ..FindingView::default()
+        });
+        insta::assert_snapshot!(lines(&snapshot, false).join("\n"), @"
+        1 finding
+        1  openmp-team-size   the threads want 2 CPUs:
+           they wait
+           state  advising: its condition holds
+        ");
+        assert!(brief(&snapshot)[1].ends_with("want 2 CPUs (after 0 ns)"));
+
+        // What was reverted at the end is not applied.
+        snapshot.rules = vec![rule(Standing::Applied, "applied")];
+        assert!(lines(&snapshot, false).concat().contains("state  applied"));
+        snapshot.changes.push(crate::snapshot::ChangeView {
+            rule: "openmp-team-size".into(),
+            outcome: REVERTED.into(),
+            ..Default::default()
+        });
+        assert!(!lines(&snapshot, false).concat().contains("state  applied"));
+    }
+
+    #[test]
     fn that_all_ranks_have_left_is_not_said_rule_by_rule_and_what_never_had_a_value_is() {
         let mut snapshot = snapshot(2);
-        let rule = |name: &str, had_value| RuleView {
+        let rule = |name: &str, had_value| {
+            RuleView {
             name: name.into(),
             mode: "advising",
             state:
-                "no value: wanted has no value because the table has no rows; rank 0 left within the window"
+                "no value: wanted has no value because no process of its roles was there for the whole window; rank 0 left within the window"
                     .into(),
             standing: Standing::NoValue,
             saw_nobody: true,
             had_processes: had_value,
             had_value,
             ..RuleView::default()
+        }
         };
         let of_iterations = RuleView {
             state: "condition false".into(),

@@ -29,25 +29,26 @@ pub(super) fn change_lines(snapshot: &Snapshot) -> Vec<String> {
 
 /// A block for each decision, in order.
 pub(super) fn blocks(snapshot: &Snapshot) -> Vec<Vec<String>> {
-    decisions(&snapshot.changes)
-        .iter()
-        .map(|changes| block(changes))
+    let decisions = (1..).zip(decisions(&snapshot.changes));
+    decisions
+        .map(|(number, changes)| block(number, &changes))
         .collect()
 }
 
 /// The same of one rule, in one piece, the newest first.
 pub(super) fn of_rule(snapshot: &Snapshot, rule: &str) -> Vec<String> {
-    let changes = snapshot.changes.iter().filter(|change| change.rule == rule);
-    let decisions = decisions(changes);
-    decisions
-        .iter()
-        .rev()
-        .flat_map(|changes| block(changes))
-        .collect()
+    let decisions = (1..).zip(decisions(&snapshot.changes));
+    let of_rule = |changes: &[&ChangeView]| changes.iter().any(|change| change.rule == rule);
+    let mut blocks: Vec<_> = decisions
+        .filter(|(_, changes)| of_rule(changes))
+        .map(|(number, changes)| block(number, &changes))
+        .collect();
+    blocks.reverse();
+    blocks.concat()
 }
 
 /// Changes by their decisions, in the order in which these were made.
-fn decisions<'a>(changes: impl IntoIterator<Item = &'a ChangeView>) -> Vec<Vec<&'a ChangeView>> {
+fn decisions(changes: &[ChangeView]) -> Vec<Vec<&ChangeView>> {
     let mut decisions: Vec<Vec<&ChangeView>> = Vec::new();
     let mut places = BTreeMap::new();
     for change in changes {
@@ -60,7 +61,8 @@ fn decisions<'a>(changes: impl IntoIterator<Item = &'a ChangeView>) -> Vec<Vec<&
     decisions
 }
 
-fn block(changes: &[&ChangeView]) -> Vec<String> {
+/// The number counts the decisions that are listed: those that only switch probes are none of them.
+fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
     let Some(first) = changes.first() else {
         return Vec::new();
     };
@@ -76,8 +78,7 @@ fn block(changes: &[&ChangeView]) -> Vec<String> {
         (_, old) => format!("{old} -> {}", first.new),
     };
     let mut lines = vec![format!(
-        " {:>2}  {}   {} {values}{in_how_many} after {}: {}",
-        first.decision,
+        " {number:>2}  {}   {} {values}{in_how_many} after {}: {}",
         first.rule,
         first.variable,
         duration(first.at.as_nanos() as f64),
@@ -134,7 +135,7 @@ mod tests {
         };
         insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @"
         1 decision
-         3  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.20 s: written
+         1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.20 s: written
             promised  61.2 ms
             guard     not judged: the program ended after 3 of 5 windows
             because   best: 7; T(begin.workers): 108 ms

@@ -2,9 +2,10 @@
 
 use crate::{
     calls::{Split, efficiency::Scalability},
-    format::{count, duration, percent, plural, times},
+    format::{count, duration, percent, plural, significant, times},
     snapshot::{
-        CallSiteView, EfficienciesView, IterationView, Rates, SequenceView, Snapshot, Steps, TeamsView,
+        CallSiteView, EfficienciesView, IterationView, Rates, RegionsView, SequenceView, Snapshot, Steps,
+        TeamsView,
     },
 };
 
@@ -46,14 +47,15 @@ pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
 /// Pace and efficiencies of now.
 pub(super) fn now(sequence: &SequenceView) -> Vec<String> {
     lines(sequence, sequence.efficiencies_of_late.as_ref(), |iteration| {
-        iteration.of_late_ns.unwrap_or(iteration.mean_ns)
+        let of_late = iteration.of_late_ns.map(|of_late| (of_late, ""));
+        of_late.unwrap_or((iteration.mean_ns, " on average"))
     })
 }
 
 /// The same over the whole session, and what of it is not measured.
 pub(super) fn over_all(sequence: &SequenceView) -> Vec<String> {
     let mut lines = lines(sequence, sequence.efficiencies.as_ref(), |iteration| {
-        iteration.mean_ns
+        (iteration.mean_ns, " on average")
     });
     let without = sequence.without_split.as_ref();
     lines.extend(without.map(|why| format!(" serialisation and transfer not measured: {why}")));
@@ -65,7 +67,7 @@ pub(super) fn over_all(sequence: &SequenceView) -> Vec<String> {
 fn lines(
     sequence: &SequenceView,
     efficiencies: Option<&EfficienciesView>,
-    time: impl Fn(&IterationView) -> f64,
+    time: impl Fn(&IterationView) -> (f64, &'static str),
 ) -> Vec<String> {
     let mut lines = Vec::new();
     match (&sequence.iteration, &sequence.without) {
@@ -81,23 +83,23 @@ fn lines(
     lines
 }
 
-fn step_line(iteration: &IterationView, time_ns: f64, sequence: &SequenceView) -> String {
+fn step_line(iteration: &IterationView, (time_ns, of_all): (f64, &str), sequence: &SequenceView) -> String {
     let calls = match iteration.calls.round() {
         1.0 => format!("1 {} each", sequence.steps.noun()),
         calls => format!("{} {}s each", count(calls), sequence.steps.noun()),
     };
     let change = match iteration.change {
         Some(change) if change >= FACTOR_TOLD => {
-            format!("; {} times as long as at first", times(change))
+            format!("; last quarter {} times the first", times(change))
         }
         Some(change) if change * FACTOR_TOLD <= 1.0 => {
-            format!("; at first {} times as long", times(1.0 / change))
+            format!("; first quarter {} times the last", times(1.0 / change))
         }
         Some(change) if change >= 1.0 + CHANGE_TOLD => {
-            format!("; {} longer than at first", percent(change - 1.0))
+            format!("; last quarter {} longer than the first", percent(change - 1.0))
         }
         Some(change) if change <= 1.0 - CHANGE_TOLD => {
-            format!("; {} shorter than at first", percent(1.0 - change))
+            format!("; last quarter {} shorter than the first", percent(1.0 - change))
         }
         _ => String::new(),
     };
@@ -109,18 +111,21 @@ fn step_line(iteration: &IterationView, time_ns: f64, sequence: &SequenceView) -
     let seen = if sequence.unseen > 0 { " seen" } else { "" };
     let takes = if iteration.is_over { "took" } else { "takes" };
     format!(
-        " one step {takes} {}   ({}{seen}, {calls}; detected loop{over}{change})",
+        " one step {takes} {}{of_all}   ({}{seen}, {calls}; detected loop{over}{change})",
         duration(time_ns),
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
 }
 
-fn efficiency_line(view: &EfficienciesView) -> String {
-    // Of ranks that all wait what is left must be told from nothing.
-    let efficiency = |efficiency: f64| match efficiency < 0.0995 {
-        true => format!("{efficiency:.3}"),
+/// Of ranks that all wait what is left must be told from nothing, and the factors must come to the product.
+fn efficiency(efficiency: f64) -> String {
+    match efficiency < 0.0995 {
+        true => significant(efficiency, 2),
         false => format!("{efficiency:.2}"),
-    };
+    }
+}
+
+fn efficiency_line(view: &EfficienciesView) -> String {
     let over = if view.over_iterations {
         "over complete steps"
     } else {
@@ -158,13 +163,21 @@ fn scalability_line(view: &Scalability, ranks: usize) -> String {
 
 fn split_line(split: &Split) -> String {
     format!(
-        " serialisation {:.2}  x  transfer {:.2}   (between {} collectives of all ranks: {} of the time waiting for the last, {} transfer)",
-        split.serialisation,
-        split.transfer,
+        " serialisation {}  x  transfer {}   (between {} collectives of all ranks: {} of the time waiting for the last, {} transfer)",
+        efficiency(split.serialisation),
+        efficiency(split.transfer),
         count(split.collectives as f64),
         percent(split.waiting),
         percent(split.transferring),
     )
+}
+
+/// The share of the time that parallel regions were probed.
+fn probed(snapshot: &Snapshot, regions: &RegionsView) -> f64 {
+    let processes = snapshot.processes.iter();
+    let processes = processes.filter(|process| process.regions.is_some()).count();
+    let watched = regions.watched_ns as f64 / processes.max(1) as f64;
+    watched / snapshot.elapsed.as_nanos().max(1) as f64
 }
 
 /// Parallel regions, and what their teams do.
@@ -172,16 +185,13 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let Some(regions) = snapshot.regions() else {
         return Vec::new();
     };
-    let processes = snapshot
-        .processes
-        .iter()
-        .filter(|process| process.regions.is_some())
-        .count()
-        .max(1);
-    let watched = regions.watched_ns as f64 / processes as f64;
-    let seen = watched / snapshot.elapsed.as_nanos().max(1) as f64;
+    let seen = probed(snapshot, &regions);
+    let watched = seen * snapshot.elapsed.as_nanos().max(1) as f64;
     let seen = match seen < WATCHED_WHOLE {
-        true => format!("   (probed for {} of the time)", percent(seen)),
+        true => format!(
+            "   (steps and regions: of the {} of the time that they were probed)",
+            percent(seen)
+        ),
         false => String::new(),
     };
     let inside = match regions.inside() {
@@ -226,9 +236,21 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
         Steps::MpiCalls => "MPI by call site",
         Steps::Regions => "regions by call site",
     };
+    let is_part = snapshot
+        .functions()
+        .iter()
+        .any(|function| function.estimate.is_some())
+        || snapshot
+            .regions()
+            .is_some_and(|regions| probed(snapshot, &regions) < WATCHED_WHOLE);
+    let of_part = if is_part {
+        "   (of the calls that were watched: less than above)"
+    } else {
+        ""
+    };
     let mut lines = vec![
         String::new(),
-        format!(" {what:<20} {:>9}   share of the time", "calls"),
+        format!(" {what:<20} {:>9}   share of the time{of_part}", "calls"),
     ];
     for site in sequence.call_sites.iter().take(SITES_SHOWN) {
         lines.push(format!(
@@ -282,7 +304,7 @@ fn place(site: &CallSiteView) -> String {
 mod tests {
     use super::*;
     use crate::calls::{TeamTotals, efficiency::Efficiencies, place::Place};
-    use crate::snapshot::{ProcessView, RegionsView};
+    use crate::snapshot::ProcessView;
     use std::time::Duration;
 
     fn sequence() -> SequenceView {
@@ -340,7 +362,7 @@ mod tests {
             .concat()
             .join("\n");
         insta::assert_snapshot!(text, @"
-        one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; detected loop; 12 % shorter than at first)
+        one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; detected loop; last quarter 12 % shorter than the first)
         parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over complete steps)
         serialisation 0.80  x  transfer 0.75   (between 22 collectives of all ranks: 30 % of the time waiting for the last, 25 % transfer)
         computation scalability 0.90 from 2 ranks to 4   (by useful time of a step; if the problem grew with the ranks 1.80)
@@ -367,6 +389,40 @@ mod tests {
     }
 
     #[test]
+    fn efficiencies_of_ranks_that_all_wait_multiply_to_what_is_shown() {
+        let of = Efficiencies::of(&[vec![0.002, 0.001, 0.001, 0.002]]).map(|of| EfficienciesView {
+            of,
+            ..sequence().efficiencies_of_late.unwrap()
+        });
+        let line = efficiency_line(&of.unwrap());
+        let numbers: Vec<f64> = line
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [parallel, balance, communication] = numbers[..] else {
+            panic!("{line}")
+        };
+        assert!((balance * communication / parallel - 1.0).abs() < 0.05, "{line}");
+    }
+
+    #[test]
+    fn call_sites_of_calls_that_were_watched_in_windows_say_so() {
+        let estimated = crate::snapshot::FunctionTotals {
+            estimate: Some(Default::default()),
+            ..Default::default()
+        };
+        let mut snapshot = Snapshot {
+            sequence: sequence(),
+            elapsed: Duration::from_secs(2),
+            processes: vec![ProcessView::default()],
+            ..Snapshot::default()
+        };
+        assert!(call_sites(&snapshot)[1].ends_with("share of the time"));
+        snapshot.processes[0].functions.push(estimated);
+        assert!(call_sites(&snapshot)[1].ends_with("(of the calls that were watched: less than above)"));
+    }
+
+    #[test]
     fn a_pace_that_is_another_one_altogether_is_told_in_times() {
         let told = |change| {
             let mut sequence = sequence();
@@ -376,10 +432,10 @@ mod tests {
             now(&sequence).swap_remove(0)
         };
         for (change, words) in [
-            (1.2, "; 20 % longer than at first)"),
-            (3.5, "; 3.5 times as long as at first)"),
-            (0.6, "; 40 % shorter than at first)"),
-            (0.005, "; at first 200 times as long)"),
+            (1.2, "; last quarter 20 % longer than the first)"),
+            (3.5, "; last quarter 3.5 times the first)"),
+            (0.6, "; last quarter 40 % shorter than the first)"),
+            (0.005, "; first quarter 200 times the last)"),
         ] {
             assert!(told(change).ends_with(words), "{}", told(change));
         }
@@ -415,7 +471,7 @@ mod tests {
             ..Snapshot::default()
         };
         insta::assert_snapshot!(regions(&snapshot).join("\n"), @"
-        1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (probed for 20 % of the time)
+        1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (steps and regions: of the 20 % of the time that they were probed)
         time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5.0 %; load balance 0.74
         ");
     }

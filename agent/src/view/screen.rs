@@ -23,6 +23,9 @@ pub fn header(snapshot: &Snapshot) -> String {
 /// The same in so many columns: where not all of it fits, whole parts are left out, first what matters least.
 pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
     let job = &snapshot.job;
+    if snapshot.processes.is_empty() {
+        return "no process was watched".to_owned();
+    }
     let (who, pids) = processes(snapshot);
     let mpi = match &job.mpi {
         Some((name, Some(version))) => format!(", {name} {version}"),
@@ -65,7 +68,6 @@ fn processes(snapshot: &Snapshot) -> (String, String) {
     let pids = match (pids.first(), pids.last()) {
         (Some(first), Some(last)) if first != last => format!(" (pids {first}-{last})"),
         (Some(only), _) => format!(" (pid {only})"),
-        _ if snapshot.processes.is_empty() => " (no process)".into(),
         _ => String::new(),
     };
     let who = match (job.mpi.is_some(), job.size) {
@@ -137,6 +139,13 @@ fn going_on(snapshot: &Snapshot) -> Vec<String> {
 /// What is left on the screen at the end: the same, over the whole session.
 pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let mut lines = vec![String::new()];
+    if snapshot.processes.is_empty() {
+        let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
+        lines.push(format!(
+            " over {elapsed}   nothing measured: no process was there for long enough"
+        ));
+        return lines;
+    }
     lines.extend(over_all(
         snapshot,
         "over",
@@ -204,8 +213,10 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let waiting = waiting.map_or_else(String::new, |waiting| {
         format!(" ({} waiting for a CPU)", percent(waiting / number))
     });
-    let in_mpi = mpi.map_or_else(String::new, |mpi| {
-        format!("   inside MPI {}{waiting}", percent(mpi / number))
+    let in_mpi = mpi.map(|mpi| {
+        let outside = percent((1.0 - mpi / number).max(0.0));
+        let inside = percent(mpi / number);
+        format!("{:23}inside MPI {inside}{waiting}   outside {outside}", "")
     });
     let calls = mpi.map_or_else(String::new, |_| {
         format!(
@@ -214,7 +225,6 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
             bytes(sum(|r| r.sent_per_s))
         )
     });
-    let (cpu, wait) = (mean(|r| r.cpu), mean(|r| r.runqueue));
     let has_mpi = snapshot.job.mpi.is_some();
     let noun = if has_mpi { "rank" } else { "process" };
     let whose = match rates.len() {
@@ -223,15 +233,41 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     };
     // Shares of a process of many threads go beyond 100 %: CPUs are what they are of.
     let spent = match has_mpi {
-        true => format!("on a CPU {}   waiting for a CPU {}", percent(cpu), percent(wait)),
-        false => format!("on {:.1} CPUs   waiting for {:.1}", cpu * number, wait * number),
+        true => rank_time(mean(|r| r.cpu), mean(|r| r.runqueue)),
+        false => cpus::spent(snapshot, &rates),
     };
     let mut lines = vec![
         format!(" {word} {elapsed:<9} {calls}").trim_end().to_owned(),
-        format!(" time of {whose}   {spent}{in_mpi}"),
+        format!(" time of {whose}   {spent}"),
     ];
+    lines.extend(in_mpi);
     lines.extend(cpus::line(snapshot, &rates));
     lines
+}
+
+/// A wait counts when it ends, so that a short time may have more of it than there is room for.
+const LATE: f64 = 0.1;
+
+/// The share of the time of a rank that it waited for a CPU, beside that which it was on one.
+pub(super) fn waited(cpu: f64, wait: f64) -> f64 {
+    match cpu + wait {
+        all if all > 1.0 + LATE => wait,
+        _ => wait.min((1.0 - cpu).max(0.0)),
+    }
+}
+
+/// The time of a rank, in parts that add up, or why they do not.
+fn rank_time(cpu: f64, wait: f64) -> String {
+    let wait = waited(cpu, wait);
+    let rest = match cpu + wait {
+        all if all > 1.0 + LATE => "(over 100 %: of several threads)".to_owned(),
+        all => format!("asleep {}", percent((1.0 - all).max(0.0))),
+    };
+    format!(
+        "on a CPU {}   waiting for a CPU {}   {rest}",
+        percent(cpu),
+        percent(wait)
+    )
 }
 
 fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<String> {
@@ -406,7 +442,8 @@ pub(super) mod tests {
         lmp: 2 ranks (pids 8120-8121), Open MPI 4.1.4, user ana, this node only
 
          after 2.00 s    412 MPI calls/s, 3.40 MiB/s sent
-         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 % (65 % waiting for a CPU)
+         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+                               inside MPI 98 % (65 % waiting for a CPU)   outside 1.9 %
 
          function               calls/s      mean   share of the time
          MPI_Wait                   700   6.10 ms    160 %  ###########################
@@ -414,6 +451,34 @@ pub(super) mod tests {
          no findings: 1 rule fits this program
             but it waits for a CPU 67 % of the time that it wants one: tuneagent ps shows what else runs here
          lost: 3 (ring_full)
+        ");
+    }
+
+    #[test]
+    fn the_parts_of_the_time_of_a_rank_add_up_or_it_is_said_why_they_do_not() {
+        for (cpu, wait, said) in [
+            (0.27, 0.73, "on a CPU 27 %   waiting for a CPU 73 %   asleep 0 %"),
+            (0.2, 0.3, "on a CPU 20 %   waiting for a CPU 30 %   asleep 50 %"),
+            (0.05, 1.02, "on a CPU 5.0 %   waiting for a CPU 95 %   asleep 0 %"),
+            (
+                0.9,
+                0.5,
+                "on a CPU 90 %   waiting for a CPU 50 %   (over 100 %: of several threads)",
+            ),
+        ] {
+            assert_eq!(rank_time(cpu, wait), said);
+        }
+    }
+
+    #[test]
+    fn of_a_command_that_ended_before_it_was_seen_nothing_is_said_but_that() {
+        let text = [vec![header(&snapshot(0))], closing(&snapshot(0), false)]
+            .concat()
+            .join("\n");
+        insta::assert_snapshot!(text, @"
+        no process was watched
+
+         over 2.00 s   nothing measured: no process was there for long enough
         ");
     }
 
@@ -488,7 +553,8 @@ pub(super) mod tests {
         });
         insta::assert_snapshot!(text(&snapshot), @"
         after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
-        time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 % (65 % waiting for a CPU)
+        time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+                              inside MPI 98 % (65 % waiting for a CPU)   outside 1.9 %
 
         1 finding
         1  openmpi-busy-wait   64 ranks share 2 CPUs

@@ -386,7 +386,7 @@ fn what_is_not_known_is_none_with_its_reason_and_spreads() {
         ("cpu.time[7]", "none (it has no row 7)".to_string()),
         (
             "argmin(T(n) for n in 1 to 0)",
-            "none (the table has no rows)".to_string(),
+            "none (its range has no numbers)".to_string(),
         ),
         (
             "argmin(T(n) for n in 0 to 3)",

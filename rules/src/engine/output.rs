@@ -350,21 +350,22 @@ pub struct TuneStatus {
 }
 
 /// Where a tune stands. Who asks for that asks here: [`TuneStatus::why`] is for people, and its words may change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// In the order of how far it got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The rule is off.
     Off,
+    /// Its condition or its value is none.
+    NoValue,
     /// Its condition is false.
     #[default]
     Quiet,
-    /// Its condition or its value is none.
-    NoValue,
-    /// Its condition holds, and must for some windows more.
-    Counting,
-    /// It would act, and gives way to another rule: a change of that is on trial, or it has what this one would change.
-    GivesWay,
     /// Something else must come first: a window, another tune, a baseline, the end of a cooldown.
     Waiting,
+    /// It would act, and gives way to another rule: a change of that is on trial, or it has what this one would change.
+    GivesWay,
+    /// Its condition holds, and must for some windows more.
+    Counting,
     /// It would act, but the rule only advises, or the tune is advice.
     Advising,
     /// A decision was made and its receipt has not come.

@@ -23,6 +23,9 @@ impl Engine {
                     (Standing::Waiting, _) if running.closed == 0 && !dropped.windows().is_empty() => {
                         (Standing::NoValue, all_left_out(&dropped))
                     }
+                    (Standing::NoValue, _) if running.matches_nobody() => {
+                        (Standing::NoValue, NO_PROCESS.to_owned())
+                    }
                     status => status,
                 };
                 out.push(TuneStatus {
@@ -113,6 +116,16 @@ impl Engine {
         self.rules
             .get(rule.0)
             .map_or_else(Dropped::default, |running| running.stream.dropped)
+    }
+}
+
+/// Why a rule has no value that is for other programs.
+const NO_PROCESS: &str = "no process matches its roles";
+
+impl Running {
+    /// Windows closed, and no process was in a role of it, nor came or went within one.
+    fn matches_nobody(&self) -> bool {
+        self.closed > 0 && !self.had_processes && self.left_out.is_empty()
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
-use crate::eval::rows::fold_rows;
+use crate::eval::rows::{NO_NUMBERS, fold_rows, why_empty};
 use crate::facts::ProcessFacts;
 use crate::function::{Reduction, ScalarFunction, factoring};
 use crate::hit::Hit;
@@ -262,10 +262,10 @@ impl<'a> Context<'a> {
         {
             // Nobody looks up a row of it: no table is made.
             let rows = self.range(of, (from, to), *depth)?;
-            return fold_rows(reduction, rows, |key| self.key(key));
+            return fold_rows(reduction, rows, NO_NUMBERS, |key| self.key(key));
         }
         match self.eval(of) {
-            Value::Table(rows) => fold_rows(reduction, rows, |key| self.key(key)),
+            Value::Table(rows) => fold_rows(reduction, rows, why_empty(of), |key| self.key(key)),
             // A table none of whose rows could be made is none as a whole.
             Value::Single(Err(reason)) => Err(reason),
             Value::Single(value) => value,

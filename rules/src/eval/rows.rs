@@ -7,6 +7,7 @@ use crate::eval::partial::of_values;
 use crate::eval::{Context, calculated, number};
 use crate::function::Reduction;
 use crate::term::{Term, Typed};
+use crate::types::KeyKind;
 use crate::value::{Cell, Key, Scalar, Value, finite};
 
 /// How many numbers a range may have.
@@ -110,11 +111,23 @@ fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
     }
 }
 
+/// Why a range has no value.
+pub(crate) const NO_NUMBERS: &str = "its range has no numbers";
+
+/// Why a table that is empty has no value.
+pub(crate) fn why_empty(of: &Typed) -> &'static str {
+    match of.of.table {
+        Some(KeyKind::Process) => "no process of its roles was there for the whole window",
+        _ => "nothing of it was seen in the window",
+    }
+}
+
 /// The fold of the rows of a table. One none among them makes the whole none: a sum of what happened to be measured
 /// would be too small unseen.
 pub(crate) fn fold_rows(
     reduction: Reduction,
     rows: impl IntoIterator<Item = (Key, Cell), IntoIter: ExactSizeIterator>,
+    why_empty: &str,
     rank: impl Fn(&Key) -> Cell,
 ) -> Cell {
     let rows = rows.into_iter();
@@ -127,12 +140,13 @@ pub(crate) fn fold_rows(
         values.push(cell?);
         keys.push(key);
     }
+    if values.is_empty() {
+        return Err(why_empty.to_owned());
+    }
     if let Reduction::ArgMin | Reduction::ArgMax = reduction {
         return arg(reduction, &values, &keys, rank);
     }
-    of_values(reduction, &values)
-        .filter(|_| !values.is_empty())
-        .unwrap_or_else(|| Err("the table has no rows".to_string()))
+    of_values(reduction, &values).unwrap_or_else(|| Err(why_empty.to_owned()))
 }
 
 /// Among equals the first key, which is the least.
@@ -153,6 +167,6 @@ fn arg(reduction: Reduction, values: &[Scalar], keys: &[Key], rank: impl Fn(&Key
     }
     match best {
         Some((_, key)) => rank(key),
-        None => Err("the table has no rows".to_string()),
+        None => Err("no row is the least or the greatest".to_string()),
     }
 }

@@ -168,9 +168,13 @@ fn hosts_with(told: &[(i64, &str)]) -> [Vec<u8>; 2] {
 
 /// What a replay tells: windows with their metrics, and findings.
 fn told(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
+    told_by(RULE, recordings)
+}
+
+fn told_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("joined.yaml");
-    std::fs::write(&file, RULE).unwrap();
+    std::fs::write(&file, rule).unwrap();
     let settings = Settings {
         parameters: &[],
         bindings: &[],
@@ -202,6 +206,7 @@ fn told(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
         }) => {
             lines.push(format!("{} ms: {text}", since_ns / MS));
         }
+        Replayed::Act(Act::Gone { .. }) => lines.push(format!("{} ms: gone", since_ns / MS)),
         Replayed::Act(_) | Replayed::Marked { .. } => {}
     });
     (lines, result)
@@ -235,6 +240,17 @@ fn recordings_of_several_hosts_are_one_session_whatever_their_clocks_and_their_o
         "{lines:#?}"
     );
     assert_eq!(told(&[there.clone(), here.clone()]).0, lines);
+}
+
+#[test]
+fn what_two_tunes_of_a_rule_find_is_told_once_and_goes_once() {
+    let tune =
+        "  - every: iteration\n    when: 20ms < busy < 60ms\n    finding: workers are busy for {busy}\n";
+    let (start, _) = RULE.split_once("  - every: iteration\n    when").unwrap();
+    let (lines, result) = told_by(&format!("{start}{tune}{tune}"), &hosts());
+    assert_eq!(result, Ok(()));
+    let of = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
+    assert_eq!((of("ms: workers are busy"), of("ms: gone")), (1, 1), "{lines:?}");
 }
 
 #[test]

@@ -53,9 +53,9 @@ fn list_line(snapshot: &Snapshot, name: &str, is_chosen: bool, columns: usize) -
     let state = match found {
         Some(finding) if finding.repaired => "finding, repaired".to_owned(),
         Some(_) => "finding".to_owned(),
-        None => tunes(snapshot, name)
-            .next()
-            .map_or_else(String::new, |rule| rule.state.clone()),
+        None => findings::state(tunes(snapshot, name))
+            .unwrap_or_default()
+            .to_owned(),
     };
     let text = format!(" {name:<28} {mode:<10} {state}");
     let text = cut(text, columns);
@@ -78,17 +78,15 @@ fn details(snapshot: &Snapshot, name: &str, columns: usize) -> Vec<Line<'static>
     let mut lines = vec![title(format!(" {name}"))];
     let mut texts: Vec<String> = Vec::new();
     for finding in snapshot.findings.iter().filter(|finding| finding.rule == name) {
+        texts.extend(findings::block(1, finding).into_iter().skip(1));
         texts.push(format!(
             "    found  after {}",
             duration(finding.at.as_nanos() as f64)
         ));
-        texts.extend(findings::block(1, finding).into_iter().skip(1));
         let first = finding.text.lines().next().unwrap_or_default();
         lines.extend(wrapped("    ", &format!("    {first}"), columns));
     }
-    texts.extend(tunes(snapshot, name).map(|rule| format!("    state  {}", rule.state)));
-    // Several tunes often wait for the same.
-    texts.dedup();
+    texts.extend(findings::state(tunes(snapshot, name)).map(|state| format!("    state  {state}")));
     let values = snapshot.rule_values.iter().filter(|value| value.rule == name);
     texts.extend(values.map(|value| format!("    value  {} = {}", value.metric, value.text)));
     lines.extend(

@@ -7,6 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crate::{
     request::Mode,
     snapshot::{Rates, Snapshot},
+    view::screen,
 };
 
 /// Looks that the curves of the overview go back.
@@ -101,10 +102,15 @@ impl Look {
         }
         let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / rates.len() as f64;
         let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
+        let (cpu, runqueue) = (mean(|rates| rates.cpu), mean(|rates| rates.runqueue));
         Some(Look {
             mpi: mpi.map(|mpi| mpi / rates.len() as f64),
-            cpu: mean(|rates| rates.cpu),
-            runqueue: mean(|rates| rates.runqueue),
+            cpu,
+            // The line above the curves says the same number.
+            runqueue: match snapshot.job.mpi {
+                Some(_) => screen::waited(cpu, runqueue),
+                None => runqueue,
+            },
         })
     }
 }

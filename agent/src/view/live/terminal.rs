@@ -11,6 +11,7 @@ use std::{
     },
     thread,
     time::Duration,
+    time::Instant,
 };
 
 use ratatui::{
@@ -125,6 +126,8 @@ pub(in crate::view) struct Live {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     state: State,
     shown: Snapshot,
+    /// Since when.
+    shown_at: Instant,
     log: Log,
 }
 
@@ -148,6 +151,7 @@ impl Live {
             terminal,
             state: State::default(),
             shown: Snapshot::default(),
+            shown_at: Instant::now(),
             log: Log::default(),
         };
         live.show(snapshot);
@@ -163,6 +167,7 @@ impl Live {
     pub(in crate::view) fn show(&mut self, snapshot: Snapshot) {
         self.state.look(&snapshot);
         self.shown = snapshot;
+        self.shown_at = Instant::now();
         self.draw();
     }
 
@@ -185,7 +190,7 @@ impl Live {
     }
 
     pub(in crate::view) fn say(&mut self, line: String) {
-        self.log.say(self.shown.elapsed, line);
+        self.log.say(self.shown.elapsed + self.shown_at.elapsed(), line);
     }
 
     /// Call sites are looked at: naming them reads the program's files, and is not done for nobody.

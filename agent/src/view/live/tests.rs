@@ -400,6 +400,7 @@ fn a_rule_that_waits_for_the_trial_of_another_says_of_which() {
     let mut snapshot = snapshot();
     let waits = "another change is on trial, of openmpi-busy-wait";
     (snapshot.rules[2].mode, snapshot.rules[2].state) = ("applying", waits.into());
+    snapshot.rules[2].standing = Standing::GivesWay;
     snapshot.rules.remove(1);
     let mut state = state(Tab::Rules, &snapshot);
     press(&mut state, &snapshot, &[KeyCode::Down]);
@@ -423,7 +424,7 @@ fn a_rule_that_waits_for_the_trial_of_another_says_of_which() {
         ..FindingView::default()
     }];
     state.tab = Tab::Overview;
-    let text = picture(80, 24, &snapshot, &mut state);
+    let text = picture(100, 24, &snapshot, &mut state);
     assert!(text.contains(&format!("    state  {waits} ")), "{text}");
 }
 
