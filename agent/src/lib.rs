@@ -24,11 +24,11 @@ macro_rules! warn {
     };
 }
 
+pub use ::probe::{awake, kernel, probe, rendezvous};
 pub use ::profile::{calls, cost, format, glob, profile, snapshot};
 pub use job::{clock, discover, evidence, mpi};
 
 pub mod actuator;
-pub mod awake;
 pub mod cli;
 pub mod commands;
 pub mod console;
@@ -38,13 +38,10 @@ pub mod exit;
 pub mod heap;
 pub mod hint;
 pub mod http;
-pub mod kernel;
 pub mod metrics;
 pub mod plot;
 pub mod priority;
-pub mod probe;
 pub mod readable;
-pub mod rendezvous;
 pub mod report;
 pub mod report_file;
 pub mod request;

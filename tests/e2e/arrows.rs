@@ -40,7 +40,8 @@ tuneagent-rules: tuneagent-plan
 tuneagent-tuner: tuneagent-plan
 tuneagent-profile: tuneagent-abi tuneagent-plan tuneagent-rules
 tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
-tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
+tuneagent-probe: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-tuner
+tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-rules tuneagent-tuner
 xtask: tuneagent-e2e
 ";
 
@@ -92,6 +93,18 @@ fn what_is_pure_depends_on_nothing_that_waits_or_asks_the_kernel() -> Outcome {
         found.extend(wrong.map(|name| format!("{package} depends on {name}")));
     }
     assert_none(&found, "who is pure takes data and gives data");
+    Ok(())
+}
+
+#[test]
+fn one_crate_of_the_agent_knows_bpf() -> Outcome {
+    let metadata = metadata()?;
+    let knowing = members(&metadata).filter(|package| {
+        let mut names = each(&package["dependencies"]).filter_map(|dependency| dependency["name"].as_str());
+        names.any(|name| name.starts_with("aya"))
+    });
+    let knowing: Vec<&str> = knowing.filter_map(|package| package["name"].as_str()).collect();
+    assert_eq!(knowing, ["tuneagent-probe"]);
     Ok(())
 }
 
@@ -204,7 +217,6 @@ fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
 }
 
 const AGENT: &str = "
-awake:
 console:
 exit:
 heap:
@@ -217,23 +229,20 @@ whole:
 cli: request
 control: request
 diagnostics: console
-hint: rights
-kernel: rights
+hint:
 report_file: console rights whole
 watchdog: console exit
-probe: kernel
-rendezvous: awake kernel
-actuator: heap rendezvous rights
+actuator: heap rights
 metrics: request
 report:
-rulebook: console diagnostics exit probe request
-trace: probe
+rulebook: console diagnostics exit request
+trace:
 view: console request
 http: metrics
-session: actuator console control exit heap hint http kernel priority probe readable report report_file request
-    rulebook trace view watchdog
-commands: actuator awake cli console control diagnostics exit hint kernel plot priority probe readable report
-    report_file request rights rulebook session view whole
+session: actuator console control exit heap hint http priority readable report report_file request rulebook trace
+    view watchdog
+commands: actuator cli console control diagnostics exit hint plot priority readable report report_file request rights
+    rulebook session view whole
 ";
 
 #[test]
@@ -247,11 +256,24 @@ mpi:
 discover: clock mpi
 evidence: clock
 place:
+root:
 ";
 
 #[test]
 fn the_modules_of_job_use_what_is_below_them() -> Outcome {
     arrows_point_down("agent/job/src", JOB)
+}
+
+const PROBE: &str = "
+awake:
+kernel:
+probe: kernel
+rendezvous: awake kernel
+";
+
+#[test]
+fn the_modules_of_probe_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/probe/src", PROBE)
 }
 
 const PROFILE: &str = "

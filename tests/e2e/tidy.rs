@@ -175,7 +175,12 @@ fn names_crate(line: &str, path: &str) -> bool {
 }
 
 /// The crates of the agent.
-pub(crate) const AGENT: [&str; 3] = ["agent/src", "agent/job/src", "agent/profile/src"];
+pub(crate) const AGENT: [&str; 4] = [
+    "agent/src",
+    "agent/job/src",
+    "agent/probe/src",
+    "agent/profile/src",
+];
 
 const OTHERS: [&str; 6] = [
     "ebpf/src",
@@ -365,10 +370,10 @@ const OPENING: [&str; 31] = [
     "tuner/src/seccomp/mod.rs",
     "tuner/src/slot.rs",
     "tuner/src/space.rs",
-    "agent/src/awake.rs",
+    "agent/probe/src/awake.rs",
     "agent/job/src/discover/belonging.rs",
     "agent/job/src/evidence/",
-    "agent/src/kernel/",
+    "agent/probe/src/kernel/",
     "agent/src/priority.rs",
     "agent/src/rights/",
     "agent/src/session/system.rs",

@@ -32,7 +32,7 @@ use super::{
 /// The kernel side, built by `cargo xtask ebpf` and committed.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../ebpf/prebuilt/tuneagent.bpf.o"
+    "/../../ebpf/prebuilt/tuneagent.bpf.o"
 ));
 
 /// What must be known before loading.
@@ -158,7 +158,7 @@ impl Kernel {
     }
 
     /// Whether [`Thread::waited_ns`] is measured on this kernel.
-    pub(crate) fn tells_waits(&self) -> bool {
+    pub fn tells_waits(&self) -> bool {
         self.tells_waits
     }
 
@@ -279,11 +279,7 @@ impl Kernel {
     }
 
     /// The same; none where it is what it was `before`.
-    pub(crate) fn totals_unless(
-        &self,
-        slot: u32,
-        before: &[Totals],
-    ) -> Result<Option<Vec<Totals>>, KernelError> {
+    pub fn totals_unless(&self, slot: u32, before: &[Totals]) -> Result<Option<Vec<Totals>>, KernelError> {
         let probes = self.options.probes as usize;
         let is_as_before =
             before.len() == probes && self.cells.are(slot as usize * probes, before) == Some(true);
@@ -310,7 +306,7 @@ impl Kernel {
     }
 
     /// Calls that return to this site, within a language binding, are those of the binding's caller, so many bytes further up the stack.
-    pub(crate) fn see_through(&mut self, slot: u32, site: u64, to_caller: u64) -> Result<(), KernelError> {
+    pub fn see_through(&mut self, slot: u32, site: u64, to_caller: u64) -> Result<(), KernelError> {
         let mut bindings: HashMap<_, [u64; 2], u64> = HashMap::try_from(self.map_mut("BINDINGS")?)?;
         bindings.insert([u64::from(slot), site], to_caller, 0)?;
         self.rings.set_has_bindings(slot);
@@ -318,7 +314,7 @@ impl Kernel {
     }
 
     /// Calls of a process before this number are not read any more.
-    pub(crate) fn pass_calls(&self, slot: u32, next: u64) {
+    pub fn pass_calls(&self, slot: u32, next: u64) {
         self.rings.pass(slot, next);
     }
 
@@ -329,7 +325,7 @@ impl Kernel {
     }
 
     /// What is there and could not be looked at, in words: nobody is to take it for nothing, or for no room.
-    pub(crate) fn not_seen(&self) -> Vec<String> {
+    pub fn not_seen(&self) -> Vec<String> {
         let all = [
             ("TOTALS", self.cells.refusal()),
             ("HISTOGRAMS", self.rows.refusal()),

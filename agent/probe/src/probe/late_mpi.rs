@@ -2,10 +2,8 @@
 //! their numbers then. Who comes, and when, is not known here.
 
 use super::{Member, Probes, Sought, Wanted, number::Numbers};
-use crate::{
-    discover::Job,
-    kernel::{Kernel, KernelError},
-};
+use crate::kernel::{Kernel, KernelError};
+use job::discover::Job;
 use profile::probe::decide_tally;
 
 impl Probes {

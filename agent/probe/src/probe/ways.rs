@@ -1,6 +1,7 @@
 //! The way to a captured value: where a probe begins, and what is read on from there, by the types in the debug information. Reads
 //! no memory of a process.
 
+use job::discover::{Job, Member};
 use tuner::{
     dwarf::{self, ArgumentError, ArgumentName, Kind, Leaf},
     mark::{self, MarkArgument, MarkPlace, NoArgument},
@@ -9,7 +10,6 @@ use tuner::{
 };
 
 use super::{Probe, Read, Step, WantedCapture};
-use crate::discover::{Job, Member};
 
 /// How a value is got at.
 #[derive(Clone, Debug, Default)]

@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 
 use abi::Frame;
+use job::{clock::monotonic_ns, discover::Member};
 
 use super::{Group, Linked, Probe, Probes};
-use crate::{
-    clock::monotonic_ns,
-    discover::Member,
-    kernel::{Kernel, KernelError},
-};
+use crate::kernel::{Kernel, KernelError};
 
 /// Stands for the functions that are asked again and again, where a group of links is named by a function.
 const POLLING: u32 = u32::MAX - 1;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use abi::ExitSite;
+use job::discover::{Member, WatchedSite};
 use tuner::{
     address::{FileOffset, LinkAddress},
     exits::{ExitFinder, Exits, LastJump, Places},
@@ -17,10 +18,7 @@ use tuner::{
 };
 
 use super::{Probe, sought};
-use crate::{
-    discover::{Member, WatchedSite},
-    kernel::{At, Site},
-};
+use crate::kernel::{At, Site};
 
 /// A site, and which moment of its function it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

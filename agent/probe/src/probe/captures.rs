@@ -1,11 +1,11 @@
 //! Which values the kernel side reads for a function, over all rules that share it, and where it finds them.
 
 use abi::{Capture, CaptureKind};
+use job::discover::Job;
 use profile::probe::width;
 use tuner::mark::MarkPlace;
 
 use super::{Probe, ProbeCapture, Read, Wanted, WantedCapture, ways::Way};
-use crate::discover::Job;
 
 /// Why a function cannot be probed as asked for.
 #[derive(Debug, thiserror::Error)]

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use abi::SpecFlags;
+use job::{discover::Member, mpi};
+use profile::format::plural;
 
 use super::{Probe, Probes, Sought, sought};
-use crate::{discover::Member, format::plural, mpi};
 
 /// What could not be probed, in words; each thing once, however many processes lack it.
 #[derive(Default)]

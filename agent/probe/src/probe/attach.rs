@@ -6,16 +6,14 @@ use std::{
     time::Duration,
 };
 
+use job::discover::Member;
 use tuner::{module::Module, process::Pid};
 
 use super::{
     Group, Linked, Probe, Probes, Read, Target,
     places::{Place, address_of},
 };
-use crate::{
-    discover::Member,
-    kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, Site},
-};
+use crate::kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, Site};
 
 /// How often, and after which pause, it is tried again to attach to a process that lives and that the kernel does not find.
 const TRIES: usize = 20;

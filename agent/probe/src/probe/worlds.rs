@@ -1,7 +1,9 @@
 //! Tells the kernel side where a process has what tells the world's rank of a rank in a communicator.
 
+use job::{discover::Member, mpi};
+
 use super::Probes;
-use crate::{discover::Member, kernel::KernelError, mpi};
+use crate::kernel::KernelError;
 
 impl Probes {
     /// What is known of the process now. Returns the size of the world as the process shows it.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use job::discover::{Job, Member};
+use profile::format;
 use tuner::{
     module::Module,
     spelling::{self, Fit},
@@ -9,10 +11,6 @@ use tuner::{
 };
 
 use super::Sought;
-use crate::{
-    discover::{Job, Member},
-    format,
-};
 
 /// More functions than this are not probed for one pattern: it was not meant so.
 pub const PATTERN_MAX: usize = 256;
@@ -28,11 +26,11 @@ pub fn has_regions(job: &Job) -> bool {
 
 /// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
+pub struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
 
 /// A function that is meant.
 #[derive(Clone, Debug)]
-pub(crate) struct Meant {
+pub struct Meant {
     /// The name by which it is shown.
     pub name: String,
     /// What the linker calls it.
@@ -45,7 +43,7 @@ pub(crate) struct Meant {
 
 impl Seen {
     /// The functions of a module that are meant, each once.
-    pub(crate) fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
+    pub fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
         let key = (format!("{:?}", module.device), module.inode, sought.clone());
         self.0.entry(key).or_insert_with(|| functions(module, sought))
     }

@@ -128,12 +128,12 @@ impl Ring {
     }
 
     /// Records are there that cannot be looked at, and no others ever will.
-    pub(crate) fn is_out_of_reach(&self) -> bool {
+    pub fn is_out_of_reach(&self) -> bool {
         self.data.refusal().is_some()
     }
 
     /// The same in words: nobody is to take it for nothing.
-    pub(crate) fn not_seen(&self) -> Option<String> {
+    pub fn not_seen(&self) -> Option<String> {
         let refusal = self.data.refusal()?;
         Some(format!(
             "hits are no longer read: their ring cannot be mapped: {refusal}"

@@ -1,16 +1,17 @@
 //! What a hit costs on this machine: functions of our own are called with the session's own programs at them, on this thread and before
 //! anything else is probed. Their hits have a slot that no process gets and numbers that no function has yet. Computes no price, see
-//! [`crate::cost`].
+//! [`profile::cost`].
 //!
 //! What is measured is the price in a loop, with everything in the caches. The probes stay until the session ends, for to close them takes a
 //! grace period of the kernel; nobody calls the functions any more.
+
+use profile::cost::Prices;
 
 use super::{
     KernelError, Link, LinkKind,
     links::{At, LinkRequest, Site},
     object::Kernel,
 };
-use crate::cost::Prices;
 
 /// Prices, and the probes that they were measured with.
 pub struct Gauge {
@@ -56,7 +57,7 @@ mod functions {
     use tuner::{address::Address, maps};
 
     use super::{At, Gauge, Kernel, KernelError, LinkRequest, Prices, Site};
-    use crate::cost::Measured;
+    use profile::cost::Measured;
 
     /// Each is measured so often.
     const ROUNDS: usize = 9;

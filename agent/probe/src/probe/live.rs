@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use job::discover::{Job, Member};
+
 use super::{ArmError, Linked, Probe, Probes, Wanted};
-use crate::{
-    discover::{Job, Member},
-    kernel::{At, Kernel, KernelError},
-};
+use crate::kernel::{At, Kernel, KernelError};
 
 impl Probes {
     /// How many were wanted so far: the next that is added has this number.

@@ -3,14 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use job::{clock::monotonic_ns, discover::Job};
 use tuner::module::Module;
 
 use super::{ArmError, Member, Probes, SPARE_PROCESSES, Sought, Spare, Wanted};
-use crate::{
-    clock::monotonic_ns,
-    discover::Job,
-    kernel::{FamilyRoot, Kernel, KernelError},
-};
+use crate::kernel::{FamilyRoot, Kernel, KernelError};
 
 /// Room for at least so many processes that hit a probe.
 const PROCESSES_MIN: u32 = 128;

@@ -26,7 +26,7 @@ use super::{
 /// Built by `cargo xtask ebpf` and committed.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../ebpf/prebuilt/sync.bpf.o"
+    "/../../ebpf/prebuilt/sync.bpf.o"
 ));
 
 /// The loaded object. Dropping it (after its links) leaves nothing behind; a thread that is held then goes on at its bound.

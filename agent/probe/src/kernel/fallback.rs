@@ -11,16 +11,16 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use job::root::as_root;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use super::{links::LinkRequest, sys};
-use crate::rights;
 
 const GROUP: &str = "tuneagent";
 
 /// What would make the kernel take the probes of those who gave up CAP_SYS_ADMIN, as all of our processes do.
 pub fn lower_paranoia() -> String {
-    rights::as_root("sysctl kernel.perf_event_paranoid=2")
+    as_root("sysctl kernel.perf_event_paranoid=2")
 }
 
 /// Debian's kernels have a third level of perf_event_paranoid, which is their default; at it they want CAP_SYS_ADMIN, whatever

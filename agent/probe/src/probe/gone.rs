@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use job::discover::Member;
 use tuner::{
     address::Address,
     intact,
@@ -10,7 +11,6 @@ use tuner::{
 };
 
 use super::{Probes, places::address_of};
-use crate::discover::Member;
 
 /// Pages of a file that are looked at in each process.
 const PAGES_MAX: usize = 64;

@@ -12,7 +12,7 @@ mod number;
 mod overwritten;
 mod places;
 mod priced;
-pub(crate) mod sought;
+pub mod sought;
 mod switch;
 mod ways;
 mod windows;
@@ -24,6 +24,11 @@ use std::{
     time::Duration,
 };
 
+use job::{
+    clock::monotonic_ns,
+    discover::{Job, Member},
+    mpi,
+};
 use tuner::intact::Text;
 
 pub use ::profile::probe::{
@@ -36,14 +41,8 @@ use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
 pub use self::sought::{PATTERN_MAX, has_regions};
-use crate::{
-    clock::monotonic_ns,
-    discover::{Job, Member},
-    kernel::{
-        self, At, Closer, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring, Ticket,
-        tells_number_of,
-    },
-    mpi,
+use crate::kernel::{
+    self, At, Closer, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring, Ticket, tells_number_of,
 };
 
 /// Up to this many processes each gets links of its own, which cost strangers nothing but every hit about 28 ns a link;

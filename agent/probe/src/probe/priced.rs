@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use abi::{CaptureKind, SpecFlags};
+use profile::cost::{Prices, Probed, Returns};
 use tuner::site::Cost;
 
 use super::{Probe, Probes, places::Place};
-use crate::{
-    cost::{Prices, Probed, Returns},
-    kernel::At,
-};
+use crate::kernel::At;
 
 /// What a message is read as: its count, its datatype's size, its communicator's rank; each may be more than one read of memory.
 const VALUES_OF_A_MESSAGE: u32 = 4;

@@ -19,7 +19,7 @@ use super::{
 /// Built by `cargo xtask ebpf` and committed.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../ebpf/prebuilt/bench.bpf.o"
+    "/../../ebpf/prebuilt/bench.bpf.o"
 ));
 
 /// What it uses of a session: the ring, who is woken by it, and where is counted what did not fit.

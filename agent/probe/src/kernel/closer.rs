@@ -163,7 +163,7 @@ impl Closer {
     }
 
     /// Whether some of what was handed over is not closed yet.
-    pub(crate) fn is_busy(&mut self) -> bool {
+    pub fn is_busy(&mut self) -> bool {
         self.closed() < Ticket(self.given)
     }
 

@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 
 use abi::{Capture, Durations, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags};
+use job::{
+    discover::{Job, Member},
+    mpi::{self, Implementation},
+};
 use tuner::module::Module;
 
 use profile::probe::{ANOTHER, decide_tally};
@@ -10,10 +14,6 @@ use profile::probe::{ANOTHER, decide_tally};
 use super::{
     ArmError, Probe, Sought, Wanted, captures,
     sought::{Meant, PATTERN_MAX, Seen},
-};
-use crate::{
-    discover::{Job, Member},
-    mpi::{self, Implementation},
 };
 
 /// A file (device, inode) and where in it a function begins: functions of several names share one probe, or every call would
