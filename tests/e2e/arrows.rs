@@ -41,7 +41,9 @@ tuneagent-tuner: tuneagent-plan
 tuneagent-profile: tuneagent-abi tuneagent-plan tuneagent-rules
 tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
 tuneagent-probe: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-tuner
-tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-rules tuneagent-tuner
+tuneagent-report: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
+tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-report
+    tuneagent-rules tuneagent-tuner
 xtask: tuneagent-e2e
 ";
 
@@ -217,10 +219,8 @@ fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
 }
 
 const AGENT: &str = "
-console:
 exit:
 heap:
-plot:
 priority:
 readable:
 request:
@@ -228,21 +228,16 @@ rights:
 whole:
 cli: request
 control: request
-diagnostics: console
+diagnostics:
 hint:
-report_file: console rights whole
-watchdog: console exit
+report_file: rights whole
+watchdog: exit
 actuator: heap rights
-metrics: request
-report:
-rulebook: console diagnostics exit request
-trace:
-view: console request
-http: metrics
-session: actuator console control exit heap hint http priority readable report report_file request rulebook trace
-    view watchdog
-commands: actuator cli console control diagnostics exit hint plot priority readable report report_file request rights
-    rulebook session view whole
+rulebook: diagnostics exit request
+http:
+session: actuator control exit heap hint http priority readable report_file request rulebook watchdog
+commands: actuator cli control diagnostics exit hint priority readable report_file request rights rulebook session
+    whole
 ";
 
 #[test]
@@ -274,6 +269,20 @@ rendezvous: awake kernel
 #[test]
 fn the_modules_of_probe_use_what_is_below_them() -> Outcome {
     arrows_point_down("agent/probe/src", PROBE)
+}
+
+const REPORT: &str = "
+console:
+metrics:
+plot:
+report:
+trace:
+view: console
+";
+
+#[test]
+fn the_modules_of_report_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/report/src", REPORT)
 }
 
 const PROFILE: &str = "

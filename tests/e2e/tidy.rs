@@ -385,7 +385,7 @@ const OPENING: [&str; 31] = [
     "agent/src/commands/rule/check.rs",
     "agent/src/commands/rule/new.rs",
     "agent/src/commands/run/",
-    "agent/src/report/reference.rs",
+    "agent/report/src/report/reference.rs",
     "agent/src/rulebook/recorder.rs",
     "agent/src/rulebook/sources.rs",
     "agent/src/session/outputs.rs",
@@ -437,9 +437,9 @@ fn files_that_others_name_are_opened_in_one_module() -> Outcome {
 fn everything_is_printed_by_one_module() -> Outcome {
     let prints = ["println!(", "print!(", "dbg!(", "io::stdout()", "io::stderr()"];
     let known = [
-        "agent/src/console.rs",
-        "agent/src/view/terminal.rs",
-        "agent/src/view/live/terminal.rs",
+        "agent/report/src/console.rs",
+        "agent/report/src/view/terminal.rs",
+        "agent/report/src/view/live/terminal.rs",
     ];
     let mut found = lines_with(
         &prints,

@@ -35,7 +35,6 @@ pub use replay::{Replayed, replay};
 pub use rules::Time;
 pub use sources::{beside, given, load};
 pub use switches::Switch;
-pub use values::VALUES_MAX;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
