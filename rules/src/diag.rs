@@ -66,6 +66,11 @@ impl Diagnostic {
         }
     }
 
+    /// An error at one place, which needs no remark.
+    pub(crate) fn wrong(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(code, message).at(span, "")
+    }
+
     pub(crate) fn warning(code: &'static str, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Warning,

@@ -251,7 +251,7 @@ impl<'a> Fitting<'a> {
                 who(lacking.len(), members.len(), &first.name)
             );
             let near = nearest(name, &self.names.marks);
-            let wrong = Diagnostic::error("E0168", message).at(span, "");
+            let wrong = Diagnostic::wrong("E0168", span, message);
             let help = "`tuneagent symbols` lists the marks of a program";
             return self.report(wrong.help(near.unwrap_or_else(|| help.to_string())));
         }
@@ -273,7 +273,7 @@ impl<'a> Fitting<'a> {
             });
             if let Some(why) = why {
                 let place = self.place_of(probe, capture);
-                self.report(Diagnostic::error("E0168", why).at(place, ""));
+                self.report(Diagnostic::wrong("E0168", place, why));
             }
         }
         let marks = members.iter().filter_map(|process| process.marks.get(name));
@@ -307,7 +307,7 @@ impl<'a> Fitting<'a> {
                 "{} no function `{name}`",
                 who(lacking.len(), members.len(), &first.name)
             );
-            let wrong = Diagnostic::error("E0161", message).at(span, "");
+            let wrong = Diagnostic::wrong("E0161", span, message);
             let help = "it may be inlined everywhere, static in a stripped file, or written otherwise: `--bind` renames it";
             self.report(wrong.help(near.unwrap_or_else(|| help.to_string())));
             return false;
@@ -360,7 +360,7 @@ impl<'a> Fitting<'a> {
                             "parameter {number} of `{}` is {of}, which a probe cannot read",
                             probe.function
                         );
-                        let wrong = Diagnostic::error("E0165", message).at(span, "");
+                        let wrong = Diagnostic::wrong("E0165", span, message);
                         self.report(
                             wrong.help("let the program keep it in a global variable, and name that"),
                         );
@@ -378,7 +378,7 @@ impl<'a> Fitting<'a> {
     fn type_not_known(&mut self, what: &str, span: Span) {
         let message =
             format!("the type of `{what}` is not known: the program has no debug information on it");
-        let wrong = Diagnostic::error("E0164", message).at(span, "");
+        let wrong = Diagnostic::wrong("E0164", span, message);
         self.report(wrong.help(format!("state it: `{what} as i32`")));
     }
 
@@ -450,11 +450,10 @@ impl<'a> Fitting<'a> {
                     process.name,
                     places.join(", ")
                 );
-                Diagnostic::error("E0163", message)
-                    .at(span, "")
+                Diagnostic::wrong("E0163", span, message)
                     .help("which of them the program uses is not known; name another variable")
             }
-            Some(Err(NoVariable::Other(why))) => Diagnostic::error("E0167", why.clone()).at(span, ""),
+            Some(Err(NoVariable::Other(why))) => Diagnostic::wrong("E0167", span, why.clone()),
             _ => {
                 let has = |process: &&&SeenProcess| matches!(process.variables.get(name), Some(Ok(_)));
                 let lacking = members.len() - members.iter().filter(has).count();
@@ -464,9 +463,7 @@ impl<'a> Fitting<'a> {
                 );
                 let near = nearest(name, &self.names.variables);
                 let help = "it may be static in a stripped file, optimised away, or written otherwise: `--bind` renames it";
-                Diagnostic::error("E0162", message)
-                    .at(span, "")
-                    .help(near.unwrap_or_else(|| help.to_string()))
+                Diagnostic::wrong("E0162", span, message).help(near.unwrap_or_else(|| help.to_string()))
             }
         };
         self.report(wrong);

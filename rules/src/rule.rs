@@ -232,7 +232,7 @@ impl CheckedRule {
             let message =
                 "a process cannot be held until the decision is made: it takes longer than it may be held";
             let help = "without `decide` the change takes effect at the next hit after the decision";
-            Diagnostic::error("E0158", message).at(span, "").help(help)
+            Diagnostic::wrong("E0158", span, message).help(help)
         };
         self.tunes
             .iter()

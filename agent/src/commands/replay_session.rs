@@ -7,6 +7,8 @@ use crate::{
     cli::ReplayArgs,
     exit::{Code, Failure, Outcome},
     format::{duration, plural},
+    request::Given,
+    rulebook::checked,
     session::log::{Mismatch, Replayed, Step, replay},
 };
 
@@ -34,7 +36,8 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> Outcome {
     let is_quiet = args.json.as_deref() == Some("-");
     let mut steps = Vec::new();
     let mut skipped = 0;
-    let result = replay(text, |step| {
+    let check = |given: &Given| checked(given).map_err(|failure| failure.message);
+    let result = replay(text, check, |step| {
         if step.is_polling() {
             skipped += 1;
         } else if !is_quiet {

@@ -33,7 +33,7 @@ pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 /// Nanoseconds of the clock of hits and readings.
 pub use rules::Time;
-pub use sources::{beside, given, load};
+pub use sources::{beside, checked, given, load};
 pub use switches::Switch;
 
 use std::{

@@ -28,7 +28,7 @@ pub fn load(paths: &[String], settings: Settings<'_>, probes: bool) -> Result<Ve
         if !source.replaces && !rules::is_loaded(&source.name, probes) && !is_named(&source.name) {
             continue;
         }
-        let rule = source.check(settings, &mut used)?;
+        let rule = check(&source, settings, &mut used)?;
         // A file may replace a built-in rule of the same name.
         checked.retain(|known| known.name() != rule.name() || !source.replaces);
         checked.push(rule);
@@ -80,18 +80,16 @@ pub(super) fn changes_code(rule: &CheckedRule) -> bool {
     rule.plan().actions.iter().any(|action| action.changes_code)
 }
 
-impl Given {
-    /// The rule, checked. Nothing else is read.
-    pub fn check(&self) -> Result<CheckedRule, Failure> {
-        let settings = Settings {
-            parameters: &self.parameters,
-            bindings: &self.bindings,
-        };
-        let mut used = BTreeSet::new();
-        let rule = self.source.check(settings, &mut used).map_err(not_added)?;
-        all_used(settings, &used)?;
-        Ok(rule)
-    }
+/// The rule that was given, checked. Nothing else is read.
+pub fn checked(given: &Given) -> Result<CheckedRule, Failure> {
+    let settings = Settings {
+        parameters: &given.parameters,
+        bindings: &given.bindings,
+    };
+    let mut used = BTreeSet::new();
+    let rule = check(&given.source, settings, &mut used).map_err(not_added)?;
+    all_used(settings, &used)?;
+    Ok(rule)
 }
 
 /// The rule of a name or file, to be given to a session.
@@ -119,7 +117,7 @@ pub fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure> {
         parameters: settings.parameters.to_vec(),
         bindings: settings.bindings.to_vec(),
     };
-    given.check()?;
+    checked(&given)?;
     Ok(given)
 }
 
@@ -134,44 +132,42 @@ fn not_added(failure: Failure) -> Failure {
 /// What a mistake in a rule means for a session that is about to begin.
 const NOT_ATTACHED: &str = "nothing was attached";
 
-impl RuleText {
-    /// Checks the rule with those settings that it knows, and notes which these are.
-    fn check<'a>(
-        &self,
-        settings: Settings<'a>,
-        used: &mut BTreeSet<(&'static str, &'a str)>,
-    ) -> Result<CheckedRule, Failure> {
-        let refuse = |wrong: Vec<rules::Diagnostic>| {
-            let text = diagnostics::render(&self.name, &self.text, &wrong);
-            Failure::not_there(format!("{NOT_ATTACHED}\n{text}"))
-        };
-        let library = |name: &str| match &self.uses {
-            Some(known) => known.get(name).cloned(),
-            None => beside(&self.name, name),
-        };
-        let file = RuleFile::parse(&self.text).and_then(|file| file.with_library(&library));
-        let file = file.and_then(|file| match &self.instance {
-            Some(instance) => file.instance(instance),
-            None => Ok(file),
-        });
-        let file = file.map_err(refuse)?;
-        let names: Vec<String> = file.names().map(|(name, _)| name.to_owned()).collect();
-        let instance = self.instance.as_deref();
-        let mut bindings = self.names.clone();
-        bindings.extend(chosen("--bind", settings.bindings, (&names, instance), used));
-        let file = file.bind(&bindings).map_err(refuse)?;
-        let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
-        let undoable = plain.held_decisions();
-        if !undoable.is_empty() {
-            return Err(refuse(undoable));
-        }
-        let known: Vec<String> = plain.parameters().iter().map(|(name, _)| name.clone()).collect();
-        let overrides = chosen("--param", settings.parameters, (&known, instance), used);
-        if overrides.is_empty() {
-            Ok(plain)
-        } else {
-            file.check(&overrides).map_err(refuse)
-        }
+/// Checks the rule with those settings that it knows, and notes which these are.
+fn check<'a>(
+    source: &RuleText,
+    settings: Settings<'a>,
+    used: &mut BTreeSet<(&'static str, &'a str)>,
+) -> Result<CheckedRule, Failure> {
+    let refuse = |wrong: Vec<rules::Diagnostic>| {
+        let text = diagnostics::render(&source.name, &source.text, &wrong);
+        Failure::not_there(format!("{NOT_ATTACHED}\n{text}"))
+    };
+    let library = |name: &str| match &source.uses {
+        Some(known) => known.get(name).cloned(),
+        None => beside(&source.name, name),
+    };
+    let file = RuleFile::parse(&source.text).and_then(|file| file.with_library(&library));
+    let file = file.and_then(|file| match &source.instance {
+        Some(instance) => file.instance(instance),
+        None => Ok(file),
+    });
+    let file = file.map_err(refuse)?;
+    let names: Vec<String> = file.names().map(|(name, _)| name.to_owned()).collect();
+    let instance = source.instance.as_deref();
+    let mut bindings = source.names.clone();
+    bindings.extend(chosen("--bind", settings.bindings, (&names, instance), used));
+    let file = file.bind(&bindings).map_err(refuse)?;
+    let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
+    let undoable = plain.held_decisions();
+    if !undoable.is_empty() {
+        return Err(refuse(undoable));
+    }
+    let known: Vec<String> = plain.parameters().iter().map(|(name, _)| name.clone()).collect();
+    let overrides = chosen("--param", settings.parameters, (&known, instance), used);
+    if overrides.is_empty() {
+        Ok(plain)
+    } else {
+        file.check(&overrides).map_err(refuse)
     }
 }
 

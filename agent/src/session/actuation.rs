@@ -10,7 +10,7 @@ use tuner::{
 use super::{
     actuator_queue::{self, ActuatorQueue, Receipt},
     changes::{Change, Changes, Event, Machine, Order},
-    orders::{Ordered, Path},
+    orders::{Ordered, Path, pid_here, pid_of},
     receipts,
 };
 use crate::clock::monotonic_ns;
@@ -115,7 +115,7 @@ impl Actuation {
                 }
             }
             Order::GiveUp(decision) => actuator_queue::Order::GiveUp(*decision),
-            Order::Confirm(change) => actuator_queue::Order::Confirm(change.pid, change.number),
+            Order::Confirm(change) => actuator_queue::Order::Confirm(pid_of(change.pid), change.number),
             Order::Undo(changes) => return Ok(undo(changes).into_iter().collect()),
         };
         Ok(vec![single])
@@ -126,7 +126,7 @@ impl Actuation {
 pub(super) fn here(pid: Pid, number: u64) -> Change {
     Change {
         machine: Machine::HERE,
-        pid,
+        pid: pid_here(pid),
         number,
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn here(pid: Pid, number: u64) -> Change {
 /// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past the thread.
 fn undo(changes: &[Change]) -> Option<actuator_queue::Order> {
     let number = |change: &Change| ChangeNumber {
-        pid: change.pid,
+        pid: pid_of(change.pid),
         change: change.number,
     };
     (!changes.is_empty()).then(|| actuator_queue::Order::Undo(changes.iter().map(number).collect()))

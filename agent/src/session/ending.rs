@@ -5,10 +5,12 @@ use std::{collections::VecDeque, time::Duration};
 use super::{
     Session,
     changes::{self, Machine},
+    events::check,
     kernel_failure,
-    leave::{Effect, Event, Leaving, Parting},
+    leave::{Effect, Event, Leaving},
     orders::process_here,
     outputs::{Outputs, Printout},
+    receipts,
     requests::{self, State},
     sources::Sources,
     views::trials,
@@ -16,7 +18,7 @@ use super::{
 use crate::{
     clock::monotonic_ns,
     control::Control,
-    exit::{Failure, Outcome},
+    exit::{Code, Failure, Outcome},
     kernel::KernelError,
     rulebook::Time,
     snapshot::{
@@ -64,7 +66,7 @@ impl Session {
             }
         }
         while let Some((request, to)) = sources.request() {
-            let steps = requests::steps(request, State::Leaves).into_iter();
+            let steps = requests::steps(request, State::Leaves, check).into_iter();
             // Whoever asked may be gone.
             let _ = steps
                 .filter_map(requests::Step::answer)
@@ -72,7 +74,11 @@ impl Session {
                 .map(|answer| to.send(answer));
         }
         let logged = self.log.complete();
-        leaving.outcome(logged)
+        match leaving.outcome(logged) {
+            Ok(true) => Ok(Code::Done),
+            Ok(false) => Ok(Code::No),
+            Err(errors) => Err(Failure::no(errors)),
+        }
     }
 
     fn carry_out_leaving(&mut self, effect: Effect, last: &mut Last) -> Result<Vec<Event>, Failure> {
@@ -138,7 +144,7 @@ impl Session {
         Some(match farewell {
             Ok(farewell) => {
                 last.omitted = Some(farewell.omitted);
-                Event::PutBack(Box::new(Parting::of(&farewell)))
+                Event::PutBack(Box::new(receipts::parting(&farewell)))
             }
             Err(error) => Event::NotKnown(error.to_string()),
         })

@@ -23,8 +23,8 @@ use super::{
 use crate::{
     clock::monotonic_ns,
     kernel::{Kernel, KernelError},
-    request::{Answer, Mode, RefusalKind, Request},
-    rulebook::{Act, Decision, Switch, Time},
+    request::{Answer, Given, Mode, RefusalKind, Request},
+    rulebook::{self, Act, Decision, Switch, Time},
     snapshot::{FindingView, GuardView, outcome::KEPT},
     view::{Input, Wish},
 };
@@ -371,7 +371,7 @@ impl Session {
         };
         let (mut answer, mut reason) = (None, None);
         let now = Time(monotonic_ns());
-        let mut steps = VecDeque::from(self.log.on(&mut Requests, (request, state), now));
+        let mut steps = VecDeque::from(self.log.on(&mut Requests(check), (request, state), now));
         while let Some(step) = steps.pop_front() {
             let next = match step {
                 Step::Answer(given) => {
@@ -478,4 +478,9 @@ impl Session {
             self.log.on(&mut self.members, event, Time(monotonic_ns()));
         }
     }
+}
+
+/// Checks a rule that is given through the socket.
+pub(super) fn check(given: &Given) -> Result<CheckedRule, String> {
+    rulebook::checked(given).map_err(|failure| failure.message)
 }

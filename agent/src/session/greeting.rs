@@ -1,6 +1,6 @@
 //! What is said when a session begins: what is watched, what is not, and what may be written.
 
-use crate::{format::plural, kernel};
+use crate::format::plural;
 
 /// What a greeting depends on.
 #[derive(Clone, Debug, Default)]
@@ -16,8 +16,8 @@ pub(super) struct Greeting {
     pub(super) has_regions: bool,
     pub(super) may_write: bool,
     pub(super) is_of_command: bool,
-    /// Probes are attached by tracefs, at this level of kernel.perf_event_paranoid where that bars changes at a place.
-    pub(super) tracefs: Option<Option<i32>>,
+    /// Probes are attached by tracefs; where kernel.perf_event_paranoid bars changes at a place, its level and the command that lowers it.
+    pub(super) tracefs: Option<Option<(i32, String)>>,
     /// Programs that are not watched use the same library.
     pub(super) others_pay: bool,
     pub(super) missing: Vec<String>,
@@ -73,17 +73,17 @@ impl Greeting {
     }
 }
 
-/// What a session has not where the kernel attaches probes by tracefs alone; `paranoia` is the level at which that is not enough.
-fn notes_of_tracefs(may_write: bool, paranoia: Option<i32>) -> Vec<String> {
+/// What a session has not where the kernel attaches probes by tracefs alone; `paranoia` is the level at which that is not enough, and the
+/// command that lowers it.
+fn notes_of_tracefs(may_write: bool, paranoia: Option<(i32, String)>) -> Vec<String> {
     let mut notes = vec![
         "note: on this kernel (before 6.6) probes are attached at the start only: later programs and rules use \
          only those"
             .to_owned(),
     ];
-    notes.extend(paranoia.filter(|_| may_write).map(|level| {
+    notes.extend(paranoia.filter(|_| may_write).map(|(level, lower)| {
         format!(
-            "note: changes at a place in the program are refused: kernel.perf_event_paranoid is {level}, and CAP_SYS_ADMIN is given up; {}",
-            kernel::lower_paranoia()
+            "note: changes at a place in the program are refused: kernel.perf_event_paranoid is {level}, and CAP_SYS_ADMIN is given up; {lower}"
         )
     }));
     notes
@@ -95,7 +95,11 @@ mod tests {
 
     #[test]
     fn where_tracefs_is_all_there_is_what_is_missing_is_said_at_the_start() {
-        let of = |may_write, paranoia| notes_of_tracefs(may_write, paranoia).join("\n");
+        let lower = || "sudo sysctl kernel.perf_event_paranoid=2".to_owned();
+        let of = |may_write, level: Option<i32>| {
+            let paranoia = level.map(|level| (level, lower()));
+            notes_of_tracefs(may_write, paranoia).join("\n")
+        };
         assert!(of(false, Some(3)).contains("at the start only"));
         assert!(
             !of(false, Some(3)).contains("paranoid"),

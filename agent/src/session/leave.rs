@@ -2,20 +2,9 @@
 //! comes of a step is an event, and gives the next steps.
 
 use serde::{Deserialize, Serialize};
-use tuner::{
-    actuator::{self, ChangeNumber, Refusal, RefusalKind},
-    process::Pid,
-};
 
-use super::{
-    actuation::here,
-    changes::{Ending, Farewell, Undo},
-    receipts::reverted,
-};
-use crate::{
-    exit::{Code, Failure, Outcome},
-    format::duration,
-};
+use super::changes::{Ending, Farewell, Pid};
+use crate::format::duration;
 
 /// The reason when a request ends the session.
 pub(super) const STOPPED: &str = "stopped by tuneagent session stop";
@@ -98,41 +87,12 @@ pub(super) enum Effect {
 /// What an actuator did at its end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Parting {
-    farewell: Farewell,
+    /// What became of each change.
+    pub(super) farewell: Farewell,
     /// Of which processes nothing could be tried, and why.
-    refused: Vec<(Pid, String)>,
+    pub(super) refused: Vec<(Pid, String)>,
     /// Something that does not stay could not be put back.
-    has_failed: bool,
-}
-
-impl Parting {
-    pub(super) fn of(farewell: &actuator::Farewell) -> Parting {
-        let of = |number: &ChangeNumber| here(number.pid, number.change);
-        let undone = farewell.undone.iter();
-        let undone: Vec<_> = undone
-            .map(|(pid, undone)| (here(*pid, undone.change), reverted(undone.outcome.clone())))
-            .collect();
-        // A process that has ended holds nothing any more.
-        let has_ended = |refusal: &Refusal| refusal.kind == RefusalKind::Ended;
-        let refusals = farewell.failed.iter().map(|(_, refusal)| refusal);
-        let mut refusals = refusals.chain(farewell.refused.iter().map(|(_, refusal)| refusal));
-        let is_failed = |(_, undo): &(_, Undo)| matches!(undo, Undo::Failed { .. });
-        let failed = farewell.failed.iter();
-        let refused = farewell.refused.iter();
-        Parting {
-            has_failed: undone.iter().any(is_failed) || refusals.any(|refusal| !has_ended(refusal)),
-            refused: refused
-                .map(|(pid, refusal)| (*pid, refusal.to_string()))
-                .collect(),
-            farewell: Farewell {
-                undone,
-                failed: failed
-                    .map(|(number, refusal)| (of(number), refusal.to_string(), has_ended(refusal)))
-                    .collect(),
-                kept: farewell.kept.iter().map(of).collect(),
-            },
-        }
-    }
+    pub(super) has_failed: bool,
 }
 
 /// A session that ends.
@@ -141,7 +101,8 @@ pub(super) struct Leaving {
     reason: String,
     is_of_command: bool,
     has_actuator: bool,
-    code: Code,
+    /// A guard took something back, or something could not be put back.
+    has_failed: bool,
     /// What could not be written.
     errors: Vec<String>,
     /// What became of all changes; none where the actuator says it.
@@ -157,7 +118,7 @@ impl Leaving {
             reason: String::new(),
             is_of_command: false,
             has_actuator: false,
-            code: Code::Done,
+            has_failed: false,
             errors: Vec::new(),
             changes: None,
             last: String::new(),
@@ -192,7 +153,7 @@ impl Leaving {
             }
             Event::PutBack(parting) => {
                 if parting.has_failed {
-                    self.code = Code::No;
+                    self.has_failed = true;
                 }
                 let refused = parting.refused.into_iter();
                 let refused = refused.map(|(pid, why)| Effect::Say(format!("process {pid}: {why}")));
@@ -200,7 +161,7 @@ impl Leaving {
                 told.into_iter().chain(refused).chain([Effect::Show]).collect()
             }
             Event::NotKnown(error) => {
-                self.code = Code::No;
+                self.has_failed = true;
                 let text =
                     format!("the actuator did not report what it reverted: {error}; see tuneagent journal");
                 self.changes = Some(text);
@@ -239,7 +200,7 @@ impl Leaving {
         changes: String,
     ) -> Vec<Effect> {
         if has_undone {
-            self.code = Code::No;
+            self.has_failed = true;
         }
         self.last = self.changes.take().unwrap_or(changes);
         let header = self.is_of_command.then_some(header);
@@ -248,12 +209,12 @@ impl Leaving {
         said.chain([Effect::Write, Effect::Detach]).collect()
     }
 
-    /// How the session ended. What could not be written is no success, the log included.
-    pub(super) fn outcome(mut self, logged: Result<(), String>) -> Outcome {
+    /// How the session ended: true where all went well, or what could not be written, the log included.
+    pub(super) fn outcome(mut self, logged: Result<(), String>) -> Result<bool, String> {
         self.errors.extend(logged.err());
         match self.errors.is_empty() {
-            true => Ok(self.code),
-            false => Err(Failure::no(self.errors.join("\n"))),
+            true => Ok(!self.has_failed),
+            false => Err(self.errors.join("\n")),
         }
     }
 }

@@ -23,6 +23,7 @@ mod options;
 mod orders;
 mod partial_sums;
 mod prefetch;
+pub mod process;
 mod receipts;
 mod requests;
 mod resolve;

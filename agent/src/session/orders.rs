@@ -12,7 +12,7 @@ use tuner::{
 use super::{
     Start,
     actuator_queue::Task,
-    changes::{Decided, How, Machine, Part, Process},
+    changes::{self, Decided, How, Machine, Part, Process},
     resolve,
     switching::switched,
     target::Target,
@@ -141,7 +141,7 @@ impl Resolver<'_> {
             for (text, task) in self.tasks(decision, change, pid)? {
                 let part = Part {
                     process: process_here(change.slot),
-                    pid,
+                    pid: pid_here(pid),
                     label: change.action.label(),
                     view: self.change_view(decision, change, pid, text),
                 };
@@ -261,6 +261,16 @@ pub(super) fn process_here(slot: u32) -> Process {
         machine: Machine::HERE,
         slot,
     }
+}
+
+/// As events name a process.
+pub(super) fn pid_here(Pid { number, start_time }: Pid) -> changes::Pid {
+    changes::Pid { number, start_time }
+}
+
+/// As the tuner names it.
+pub(super) fn pid_of(changes::Pid { number, start_time }: changes::Pid) -> Pid {
+    Pid { number, start_time }
 }
 
 pub(super) fn file_name(path: &str) -> &str {

@@ -99,7 +99,10 @@ impl Outputs {
             .session
             .as_ref()
             .map(named)
-            .map(|name| LogFile::create(name.clone()).map_err(|error| cannot_be_written(&name, &error)));
+            .map(|name| match ReportFile::create(&name) {
+                Ok(file) => Ok(LogFile::new(name, move |text| file.complete(text))),
+                Err(error) => Err(cannot_be_written(&name, &error)),
+            });
         let metrics = metrics.map(|address| {
             let bound = TcpListener::bind(address).and_then(|listener| {
                 listener.set_nonblocking(true)?;

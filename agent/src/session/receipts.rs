@@ -3,14 +3,16 @@
 use plan::{SyncPoint, Value};
 use tuner::{
     action::{ActionOutcome, ActionReceipt},
-    actuator::{ClientError, RefusalKind},
+    actuator::{self, ChangeNumber, ClientError, Refusal, RefusalKind},
     journal::{self, RevertOutcome},
 };
 
 use super::{
+    actuation::here,
     actuator_queue::Done,
-    changes::{Answer, Outcome, Shown, Undo},
-    orders::Ordered,
+    changes::{Answer, Farewell, Outcome, Shown, Undo},
+    leave::Parting,
+    orders::{Ordered, pid_here},
 };
 use crate::actuator::{hold_text, passage_text};
 
@@ -119,3 +121,35 @@ fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, leaves_nothing
         shown: Some(Box::new(shown)),
     }
 }
+
+/// What an actuator did at its end.
+pub(super) fn parting(farewell: &actuator::Farewell) -> Parting {
+    let of = |number: &ChangeNumber| here(number.pid, number.change);
+    let undone = farewell.undone.iter();
+    let undone: Vec<_> = undone
+        .map(|(pid, undone)| (here(*pid, undone.change), reverted(undone.outcome.clone())))
+        .collect();
+    // A process that has ended holds nothing any more.
+    let has_ended = |refusal: &Refusal| refusal.kind == RefusalKind::Ended;
+    let refusals = farewell.failed.iter().map(|(_, refusal)| refusal);
+    let mut refusals = refusals.chain(farewell.refused.iter().map(|(_, refusal)| refusal));
+    let is_failed = |(_, undo): &(_, Undo)| matches!(undo, Undo::Failed { .. });
+    let failed = farewell.failed.iter();
+    let refused = farewell.refused.iter();
+    Parting {
+        has_failed: undone.iter().any(is_failed) || refusals.any(|refusal| !has_ended(refusal)),
+        refused: refused
+            .map(|(pid, refusal)| (pid_here(*pid), refusal.to_string()))
+            .collect(),
+        farewell: Farewell {
+            undone,
+            failed: failed
+                .map(|(number, refusal)| (of(number), refusal.to_string(), has_ended(refusal)))
+                .collect(),
+            kept: farewell.kept.iter().map(of).collect(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::leave::STOPPED;
 use crate::{
     format::plural,
-    request::{Answer, Mode, RefusalKind, Request},
+    request::{Answer, Given, Mode, RefusalKind, Request},
     rulebook::NotSwitched,
 };
 
@@ -132,8 +132,11 @@ fn name<S: Serializer>(rule: &CheckedRule, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(rule.name())
 }
 
+/// Checks a rule that is given; the error is for the user.
+pub(super) type Check = fn(&Given) -> Result<CheckedRule, String>;
+
 /// The steps that a request takes, in this order.
-pub(super) fn steps(request: Request, state: State) -> Vec<Step> {
+pub(super) fn steps(request: Request, state: State, check: Check) -> Vec<Step> {
     let may = |mode: Mode| mode != Mode::Applying || state == State::MayWrite;
     match request {
         _ if state == State::Leaves => vec![Step::Answer(Answer::ending())],
@@ -143,12 +146,12 @@ pub(super) fn steps(request: Request, state: State) -> Vec<Step> {
             refused(RefusalKind::NotPermitted, CANNOT_WRITE)
         }
         Request::Switch { rule, mode } => vec![Step::Switch { rule, mode }],
-        Request::Add { given, mode } => match given.check() {
+        Request::Add { given, mode } => match check(&given) {
             Ok(rule) => vec![Step::Add {
                 rule: Box::new(rule),
                 mode,
             }],
-            Err(failure) => refused(RefusalKind::NotThere, failure.message),
+            Err(message) => refused(RefusalKind::NotThere, message),
         },
         Request::Remove { rule, keep } => vec![Step::Remove { rule, keeps: keep }],
         // Whoever asked for the end gets the answer first.
@@ -248,4 +251,4 @@ pub(super) fn in_words(answer: Answer, rule: &str, mode: Mode) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

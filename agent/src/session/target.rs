@@ -10,7 +10,7 @@ use super::{
     ends::Ends,
     kernel_failure,
     members::{Candidate, Event, Origin, Process},
-    orders::process_here,
+    orders::{pid_here, process_here},
 };
 use crate::{
     clock::monotonic_ns,
@@ -199,7 +199,7 @@ impl Target {
 pub(super) fn candidate(member: &Member) -> Candidate {
     let process = &member.process;
     Candidate {
-        pid: process.pid,
+        pid: pid_here(process.pid),
         user: process.uid,
         rank: member.rank.map(|rank| rank.number),
         program: process.executable.clone(),

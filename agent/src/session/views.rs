@@ -290,7 +290,7 @@ impl<'a> Views<'a> {
             may_write: self.options.applies,
             is_of_command,
             tracefs: (probes.kernel().map(Kernel::link_kind) == Some(LinkKind::Tracefs))
-                .then(kernel::perf_wants_admin),
+                .then(|| kernel::perf_wants_admin().map(|level| (level, kernel::lower_paranoia()))),
             others_pay: probes.strangers_pay(),
             missing: probes
                 .missing()

@@ -156,7 +156,7 @@ impl Checker<'_> {
     /// Only what a thread does itself has a place in the program, and only values are written in all processes together.
     fn has_its_place(&mut self, entry: &TuneEntry, action: &Action) -> Option<()> {
         let keyword = action.keyword().name();
-        let wrong = |message: String, span| Diagnostic::error("E0150", message).at(span, "");
+        let wrong = |message: String, span| Diagnostic::wrong("E0150", span, message);
         match (action.why_nowhere(), &entry.at, &entry.together) {
             (Some(why), Some(at), _) => {
                 let message = format!("`at` does not belong to `{keyword}`: {why}");
@@ -189,7 +189,7 @@ impl Checker<'_> {
         {
             let message = format!("`{keyword}` must have `{must}`");
             self.wrong
-                .push(Diagnostic::error("E0111", message).at(action.target.span, ""));
+                .push(Diagnostic::wrong("E0111", action.target.span, message));
         }
         let switches = matches!(action.keyword, Keyword::Enable | Keyword::Disable);
         for (key, span) in given {
@@ -199,7 +199,7 @@ impl Checker<'_> {
             let its = form.must.contains(&key) || form.may.contains(&key);
             if (own && !its) || (switches && OF_A_CHANGE.contains(&key)) {
                 let message = format!("`{key}` does not belong to `{keyword}`");
-                self.wrong.push(Diagnostic::error("E0150", message).at(span, ""));
+                self.wrong.push(Diagnostic::wrong("E0150", span, message));
             }
         }
     }
@@ -240,7 +240,7 @@ impl Checker<'_> {
             Some(all) if all.raw == "all" => Some(true),
             Some(other) => {
                 let message = "`in: all` writes every copy of a variable; a `set` has no other `in`";
-                self.report(Diagnostic::error("E0145", message).at(other.span, ""))
+                self.refuse("E0145", other.span, message)
             }
         };
         let value = self.value(entry.value.as_ref()?, home, false)?;
@@ -262,7 +262,7 @@ impl Checker<'_> {
         let Ok(stated) = stated.trim().parse() else {
             let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
             let message = format!("`{}` is no type of a variable that can be written", stated.trim());
-            let wrong = Diagnostic::error("E0145", message).at(set.span, "");
+            let wrong = Diagnostic::wrong("E0145", set.span, message);
             return self.report(wrong.help(format!("there are {}", known.join(", "))));
         };
         let name = set.beginning(name.trim_end());
@@ -273,8 +273,7 @@ impl Checker<'_> {
     pub(super) fn variable(&mut self, set: &Text) -> Option<Source> {
         let raw = set.raw.as_str();
         if raw.is_empty() || raw.contains(char::is_whitespace) {
-            let message = "this cannot be the name of a variable";
-            return self.report(Diagnostic::error("E0113", message).at(set.span, ""));
+            return self.refuse("E0113", set.span, "this cannot be the name of a variable");
         }
         let found = match parse(set) {
             Ok(expr) if is_path(&expr) => source(&expr, &self.file.bindings),
@@ -284,7 +283,7 @@ impl Checker<'_> {
             Ok(found) if matches!(found.base, Base::Global(_)) => Some(found),
             Ok(_) => {
                 let message = "arguments and return values are of a call, and `set` is at no call";
-                let wrong = Diagnostic::error("E0134", message).at(set.span, "");
+                let wrong = Diagnostic::wrong("E0134", set.span, message);
                 self.report(wrong.help("`set_arg: f(0)` changes an argument"))
             }
             Err(wrong) => self.report(wrong),
@@ -317,7 +316,7 @@ impl Checker<'_> {
         };
         let Some((function, _, argument)) = number else {
             let message = "an argument is named as `send_block(2)`: the function, and which, from 0 to 5";
-            return self.report(Diagnostic::error("E0153", message).at(call.span, ""));
+            return self.refuse("E0153", call.span, message);
         };
         let value = self.value(entry.value.as_ref()?, home, true)?;
         self.can_be_compiled(&value)?;
@@ -353,7 +352,7 @@ impl Checker<'_> {
         }
         let message = "this cannot be computed where the argument is passed";
         let help = "with `original` there are + - * / min max clamp; give the rest a name under `metrics`";
-        self.report(Diagnostic::error("E0155", message).at(value.span, "").help(help))
+        self.report(Diagnostic::wrong("E0155", value.span, message).help(help))
     }
 
     fn affinity(&mut self, text: &Text) -> Option<Affinity> {
@@ -363,14 +362,13 @@ impl Checker<'_> {
         }
         let names: Vec<&str> = Cores::ALL.iter().map(|(name, _)| *name).collect();
         let message = format!("`affinity` is one of {}", names.join(", "));
-        self.report(Diagnostic::error("E0145", message).at(text.span, ""))
+        self.refuse("E0145", text.span, message)
     }
 
     pub(super) fn function(&mut self, text: &Text) -> Option<FunctionName> {
         let name = self.no_spaces(text, "a function")?;
         if name.contains(['*', '?', '(']) {
-            let message = "one function is needed here, by its name";
-            return self.report(Diagnostic::error("E0113", message).at(text.span, ""));
+            return self.refuse("E0113", text.span, "one function is needed here, by its name");
         }
         Some(FunctionName::from(self.file.bound(&name).as_str()))
     }
@@ -379,8 +377,7 @@ impl Checker<'_> {
         if !text.raw.is_empty() && !text.raw.contains(char::is_whitespace) {
             return Some(text.raw.clone());
         }
-        let message = format!("this cannot be the name of {what}");
-        self.report(Diagnostic::error("E0113", message).at(text.span, ""))
+        self.refuse("E0113", text.span, format!("this cannot be the name of {what}"))
     }
 
     /// A boolean or a plain number, for all processes or for each: the program knows no units. An argument may be a
@@ -399,12 +396,9 @@ impl Checker<'_> {
                     "say the unit the program counts in: `({expr}) / ({})`",
                     dimension.as_factor()
                 );
-                self.report(Diagnostic::error("E0141", message).at(typed.span, "").help(help))
+                self.report(Diagnostic::wrong("E0141", typed.span, message).help(help))
             }
-            Kind::Text => {
-                let message = "setting a text is not in this version";
-                self.report(Diagnostic::error("E0105", message).at(typed.span, ""))
-            }
+            Kind::Text => self.refuse("E0105", typed.span, "setting a text is not in this version"),
         }
     }
 

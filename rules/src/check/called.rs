@@ -24,7 +24,7 @@ impl Infer<'_> {
         let (Some(body), [argument]) = (body, arguments) else {
             let message = format!("`{name}` cannot be called with {} arguments", arguments.len());
             let help = "a metric `T(n)` has one parameter, a metric `T` none";
-            return self.report(Diagnostic::error("E0133", message).at(name_span, "").help(help));
+            return self.report(Diagnostic::wrong("E0133", name_span, message).help(help));
         };
         if metric.window != self.home {
             return self.of_another_window(name, metric.window, span);
@@ -33,7 +33,7 @@ impl Infer<'_> {
         self.spend(metric.cost, span)?;
         if argument.of.table.is_some() {
             let message = "a metric is called with a single value, this is a table";
-            return self.report(Diagnostic::error("E0143", message).at(argument.span, ""));
+            return self.refuse("E0143", argument.span, message);
         }
         Some(Typed::new(
             metric.of,
@@ -52,7 +52,7 @@ impl Infer<'_> {
             return Some(typed);
         }
         let message = format!("a plain number is needed here, this is {}", typed.of.what());
-        self.report(Diagnostic::error("E0141", message).at(typed.span, ""))
+        self.refuse("E0141", typed.span, message)
     }
 
     /// Without a bound a few calls of calls would compute for ever.
@@ -63,7 +63,7 @@ impl Infer<'_> {
         }
         let message = "there is too much to compute in this formula";
         let help = "give a metric with fewer calls, or a constant range of fewer numbers";
-        self.report(Diagnostic::error("E0123", message).at(span, "").help(help));
+        self.report(Diagnostic::wrong("E0123", span, message).help(help));
         None
     }
 
@@ -77,13 +77,13 @@ impl Infer<'_> {
         let (from, to) = (self.plain(from)?, self.plain(to)?);
         if let Some(table) = [&from, &to].into_iter().find(|end| end.of.table.is_some()) {
             let message = "a range goes from number to number, this is a table";
-            return self.report(Diagnostic::error("E0143", message).at(table.span, ""));
+            return self.refuse("E0143", table.span, message);
         }
         let names = self.names;
         let taken = names.homes.contains_key(name) || names.parameters.contains_key(name);
         if taken || self.variables.iter().any(|variable| variable == name) {
             let message = format!("`{name}` is the name of something else already");
-            return self.report(Diagnostic::error("E0132", message).at(name_span, ""));
+            return self.refuse("E0132", name_span, message);
         }
         let depth = self.variables.len();
         let before = self.cost;
@@ -95,7 +95,7 @@ impl Infer<'_> {
         let of = of?;
         if of.of.table.is_some() {
             let message = "for each number there is one value, this is a table";
-            return self.report(Diagnostic::error("E0143", message).at(of.span, ""));
+            return self.refuse("E0143", of.span, message);
         }
         let result = Type {
             table: Some(KeyKind::Of(Type::PLAIN.kind)),
@@ -137,9 +137,7 @@ impl Infer<'_> {
         let Some(rows) = of.of.table else {
             let message = "this is a single value and has no rows";
             return self.report(
-                Diagnostic::error("E0144", message)
-                    .at(of.span, "")
-                    .help("its value in the window before: `x[-1]`"),
+                Diagnostic::wrong("E0144", of.span, message).help("its value in the window before: `x[-1]`"),
             );
         };
         let kind = match rows {
@@ -152,11 +150,11 @@ impl Infer<'_> {
                 kind => Type::single(kind).what(),
             };
             let message = format!("the key of a row is {wanted}, this is {}", key.of.what());
-            return self.report(Diagnostic::error("E0140", message).at(key.span, ""));
+            return self.refuse("E0140", key.span, message);
         }
         if key.of.table.is_some() {
             let message = "the key of a row is a single value, this is a table";
-            return self.report(Diagnostic::error("E0143", message).at(key.span, ""));
+            return self.refuse("E0143", key.span, message);
         }
         let result = Type { table: None, ..of.of };
         let (of, key) = (Box::new(of), Box::new(key));

@@ -41,11 +41,7 @@ impl Infer<'_> {
         }
         let message = "`call` is the name of the called MPI function, and this is no measure of MPI";
         let help = "mpi.time, mpi.calls, mpi.bytes; which function a hit is of is its `function`";
-        self.report(
-            Diagnostic::error("E0134", message)
-                .at(condition.span, "")
-                .help(help),
-        )
+        self.report(Diagnostic::wrong("E0134", condition.span, message).help(help))
     }
 
     /// A measure of the calls that are chosen; nothing if none are, or it is no measure of MPI.
@@ -71,7 +67,7 @@ impl Infer<'_> {
         let filter = filter?;
         if filter.of.table.is_some() {
             let message = "of each function called there is one condition, this is a table";
-            return self.report(Diagnostic::error("E0143", message).at(filter.span, ""));
+            return self.refuse("E0143", filter.span, message);
         }
         let of = Type {
             table: Some(KeyKind::Process),

@@ -41,7 +41,7 @@ impl Checker<'_> {
             if ProbeNames::is_part(field) || probe.captures.iter().any(|(known, _)| known == field) {
                 let message = format!("every hit has `{field}` already");
                 self.wrong
-                    .push(Diagnostic::error("E0132", message).at(entry.field.span, ""));
+                    .push(Diagnostic::wrong("E0132", entry.field.span, message));
                 continue;
             }
             let mut infer = self.infer(Place::Capture);
@@ -102,7 +102,7 @@ impl Checker<'_> {
             let message = format!("a probe reads at most {MOST_READS} values at a hit");
             let help = "capture what the model needs; a second probe of the same function can read more";
             self.wrong
-                .push(Diagnostic::error("E0154", message).at(place, "").help(help));
+                .push(Diagnostic::wrong("E0154", place, message).help(help));
         }
     }
 }
@@ -159,7 +159,7 @@ impl Infer<'_> {
             ),
             _ => return Some(()),
         };
-        self.report(Diagnostic::error("E0134", message).at(span, "").help(help));
+        self.report(Diagnostic::wrong("E0134", span, message).help(help));
         None
     }
 
@@ -173,7 +173,7 @@ impl Infer<'_> {
             ),
             _ => return Some(()),
         };
-        self.report(Diagnostic::error("E0134", message).at(span, "").help(help));
+        self.report(Diagnostic::wrong("E0134", span, message).help(help));
         None
     }
 
@@ -181,7 +181,7 @@ impl Infer<'_> {
         let Some(layout) = Layout::named(name) else {
             let names: Vec<&str> = Layout::ALL.iter().map(|(name, _)| *name).collect();
             let near = did_you_mean(name, names.iter().copied());
-            let wrong = Diagnostic::error("E0153", format!("there is no type `{name}`")).at(span, "");
+            let wrong = Diagnostic::wrong("E0153", span, format!("there is no type `{name}`"));
             let all = format!("the types are {} and str(1) to str(64)", names.join(" "));
             self.report(wrong.help(near.unwrap_or(all)));
             return None;
@@ -199,7 +199,7 @@ impl Infer<'_> {
                 "the ways out: a global variable that has it, a pointer to it (`*{read} as f64`), or the mark macro of \
                  `include/tuneagent.h`"
             );
-            self.report(Diagnostic::error("E0153", message).at(span, "").help(help));
+            self.report(Diagnostic::wrong("E0153", span, message).help(help));
             return None;
         }
         Some(layout)

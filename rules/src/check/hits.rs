@@ -83,7 +83,7 @@ impl Infer<'_> {
                 return None;
             }
             let message = format!("hits of `{probe}` and of `{base}` in one formula");
-            let wrong = Diagnostic::error("E0134", message).at(span, "");
+            let wrong = Diagnostic::wrong("E0134", span, message);
             self.report(wrong.help("reduce each by itself first: `sum(a.x) / sum(b.x)`"));
             return Some(None);
         }
@@ -100,12 +100,12 @@ impl Infer<'_> {
 
     fn no_such_field(&self, probe: &str, index: usize, field: &str, span: Span) -> Diagnostic {
         let Some((_, names)) = self.probe(index) else {
-            return Diagnostic::error("E0130", format!("there is no `{field}`")).at(span, "");
+            return Diagnostic::wrong("E0130", span, format!("there is no `{field}`"));
         };
         if field == "duration" {
             let message = format!("`{probe}` is not a span, and so its hits have no duration");
             let help = format!("declare it with `span:`, or count its hits: `count({probe})`");
-            return Diagnostic::error("E0134", message).at(span, "").help(help);
+            return Diagnostic::wrong("E0134", span, message).help(help);
         }
         let mut known: Vec<&str> = PARTS.iter().map(|(name, ..)| *name).collect();
         known.extend(names.captures.iter().map(|(name, _)| name.as_str()));
@@ -115,9 +115,7 @@ impl Infer<'_> {
         let help = did_you_mean(field, known.iter().copied());
         let help =
             help.unwrap_or_else(|| format!("it has {}; more is read under `capture`", known.join(", ")));
-        Diagnostic::error("E0130", format!("a hit of `{probe}` has no `{field}`"))
-            .at(span, "")
-            .help(help)
+        Diagnostic::wrong("E0130", span, format!("a hit of `{probe}` has no `{field}`")).help(help)
     }
 
     /// Reads a formula about each hit of a probe.
@@ -131,9 +129,7 @@ impl Infer<'_> {
         }
         let message = "of each hit there is one value, this is a table";
         self.report(
-            Diagnostic::error("E0143", message)
-                .at(typed.span, "")
-                .help("fold it first, or pick a row: `x[3]`"),
+            Diagnostic::wrong("E0143", typed.span, message).help("fold it first, or pick a row: `x[3]`"),
         )
     }
 
@@ -170,7 +166,7 @@ impl Infer<'_> {
         }
         if let Some(wrong) = second.iter().find(|x| !matches!(x.of.kind, Kind::Number(_))) {
             let message = format!("a number is needed here, this is {}", wrong.of.what());
-            return self.report(Diagnostic::error("E0140", message).at(wrong.span, ""));
+            return self.refuse("E0140", wrong.span, message);
         }
         let filter = match call.filter {
             Some(expr) => Some(self.of_each(probe, expr).and_then(|typed| self.boolean(typed))?),
@@ -218,8 +214,7 @@ impl Infer<'_> {
         }
         for (reach, span) in reaches {
             if reach.is_some() && said.is_some_and(|said| Some(said) != reach) {
-                let message = "two parts of this formula are over different hits";
-                self.report(Diagnostic::error("E0134", message).at(span, ""));
+                self.refuse("E0134", span, "two parts of this formula are over different hits");
                 return None;
             }
             said = said.or(reach);
@@ -228,7 +223,7 @@ impl Infer<'_> {
             let reach = self.reach(probe, over.count, over.unit, over.span)?;
             if said.is_some_and(|said| said != reach) {
                 let message = "what is reduced says already which hits it is over";
-                self.report(Diagnostic::error("E0134", message).at(over.span, ""));
+                self.refuse("E0134", over.span, message);
                 return None;
             }
             said = Some(reach);
@@ -238,7 +233,7 @@ impl Infer<'_> {
         if let (true, Reduction::Quantile(_)) = (kept, call.reduction) {
             let message = "a quantile cannot be carried on from instance to instance";
             let help = "mean, stddev, min, max, sum, count and the others can";
-            self.report(Diagnostic::error("E0144", message).at(call.span, "").help(help));
+            self.report(Diagnostic::wrong("E0144", call.span, message).help(help));
             return None;
         }
         Some(reach)
@@ -255,11 +250,7 @@ impl Infer<'_> {
         if let Reduction::ArgMin | Reduction::ArgMax = call.reduction {
             let message = "argmin and argmax give the key of a row, and hits have none";
             let help = "make a table of them first: `argmin(sum(x.duration) by process)`";
-            return Some(
-                Diagnostic::error("E0134", message)
-                    .at(call.of.span, "")
-                    .help(help),
-            );
+            return Some(Diagnostic::wrong("E0134", call.of.span, message).help(help));
         }
         None
     }

@@ -135,7 +135,7 @@ impl Checker<'_> {
             .collect();
         let message = format!("this could be in any of the windows {}", windows.join(", "));
         let help = "say it: `name: {in: window, value: …}` for a metric, `every: window` in a tune";
-        self.report(Diagnostic::error("E0147", message).at(place, "").help(help))
+        self.report(Diagnostic::wrong("E0147", place, message).help(help))
     }
 
     pub(super) fn home_of_tune(&mut self, entry: &TuneEntry) -> Option<usize> {

@@ -74,6 +74,15 @@ impl Infer<'_> {
         None
     }
 
+    pub(super) fn refuse(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+    ) -> Option<Typed> {
+        self.report(Diagnostic::wrong(code, span, message))
+    }
+
     /// The metric `name` as this formula sees it; the inner nothing stands for one that is wrong and was reported.
     pub(crate) fn metric(&self, name: &str) -> Option<Option<MetricNames>> {
         let home = match self.names.homes.get(name)? {
@@ -144,7 +153,7 @@ impl Infer<'_> {
             Node::As { .. } | Node::Member { .. } | Node::Pointed(_) => self.in_program(expr),
             Node::Where { condition, .. } => {
                 let message = "`where` belongs into a reduction: `sum(x where y > 3)`";
-                self.report(Diagnostic::error("E0134", message).at(condition.span, ""))
+                self.refuse("E0134", condition.span, message)
             }
             Node::Index { of, index } => self.row(of, index, span),
             Node::Over { of, count, unit } => self.over(of, count, unit.as_ref(), span),
@@ -182,7 +191,7 @@ impl Infer<'_> {
                 expr.span,
             ),
         };
-        self.report(Diagnostic::error("E0134", message).at(place, ""))
+        self.refuse("E0134", place, message)
     }
 
     fn logic(&mut self, operator: Operator, left: &Expr, right: &Expr, span: Span) -> Option<Typed> {
@@ -221,7 +230,7 @@ impl Infer<'_> {
             .ok()
             .filter(|value: &f64| value.is_finite())
             .or_else(|| {
-                self.report(Diagnostic::error("E0120", format!("`{digits}` is not a number")).at(span, ""));
+                self.refuse("E0120", span, format!("`{digits}` is not a number"));
                 None
             })?;
         let unit = unit.and_then(unit_named);
@@ -248,7 +257,7 @@ impl Infer<'_> {
             Kind::Number(_) => Some(typed),
             Kind::Boolean | Kind::Text => {
                 let message = format!("a number is needed here, this is {}", typed.of.what());
-                self.report(Diagnostic::error("E0140", message).at(typed.span, ""))
+                self.refuse("E0140", typed.span, message)
             }
         }
     }
@@ -263,11 +272,7 @@ impl Infer<'_> {
             return Some(typed);
         }
         let message = format!("a condition is needed here, this is {}", typed.of.what());
-        self.report(
-            Diagnostic::error("E0140", message)
-                .at(typed.span, "")
-                .help("compare it: `… > 3`"),
-        )
+        self.report(Diagnostic::wrong("E0140", typed.span, message).help("compare it: `… > 3`"))
     }
 
     fn call(&mut self, expr: &Expr, name: &str, name_span: Span, arguments: &[Expr]) -> Option<Typed> {
@@ -282,14 +287,13 @@ impl Infer<'_> {
         }
         let Some(function) = function_named(name) else {
             let near = did_you_mean(name, FUNCTIONS.iter().map(|function| function.name));
-            let wrong =
-                Diagnostic::error("E0133", format!("there is no function `{name}`")).at(name_span, "");
+            let wrong = Diagnostic::wrong("E0133", name_span, format!("there is no function `{name}`"));
             return self.report(wrong.help_if(near));
         };
         if !function.arguments.contains(&arguments.len()) {
             let message = format!("`{name}` cannot take {} arguments", arguments.len());
             let help = format!("it is called as `{}`", function.usage);
-            return self.report(Diagnostic::error("E0133", message).at(expr.span, "").help(help));
+            return self.report(Diagnostic::wrong("E0133", expr.span, message).help(help));
         }
         if let Some(reduction) = function.meaning.reduction(arguments.len()) {
             return self.reduction(reduction, arguments, None, expr.span);
@@ -308,25 +312,21 @@ impl Infer<'_> {
             return self.at_border(of, place, place_span, span);
         }
         let message = "values at a hit are measured; they belong under `metrics` and `tune`";
-        self.report(Diagnostic::error("E0134", message).at(span, ""))
+        self.refuse("E0134", span, message)
     }
 
     fn about_process(&mut self, function: &Function, argument: &Expr, span: Span) -> Option<Typed> {
         let name = function.name;
         if self.place != Place::Role {
             let message = format!("`{name}` is a fact of a process and belongs under `roles`");
-            return self.report(
-                Diagnostic::error("E0134", message)
-                    .at(span, "")
-                    .help("declare a role with it"),
-            );
+            return self.report(Diagnostic::wrong("E0134", span, message).help("declare a role with it"));
         }
         let term = match (function.meaning, &argument.node) {
             (Meaning::Loads, Node::Text(glob)) => Term::Loads(glob.clone()),
             (Meaning::Has, Node::Name(symbol) | Node::Text(symbol)) => Term::Has(symbol.clone()),
             _ => {
                 let message = format!("`{name}` is called as `{}`", function.usage);
-                return self.report(Diagnostic::error("E0140", message).at(argument.span, ""));
+                return self.refuse("E0140", argument.span, message);
             }
         };
         Some(Typed::new(Type::BOOLEAN, span, term))
@@ -350,12 +350,11 @@ impl Infer<'_> {
         {
             let message = format!("only a plain number has a nearest integer, this is {}", of.what());
             let help = "divide by the unit you mean to count in: `floor(x / 1ms)`";
-            return self.report(Diagnostic::error("E0141", message).at(first.span, "").help(help));
+            return self.report(Diagnostic::wrong("E0141", first.span, message).help(help));
         }
         if function == ScalarFunction::Sqrt {
             let Some(root) = of.dimension().root() else {
-                let message = format!("{} has no square root", of.what());
-                return self.report(Diagnostic::error("E0141", message).at(first.span, ""));
+                return self.refuse("E0141", first.span, format!("{} has no square root", of.what()));
             };
             of = Type {
                 kind: Kind::Number(root),

@@ -75,8 +75,8 @@ impl Checker<'_> {
 
     /// How a call is reverted, as far as the rule says, and its formulas, whose places begin at `first`.
     fn inverse(&mut self, entry: &TuneEntry, first: usize, home: usize) -> Option<(Inverse, Vec<Formula>)> {
-        let lacks = |message: &str, span| Diagnostic::error("E0111", message).at(span, "");
-        let superfluous = |message: &str, span| Diagnostic::error("E0150", message).at(span, "");
+        let lacks = |message: &str, span| Diagnostic::wrong("E0111", span, message);
+        let superfluous = |message: &str, span| Diagnostic::wrong("E0150", span, message);
         let (was, because) = (entry.was.as_ref(), entry.because.as_ref());
         let Some(InverseEntry { text, call }) = &entry.inverse else {
             return match (was.map(|was| was.span), because.map(|because| because.span)) {
@@ -150,9 +150,7 @@ impl Checker<'_> {
             return Some(());
         };
         let message = format!("{who} what was done, and this call has no inverse");
-        let wrong = Diagnostic::error("E0159", message)
-            .at(call, "")
-            .at(span, "undone from here");
+        let wrong = Diagnostic::wrong("E0159", call, message).at(span, "undone from here");
         self.report(wrong.help("`inverse: set_level(was)` and `was: level()`: the call that reverts it"))
     }
 
@@ -164,11 +162,11 @@ impl Checker<'_> {
         else {
             let message = "a call is written with its brackets";
             let help = format!("`{call}()`");
-            return self.report(Diagnostic::error("E0153", message).at(call.span, "").help(help));
+            return self.report(Diagnostic::wrong("E0153", call.span, message).help(help));
         };
         if arguments.len() > super::source::ARGUMENTS as usize {
             let message = format!("a call has at most {} arguments", super::source::ARGUMENTS);
-            return self.report(Diagnostic::error("E0153", message).at(call.span, ""));
+            return self.refuse("E0153", call.span, message);
         }
         let given: Vec<Option<Given>> = arguments
             .iter()
@@ -198,7 +196,7 @@ impl Checker<'_> {
         if is_path(argument) && self.is_of_the_program(argument, home) {
             if passing != Passing::Variables {
                 let message = "what a variable holds then is not known before: here only values of the rule can be passed";
-                let wrong = Diagnostic::error("E0134", message).at(argument.span, "");
+                let wrong = Diagnostic::wrong("E0134", argument.span, message);
                 return self.report(wrong.help_if((passing == Passing::Was).then(|| "or `was`".to_string())));
             }
             return match source(argument, &self.file.bindings) {
@@ -207,7 +205,7 @@ impl Checker<'_> {
                 }
                 Ok(_) => {
                     let message = "a value of the rule or a variable of the program can be passed";
-                    self.report(Diagnostic::error("E0134", message).at(argument.span, ""))
+                    self.refuse("E0134", argument.span, message)
                 }
                 Err(wrong) => self.report(wrong),
             };
@@ -233,10 +231,7 @@ impl Checker<'_> {
         match place.map(|text| (text.raw.as_str(), text.span)) {
             None | Some(("entry", _)) => Some(Moment::Entry),
             Some(("return", _)) => Some(Moment::Return),
-            Some((_, span)) => {
-                let message = "`place` is `entry` or `return`";
-                self.report(Diagnostic::error("E0145", message).at(span, ""))
-            }
+            Some((_, span)) => self.refuse("E0145", span, "`place` is `entry` or `return`"),
         }
     }
 }

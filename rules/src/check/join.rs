@@ -23,8 +23,7 @@ impl Checker<'_> {
         let first = self.side(&entry.of.0)?;
         let second = self.side(&entry.of.1)?;
         if first == second {
-            let message = "a probe cannot be joined with itself";
-            return self.report(Diagnostic::error("E0149", message).at(entry.of.1.span, ""));
+            return self.refuse("E0149", entry.of.1.span, "a probe cannot be joined with itself");
         }
         let mut by = Vec::new();
         for (left, right) in &entry.by {
@@ -38,7 +37,7 @@ impl Checker<'_> {
                         "a pair is a part of `{}` and one of `{}`",
                         entry.of.0.raw, entry.of.1.raw
                     );
-                    return self.report(Diagnostic::error("E0149", message).at(left.span.to(right.span), ""));
+                    return self.refuse("E0149", left.span.to(right.span), message);
                 }
             };
             if pair.0.1.kind != pair.1.1.kind {
@@ -48,7 +47,7 @@ impl Checker<'_> {
                 );
                 let message =
                     format!("the two sides can never be equal: one is identified {a}, the other {b}");
-                return self.report(Diagnostic::error("E0141", message).at(left.span.to(right.span), ""));
+                return self.refuse("E0141", left.span.to(right.span), message);
             }
             by.push((pair.0.0, pair.1.0));
         }
@@ -98,7 +97,7 @@ impl Checker<'_> {
         });
         if found.is_none() {
             let message = format!("`{}` is no part of a hit", text.raw);
-            let wrong = Diagnostic::error("E0130", message).at(text.span, "");
+            let wrong = Diagnostic::wrong("E0130", text.span, message);
             self.wrong
                 .push(wrong.help("for example `send.to = compute.process`"));
         }

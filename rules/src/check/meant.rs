@@ -15,7 +15,7 @@ impl Infer<'_> {
                 return typed(counted.term.clone(), counted.of);
             }
             let message = format!("`{name}` counts processes, and a constant is needed here");
-            return self.report(Diagnostic::error("E0134", message).at(span, ""));
+            return self.refuse("E0134", span, message);
         }
         if let Some(parameter) = self.names.parameters.get(name) {
             let (value, of) = parameter.clone()?;
@@ -71,12 +71,12 @@ impl Infer<'_> {
             };
             if metric.stream.is_some() {
                 let message = format!("`{name}` has a value for each hit");
-                let wrong = Diagnostic::error("E0134", message).at(span, "");
+                let wrong = Diagnostic::wrong("E0134", span, message);
                 return Some(self.report(wrong.help(format!("reduce it: `sum({name})`, `mean({name})`"))));
             }
             if metric.body.is_some() {
                 let message = format!("`{name}` has a parameter and no value without it");
-                let wrong = Diagnostic::error("E0133", message).at(span, "");
+                let wrong = Diagnostic::wrong("E0133", span, message);
                 return Some(self.report(wrong.help(format!("call it: `{name}(3)`"))));
             }
             if metric.window != self.home {
@@ -103,15 +103,12 @@ impl Infer<'_> {
 
     fn unknown_name(&self, name: &str, span: Span) -> Diagnostic {
         let elsewhere = |message: &str, help: &str| {
-            Diagnostic::error("E0134", format!("`{name}` {message}"))
-                .at(span, "")
-                .help(help)
+            Diagnostic::wrong("E0134", span, format!("`{name}` {message}")).help(help)
         };
         let base = name.split('.').next().unwrap_or(name);
         if let "peer" | "communicator" = name {
             let message = format!("`{name}` of an MPI call is not in this version");
-            return Diagnostic::error("E0105", message)
-                .at(span, "")
+            return Diagnostic::wrong("E0105", span, message)
                 .help("this version has `call`, the name of the function");
         }
         if name == "call" {
@@ -164,9 +161,7 @@ impl Infer<'_> {
             );
         }
         let near = did_you_mean(name, self.known().iter().map(String::as_str));
-        Diagnostic::error("E0130", format!("there is no `{name}`"))
-            .at(span, "")
-            .help_if(near)
+        Diagnostic::wrong("E0130", span, format!("there is no `{name}`")).help_if(near)
     }
 
     pub(super) fn known(&self) -> Vec<String> {

@@ -104,6 +104,10 @@ pub(crate) struct Checker<'a> {
 }
 
 impl Checker<'_> {
+    fn refuse<T>(&mut self, code: &'static str, span: Span, message: impl Into<String>) -> Option<T> {
+        self.report(Diagnostic::wrong(code, span, message))
+    }
+
     fn report<T>(&mut self, diagnostic: Diagnostic) -> Option<T> {
         self.wrong.push(diagnostic);
         None
@@ -233,8 +237,7 @@ impl Checker<'_> {
                     Measure::named(raw).is_some() || function_named(raw).is_some() || raw == "value";
                 if fact || built_in {
                     let message = format!("`{raw}` is built in and cannot be the name of {what}");
-                    self.wrong
-                        .push(Diagnostic::error("E0132", message).at(name.span, ""));
+                    self.wrong.push(Diagnostic::wrong("E0132", name.span, message));
                 }
                 if let Some((first, first_what)) = seen.insert(raw, (name.span, what)) {
                     let message = format!("`{raw}` is the name of {first_what} and of {what}");
@@ -320,11 +323,7 @@ impl Checker<'_> {
             return Some(typed);
         }
         let message = "a parameter is a constant, or counts the processes of roles; this is measured";
-        self.report(
-            Diagnostic::error("E0134", message)
-                .at(typed.span, "")
-                .help("give it a name under `metrics`"),
-        )
+        self.report(Diagnostic::wrong("E0134", typed.span, message).help("give it a name under `metrics`"))
     }
 
     fn constant(&mut self, expr: &Expr) -> Option<(Scalar, Type)> {
@@ -333,7 +332,7 @@ impl Checker<'_> {
             Ok(value) => Some((value, typed.of)),
             Err(reason) => {
                 let message = format!("this constant has no value: {reason}");
-                self.report(Diagnostic::error("E0142", message).at(typed.span, ""))
+                self.refuse("E0142", typed.span, message)
             }
         }
     }
@@ -345,7 +344,7 @@ impl Checker<'_> {
             (Scalar::Number(value), Kind::Number(found)) if found == dimension => Some(value),
             _ => {
                 let message = format!("`{what}` must be {dimension}, this is {}", of.what());
-                self.report(Diagnostic::error("E0141", message).at(expr.span, ""))
+                self.refuse("E0141", expr.span, message)
             }
         }
     }
@@ -423,7 +422,7 @@ impl Checker<'_> {
         if metric || named(&self.file.parameters) || Measure::named(raw).is_some() {
             let message = format!("`{raw}` is the name of something else already");
             self.wrong
-                .push(Diagnostic::error("E0132", message).at(parameter.span, ""));
+                .push(Diagnostic::wrong("E0132", parameter.span, message));
         }
     }
 

@@ -42,8 +42,7 @@ impl Infer<'_> {
             }
         };
         let Some(dimension) = dimension else {
-            return self
-                .report(Diagnostic::error("E0141", "the powers of the units grow too large").at(span, ""));
+            return self.refuse("E0141", span, "the powers of the units grow too large");
         };
         let of = Type {
             table,
@@ -63,7 +62,7 @@ impl Infer<'_> {
         };
         if exponent != Dimension::NONE {
             let message = format!("an exponent must be a plain number, this is {exponent}");
-            return self.report(Diagnostic::error("E0141", message).at(right.span, ""));
+            return self.refuse("E0141", right.span, message);
         }
         let dimension = if base == Dimension::NONE {
             Some(base)
@@ -72,7 +71,7 @@ impl Infer<'_> {
         };
         let Some(dimension) = dimension else {
             let message = format!("the exponent of {base} must be a small integer written out");
-            return self.report(Diagnostic::error("E0141", message).at(right.span, ""));
+            return self.refuse("E0141", right.span, message);
         };
         let of = Type {
             table: self.rows(&left, &right)?,
@@ -129,7 +128,7 @@ impl Infer<'_> {
         for plain in [batch, workers] {
             if plain.of.kind != Type::PLAIN.kind {
                 let message = format!("a plain number is needed here, this is {}", plain.of.what());
-                return self.report(Diagnostic::error("E0141", message).at(plain.span, ""));
+                return self.refuse("E0141", plain.span, message);
             }
         }
         if mean.of.kind != stddev.of.kind {
@@ -215,7 +214,7 @@ impl Infer<'_> {
                 let near = did_you_mean(name, MPI_LIBRARIES.iter().copied());
                 let help = near.unwrap_or_else(|| format!("known are {}", MPI_LIBRARIES.join(", ")));
                 let message = format!("no MPI library is called \"{name}\" here");
-                return self.report(Diagnostic::error("E0130", message).at(other.span, "").help(help));
+                return self.report(Diagnostic::wrong("E0130", other.span, message).help(help));
             }
         }
         let of = Type {

@@ -31,7 +31,7 @@ impl Infer<'_> {
             _ => {
                 let message = "only metrics have earlier values";
                 let help = "give it a name under `metrics`";
-                self.report(Diagnostic::error("E0134", message).at(of.span, "").help(help));
+                self.report(Diagnostic::wrong("E0134", of.span, message).help(help));
                 None
             }
         }
@@ -51,13 +51,13 @@ impl Infer<'_> {
         if let Some((unit, place)) = unit {
             let message =
                 format!("`{unit}` cannot be counted: what stands before `over` has no value for each hit");
-            return self.report(Diagnostic::error("E0134", message).at(*place, ""));
+            return self.refuse("E0134", *place, message);
         }
         if let Node::Name(name) = &count.node
             && (name == "run" || self.names.window_named(name).is_some())
         {
             let message = format!("`over {name}` has no table of its own: it says what a reduction folds");
-            let wrong = Diagnostic::error("E0134", message).at(span, "");
+            let wrong = Diagnostic::wrong("E0134", span, message);
             return self.report(wrong.help(format!("for example `mean({of} over {name})`")));
         }
         let metric = self.kept(of)?;
@@ -76,7 +76,7 @@ impl Infer<'_> {
         }
         let Some(count) = whole(&count_of, 1000.0) else {
             let message = "`over` is a constant number of windows: an integer of 1 to 1000";
-            return self.report(Diagnostic::error("E0145", message).at(count.span, ""));
+            return self.refuse("E0145", count.span, message);
         };
         let result = Type {
             table: Some(KeyKind::Of(Type::PLAIN.kind)),
@@ -110,7 +110,7 @@ impl Infer<'_> {
             }
             _ => "reduce it: `mean(x over …)`".to_string(),
         };
-        self.report(Diagnostic::error("E0134", message).at(span, "").help(help))
+        self.report(Diagnostic::wrong("E0134", span, message).help(help))
     }
 
     /// Which hits of a probe `over` means.
@@ -125,7 +125,7 @@ impl Infer<'_> {
             let (name, _) = self.probe(probe)?;
             if unit != name && unit.strip_suffix('s') != Some(name) {
                 let message = format!("`over` counts the hits that are folded, and these are of `{name}`");
-                let wrong = Diagnostic::error("E0134", message).at(*place, "");
+                let wrong = Diagnostic::wrong("E0134", *place, message);
                 self.report(wrong.help(format!("`over {count} {name}`")));
                 return None;
             }
@@ -133,7 +133,7 @@ impl Infer<'_> {
             let found = whole(&count_of, MOST_NEWEST);
             if found.is_none() {
                 let message = "`over` is a constant number of hits: an integer of 1 to 1000000";
-                self.report(Diagnostic::error("E0145", message).at(count.span, ""));
+                self.refuse("E0145", count.span, message);
             }
             return found.map(Reach::Newest);
         }
@@ -148,13 +148,13 @@ impl Infer<'_> {
                 let home = self.names.window_name(self.home).to_string();
                 let message =
                     format!("the window {home}, in which this is evaluated, does not lie in `{name}`");
-                self.report(Diagnostic::error("E0147", message).at(count.span, ""));
+                self.refuse("E0147", count.span, message);
                 None
             }
             None if name == "run" => Some(Reach::Run),
             None => {
                 let message = "`over` is a number of windows or hits, a window around this one, or `run`";
-                self.report(Diagnostic::error("E0145", message).at(count.span, ""));
+                self.refuse("E0145", count.span, message);
                 None
             }
         }
@@ -166,11 +166,11 @@ impl Infer<'_> {
         if let Reduction::Quantile(_) | Reduction::Slope | Reduction::Intercept = reduction {
             let message = "this cannot be carried on from instance to instance";
             let help = "the last ones can be kept: `quantile(x over 100, 95%)`";
-            return self.report(Diagnostic::error("E0144", message).at(span, "").help(help));
+            return self.report(Diagnostic::wrong("E0144", span, message).help(help));
         }
         if let Reduction::ArgMin | Reduction::ArgMax = reduction {
             let message = "argmin and argmax give the key of a row; over the run there are no rows";
-            return self.report(Diagnostic::error("E0134", message).at(span, ""));
+            return self.refuse("E0134", span, message);
         }
         let result = self.folded(reduction, &of)?;
         self.run(of, None, RunFold::Reduce(reduction), result, span)
@@ -182,7 +182,7 @@ impl Infer<'_> {
         let of = self.once_each_instance(of)?;
         let Kind::Number(_) = of.of.kind else {
             let message = format!("only numbers have a mean, this is {}", of.of.what());
-            return self.report(Diagnostic::error("E0140", message).at(of.span, ""));
+            return self.refuse("E0140", of.span, message);
         };
         let second = match &second.node {
             Node::Over {
@@ -211,7 +211,7 @@ impl Infer<'_> {
             }
             _ => {
                 let message = "the weight of the newest is a constant above 0 and at most 1";
-                return self.report(Diagnostic::error("E0145", message).at(weight_of.span, ""));
+                return self.refuse("E0145", weight_of.span, message);
             }
         };
         let result = Type {
@@ -233,7 +233,7 @@ impl Infer<'_> {
         let depends = !self.variables.is_empty() || self.stream.is_some();
         if depends && typed.varies() {
             let message = "what is carried on over the run cannot depend on a parameter or a hit";
-            return self.report(Diagnostic::error("E0134", message).at(typed.span, ""));
+            return self.refuse("E0134", typed.span, message);
         }
         Some(typed)
     }
@@ -247,12 +247,11 @@ impl Infer<'_> {
         span: Span,
     ) -> Option<Typed> {
         if self.place != super::infer::Place::Window {
-            let message = "a constant is needed here";
-            return self.report(Diagnostic::error("E0134", message).at(span, ""));
+            return self.refuse("E0134", span, "a constant is needed here");
         }
         if self.runs.len() == MOST_RUNS {
             let message = format!("a rule may fold at most {MOST_RUNS} formulas over the run");
-            return self.report(Diagnostic::error("E0123", message).at(span, ""));
+            return self.refuse("E0123", span, message);
         }
         let place = self.runs.len();
         self.runs.push(Run {
@@ -270,7 +269,7 @@ impl Infer<'_> {
         let metric = self.kept(of)?;
         if back.fract() != 0.0 || !(1.0..=1000.0).contains(&back) {
             let message = "a metric is kept for 1 to 1000 windows: `x[-1]` is the one before";
-            return self.report(Diagnostic::error("E0145", message).at(span, ""));
+            return self.refuse("E0145", span, message);
         }
         let back = back as u32;
         let MetricNames {

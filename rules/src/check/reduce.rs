@@ -44,11 +44,7 @@ impl Infer<'_> {
             return self.reduction(reduction, arguments, Some((key, key_span)), span);
         }
         let message = format!("`by {key}` belongs behind a reduction");
-        self.report(
-            Diagnostic::error("E0134", message)
-                .at(span, "")
-                .help("for example `sum(mpi.time) by process`"),
-        )
+        self.report(Diagnostic::wrong("E0134", span, message).help("for example `sum(mpi.time) by process`"))
     }
 
     pub(crate) fn reduction(
@@ -155,7 +151,7 @@ impl Infer<'_> {
             }
             _ => {
                 let message = "the share of a quantile is a number of 0% to 100%, written out";
-                self.report(Diagnostic::error("E0145", message).at(share.span, ""));
+                self.refuse("E0145", share.span, message);
                 None
             }
         }
@@ -188,7 +184,7 @@ impl Infer<'_> {
                 }
                 _ => "leave the reduction out".to_string(),
             };
-            return self.report(Diagnostic::error("E0144", message).at(of.span, "").help(help));
+            return self.report(Diagnostic::wrong("E0144", of.span, message).help(help));
         };
         let of = match call.filter {
             Some(filter) => self.chosen_rows(of, filter)?,
@@ -196,22 +192,19 @@ impl Infer<'_> {
         };
         if let Reduction::Slope | Reduction::Intercept = reduction {
             let message = "a line goes through the hits of a probe, this is a table";
-            return self.report(Diagnostic::error("E0134", message).at(of.span, ""));
+            return self.refuse("E0134", of.span, message);
         }
         if let Some((key, place)) = call.by {
             if key != "process" || rows != KeyKind::Process {
                 let message = format!("the rows of this table are identified {}", rows.what());
                 let help = "hits are put into rows where they are reduced: `sum(send.size) by send.to`";
-                let wrong = Diagnostic::error("E0146", message).at(of.span, "").at(place, "");
+                let wrong = Diagnostic::wrong("E0146", of.span, message).at(place, "");
                 return self.report(wrong.help(help));
             }
             if reduction == Reduction::Count {
                 let message = "counted by process, a table by process has 1 in every row";
-                return self.report(
-                    Diagnostic::error("E0144", message)
-                        .at(call.span, "")
-                        .help("leave `by process` out"),
-                );
+                return self
+                    .report(Diagnostic::wrong("E0144", call.span, message).help("leave `by process` out"));
             }
         }
         let folded = self.folded(reduction, &of)?;
@@ -242,7 +235,7 @@ impl Infer<'_> {
         let condition = condition?;
         if condition.of.table.is_none() {
             let message = "this condition is the same for every row";
-            let wrong = Diagnostic::error("E0144", message).at(condition.span, "");
+            let wrong = Diagnostic::wrong("E0144", condition.span, message);
             return self
                 .report(wrong.help("compare the rows: `sum(x where x > 1ms)`, `sum(x where process > 0)`"));
         }
@@ -260,7 +253,7 @@ impl Infer<'_> {
             ("key", KeyKind::Of(kind)) => kind,
             ("process", KeyKind::Of(_)) => {
                 let message = "the rows of this table are not processes";
-                let wrong = Diagnostic::error("E0146", message).at(of.span, "").at(span, "");
+                let wrong = Diagnostic::wrong("E0146", of.span, message).at(span, "");
                 return Some(self.report(wrong.help("their key is `key`")));
             }
             _ => return None,
@@ -288,13 +281,13 @@ impl Infer<'_> {
             (Reduction::Product, Kind::Number(dimension)) if dimension != Dimension::NONE => {
                 let message = format!("only plain numbers have a product, these are {dimension} each");
                 let help = format!("divide by a unit: `x / ({})`", dimension.as_factor());
-                self.report(Diagnostic::error("E0141", message).at(of.span, "").help(help));
+                self.report(Diagnostic::wrong("E0141", of.span, message).help(help));
                 return None;
             }
             (_, Kind::Number(_)) => return Some(single),
             _ => format!("only numbers can be folded, these are {} each", of.of.what()),
         };
-        self.report(Diagnostic::error("E0140", wrong).at(of.span, ""));
+        self.refuse("E0140", of.span, wrong);
         None
     }
 }

@@ -49,11 +49,7 @@ impl Checker<'_> {
         }
         let near = crate::diag::did_you_mean(&name.raw, self.names.roles.keys().map(String::as_str));
         let message = format!("there is no role `{}`", name.raw);
-        self.report(
-            Diagnostic::error("E0130", message)
-                .at(name.span, "")
-                .help_if(near),
-        )
+        self.report(Diagnostic::wrong("E0130", name.span, message).help_if(near))
     }
 
     /// The role that is meant where none is said: the only one.
@@ -63,7 +59,7 @@ impl Checker<'_> {
         }
         let message = format!("{what} must have `role`");
         let help = format!("{which}; a rule with one role needs not say it");
-        self.report(Diagnostic::error("E0111", message).at(place, "").help(help))
+        self.report(Diagnostic::wrong("E0111", place, message).help(help))
     }
 
     pub(super) fn probe(&mut self, entry: &ProbeEntry, roles: &mut Vec<Role>) -> Option<Probe> {
@@ -95,14 +91,13 @@ impl Checker<'_> {
     pub(super) fn target(&mut self, text: &Text) -> Option<Target> {
         let bound = self.file.bound(&text.raw);
         if bound.is_empty() || bound.contains(char::is_whitespace) {
-            let message = "this cannot be the name of a function";
-            return self.report(Diagnostic::error("E0113", message).at(text.span, ""));
+            return self.refuse("E0113", text.span, "this cannot be the name of a function");
         }
         let found = Target::named(&bound);
         if found.is_none() {
             let message = format!("there is no set of functions `{bound}`");
             let help = format!("the sets are {}", SETS.join(", "));
-            return self.report(Diagnostic::error("E0130", message).at(text.span, "").help(help));
+            return self.report(Diagnostic::wrong("E0130", text.span, message).help(help));
         }
         found
     }
@@ -112,7 +107,7 @@ impl Checker<'_> {
         let found = Target::mark(&bound).filter(|_| !bound.contains(char::is_whitespace));
         if found.is_none() {
             let message = format!("`{bound}` cannot be the name of a mark");
-            let wrong = Diagnostic::error("E0113", message).at(text.span, "");
+            let wrong = Diagnostic::wrong("E0113", text.span, message);
             return self.report(wrong.help("a mark is named with its provider: `mark: app:step`"));
         }
         found
@@ -126,7 +121,7 @@ impl Checker<'_> {
         }
         let message = "a span between functions goes from one function to one other";
         let help = "a pattern or a set of functions has a span of its own: `span: solve_*`";
-        self.report(Diagnostic::error("E0134", message).at(to.span, "").help(help))
+        self.report(Diagnostic::wrong("E0134", to.span, message).help(help))
     }
 
     /// The role of the processes whose hits a probe or a join has.

@@ -16,7 +16,7 @@ impl Infer<'_> {
             if metric.of.table.is_some() {
                 let message =
                     format!("`{name}` is a table in each of the instances, and they would be rows too");
-                let wrong = Diagnostic::error("E0143", message).at(span, "");
+                let wrong = Diagnostic::wrong("E0143", span, message);
                 return self.report(wrong.help("fold it in its own window first, under a name of its own"));
             }
             let metric_of = Type {
@@ -34,7 +34,7 @@ impl Infer<'_> {
                 "`{name}` is of the window {}, whose instance is still open",
                 self.names.window_name(window)
             );
-            let wrong = Diagnostic::error("E0147", message).at(span, "");
+            let wrong = Diagnostic::wrong("E0147", span, message);
             return self.report(wrong.help(format!("it is not closed yet: `{name}[-1]` is the one before")));
         }
         self.of_another_window(name, window, span)
@@ -46,7 +46,7 @@ impl Infer<'_> {
             self.names.window_name(window),
             self.names.window_name(self.home)
         );
-        self.report(Diagnostic::error("E0147", message).at(span, ""))
+        self.refuse("E0147", span, message)
     }
 
     /// `iteration.index`, `iteration.duration`; nothing if `name` is none of it.
@@ -60,7 +60,7 @@ impl Infer<'_> {
             ("index", false, true) => typed(Term::EnclosingIndex(place), Type::PLAIN),
             ("duration", false, true) => {
                 let message = format!("`{window}` is not closed yet, and its duration not known");
-                Some(self.report(Diagnostic::error("E0147", message).at(span, "")))
+                Some(self.refuse("E0147", span, message))
             }
             ("duration" | "index", false, false) => Some(self.of_another_window(name, place, span)),
             _ => None,
@@ -94,9 +94,7 @@ impl Infer<'_> {
             "the instances of `{name}` are counted in a window that it lies in, and this formula is of {home}"
         );
         self.report(
-            Diagnostic::error("E0147", message)
-                .at(span, "")
-                .help("say the outer window: `{in: …, value: …}`"),
+            Diagnostic::wrong("E0147", span, message).help("say the outer window: `{in: …, value: …}`"),
         )
     }
 
@@ -116,7 +114,7 @@ impl Infer<'_> {
             let message = "only a measure has a value at a hit";
             let help =
                 "for example `memory.resident at iteration.end`; what a hit captures is one of its parts";
-            return self.report(Diagnostic::error("E0134", message).at(of.span, "").help(help));
+            return self.report(Diagnostic::wrong("E0134", of.span, message).help(help));
         };
         let probe = match self.names.border_named(place, self.home) {
             Some(probe) => probe,
@@ -126,7 +124,7 @@ impl Infer<'_> {
                 let help = format!(
                     "`{name}.begin`, `{name}.end`, or the name of the probe, if its hits are the boundaries"
                 );
-                return self.report(Diagnostic::error("E0147", message).at(place_span, "").help(help));
+                return self.report(Diagnostic::wrong("E0147", place_span, message).help(help));
             }
         };
         let table = (measure.scope() == Scope::Process).then_some(KeyKind::Process);

@@ -41,7 +41,7 @@ pub(super) fn source_of(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> 
     if found.steps.len() > MOST_STEPS || found.depth() > MOST_DEPTH {
         let message = format!("a value is read over at most {MOST_DEPTH} pointers and {MOST_STEPS} steps");
         let help = "let the program keep it in a global variable, and name that";
-        return Err(Diagnostic::error("E0154", message).at(expr.span, "").help(help));
+        return Err(Diagnostic::wrong("E0154", expr.span, message).help(help));
     }
     Ok(found)
 }
@@ -69,8 +69,7 @@ fn walk(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, D
             Ok(source)
         }
         _ => Err(
-            Diagnostic::error("E0134", "this is not what a program has in its memory")
-                .at(expr.span, "")
+            Diagnostic::wrong("E0134", expr.span, "this is not what a program has in its memory")
                 .help("a global variable, `arg(0)`, `ret`, and from there `.x`, `->x`, `[2]`, `*`"),
         ),
     }
@@ -137,9 +136,7 @@ fn argument(expr: &Expr, arguments: &[Expr], arguments_max: u8) -> Result<Source
             "an argument is named by its number, 0 to {}, or its name",
             arguments_max - 1
         );
-        Diagnostic::error("E0153", message)
-            .at(expr.span, "")
-            .help("the first is `arg(0)`")
+        Diagnostic::wrong("E0153", expr.span, message).help("the first is `arg(0)`")
     })
 }
 
@@ -150,5 +147,5 @@ fn element(index: &Expr) -> Result<u32, Diagnostic> {
         return Ok(index);
     }
     let message = format!("the index of an element is a number, 0 to {MOST_INDEX}");
-    Err(Diagnostic::error("E0153", message).at(index.span, ""))
+    Err(Diagnostic::wrong("E0153", index.span, message))
 }

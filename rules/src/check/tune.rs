@@ -141,7 +141,7 @@ impl Checker<'_> {
                     name.raw
                 );
                 let help = "a tune that is looked at at hits uses what the window has so far";
-                self.report(Diagnostic::error("E0147", message).at(name.span, "").help(help))
+                self.report(Diagnostic::wrong("E0147", name.span, message).help(help))
             }
         }
     }
@@ -165,7 +165,7 @@ impl Checker<'_> {
         }
         let Some(span) = foreign else { return Some(()) };
         let message = "this uses hits of other processes, and the held process cannot wait for them";
-        let wrong = Diagnostic::error("E0156", message).at(span, "");
+        let wrong = Diagnostic::wrong("E0156", span, message);
         let at = entry.at.as_ref().map_or(entry.span, |at| at.function.span);
         self.report(wrong.at(at, "`decide: true` here"))
     }
@@ -188,7 +188,7 @@ impl Checker<'_> {
             if let Some(at) = &entry.at {
                 let message =
                     "`at` is for each process by itself, `together` for all at once: a tune has one of them";
-                return self.report(Diagnostic::error("E0150", message).at(at.function.span, ""));
+                return self.refuse("E0150", at.function.span, message);
             }
         }
         let (at, decide) = match &entry.at {
@@ -219,15 +219,11 @@ impl Checker<'_> {
         let Some(function) = target.function() else {
             let message = format!("`{target}` is not one function, and a change is made at one");
             let help = "the entry or return of one: `at: {entry: begin_iteration}`";
-            return self.report(
-                Diagnostic::error("E0169", message)
-                    .at(at.function.span, "")
-                    .help(help),
-            );
+            return self.report(Diagnostic::wrong("E0169", at.function.span, message).help(help));
         };
         let point = SyncPoint::new(at.moment, function);
         point
-            .map_err(|error| Diagnostic::error("E0169", error.to_string()).at(at.function.span, ""))
+            .map_err(|error| Diagnostic::wrong("E0169", at.function.span, error.to_string()))
             .map_or_else(|wrong| self.report(wrong), Some)
     }
 
@@ -250,7 +246,7 @@ impl Checker<'_> {
             return Some(initial);
         }
         let message = format!("`initial` is not what `value` is: this is {}", of.what());
-        self.report(Diagnostic::error("E0140", message).at(expr.span, ""))
+        self.refuse("E0140", expr.span, message)
     }
 
     /// The tune that acts on `name`, which is another one and does not itself wait for this.
@@ -269,8 +265,7 @@ impl Checker<'_> {
         let mut next = tunes.get(place);
         for _ in 0..=tunes.len() {
             if next.is_some_and(|tune| tune.span == entry.span) {
-                let message = "these tunes wait for each other";
-                return self.report(Diagnostic::error("E0131", message).at(name.span, ""));
+                return self.refuse("E0131", name.span, "these tunes wait for each other");
             }
             let after = next.and_then(|tune| tune.after.as_ref());
             next = after.and_then(|after| tunes.get(sets(&after.raw)?));
@@ -283,7 +278,7 @@ impl Checker<'_> {
             (Scalar::Boolean(value), _) => Some(value),
             (_, of) => {
                 let message = format!("`{what}` is true or false, this is {}", of.what());
-                self.report(Diagnostic::error("E0140", message).at(expr.span, ""))
+                self.refuse("E0140", expr.span, message)
             }
         }
     }
@@ -294,11 +289,11 @@ impl Checker<'_> {
             (Some(expr), None) | (None, Some(expr)) => expr,
             (Some(_), Some(wrong)) => {
                 let message = "`when` acts once and `while` as long as it holds: a tune has one of them";
-                return self.report(Diagnostic::error("E0150", message).at(wrong.span, ""));
+                return self.refuse("E0150", wrong.span, message);
             }
             (None, None) if entry.guard.is_none() && entry.action.is_some() => return Some(None),
             (None, None) => {
-                let wrong = Diagnostic::error("E0111", "a tune must have `when`").at(entry.span, "");
+                let wrong = Diagnostic::wrong("E0111", entry.span, "a tune must have `when`");
                 return self.report(wrong.help(
                     "the condition under which it acts or advises; only a change without a guard may lack it",
                 ));
@@ -322,7 +317,7 @@ impl Checker<'_> {
         if value >= 0.0 {
             return Some(value);
         }
-        self.report(Diagnostic::error("E0145", "this cannot be negative").at(expr.span, ""))
+        self.refuse("E0145", expr.span, "this cannot be negative")
     }
 
     fn count_of_windows(&mut self, expr: &Expr, what: &str) -> Option<u32> {
@@ -331,19 +326,18 @@ impl Checker<'_> {
             return Some(value as u32);
         }
         let message = format!("`{what}` is a number of windows: an integer of 1 to {MOST_WINDOWS}");
-        self.report(Diagnostic::error("E0145", message).at(expr.span, ""))
+        self.refuse("E0145", expr.span, message)
     }
 
     /// A tune without a change only advises: what belongs to a change has no place in it.
     fn advice(&mut self, entry: &TuneEntry) {
         for (key, span) in entry.special_keys() {
             let message = format!("`{key}` belongs to a change, and this tune makes none");
-            self.wrong.push(Diagnostic::error("E0150", message).at(span, ""));
+            self.wrong.push(Diagnostic::wrong("E0150", span, message));
         }
         if entry.finding.is_none() {
             let message = "a tune must change something or have a `finding`: this one does nothing";
-            self.wrong
-                .push(Diagnostic::error("E0150", message).at(entry.span, ""));
+            self.wrong.push(Diagnostic::wrong("E0150", entry.span, message));
         }
     }
 
@@ -368,7 +362,7 @@ impl Checker<'_> {
         let objective = objective?;
         if !matches!(objective.of.kind, Kind::Number(_)) {
             let message = format!("a guard compares numbers, this is {}", objective.of.what());
-            return self.report(Diagnostic::error("E0140", message).at(objective.span, ""));
+            return self.refuse("E0140", objective.span, message);
         }
         let objective_text = entry.objective.to_string();
         Some(Guard {
@@ -389,11 +383,11 @@ impl Checker<'_> {
             return Some(was);
         }
         let message = format!("`was` is a number without a unit, this is {}", was.of.what());
-        self.report(Diagnostic::error("E0140", message).at(was.span, ""))
+        self.refuse("E0140", was.span, message)
     }
 
     fn guard_lacks<T>(&mut self, entry: &GuardEntry, key: &str) -> Option<T> {
-        self.report(Diagnostic::error("E0111", format!("a guard must have `{key}`")).at(entry.span, ""))
+        self.refuse("E0111", entry.span, format!("a guard must have `{key}`"))
     }
 
     fn margin(&mut self, expr: &Expr) -> Option<f64> {
@@ -402,7 +396,7 @@ impl Checker<'_> {
             return Some(margin);
         }
         let message = "`undo_if_worse_by` is a share: 0% or more and less than 100%";
-        self.report(Diagnostic::error("E0145", message).at(expr.span, ""))
+        self.refuse("E0145", expr.span, message)
     }
 }
 

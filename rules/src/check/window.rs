@@ -25,14 +25,14 @@ impl Checker<'_> {
     pub(super) fn windows(&mut self) -> Vec<Window> {
         let file = self.file;
         if file.windows.is_empty() {
-            let wrong = Diagnostic::error("E0111", "a rule must have a window").at(file.name.span, "");
+            let wrong = Diagnostic::wrong("E0111", file.name.span, "a rule must have a window");
             self.wrong
                 .push(wrong.help("for example `windows: {pulse: {every: 500ms}}`"));
         }
         if let Some(beyond) = file.windows.get(MOST_WINDOWS) {
             let message = format!("a rule may have at most {MOST_WINDOWS} windows");
             self.wrong
-                .push(Diagnostic::error("E0123", message).at(beyond.name.span, ""));
+                .push(Diagnostic::wrong("E0123", beyond.name.span, message));
             return Vec::new();
         }
         // What each is called first: borders, keys and conditions speak of other windows.
@@ -66,16 +66,15 @@ impl Checker<'_> {
         let outer = self.window_named(name)?;
         if self.names.is_timed(outer) {
             let message = "only a window from probe to probe has others in it";
-            return self.report(Diagnostic::error("E0148", message).at(name.span, ""));
+            return self.refuse("E0148", name.span, message);
         }
         let around = self.names.around(outer);
         if outer == place || around.contains(&place) {
-            let message = "a window cannot lie in itself";
-            return self.report(Diagnostic::error("E0131", message).at(name.span, ""));
+            return self.refuse("E0131", name.span, "a window cannot lie in itself");
         }
         if around.len() + 1 > MOST_AROUND {
             let message = format!("a window lies in at most {MOST_AROUND} others");
-            return self.report(Diagnostic::error("E0123", message).at(name.span, ""));
+            return self.refuse("E0123", name.span, message);
         }
         Some(outer)
     }
@@ -89,7 +88,7 @@ impl Checker<'_> {
             (None, [_, ..]) => WindowKind::Probed(Box::new(self.borders(place, entry)?)),
             _ => {
                 let message = "a window must have one of `every` and `from`";
-                let wrong = Diagnostic::error("E0111", message).at(entry.name.span, "");
+                let wrong = Diagnostic::wrong("E0111", entry.name.span, message);
                 return self.report(wrong.help("`every: 500ms`, or `from: begin` and `to: end`"));
             }
         };
@@ -104,7 +103,7 @@ impl Checker<'_> {
         let length = self.setting(every, Dimension::TIME, "every")? * 1e9;
         if !(WINDOW_LIMITS.0..=WINDOW_LIMITS.1).contains(&length) {
             let message = "a window lasts at least 10ms and at most 60min";
-            return self.report(Diagnostic::error("E0145", message).at(every.span, ""));
+            return self.refuse("E0145", every.span, message);
         }
         Some(length.round() as u64)
     }
@@ -129,7 +128,7 @@ impl Checker<'_> {
         for (key, span) in of_probed {
             if let Some(span) = span {
                 let message = format!("`{key}` belongs to windows from probe to probe");
-                self.wrong.push(Diagnostic::error("E0148", message).at(span, ""));
+                self.wrong.push(Diagnostic::wrong("E0148", span, message));
             }
         }
     }
@@ -146,7 +145,7 @@ impl Checker<'_> {
         let hits: Vec<usize> = from.iter().filter_map(|begin| begin.probe()).collect();
         if let ([_, _, ..], Some(second)) = (hits.as_slice(), entry.from.get(1)) {
             let message = "the hits of one probe begin a window, these are two";
-            return self.report(Diagnostic::error("E0148", message).at(second.span, ""));
+            return self.refuse("E0148", second.span, message);
         }
         let begin = hits.first().copied();
         // A span is at its border when it begins or ends, and its other probe is what stands for it elsewhere.
@@ -165,8 +164,7 @@ impl Checker<'_> {
         if let (Some(seconds), Some(expr)) = (timeout, &entry.timeout)
             && !(0.0..=3600.0).contains(&seconds)
         {
-            let message = "a timeout is at most 60min";
-            return self.report(Diagnostic::error("E0145", message).at(expr.span, ""));
+            return self.refuse("E0145", expr.span, "a timeout is at most 60min");
         }
         let skip = match &entry.skip {
             Some(expr) => self.skip(expr)?,
@@ -204,7 +202,7 @@ impl Checker<'_> {
         } else {
             "a window begins with the one it lies in, and this is another"
         };
-        let wrong = Diagnostic::error("E0148", message).at(from.span, "");
+        let wrong = Diagnostic::wrong("E0148", from.span, message);
         self.report(wrong.help("`within: iteration` and `from: [iteration, batch]`"))
     }
 
@@ -218,7 +216,7 @@ impl Checker<'_> {
             ),
             _ => return Some(()),
         };
-        self.report(Diagnostic::error("E0148", message).at(place, ""))
+        self.refuse("E0148", place, message)
     }
 
     /// What must hold of the instances of a window: when it is over, complete, to be left out.
@@ -268,7 +266,7 @@ impl Checker<'_> {
             return Some(condition);
         };
         let message = format!("`until` is about the hits that the open instance has so far, and {reason}");
-        self.report(Diagnostic::error("E0148", message).at(condition.span, ""))
+        self.refuse("E0148", condition.span, message)
     }
 
     /// A probe, or one end of a span: `loop.entry`, `loop.return`.
@@ -288,7 +286,7 @@ impl Checker<'_> {
                     _ => format!("a boundary is a probe, or one end of a span, and there is no end `{end}`"),
                 };
                 let help = "the ends of a span `p` are `p.entry` and `p.return`";
-                return self.report(Diagnostic::error("E0148", message).at(name.span, "").help(help));
+                return self.report(Diagnostic::wrong("E0148", name.span, message).help(help));
             }
             None => {}
         }
@@ -316,7 +314,7 @@ impl Checker<'_> {
                     let names = self.names.probes.values().find(|names| names.index == index)?;
                     let Some(place) = names.capture(&field.raw) else {
                         let message = format!("`{}` captures no `{}`", probe.raw, field.raw);
-                        return self.report(Diagnostic::error("E0130", message).at(field.span, ""));
+                        return self.refuse("E0130", field.span, message);
                     };
                     if let Some(key) = keys.get_mut(index) {
                         *key = Some(place);
@@ -329,7 +327,7 @@ impl Checker<'_> {
         let Some(from) = from else {
             let message = "this window begins at no hit, and a key is captured at a hit";
             let help = "without a key its hits belong by their times";
-            return self.report(Diagnostic::error("E0148", message).at(place, "").help(help));
+            return self.report(Diagnostic::wrong("E0148", place, message).help(help));
         };
         let missing = Some(from).filter(|probe| keys.get(*probe) == Some(&None));
         if let Some(missing) = missing {
@@ -340,7 +338,7 @@ impl Checker<'_> {
                 .map_or("", |probe| probe.name.raw.as_str());
             let message = format!("`{probe}`, where the window begins, does not capture the key");
             let help = format!("under `capture`: `{probe}.…: a variable that counts the instances`");
-            return self.report(Diagnostic::error("E0148", message).at(place, "").help(help));
+            return self.report(Diagnostic::wrong("E0148", place, message).help(help));
         }
         Some(keys)
     }
@@ -359,8 +357,7 @@ impl Checker<'_> {
         if value.fract() == 0.0 && (0.0..=MOST_SKIPPED).contains(&value) {
             return Some(value as u64);
         }
-        let message = "`skip` is a number of instances: an integer";
-        self.report(Diagnostic::error("E0145", message).at(expr.span, ""))
+        self.refuse("E0145", expr.span, "`skip` is a number of instances: an integer")
     }
 
     fn straddle(&mut self, text: Option<&Text>) -> Option<Straddle> {
@@ -374,7 +371,7 @@ impl Checker<'_> {
             "drop" => Some(Straddle::Drop),
             _ => {
                 let message = "`straddle` is one of end, begin, split and drop";
-                self.report(Diagnostic::error("E0145", message).at(text.span, ""))
+                self.refuse("E0145", text.span, message)
             }
         }
     }
@@ -392,11 +389,7 @@ impl Checker<'_> {
             (near, _) => near,
         };
         let message = format!("there is no window `{}`", name.raw);
-        self.report(
-            Diagnostic::error("E0130", message)
-                .at(name.span, "")
-                .help_if(help),
-        )
+        self.report(Diagnostic::wrong("E0130", name.span, message).help_if(help))
     }
 }
 

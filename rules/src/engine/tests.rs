@@ -7,6 +7,51 @@ use crate::value::{Machine, Scalar, Subject};
 
 const MS: u64 = 1_000_000;
 
+fn checked(source: &str) -> CheckedRule {
+    CheckedRule::from_source(source)
+        .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)))
+}
+
+fn ranked(rank: u32) -> ProcessFacts {
+    ProcessFacts {
+        rank: Some(rank),
+        ..ProcessFacts::default()
+    }
+}
+
+/// Of the only rule, with the numbers that were read.
+fn hit(probe: ProbeId, process: ProcessId, time: Time, duration_ns: u64, reads: &[f64]) -> Observation {
+    Observation::Hit {
+        rule: RuleId(0),
+        probe,
+        process,
+        thread: 0,
+        time,
+        duration_ns,
+        captures: reads.iter().map(|value| Ok(Scalar::Number(*value))).collect(),
+    }
+}
+
+fn cpu_time(process: u32, time: Time, total: u64) -> Observation {
+    let (of, measure) = (Subject::Process(ProcessId(process)), Measure::CpuTime);
+    Observation::Counter {
+        of,
+        measure,
+        time,
+        total,
+    }
+}
+
+fn gauge(process: u32, measure: Measure, time: Time, value: f64) -> Observation {
+    let of = Subject::Process(ProcessId(process));
+    Observation::Gauge {
+        of,
+        measure,
+        time,
+        value,
+    }
+}
+
 /// What one rank does in a second, the MPI calls of all ranks apart.
 #[derive(Clone, Copy)]
 struct Pace {
@@ -54,8 +99,7 @@ struct Job {
 
 impl Job {
     fn new(source: &str, cpus: f64) -> Job {
-        let rule = CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-        let engine = Engine::new(vec![rule], Time(0)).unwrap();
+        let engine = Engine::new(vec![checked(source)], Time(0)).unwrap();
         let mut job = Job {
             engine,
             now: Time(0),
@@ -75,10 +119,9 @@ impl Job {
 
     fn join(&mut self, rank: u32) {
         let facts = ProcessFacts {
-            rank: Some(rank),
             mpi: Some("Open MPI".into()),
             symbols: ["opal_progress_yield_when_idle".to_string()].into(),
-            ..ProcessFacts::default()
+            ..ranked(rank)
         };
         self.engine.process_joined(ProcessId(rank), facts, self.now);
         self.ranks.insert(rank);

@@ -25,7 +25,7 @@ fn priority(value: &Tree, wrong: Wrong<'_>) -> Option<i64> {
     let number = text.raw.trim().parse::<i32>().ok();
     if number.is_none() {
         let message = format!("`{}` is no priority: a priority is an integer", text.raw.trim());
-        wrong.push(Diagnostic::error("E0145", message).at(text.span, ""));
+        wrong.push(Diagnostic::wrong("E0145", text.span, message));
     }
     number.map(i64::from)
 }
@@ -62,11 +62,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     let name = name?;
     if !is_rule_name(&name.raw) {
         let message = "a rule's name has small letters, digits and single dashes between them";
-        wrong.push(
-            Diagnostic::error("E0113", message)
-                .at(name.span, "")
-                .help("for example `openmpi-busy-wait`"),
-        );
+        wrong.push(Diagnostic::wrong("E0113", name.span, message).help("for example `openmpi-busy-wait`"));
     }
     let about = about?.raw.trim_end().to_string();
     let source = source.map(|text| text.raw.trim_end().to_string());
@@ -158,7 +154,7 @@ impl<'a> Fields<'a> {
         let found = self.get(name);
         if found.is_none() {
             let message = format!("{} must have `{name}`", self.keys.place);
-            wrong.push(Diagnostic::error("E0111", message).at(place, ""));
+            wrong.push(Diagnostic::wrong("E0111", place, message));
         }
         found
     }
@@ -222,7 +218,7 @@ impl<'a> Fields<'a> {
                 "`{name}` may have at most {MOST_ENTRIES} entries, here are {}",
                 entries.len()
             );
-            wrong.push(Diagnostic::error("E0123", message).at(tree.span, ""));
+            wrong.push(Diagnostic::wrong("E0123", tree.span, message));
             return Vec::new();
         }
         entries
@@ -244,23 +240,22 @@ impl<'a> Fields<'a> {
 fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
     let name = &key.raw;
     if keys.later.contains(&name.as_str()) {
-        return Diagnostic::error(
+        return Diagnostic::wrong(
             "E0105",
+            key.span,
             format!("`{name}` in {} is not in this version", keys.place),
         )
-        .at(key.span, "")
         .help(format!("this version has {}", keys.names().join(", ")));
     }
     let help = did_you_mean(name, keys.names());
-    Diagnostic::error("E0110", format!("{} has no `{name}`", keys.place))
-        .at(key.span, "")
+    Diagnostic::wrong("E0110", key.span, format!("{} has no `{name}`", keys.place))
         .help(help.unwrap_or_else(|| format!("it may have {}", keys.names().join(", "))))
 }
 
 pub(super) fn wrong_shape(tree: &Tree, place: &str, wanted: &str, wrong: Wrong<'_>) {
     if !matches!(tree.node, Node::Broken) {
         let message = format!("{place} must be {wanted}, this is {}", tree.what());
-        wrong.push(Diagnostic::error("E0112", message).at(tree.span, ""));
+        wrong.push(Diagnostic::wrong("E0112", tree.span, message));
     }
 }
 
@@ -309,7 +304,7 @@ pub(super) fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
     }
     let message = format!("`{raw}` cannot be a name");
     let help = "a name has letters, digits and `_`, begins with a letter, and is not a word of the formulas";
-    wrong.push(Diagnostic::error("E0113", message).at(name.span, "").help(help));
+    wrong.push(Diagnostic::wrong("E0113", name.span, message).help(help));
     false
 }
 

@@ -248,7 +248,7 @@ impl RuleFile {
         read(source, None, |tree, wrong| {
             if lower::is_bindings(tree) {
                 let message = "this file binds names and holds no rule";
-                let wrong_one = Diagnostic::error("E0111", message).at(tree.span, "");
+                let wrong_one = Diagnostic::wrong("E0111", tree.span, message);
                 wrong.push(wrong_one.help("give it with `--bind`"));
                 return None;
             }
@@ -266,7 +266,7 @@ impl RuleFile {
             return Ok(self);
         }
         let message = format!("`{name}` cannot be the name of an instance of the rule");
-        let wrong = Diagnostic::error("E0113", message).at(self.name.span, "");
+        let wrong = Diagnostic::wrong("E0113", self.name.span, message);
         Err(vec![
             wrong.help("small letters, digits and single dashes: `rule@left`"),
         ])
@@ -286,11 +286,7 @@ impl RuleFile {
         {
             let near = did_you_mean(name, declared());
             let message = format!("the rule declares no name `{name}` to bind");
-            wrong.push(
-                Diagnostic::error("E0130", message)
-                    .at(self.name.span, "")
-                    .help_if(near),
-            );
+            wrong.push(Diagnostic::wrong("E0130", self.name.span, message).help_if(near));
         }
         if !wrong.is_empty() {
             return Err(wrong);

@@ -13,7 +13,7 @@ use crate::lang::text::Text;
 pub(super) fn named(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Named> {
     if let Node::Mapping(_) = tree.node {
         let message = "this value has no keys of its own";
-        let wrong_one = Diagnostic::error("E0112", message).at(name.span, "");
+        let wrong_one = Diagnostic::wrong("E0112", name.span, message);
         wrong.push(wrong_one.help("write `name: formula`"));
         return None;
     }
@@ -50,7 +50,7 @@ pub(super) fn role(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<RoleEnt
     let Some((least, most)) = range_of(&count.raw) else {
         let message = "`count` is how many processes must have the role";
         let help = "`count: 1..25`, `count: 2..` for two and more, `count: 4` for just four";
-        wrong.push(Diagnostic::error("E0145", message).at(count.span, "").help(help));
+        wrong.push(Diagnostic::wrong("E0145", count.span, message).help(help));
         return None;
     };
     Some(RoleEntry {
@@ -104,11 +104,7 @@ pub(super) fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeE
             _ => {
                 let message = "a span between functions has two: where it begins and where it ends";
                 let help = "`span: [f, g]` is from the entry of f to the return of g in one thread";
-                wrong.push(
-                    Diagnostic::error("E0112", message)
-                        .at(function.span, "")
-                        .help(help),
-                );
+                wrong.push(Diagnostic::wrong("E0112", function.span, message).help(help));
                 return None;
             }
         },
@@ -129,7 +125,7 @@ pub(super) fn capture(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Capt
     let Some(dot) = name.raw.find('.') else {
         let message = format!("`{}` does not say at which probe it is captured", name.raw);
         let help = format!("write `probe.{}: …`", name.raw);
-        wrong.push(Diagnostic::error("E0113", message).at(name.span, "").help(help));
+        wrong.push(Diagnostic::wrong("E0113", name.span, message).help(help));
         return None;
     };
     let (probe, field) = (name.part(0, dot), name.part(dot + 1, name.raw.len()));
@@ -152,7 +148,7 @@ pub(super) fn join(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<JoinEnt
         [first, second] => (first.clone(), second.clone()),
         _ => {
             let message = "a join is of two probes: the first, and the second that it causes";
-            wrong.push(Diagnostic::error("E0149", message).at(name.span, ""));
+            wrong.push(Diagnostic::wrong("E0149", name.span, message));
             return None;
         }
     };
@@ -160,7 +156,7 @@ pub(super) fn join(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<JoinEnt
     for text in by {
         let Some((left, right)) = text.raw.split_once('=') else {
             let message = "a pair is written `send.to = compute.process`";
-            wrong.push(Diagnostic::error("E0149", message).at(text.span, ""));
+            wrong.push(Diagnostic::wrong("E0149", text.span, message));
             return None;
         };
         let start = left.len() + 1 + (right.len() - right.trim_start().len());

@@ -35,8 +35,7 @@ pub(crate) fn parse_template(text: &Text, wrong: &mut Vec<Diagnostic>) -> Templa
             let Some(length) = rest.find('}') else {
                 let place = text.place(at, at + 1);
                 wrong.push(
-                    Diagnostic::error("E0122", "this brace is never closed")
-                        .at(place, "")
+                    Diagnostic::wrong("E0122", place, "this brace is never closed")
                         .help("write `{{` for a brace"),
                 );
                 return Template { parts };
@@ -47,9 +46,7 @@ pub(crate) fn parse_template(text: &Text, wrong: &mut Vec<Diagnostic>) -> Templa
         } else if c == '}' {
             let place = text.place(at, at + 1);
             wrong.push(
-                Diagnostic::error("E0122", "this brace closes nothing")
-                    .at(place, "")
-                    .help("write `}}` for a brace"),
+                Diagnostic::wrong("E0122", place, "this brace closes nothing").help("write `}}` for a brace"),
             );
             at += 1;
         } else {

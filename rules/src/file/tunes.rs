@@ -15,7 +15,7 @@ pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
                 "`tune` may have at most {MOST_ENTRIES} entries, here are {}",
                 items.len()
             );
-            wrong.push(Diagnostic::error("E0123", message).at(tree.span, ""));
+            wrong.push(Diagnostic::wrong("E0123", tree.span, message));
             Vec::new()
         }
         Node::Sequence(items) => items.iter().filter_map(|item| tune(item, wrong)).collect(),
@@ -75,11 +75,7 @@ fn action(fields: &Fields<'_>, wrong: Wrong<'_>) -> Option<Option<ActionEntry>> 
                 "a tune does one thing, and this has `{}` and `{}`",
                 first.raw, second.raw
             );
-            wrong.push(
-                Diagnostic::error("E0150", message)
-                    .at(second.span, "")
-                    .at(first.span, ""),
-            );
+            wrong.push(Diagnostic::wrong("E0150", second.span, message).at(first.span, ""));
             return None;
         }
     };
@@ -111,7 +107,7 @@ fn sync_point(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<SyncEntry> {
         (None, Some(function)) => (Moment::Return, function),
         _ => {
             let message = "`at` must have one of `entry` and `return`";
-            wrong.push(Diagnostic::error("E0111", message).at(place, ""));
+            wrong.push(Diagnostic::wrong("E0111", place, message));
             return None;
         }
     };
@@ -130,7 +126,7 @@ fn guard(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<GuardEntry> {
         (Some(of), None) | (None, Some(of)) => formula(of, wrong)?,
         _ => {
             let message = "a guard must have one of `maximize` and `minimize`";
-            wrong.push(Diagnostic::error("E0111", message).at(span, ""));
+            wrong.push(Diagnostic::wrong("E0111", span, message));
             return None;
         }
     };

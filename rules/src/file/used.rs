@@ -46,7 +46,7 @@ impl RuleFile {
                 .map(|metric| metric.named.name.raw.as_str())
                 .collect();
             let help = format!("its metrics are {}", known.join(", "));
-            wrong.push(Diagnostic::error("E0135", message).at(used.span, "").help(help));
+            wrong.push(Diagnostic::wrong("E0135", used.span, message).help(help));
         }
         for name in &needed {
             if let Some(span) = own.get(name) {
@@ -141,14 +141,14 @@ fn used_rule(
     library: &dyn Fn(&str) -> Option<String>,
     seen: &mut BTreeSet<String>,
 ) -> Result<(RuleFile, String), Vec<Diagnostic>> {
-    let wrong = |message: String| Diagnostic::error("E0135", message).at(place, "");
+    let wrong = |message: String| Diagnostic::wrong("E0135", place, message);
     if !seen.insert(used.raw.clone()) {
         let message = format!("the rule `{}` is used twice, or uses itself", used.raw);
         return Err(vec![wrong(message)]);
     }
     if seen.len() > MOST_USED {
         let message = format!("a rule may use at most {MOST_USED} others");
-        return Err(vec![Diagnostic::error("E0123", message).at(place, "")]);
+        return Err(vec![Diagnostic::wrong("E0123", place, message)]);
     }
     let Some(source) = library(&used.raw) else {
         return Err(vec![
@@ -252,5 +252,5 @@ fn place_in(source: &str, name: &str) -> String {
 pub(crate) fn not_taken(uses: &[Text]) -> Option<Diagnostic> {
     let used = uses.first()?;
     let message = format!("the rule `{}` that is used was not looked up", used.raw);
-    Some(Diagnostic::error("E0135", message).at(used.span, ""))
+    Some(Diagnostic::wrong("E0135", used.span, message))
 }

@@ -118,9 +118,12 @@ impl<'a> Reader<'a> {
             match event {
                 Event::DocumentStart(_) if tree.is_some() => {
                     self.wrong.push(
-                        Diagnostic::error("E0108", "a file holds one rule, here a second document begins")
-                            .at(span, "")
-                            .help("put each rule into a file of its own"),
+                        Diagnostic::wrong(
+                            "E0108",
+                            span,
+                            "a file holds one rule, here a second document begins",
+                        )
+                        .help("put each rule into a file of its own"),
                     );
                     return Ok(tree);
                 }
@@ -131,11 +134,8 @@ impl<'a> Reader<'a> {
         }
         if tree.is_none() {
             let help = "a rule begins with `rule: its-name`";
-            self.wrong.push(
-                Diagnostic::error("E0108", "the file is empty")
-                    .at(Span::new(0, 0), "")
-                    .help(help),
-            );
+            self.wrong
+                .push(Diagnostic::wrong("E0108", Span::new(0, 0), "the file is empty").help(help));
         }
         Ok(tree)
     }
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
     fn value(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Tree, Stop> {
         if depth > DEEPEST {
             let message = format!("mappings and lists may nest {DEEPEST} deep");
-            self.wrong.push(Diagnostic::error("E0123", message).at(span, ""));
+            self.wrong.push(Diagnostic::wrong("E0123", span, message));
             return Err(Stop);
         }
         let (anchor, tag) = match &event {
@@ -169,8 +169,7 @@ impl<'a> Reader<'a> {
 
     fn refuse(&mut self, what: &str, span: Span) {
         self.wrong.push(
-            Diagnostic::error("E0106", format!("{what} has no place in a rule"))
-                .at(span, "")
+            Diagnostic::wrong("E0106", span, format!("{what} has no place in a rule"))
                 .help("write the value out where it is needed; in formulas, give it a name under `metrics`"),
         );
     }
@@ -203,7 +202,7 @@ impl<'a> Reader<'a> {
     fn switch(&mut self, raw: &str, span: Span, help: &str) {
         let message = format!("`{raw}` is a boolean to some readers of YAML and a text to others");
         self.wrong
-            .push(Diagnostic::error("E0109", message).at(span, "").help(help));
+            .push(Diagnostic::wrong("E0109", span, message).help(help));
     }
 
     fn sequence(&mut self, depth: usize) -> Result<Node, Stop> {
@@ -237,7 +236,7 @@ impl<'a> Reader<'a> {
             let mut value = self.value(event, span, depth + 1)?;
             let Node::Scalar(key) = key.node else {
                 self.wrong
-                    .push(Diagnostic::error("E0112", "a key must be a word").at(key.span, ""));
+                    .push(Diagnostic::wrong("E0112", key.span, "a key must be a word"));
                 continue;
             };
             if matches!(value.node, Node::Missing) {
@@ -279,8 +278,7 @@ impl<'a> Reader<'a> {
         }
         if !*cut {
             let message = format!("`{}` has no value", key.raw);
-            self.wrong
-                .push(Diagnostic::error("E0104", message).at(key.span, ""));
+            self.wrong.push(Diagnostic::wrong("E0104", key.span, message));
         }
         *cut
     }
@@ -302,11 +300,11 @@ impl<'a> Reader<'a> {
             .info()
             .contains("parsing a flow mapping, did not find expected");
         if in_braces && self.source.get(at..).is_some_and(|rest| rest.starts_with('[')) {
-            return Diagnostic::error(
+            return Diagnostic::wrong(
                 "E0103",
+                place,
                 "inside `{}` YAML takes this bracket for the begin of a list",
             )
-            .at(place, "")
             .help("put the formula into quotes, or write the mapping on lines of its own");
         }
         if error.info().contains("trailing content after") {
@@ -315,11 +313,14 @@ impl<'a> Reader<'a> {
                 .help("put single quotes around a formula that begins with a text in double quotes");
         }
         if error.info().contains("unknown anchor") {
-            return Diagnostic::error("E0106", "an alias (`*`) has no place in a rule")
-                .at(place, "")
+            return Diagnostic::wrong("E0106", place, "an alias (`*`) has no place in a rule")
                 .help("a value that begins with `*` is an alias to YAML: put it into quotes");
         }
-        Diagnostic::error("E0101", format!("this is not well-formed YAML: {}", error.info())).at(place, "")
+        Diagnostic::wrong(
+            "E0101",
+            place,
+            format!("this is not well-formed YAML: {}", error.info()),
+        )
     }
 }
 

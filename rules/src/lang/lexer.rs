@@ -168,11 +168,7 @@ impl<'a> Lexer<'a> {
             None => "this character has no meaning in a formula",
         };
         let shown = &self.text.raw[start..self.at];
-        Err(
-            Diagnostic::error("E0120", format!("`{shown}` is not part of the language"))
-                .at(place, "")
-                .help(other),
-        )
+        Err(Diagnostic::wrong("E0120", place, format!("`{shown}` is not part of the language")).help(other))
     }
 }
 
@@ -180,7 +176,6 @@ impl<'a> Lexer<'a> {
 pub(crate) fn unknown_unit(name: &str, place: Span) -> Diagnostic {
     let names: Vec<&str> = UNITS.iter().map(|unit| unit.name).collect();
     let help = did_you_mean(name, names.iter().copied());
-    Diagnostic::error("E0121", format!("there is no unit `{name}`"))
-        .at(place, "")
+    Diagnostic::wrong("E0121", place, format!("there is no unit `{name}`"))
         .help(help.unwrap_or_else(|| format!("the units are {}", names.join(" "))))
 }

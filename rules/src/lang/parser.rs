@@ -45,7 +45,7 @@ pub(crate) fn parse(text: &Text) -> Result<Expr, Diagnostic> {
             tokens.len()
         );
         let help = "give parts of it names under `metrics`";
-        return Err(Diagnostic::error("E0123", message).at(text.span, "").help(help));
+        return Err(Diagnostic::wrong("E0123", text.span, message).help(help));
     }
     let mut parser = Parser { tokens, at: 0 };
     let expr = parser.expression(binding::OR)?;
@@ -257,11 +257,11 @@ impl Parser {
     /// Behind a comparison no other one may stand.
     fn end_of_comparison(&self) -> Result<(), Diagnostic> {
         match self.peek() {
-            Token::Sign(sign) if *sign == "in" || comparison(sign).is_some() => Err(Diagnostic::error(
+            Token::Sign(sign) if *sign == "in" || comparison(sign).is_some() => Err(Diagnostic::wrong(
                 "E0120",
+                self.span(),
                 "`in` and other comparisons do not stand in a row",
             )
-            .at(self.span(), "")
             .help("join two comparisons with `and`")),
             _ => Ok(()),
         }
@@ -437,11 +437,11 @@ impl Parser {
 
     fn no_space_before_a_unit(&self, number: Span) -> Result<(), Diagnostic> {
         match self.peek() {
-            Token::Name(name) if unit_named(name).is_some() => Err(Diagnostic::error(
+            Token::Name(name) if unit_named(name).is_some() => Err(Diagnostic::wrong(
                 "E0121",
+                number.to(self.span()),
                 format!("the unit `{name}` is cut off from its number"),
             )
-            .at(number.to(self.span()), "")
             .help("write number and unit without a space between: 5ms")),
             _ => Ok(()),
         }
@@ -456,7 +456,7 @@ impl Parser {
             Token::Text(text) => format!("\"{text}\" stands here"),
             Token::Number { digits, unit } => format!("`{digits}{}` stands here", unit.unwrap_or("")),
         };
-        Diagnostic::error("E0120", format!("expected {wanted}, but {found}")).at(span, "")
+        Diagnostic::wrong("E0120", span, format!("expected {wanted}, but {found}"))
     }
 }
 

@@ -4,31 +4,13 @@ use std::{collections::BTreeSet, fmt};
 
 use plan::MarkKind;
 use serde::{Deserialize, Serialize};
-use tuner::process::Pid;
 
 use super::outcome::Outcome;
+pub use crate::session::process::{Machine, Pid, Process};
 use crate::{
     rulebook::{NotDone, Switch},
     snapshot::{ChangeView, GuardView, Reaction},
 };
-
-/// A machine of the job; 0 is this one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Machine(pub u32);
-
-impl Machine {
-    /// This one.
-    pub const HERE: Machine = Machine(0);
-}
-
-/// A process that runs one program: when it goes on as another one it gets another slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Process {
-    /// Where it runs.
-    pub machine: Machine,
-    /// Its slot there.
-    pub slot: u32,
-}
 
 /// A change of a process, by its number in the journal of that process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tuner::process::Pid;
-
 use super::{
     Changes,
-    event::{Change, Part, Process, Shown, Trial},
+    event::{Change, Part, Pid, Process, Shown, Trial},
     outcome::{Outcome, Standing},
     undoing::Judgement,
 };

@@ -21,7 +21,7 @@ use std::{
 pub use self::{
     event::{
         Answer, Change, Decided, Effect, Effects, Ending, Event, Farewell, How, Machine, Notice, Order, Part,
-        Process, Shown, Trial, Undo,
+        Pid, Process, Shown, Trial, Undo,
     },
     outcome::Outcome,
 };

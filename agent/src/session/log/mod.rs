@@ -23,7 +23,7 @@ pub use self::{
     replay::{Mismatch, Replayed, Step, is_log, replay},
 };
 use super::{changes, leave, members, requests};
-use crate::{format::plural, report_file::ReportFile, request::Request, rulebook::Time};
+use crate::{format::plural, request::Request, rulebook::Time};
 
 /// A part of a session that is a state machine: its effects follow from its events and their times alone.
 pub(super) trait StateMachine {
@@ -65,7 +65,7 @@ impl StateMachine for leave::Leaving {
 }
 
 /// What is asked for, which has no state: a request gives the same steps each time.
-pub(super) struct Requests;
+pub(super) struct Requests(pub(super) requests::Check);
 
 impl StateMachine for Requests {
     const PART: Part = Part::Requests;
@@ -73,7 +73,7 @@ impl StateMachine for Requests {
     type Effect = requests::Step;
 
     fn on(&mut self, (request, state): Self::Event, _: Time) -> Vec<requests::Step> {
-        requests::steps(request, state)
+        requests::steps(request, state, self.0)
     }
 }
 
@@ -86,11 +86,10 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Begins the file.
-    pub fn create(name: String) -> io::Result<LogFile> {
-        let file = ReportFile::create(&name)?;
-        let complete = Box::new(move |text: &[u8]| file.complete(text));
-        Ok(LogFile { name, complete })
+    /// A file of this name, into which `complete` writes the log.
+    pub fn new(name: String, complete: impl FnOnce(&[u8]) -> io::Result<()> + 'static) -> LogFile {
+        let complete = Box::new(complete);
+        LogFile { name, complete }
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     rulebook::Time,
-    session::{changes::Changes, leave::Leaving, members::Members},
+    session::{changes::Changes, leave::Leaving, members::Members, requests::Check},
 };
 
 /// How a log begins.
@@ -117,8 +117,8 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Replays a log; `tell` gets each step that was the same.
-pub fn replay(text: &str, mut tell: impl FnMut(Step)) -> Result<Replayed, Mismatch> {
+/// Replays a log, in which rules are added that `check` checks; `tell` gets each step that was the same.
+pub fn replay(text: &str, check: Check, mut tell: impl FnMut(Step)) -> Result<Replayed, Mismatch> {
     let mut lines = (1..).zip(text.lines());
     let (_, first) = lines.next().unwrap_or((1, ""));
     let header = header(first)?;
@@ -126,6 +126,7 @@ pub fn replay(text: &str, mut tell: impl FnMut(Step)) -> Result<Replayed, Mismat
         members: header.members(),
         changes: Changes::default(),
         leaving: Leaving::new(),
+        requests: Requests(check),
     };
     let mut events = 0;
     for (number, recorded) in &mut lines {
@@ -209,6 +210,7 @@ struct Parts {
     members: Members,
     changes: Changes,
     leaving: Leaving,
+    requests: Requests,
 }
 
 impl Parts {
@@ -218,7 +220,7 @@ impl Parts {
             Part::Changes => again(&mut self.changes, event, now),
             Part::Requests => {
                 reads_no_file(&event)?;
-                again(&mut Requests, event, now)
+                again(&mut self.requests, event, now)
             }
             Part::Leaving => again(&mut self.leaving, event, now),
         }

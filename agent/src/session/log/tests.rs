@@ -16,7 +16,7 @@ use crate::{
     session::{
         leave::Leaving,
         members::{Event, Machine, Members, Origin},
-        requests::State,
+        requests::{State, tests::check},
     },
 };
 
@@ -46,7 +46,7 @@ impl Recorded {
 
     pub(in crate::session) fn assert_replays(self) {
         let (text, dropped) = self.0.finish();
-        let replayed = replay(&text, |_| ()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let replayed = replay(&text, check, |_| ()).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!((replayed.events + 2, dropped), (text.lines().count(), 0));
     }
 }
@@ -77,7 +77,7 @@ fn short() -> String {
 
 fn steps(text: &str) -> (Vec<Step>, Result<Replayed, Mismatch>) {
     let mut steps = Vec::new();
-    let result = replay(text, |step| steps.push(step));
+    let result = replay(text, check, |step| steps.push(step));
     (steps, result)
 }
 
@@ -192,7 +192,8 @@ fn a_request_is_replayed_with_the_rule_that_it_brings() {
         mode: Mode::Applying,
     };
     let now = Time(1);
-    let steps_of = |lines: &mut Lines, text, state| lines.on(&mut Requests, (add(text), state), now).len();
+    let steps_of =
+        |lines: &mut Lines, text, state| lines.on(&mut Requests(check), (add(text), state), now).len();
     for (text, state) in [
         ("rule: mine\n", State::MayWrite),
         ("rule: [", State::MayWrite),
@@ -200,7 +201,7 @@ fn a_request_is_replayed_with_the_rule_that_it_brings() {
     ] {
         assert_eq!(steps_of(&mut lines, text, state), 1);
     }
-    lines.on(&mut Requests, (Request::Stop, State::Watches), now);
+    lines.on(&mut Requests(check), (Request::Stop, State::Watches), now);
     let text = lines.finish().0;
     let reads = text.replace("\"uses\":{}", "\"uses\":null");
     let why = line_of(steps(&reads).1).1;

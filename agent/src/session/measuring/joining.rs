@@ -14,7 +14,7 @@ use crate::{
     session::{
         arming::asked_in,
         members::{Effect, Event, LateFile, Machine},
-        orders::process_here,
+        orders::{pid_here, pid_of, process_here},
         requests::NotAdded,
         target::{Arrival, Read, Target, candidate},
     },
@@ -59,7 +59,7 @@ impl Measuring {
                 }
             }
             Effect::ForgetThreads(process) => self.forget_threads_of(process.slot)?,
-            Effect::CheckEnded(process, pid) if !pid.is_alive() => {
+            Effect::CheckEnded(process, pid) if !pid_of(pid).is_alive() => {
                 self.probes.forget(pid.number)?;
                 return Ok(vec![Event::Went(process)]);
             }
@@ -120,7 +120,7 @@ impl Measuring {
     fn add(&mut self, context: &mut Context<'_>, member: Member) -> Event {
         // Of one that cannot be attached to the slot is taken all the same.
         let slot = self.probes.slots();
-        let pid = member.process.pid;
+        let pid = pid_here(member.process.pid);
         let (process, event) = match self.attach_next(context, &member) {
             Ok(None) => return Event::NoRoom(Machine::HERE, pid),
             Ok(Some(process)) => {
@@ -306,14 +306,14 @@ impl Measuring {
 fn watched(slot: u32, member: &Member, late: Option<LateFile>) -> Event {
     Event::Watched {
         process: process_here(slot),
-        pid: member.process.pid,
+        pid: pid_here(member.process.pid),
         late,
     }
 }
 
 /// What /proc tells of it is all there is.
 fn not_watched(slot: u32, member: &Member, error: &KernelError) -> (Metered, Event) {
-    let pid = member.process.pid;
+    let pid = pid_here(member.process.pid);
     tracing::warn!("process {pid} is not watched: {error}");
     let rank = member.rank.map(|rank| rank.number);
     let event = Event::Refused {

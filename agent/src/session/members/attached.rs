@@ -3,11 +3,9 @@
 
 use std::path::PathBuf;
 
-use tuner::process::Pid;
-
 use super::{
     Members, Origin, SCAN_NS,
-    event::{Candidate, Effect, Effects, Machine, Notice, Process},
+    event::{Candidate, Effect, Effects, Machine, Notice, Pid, Process},
     since,
 };
 use crate::rulebook::Time;

@@ -3,9 +3,8 @@
 use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tuner::process::Pid;
 
-pub use crate::session::changes::{Machine, Process};
+pub use crate::session::process::{Machine, Pid, Process};
 use crate::{format::duration, rulebook::Time};
 
 /// A process as it was found in /proc.

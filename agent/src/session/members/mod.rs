@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use self::missing::Missing;
 pub use self::{
-    event::{Candidate, Effect, Effects, Event, LateFile, Machine, Notice, Process},
+    event::{Candidate, Effect, Effects, Event, LateFile, Machine, Notice, Pid, Process},
     missing::Unmeasured,
 };
 use crate::rulebook::Time;

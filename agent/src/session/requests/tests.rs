@@ -1,9 +1,19 @@
 //! Each request in each state, and what follows from what came of it.
 
+use std::collections::BTreeMap;
+
+use rules::RuleFile;
+
 use super::*;
-use crate::request::Settings;
 
 const STATES: [State; 3] = [State::Watches, State::MayWrite, State::Leaves];
+
+/// Of the rule's text alone.
+pub(in crate::session) fn check(given: &Given) -> Result<CheckedRule, String> {
+    let file = RuleFile::parse(&given.source.text);
+    let rule = file.and_then(|file| file.check(&BTreeMap::new()));
+    rule.map_err(|wrong| format!("{wrong:?}"))
+}
 
 /// A step in one word, for tables.
 fn word(step: &Step) -> String {
@@ -44,12 +54,10 @@ fn remove(keep: bool) -> Request {
 
 /// A rule that we ship.
 fn add(mode: Mode) -> Request {
-    let settings = Settings {
-        parameters: &[],
-        bindings: &[],
-    };
-    let given = crate::rulebook::given("blas-crowded", settings);
-    let given = Box::new(given.expect("it is shipped"));
+    let mut shipped = rules::library().iter();
+    let (_, text) = shipped.find(|(name, _)| *name == "blas-crowded").unwrap();
+    let mut given = Box::<Given>::default();
+    given.source.text = (*text).to_owned();
     Request::Add { given, mode }
 }
 
@@ -86,7 +94,7 @@ fn each_request_in_each_state() {
         (add_broken(Mode::Applying), not_permitted, "refused NotThere"),
     ] {
         for (state, wanted) in STATES.into_iter().zip([watches, may_write, "refused Failed"]) {
-            let steps = words(&steps(request.clone(), state));
+            let steps = words(&steps(request.clone(), state, check));
             assert_eq!(steps[0], wanted, "{request:?} while {state:?}");
             let ends = request == Request::Stop && state != State::Leaves;
             assert_eq!(steps.len(), 1 + usize::from(ends), "{request:?} while {state:?}");
@@ -98,7 +106,7 @@ fn each_request_in_each_state() {
 fn a_stop_is_answered_before_the_session_ends() {
     for state in [State::Watches, State::MayWrite] {
         assert_eq!(
-            words(&steps(Request::Stop, state)),
+            words(&steps(Request::Stop, state, check)),
             ["stopping", "end stopped by tuneagent session stop"]
         );
     }
@@ -107,14 +115,17 @@ fn a_stop_is_answered_before_the_session_ends() {
 #[test]
 fn a_session_that_only_watches_says_what_it_would_take_to_write() {
     for request in [switch(Mode::Applying), add(Mode::Applying)] {
-        assert_eq!(message(&steps(request, State::Watches)), CANNOT_WRITE);
+        assert_eq!(message(&steps(request, State::Watches, check)), CANNOT_WRITE);
     }
 }
 
 #[test]
 fn a_session_that_leaves_says_so_whatever_it_is_asked() {
     for request in [Request::List, Request::Stop, switch(Mode::Off)] {
-        assert_eq!(message(&steps(request, State::Leaves)), "the session is ending");
+        assert_eq!(
+            message(&steps(request, State::Leaves, check)),
+            "the session is ending"
+        );
     }
 }
 

@@ -29,12 +29,7 @@ metrics:
         (1, 20, 5),
         (1, 50, 25),
     ] {
-        farm.engine.observe(Observation::Counter {
-            of: Subject::Process(ProcessId(process)),
-            measure: Measure::CpuTime,
-            time: Time(ms * MS),
-            total: total * MS,
-        });
+        farm.engine.observe(cpu_time(process, Time(ms * MS), total * MS));
     }
     farm.hits(&[
         ("begin", 0, 10, 0, vec![7.0]),
@@ -97,8 +92,7 @@ fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked
         (&inner, &["end", "send"]),
         (&paired, &["end", "send", "compute"]),
     ] {
-        let rule = CheckedRule::from_source(source)
-            .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)));
+        let rule = checked(source);
         let probes = rule.plan().probes.iter();
         let waited_for: Vec<&str> = probes
             .filter(|probe| probe.decides)

@@ -27,16 +27,11 @@ struct Shares {
 impl Shares {
     fn new(tunes: &str, processes: u32) -> Shares {
         let source = format!("{FRAME}{tunes}");
-        let rule = CheckedRule::from_source(&source);
-        let rule = rule.unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", &source, &wrong)));
+        let rule = checked(&source);
         let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
         engine.set_mode(RuleId(0), Mode::Applying);
         for rank in 0..processes {
-            let facts = ProcessFacts {
-                rank: Some(rank),
-                ..ProcessFacts::default()
-            };
-            engine.process_joined(ProcessId(rank), facts, Time(0));
+            engine.process_joined(ProcessId(rank), ranked(rank), Time(0));
         }
         let mut shares = Shares {
             engine,
@@ -49,12 +44,7 @@ impl Shares {
 
     fn tell(&mut self) {
         for (process, total) in (0..).zip(&self.totals) {
-            self.engine.observe(Observation::Counter {
-                of: Subject::Process(ProcessId(process)),
-                measure: Measure::CpuTime,
-                time: Time(self.now),
-                total: *total,
-            });
+            self.engine.observe(cpu_time(process, Time(self.now), *total));
         }
     }
 
@@ -301,13 +291,9 @@ fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_end
         judged |= kept(&shares.window(&[5, 5]));
     }
     assert!(judged);
-    let facts = ProcessFacts {
-        rank: Some(2),
-        ..ProcessFacts::default()
-    };
     shares
         .engine
-        .process_joined(ProcessId(2), facts, Time(shares.now));
+        .process_joined(ProcessId(2), ranked(2), Time(shares.now));
     shares.totals.push(0);
     shares.tell();
     assert_eq!(shares.actions(&[5, 5, 5]), ["2: set n = 4"]);
@@ -406,27 +392,17 @@ fn what_was_read_before_the_window_says_nothing_about_it() {
 fn a_rule_tells_how_many_windows_it_had_and_what_was_left_out_of_them() {
     let source = "rule: turns\nabout: b\nprobes: {step: {entry: step}}\nwindows:\n  w: {from: step, skip: 3}\n\
                   metrics: {n: count(step)}\ntune:\n  - {finding: found, when: n > 5}\n";
-    let rule = CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let rule = checked(source);
     let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
     engine.process_joined(ProcessId(0), ProcessFacts::default(), Time(0));
-    let hit = |engine: &mut Engine, ms: u64| {
-        engine.observe(Observation::Hit {
-            rule: RuleId(0),
-            probe: ProbeId(0),
-            process: ProcessId(0),
-            thread: 0,
-            time: Time(ms * MS),
-            duration_ns: 0,
-            captures: Default::default(),
-        });
-        engine.observe(Observation::Watermark {
-            process: ProcessId(0),
-            time: Time(ms * MS),
-        });
+    let step = |engine: &mut Engine, ms: u64| {
+        let (process, time) = (ProcessId(0), Time(ms * MS));
+        engine.observe(hit(ProbeId(0), process, time, 0, &[]));
+        engine.observe(Observation::Watermark { process, time });
         engine.tick(Time(ms * MS));
     };
     for ms in [10, 20, 30] {
-        hit(&mut engine, ms);
+        step(&mut engine, ms);
     }
     let status = &engine.status()[0];
     assert_eq!((status.standing, status.windows), (Standing::NoValue, 0));
@@ -435,7 +411,7 @@ fn a_rule_tells_how_many_windows_it_had_and_what_was_left_out_of_them() {
         "no value: all 2 windows were left out: 2 skipped, as the first are"
     );
     for ms in [40, 50, 60] {
-        hit(&mut engine, ms);
+        step(&mut engine, ms);
     }
     let status = &engine.status()[0];
     let left_out = status.dropped.windows();

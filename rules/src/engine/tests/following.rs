@@ -29,13 +29,8 @@ struct Program {
 
 impl Program {
     fn new(source: &str) -> Program {
-        let rule = CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-        let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
-        let facts = ProcessFacts {
-            rank: Some(0),
-            ..ProcessFacts::default()
-        };
-        engine.process_joined(ProcessId(0), facts, Time(0));
+        let mut engine = Engine::new(vec![checked(source)], Time(0)).unwrap();
+        engine.process_joined(ProcessId(0), ranked(0), Time(0));
         engine.set_mode(RuleId(0), Mode::Applying);
         Program {
             engine,
@@ -48,12 +43,7 @@ impl Program {
     fn window(&mut self, load: f64) -> Vec<Output> {
         for (measure, value) in [(Measure::Threads, load), (Measure::MemoryResident, self.level)] {
             for time in [self.now, self.now + 999 * MS] {
-                self.engine.observe(Observation::Gauge {
-                    of: Subject::Process(ProcessId(0)),
-                    measure,
-                    time: Time(time),
-                    value,
-                });
+                self.engine.observe(gauge(0, measure, Time(time), value));
             }
         }
         self.now += 1000 * MS;

@@ -20,15 +20,8 @@ fn probes_are_followed_by_their_totals_and_a_lost_hit_is_no_value() {
     };
     job.engine.observe(totals(0, 0));
     for ms in [100, 200] {
-        job.engine.observe(Observation::Hit {
-            rule,
-            probe,
-            process,
-            thread: 0,
-            time: Time(ms * MS),
-            duration_ns: ms * 10_000,
-            captures: Default::default(),
-        });
+        job.engine
+            .observe(hit(probe, process, Time(ms * MS), ms * 10_000, &[]));
     }
     job.engine.observe(totals(500, 2));
     job.engine.tick(Time(500 * MS));

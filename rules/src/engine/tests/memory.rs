@@ -138,12 +138,8 @@ fn a_level_is_known_at_the_borders_of_an_instance() {
     let mut farm = Farm::new(&format!("{FRAME}{metrics}"), 3);
     for process in 0..3 {
         for (ms, value) in [(50, 1e6), (150, 2e6), (250, 5e6)] {
-            farm.engine.observe(Observation::Gauge {
-                of: Subject::Process(ProcessId(process)),
-                measure: Measure::MemoryResident,
-                time: Time(ms * MS),
-                value,
-            });
+            farm.engine
+                .observe(gauge(process, Measure::MemoryResident, Time(ms * MS), value));
         }
     }
     farm.hits(&super::probed::iteration(1, 100));

@@ -207,12 +207,7 @@ fn what_a_window_cuts_off_ends_with_it_whenever_that_is_told() {
     for tick in [1400, 9000] {
         let mut farm = Farm::new(&format!("{BATCHES}{metric}"), 1);
         for ms in [900, 1000, 1100, 1200, 1300, 5000] {
-            farm.engine.observe(Observation::Counter {
-                of: Subject::Process(ProcessId(0)),
-                measure: Measure::CpuTime,
-                time: Time(ms * MS),
-                total: ms * MS / 2,
-            });
+            farm.engine.observe(cpu_time(0, Time(ms * MS), ms * MS / 2));
         }
         // Its batch goes on, from 1010 to 1200.
         farm.hits(&[

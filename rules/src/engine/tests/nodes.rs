@@ -12,39 +12,31 @@ struct Cluster {
     nodes: Vec<Node>,
 }
 
-fn facts(rank: u32) -> ProcessFacts {
-    ProcessFacts {
-        rank: Some(rank),
-        ..ProcessFacts::default()
-    }
-}
-
 impl Cluster {
     /// A master on node 0 and two workers on node 1.
     fn new(source: &str) -> Cluster {
-        let rule = CheckedRule::from_source(source).unwrap();
+        let rule = checked(source);
         let mut engine = Engine::new(vec![rule.clone()], Time(0)).unwrap();
         let mut nodes: Vec<Node> = (0..NODES)
             .map(|id| Node::new(Machine(id), vec![rule.clone()]))
             .collect();
         (0..NODES).for_each(|id| engine.node_joined(Machine(id)));
         for rank in 0..3 {
-            engine.process_joined(ProcessId(rank), facts(rank), Time(0));
-            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &facts(rank));
+            engine.process_joined(ProcessId(rank), ranked(rank), Time(0));
+            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &ranked(rank));
         }
         Cluster { engine, nodes }
     }
 
     fn hit(&mut self, probe: usize, rank: u32, ms: u64, duration: u64, reads: &[f64]) {
-        self.nodes[usize::from(rank > 0)].observe(Observation::Hit {
-            rule: RuleId(0),
-            probe: ProbeId(probe),
-            process: ProcessId(rank),
-            thread: 0,
-            time: Time(ms * MS),
-            duration_ns: duration * MS,
-            captures: reads.iter().map(|value| Ok(Scalar::Number(*value))).collect(),
-        });
+        let hit = hit(
+            ProbeId(probe),
+            ProcessId(rank),
+            Time(ms * MS),
+            duration * MS,
+            reads,
+        );
+        self.nodes[usize::from(rank > 0)].observe(hit);
     }
 
     /// An iteration of 100 ms in which each worker computes so many times, 1 ms each.
@@ -175,7 +167,7 @@ fn each_fold_is_placed_as_near_to_its_hits_as_may_be_and_equal_ones_are_one() {
             "late: sum(compute.duration * iteration.duration / 1s)",
             "late: {in: iteration, value: sum(compute.duration * iteration.duration / 1s)}",
         );
-    let rule = CheckedRule::from_source(&source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let rule = checked(&source);
     let placed = |fold: &str| {
         let placements = rule.placements();
         let found = placements.iter().find(|placed| placed.fold == fold);
@@ -192,7 +184,7 @@ fn each_fold_is_placed_as_near_to_its_hits_as_may_be_and_equal_ones_are_one() {
     );
     assert_eq!(placed("count(send)"), Some(Placement::Kernel));
     assert_eq!(placed("begin.workers"), Some(Placement::Coordinator));
-    let rule = CheckedRule::from_source(FRAME).unwrap();
+    let rule = checked(FRAME);
     let shown: Vec<String> = rule
         .placements()
         .iter()
@@ -220,7 +212,7 @@ fn every_fold_of_every_formula_has_its_place() {
         .chain(crate::models())
         .map(|(_, text)| (*text).to_string());
     for text in shipped.chain([FRAME.to_string()]) {
-        let rule = CheckedRule::from_source(&text).unwrap();
+        let rule = checked(&text);
         let nowhere = format!("slot: {}", crate::folds::NOWHERE);
         let formulas = format!(
             "{:?} {:?} {:?} {:?}",

@@ -38,21 +38,16 @@ pub(super) type Sent = (&'static str, u32, u64, u64, Vec<f64>);
 
 impl Farm {
     pub(super) fn new(source: &str, processes: u32) -> Farm {
-        let rule = CheckedRule::from_source(source)
-            .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)));
         let mut farm = Farm {
-            engine: Engine::new(vec![rule], Time(0)).unwrap(),
+            engine: Engine::new(vec![checked(source)], Time(0)).unwrap(),
         };
         (0..processes).for_each(|rank| farm.join(rank, 0));
         farm
     }
 
     pub(super) fn join(&mut self, rank: u32, ms: u64) {
-        let facts = ProcessFacts {
-            rank: Some(rank),
-            ..ProcessFacts::default()
-        };
-        self.engine.process_joined(ProcessId(rank), facts, Time(ms * MS));
+        self.engine
+            .process_joined(ProcessId(rank), ranked(rank), Time(ms * MS));
     }
 
     pub(super) fn probe(&self, name: &str) -> ProbeId {
@@ -67,15 +62,8 @@ impl Farm {
     }
 
     pub(super) fn hit(&mut self, (probe, process, ms, duration, reads): Sent) {
-        let hit = Observation::Hit {
-            rule: RuleId(0),
-            probe: self.probe(probe),
-            process: ProcessId(process),
-            thread: 0,
-            time: Time(ms * MS),
-            duration_ns: duration * MS,
-            captures: reads.into_iter().map(|value| Ok(Scalar::Number(value))).collect(),
-        };
+        let (process, time) = (ProcessId(process), Time(ms * MS));
+        let hit = hit(self.probe(probe), process, time, duration * MS, &reads);
         self.engine.observe(hit);
     }
 
@@ -364,12 +352,7 @@ fn measures_are_taken_between_the_borders_of_an_instance() {
     ]);
     for (ms, total) in [(100, 0), (200, 30), (300, 50), (400, 90)] {
         for process in [0, 1] {
-            farm.engine.observe(Observation::Counter {
-                of: Subject::Process(ProcessId(process)),
-                measure: Measure::CpuTime,
-                time: Time(ms * MS),
-                total: total * MS,
-            });
+            farm.engine.observe(cpu_time(process, Time(ms * MS), total * MS));
         }
     }
     farm.all_until(400);

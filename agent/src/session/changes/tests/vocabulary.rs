@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 pub(super) use crate::rulebook::Time;
-use tuner::process::Pid;
 
 pub(super) use super::super::*;
 pub(super) use crate::rulebook::Switch;

@@ -18,10 +18,7 @@ fn log(written: &Rc<RefCell<String>>, result: Result<(), io::ErrorKind>) -> Log 
         *written.borrow_mut() = String::from_utf8_lossy(text).into_owned();
         result.map_err(io::Error::from)
     };
-    let file = LogFile {
-        name: "session.jsonl".to_owned(),
-        complete: Box::new(complete),
-    };
+    let file = LogFile::new("session.jsonl".to_owned(), complete);
     Log::new(Some(file), || {
         Header::new("app".to_owned(), ORIGIN, Vec::new(), Time(0))
     })

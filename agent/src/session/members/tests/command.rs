@@ -227,7 +227,7 @@ fn one_that_is_the_same_or_not_linked_yet_or_another_process_is_left_as_it_is() 
     };
     let reused = Candidate {
         modules: 9,
-        pid: tuner::process::Pid {
+        pid: Pid {
             number: 7,
             start_time: 2,
         },

@@ -1,7 +1,5 @@
 //! Short words for events and effects, so that a test is a table of them.
 
-use tuner::process::Pid;
-
 pub(super) use super::super::*;
 pub(super) use crate::rulebook::Time;
 

@@ -1,0 +1,99 @@
+//! What an actuator did at its end, as the session takes it.
+
+use tuner::{actuator::Farewell as Said, process::Pid, undo::Undone};
+
+use super::*;
+
+fn pid(number: i32) -> Pid {
+    Pid {
+        number,
+        start_time: 1,
+    }
+}
+
+fn refusal(kind: RefusalKind) -> Refusal {
+    Refusal {
+        kind,
+        message: "why".to_owned(),
+    }
+}
+
+fn number(pid_number: i32) -> ChangeNumber {
+    ChangeNumber {
+        pid: pid(pid_number),
+        change: 1,
+    }
+}
+
+fn undone_as(outcome: RevertOutcome) -> Undone {
+    Undone {
+        change: 1,
+        symbol: "knob".to_owned(),
+        outcome,
+    }
+}
+
+#[test]
+fn what_could_not_be_put_back_has_failed_unless_its_process_has_ended() {
+    let undone = |outcome| Said {
+        undone: vec![(pid(7), undone_as(outcome))],
+        ..Said::default()
+    };
+    let failed = |kind| Said {
+        failed: vec![(number(7), refusal(kind))],
+        ..Said::default()
+    };
+    let refused = |kind| Said {
+        refused: vec![(pid(7), refusal(kind))],
+        ..Said::default()
+    };
+    for (said, wanted) in [
+        (Said::default(), false),
+        (undone(RevertOutcome::Reverted), false),
+        (undone(RevertOutcome::Failed("stuck".to_owned())), true),
+        (failed(RefusalKind::Busy), true),
+        (failed(RefusalKind::Ended), false),
+        (refused(RefusalKind::NotPermitted), true),
+        (refused(RefusalKind::Ended), false),
+    ] {
+        assert_eq!(parting(&said).has_failed, wanted, "{said:?}");
+    }
+}
+
+#[test]
+fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
+    let said = Said {
+        refused: vec![
+            (pid(7), refusal(RefusalKind::NotPermitted)),
+            (pid(8), refusal(RefusalKind::Ended)),
+        ],
+        ..Said::default()
+    };
+    let why = || "why".to_owned();
+    assert_eq!(
+        parting(&said).refused,
+        [(pid_here(pid(7)), why()), (pid_here(pid(8)), why())]
+    );
+}
+
+#[test]
+fn the_changes_are_told_what_was_undone_what_failed_and_what_is_kept() {
+    let said = Said {
+        undone: vec![(pid(7), undone_as(RevertOutcome::Reverted))],
+        failed: vec![
+            (number(8), refusal(RefusalKind::Ended)),
+            (number(9), refusal(RefusalKind::Busy)),
+        ],
+        kept: vec![number(10)],
+        ..Said::default()
+    };
+    let wanted = Farewell {
+        undone: vec![(here(pid(7), 1), Undo::Reverted)],
+        failed: vec![
+            (here(pid(8), 1), "why".to_owned(), true),
+            (here(pid(9), 1), "why".to_owned(), false),
+        ],
+        kept: vec![here(pid(10), 1)],
+    };
+    assert_eq!(parting(&said).farewell, wanted);
+}
