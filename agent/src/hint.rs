@@ -1,12 +1,11 @@
 //! Commands of ours that a user is told to run: with the full path, quoted as a shell wants it.
 
+use job::root;
 use rustix::process::geteuid;
-
-use crate::rights;
 
 /// The command that would have the rights.
 pub fn as_root(arguments: &str) -> String {
-    rights::as_root(&with_path(arguments))
+    root::as_root(&with_path(arguments))
 }
 
 /// The command for the user that runs this one: journals and sockets are each user's own.

@@ -24,34 +24,26 @@ macro_rules! warn {
     };
 }
 
+pub use ::probe::{awake, kernel, probe, rendezvous};
 pub use ::profile::{calls, cost, format, glob, profile, snapshot};
+pub use ::report::{console, metrics, plot, report, trace, view};
 pub use ::session::request;
 pub use job::{clock, discover, evidence, mpi};
 
 pub mod actuator;
-pub mod awake;
 pub mod cli;
 pub mod commands;
-pub mod console;
 pub mod control;
 pub mod diagnostics;
 pub mod exit;
 pub mod heap;
 pub mod hint;
 pub mod http;
-pub mod kernel;
-pub mod metrics;
-pub mod plot;
 pub mod priority;
-pub mod probe;
 pub mod readable;
-pub mod rendezvous;
-pub mod report;
 pub mod report_file;
 pub mod rights;
 pub mod rulebook;
 pub mod session;
-pub mod trace;
-pub mod view;
 pub mod watchdog;
 pub mod whole;

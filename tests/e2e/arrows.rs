@@ -41,7 +41,10 @@ tuneagent-tuner: tuneagent-plan
 tuneagent-profile: tuneagent-abi tuneagent-plan tuneagent-rules
 tuneagent-session: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules
 tuneagent-job: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-tuner
-tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-session tuneagent-tuner
+tuneagent-probe: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-profile tuneagent-tuner
+tuneagent-report: tuneagent-abi tuneagent-plan tuneagent-profile tuneagent-rules tuneagent-tuner
+tuneagent: tuneagent-abi tuneagent-job tuneagent-plan tuneagent-probe tuneagent-profile tuneagent-report
+    tuneagent-rules tuneagent-session tuneagent-tuner
 xtask: tuneagent-e2e
 ";
 
@@ -94,6 +97,18 @@ fn what_is_pure_depends_on_nothing_that_waits_or_asks_the_kernel() -> Outcome {
         found.extend(wrong.map(|name| format!("{package} depends on {name}")));
     }
     assert_none(&found, "who is pure takes data and gives data");
+    Ok(())
+}
+
+#[test]
+fn one_crate_of_the_agent_knows_bpf() -> Outcome {
+    let metadata = metadata()?;
+    let knowing = members(&metadata).filter(|package| {
+        let mut names = each(&package["dependencies"]).filter_map(|dependency| dependency["name"].as_str());
+        names.any(|name| name.starts_with("aya"))
+    });
+    let knowing: Vec<&str> = knowing.filter_map(|package| package["name"].as_str()).collect();
+    assert_eq!(knowing, ["tuneagent-probe"]);
     Ok(())
 }
 
@@ -206,35 +221,24 @@ fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
 }
 
 const AGENT: &str = "
-awake:
-console:
 exit:
 heap:
-plot:
 priority:
 readable:
 rights:
 whole:
 cli:
 control:
-diagnostics: console
-hint: rights
-kernel: rights
-report_file: console rights whole
-watchdog: console exit
-probe: kernel
-rendezvous: awake kernel
-actuator: heap rendezvous rights
-metrics:
-report:
-rulebook: console diagnostics exit probe
-trace: probe
-view: console
-http: metrics
-session: actuator console control exit heap hint http kernel priority probe readable report report_file
-    rulebook trace view watchdog
-commands: actuator awake cli console control diagnostics exit hint kernel plot priority probe readable report
-    report_file rights rulebook session view whole
+diagnostics:
+hint:
+report_file: rights whole
+watchdog: exit
+actuator: heap rights
+rulebook: diagnostics exit
+http:
+session: actuator control exit heap hint http priority readable report_file rulebook watchdog
+commands: actuator cli control diagnostics exit hint priority readable report_file rights rulebook session
+    whole
 ";
 
 #[test]
@@ -248,11 +252,38 @@ mpi:
 discover: clock mpi
 evidence: clock
 place:
+root:
 ";
 
 #[test]
 fn the_modules_of_job_use_what_is_below_them() -> Outcome {
     arrows_point_down("agent/job/src", JOB)
+}
+
+const PROBE: &str = "
+awake:
+kernel:
+probe: kernel
+rendezvous: awake kernel
+";
+
+#[test]
+fn the_modules_of_probe_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/probe/src", PROBE)
+}
+
+const REPORT: &str = "
+console:
+metrics:
+plot:
+report:
+trace:
+view: console
+";
+
+#[test]
+fn the_modules_of_report_use_what_is_below_them() -> Outcome {
+    arrows_point_down("agent/report/src", REPORT)
 }
 
 const PROFILE: &str = "

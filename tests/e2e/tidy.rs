@@ -175,10 +175,12 @@ fn names_crate(line: &str, path: &str) -> bool {
 }
 
 /// The crates of the agent.
-pub(crate) const AGENT: [&str; 4] = [
+pub(crate) const AGENT: [&str; 6] = [
     "agent/src",
     "agent/job/src",
+    "agent/probe/src",
     "agent/profile/src",
+    "agent/report/src",
     "agent/session/src",
 ];
 
@@ -370,10 +372,10 @@ const OPENING: [&str; 31] = [
     "tuner/src/seccomp/mod.rs",
     "tuner/src/slot.rs",
     "tuner/src/space.rs",
-    "agent/src/awake.rs",
+    "agent/probe/src/awake.rs",
     "agent/job/src/discover/belonging.rs",
     "agent/job/src/evidence/",
-    "agent/src/kernel/",
+    "agent/probe/src/kernel/",
     "agent/src/priority.rs",
     "agent/src/rights/",
     "agent/src/session/system.rs",
@@ -385,7 +387,7 @@ const OPENING: [&str; 31] = [
     "agent/src/commands/rule/check.rs",
     "agent/src/commands/rule/new.rs",
     "agent/src/commands/run/",
-    "agent/src/report/reference.rs",
+    "agent/report/src/report/reference.rs",
     "agent/src/rulebook/recorder.rs",
     "agent/src/rulebook/sources.rs",
     "agent/src/session/outputs.rs",
@@ -437,9 +439,9 @@ fn files_that_others_name_are_opened_in_one_module() -> Outcome {
 fn everything_is_printed_by_one_module() -> Outcome {
     let prints = ["println!(", "print!(", "dbg!(", "io::stdout()", "io::stderr()"];
     let known = [
-        "agent/src/console.rs",
-        "agent/src/view/terminal.rs",
-        "agent/src/view/live/terminal.rs",
+        "agent/report/src/console.rs",
+        "agent/report/src/view/terminal.rs",
+        "agent/report/src/view/live/terminal.rs",
     ];
     let mut found = lines_with(
         &prints,

@@ -88,7 +88,7 @@ fn docs(flags: &[&str]) -> Result<()> {
     only_flags("docs", flags, &[])?;
     let tests = [
         "test --quiet --package tuneagent-rules --lib -- page:: file::schema::",
-        "test --quiet --package tuneagent --lib -- metrics::tests::the_documentation",
+        "test --quiet --package tuneagent-report --lib -- metrics::tests::the_documentation",
     ];
     tests.into_iter().try_for_each(|words| {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

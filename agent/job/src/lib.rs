@@ -11,3 +11,4 @@ pub mod discover;
 pub mod evidence;
 pub mod mpi;
 pub mod place;
+pub mod root;

@@ -25,7 +25,7 @@ pub use self::{
     functions::{FunctionTotals, Histogram},
     matrix::{MatrixView, Messages, PairView, RankMessages},
     openmp::{RegionsView, TeamsView},
-    tuning::{ChangeView, FindingView, GuardView, Reaction, RuleValue, RuleView, Standing},
+    tuning::{ChangeView, FindingView, GuardView, RULE_VALUES_MAX, Reaction, RuleValue, RuleView, Standing},
 };
 
 /// Everything that is shown.

@@ -157,21 +157,7 @@ pub fn give_command() -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
     let names: Vec<String> = TABLE.iter().map(|row| row.name.to_lowercase()).collect();
-    as_root(&format!("setcap {}=ep {program}", names.join(",")))
-}
-
-/// A command that takes root's rights, as the user types it: root does without sudo, which containers have not. Who came by sudo is no root at
-/// the shell.
-pub fn as_root(command: &str) -> String {
-    let came_by_sudo = std::env::var_os("SUDO_UID").is_some();
-    typed(command, geteuid().is_root() && !came_by_sudo)
-}
-
-fn typed(command: &str, by_root: bool) -> String {
-    match by_root {
-        true => command.to_owned(),
-        false => format!("sudo {command}"),
-    }
+    job::root::as_root(&format!("setcap {}=ep {program}", names.join(",")))
 }
 
 /// Whether the capabilities of this process are lent by its file: they are neither root's nor handed on.
@@ -264,12 +250,5 @@ mod tests {
             command.contains("setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,"),
             "{command}"
         );
-    }
-
-    #[test]
-    fn root_is_offered_no_sudo_and_whoever_is_not_is() {
-        let command = "tuneagent attach 8123";
-        assert_eq!(typed(command, true), command);
-        assert_eq!(typed(command, false), "sudo tuneagent attach 8123");
     }
 }

@@ -5,7 +5,7 @@ mod capabilities;
 mod filter;
 
 pub use capabilities::{
-    Capability, Need, Part, as_root, begin, caller, capabilities, give_command, handed_on_by, held, is_lent,
+    Capability, Need, Part, begin, caller, capabilities, give_command, handed_on_by, held, is_lent,
     keep_only, missing_to_probe,
 };
 

@@ -33,7 +33,6 @@ pub use replay::{Replayed, replay};
 /// Nanoseconds of the clock of hits and readings.
 pub use rules::Time;
 pub use sources::{beside, checked, given, load};
-pub use values::VALUES_MAX;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -3,10 +3,7 @@
 use rules::{ClosedWindow, Mode};
 
 use super::RuleBook;
-use crate::snapshot::RuleValue;
-
-/// Values that are shown: eight metrics of 256 rules. The rules themselves have no such bound.
-pub const VALUES_MAX: usize = 2048;
+use crate::snapshot::{RULE_VALUES_MAX, RuleValue};
 
 impl RuleBook {
     /// What the metrics of the rules came to in their windows that closed last; none of a rule that is off, whose values are old.
@@ -16,7 +13,7 @@ impl RuleBook {
             let windows = self.engine.last_windows(id).into_iter();
             windows.flat_map(|window| values_of(rule.name(), window))
         });
-        values.take(VALUES_MAX).collect()
+        values.take(RULE_VALUES_MAX).collect()
     }
 }
 

@@ -54,6 +54,9 @@ impl RuleView {
     }
 }
 
+/// Values that are shown: eight metrics of 256 rules. The rules themselves have no such bound.
+pub const RULE_VALUES_MAX: usize = 2048;
+
 /// What a metric of a rule came to in its window that closed last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleValue {

@@ -318,7 +318,7 @@ fn yama() -> Check {
 
 /// What a scope means for somebody who has CAP_SYS_PTRACE or has not (Documentation/admin-guide/LSM/Yama.rst).
 fn yama_says(scope: Option<&str>, may_trace: bool) -> Check {
-    let relax = rights::as_root("sysctl kernel.yama.ptrace_scope=0");
+    let relax = job::root::as_root("sysctl kernel.yama.ptrace_scope=0");
     match scope {
         None => Check::works("Yama", "not built into this kernel"),
         Some("0") => Check::works("Yama", "scope 0: your own processes can be inspected"),

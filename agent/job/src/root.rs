@@ -1,0 +1,29 @@
+//! How a command is typed that takes root's rights.
+
+use rustix::process::geteuid;
+
+/// A command that takes root's rights, as the user types it: root does without sudo, which containers have not. Who came by sudo is no root at
+/// the shell.
+pub fn as_root(command: &str) -> String {
+    let came_by_sudo = std::env::var_os("SUDO_UID").is_some();
+    typed(command, geteuid().is_root() && !came_by_sudo)
+}
+
+fn typed(command: &str, by_root: bool) -> String {
+    match by_root {
+        true => command.to_owned(),
+        false => format!("sudo {command}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_offered_no_sudo_and_whoever_is_not_is() {
+        let command = "tuneagent attach 8123";
+        assert_eq!(typed(command, true), command);
+        assert_eq!(typed(command, false), "sudo tuneagent attach 8123");
+    }
+}

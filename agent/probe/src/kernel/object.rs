@@ -1,0 +1,596 @@
+//! The loaded BPF object: its maps (through aya) and its two programs (through bpf(2), because aya cannot load a
+//! program for a `uprobe_multi` link yet).
+
+use std::{
+    io,
+    mem::offset_of,
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::{Ordering, fence},
+};
+
+use abi::{
+    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, Row, SpecFlags, Tally, Thread,
+    Totals, World,
+};
+use aya::{
+    Ebpf, EbpfLoader, VerifierLogLevel,
+    maps::{Array, HashMap, Map, MapData, MapError},
+};
+
+use super::{
+    calls::{Rings, ring_size},
+    cells::Cells,
+    error::KernelError,
+    family::{Family, FamilyRoot, Setting},
+    fields,
+    links::{self, At, Link, LinkKind, LinkRequest},
+    program::{self, ProgramText, data, load_error, missing, pid_namespace},
+    ring::Ring,
+};
+
+/// The kernel side, built by `cargo xtask ebpf` and committed.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../ebpf/prebuilt/tuneagent.bpf.o"
+));
+
+/// What must be known before loading.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions {
+    pub probes: u32,
+    /// Number of processes that there is room for.
+    pub processes: u32,
+    /// Number of rows of histograms that a process has.
+    pub rows: u32,
+    /// Number of probes whose hits are added up.
+    pub tallies: u32,
+    /// Attach with tracefs even when the kernel has better.
+    pub force_tracefs: bool,
+}
+
+impl LoadOptions {
+    /// To find out whether and how probes are possible.
+    pub const ONE_PROBE: LoadOptions = LoadOptions {
+        probes: 1,
+        processes: 1,
+        rows: 0,
+        tallies: 0,
+        force_tracefs: false,
+    };
+}
+
+struct Programs {
+    entry: OwnedFd,
+    leaves: OwnedFd,
+}
+
+/// The loaded kernel side. Dropping it (after its links) leaves nothing behind.
+pub struct Kernel {
+    maps: Ebpf,
+    cells: Cells<Totals>,
+    rings: Rings,
+    rows: Cells<Row>,
+    tallies: Cells<Tally>,
+    looked: Cells<u64>,
+    changes: Cells<u64>,
+    alarm: Cells<Alarm>,
+    losses: Cells<u64>,
+    /// How long threads wait for a CPU inside calls is told.
+    tells_waits: bool,
+    programs: Programs,
+    kind: LinkKind,
+    options: LoadOptions,
+    /// Of a command whose processes the kernel side finds by itself.
+    family: Option<Family>,
+}
+
+impl Kernel {
+    /// Loads the object and finds out how this kernel attaches probes.
+    pub fn load(options: LoadOptions) -> Result<Kernel, KernelError> {
+        Kernel::load_for(options, None)
+    }
+
+    /// The same; the processes of a command that is about to execute its program are found by the kernel side itself.
+    pub fn load_for(options: LoadOptions, root: Option<FamilyRoot>) -> Result<Kernel, KernelError> {
+        let setting = root
+            .map(|root| Setting::of(root, options.processes))
+            .transpose()?;
+        // One slot more than anybody gets: for hits of our own, see `gauge`.
+        let slots = options.processes + 1;
+        let cells = (options.probes * slots).clamp(1, abi::MAX_TOTALS);
+        let ring_size = ring_size(options.processes);
+        let rows = (options.rows * options.processes).clamp(1, abi::MAX_HISTOGRAM_ROWS);
+        let tallies = (options.tallies * slots * 2).clamp(2, abi::MAX_TALLIES);
+        let waited_offset = fields::waited_offset();
+        let (device, inode) = pid_namespace();
+        let mut loader = EbpfLoader::new();
+        if let Some(setting) = &setting {
+            setting.tell(&mut loader);
+        }
+        let maps = loader
+            .verifier_log_level(VerifierLogLevel::DISABLE)
+            .map_max_entries("TOTALS", cells)
+            .map_max_entries("ADDRESSES", cells.saturating_mul(abi::MAX_CAPTURES as u32))
+            .map_max_entries("CALLS", slots * ring_size)
+            .map_max_entries("HEADS", slots)
+            .map_max_entries("WORLDS", slots)
+            .map_max_entries("HISTOGRAMS", rows)
+            .map_max_entries("TALLIES", tallies)
+            .map_max_entries("STRETCHES", slots)
+            .override_global("TALLY_COUNT", &options.tallies, true)
+            .override_global("ROW_COUNT", &options.rows, true)
+            .override_global("PROBE_COUNT", &options.probes, true)
+            .override_global("RING_SIZE", &ring_size, true)
+            .override_global("WAITED_OFFSET", &waited_offset.unwrap_or_default(), true)
+            .override_global("NAMESPACE_DEVICE", &device, true)
+            .override_global("NAMESPACE_INODE", &inode, true)
+            .load(OBJECT)
+            .map_err(load_error)?;
+        let kind = links::kind(options.force_tracefs);
+        let programs = load_programs(&maps, kind)?;
+        let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
+        Ok(Kernel {
+            cells: shared(&maps, "TOTALS", cells, Cells::map)?,
+            rings: Rings {
+                calls: shared(&maps, "CALLS", slots * ring_size, Cells::map)?,
+                heads: shared(&maps, "HEADS", slots, Cells::map_writable)?,
+                size: ring_size,
+            },
+            rows: shared(&maps, "HISTOGRAMS", rows, Cells::map)?,
+            tallies: shared(&maps, "TALLIES", tallies, Cells::map)?,
+            looked: shared(&maps, "LOOKED", 1, Cells::map_writable)?,
+            changes: shared(&maps, "CHANGES", 1, Cells::map_writable)?,
+            alarm: shared(&maps, "ALARM", 1, Cells::map_writable)?,
+            losses: shared(&maps, "LOSSES", Loss::COUNT, Cells::map)?,
+            tells_waits: waited_offset.is_some(),
+            family: family.transpose()?,
+            maps,
+            programs,
+            kind,
+            options,
+        })
+    }
+
+    /// How many probes there is room for.
+    pub fn room(&self) -> usize {
+        self.options.probes as usize
+    }
+
+    /// Whether [`Thread::waited_ns`] is measured on this kernel.
+    pub fn tells_waits(&self) -> bool {
+        self.tells_waits
+    }
+
+    /// How probes are attached on this kernel.
+    pub fn link_kind(&self) -> LinkKind {
+        self.kind
+    }
+
+    /// How many instructions the verifier followed in each program, where the kernel tells (since 5.16). It refuses one of a million.
+    pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
+        let Programs { entry, leaves } = &self.programs;
+        let of_probes = [("entry", entry), ("leaves", leaves)]
+            .map(|(name, program)| (name, program::verified(program.as_fd())));
+        let of_family = self.family.as_ref().map_or(&[][..], Family::verified);
+        of_probes.iter().chain(of_family).copied().collect()
+    }
+
+    pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
+        let program = match request.at {
+            At::Entry => &self.programs.entry,
+            At::Exit { .. } => &self.programs.leaves,
+        };
+        links::attach(self.kind, program.as_fd(), request).map_err(|source| KernelError::Attach {
+            path: request.path.display().to_string(),
+            count: request.sites.len(),
+            source,
+        })
+    }
+
+    /// Says what a probe does from now on. Must precede attaching it.
+    pub fn set_spec(&mut self, probe: u32, spec: ProbeSpec) -> Result<(), KernelError> {
+        let spec = ProbeSpec {
+            flags: spec.flags | capture_flags(&spec.captures),
+            ..spec
+        };
+        Ok(self.array::<Spec>("PROBES")?.set(probe, Spec(spec), 0)?)
+    }
+
+    /// Says where a probe stands in a process, for links without cookies.
+    pub fn set_address(&mut self, pid: u32, address: u64, probe: u32) -> Result<(), KernelError> {
+        let mut sites: HashMap<_, [u64; 2], u32> = HashMap::try_from(self.map_mut("SITES")?)?;
+        Ok(sites.insert([u64::from(pid), address], probe, 0)?)
+    }
+
+    /// Says where a process has a variable that a probe captures.
+    pub fn set_variable(
+        &mut self,
+        slot: u32,
+        probe: u32,
+        capture: u32,
+        address: u64,
+    ) -> Result<(), KernelError> {
+        let cell = slot * self.options.probes + probe;
+        let place = cell * abi::MAX_CAPTURES as u32 + capture;
+        Ok(self.array::<u64>("ADDRESSES")?.set(place, address, 0)?)
+    }
+
+    /// From now on the hits of this process count, in this slot.
+    pub fn watch(&mut self, pid: u32, slot: u32) -> Result<(), KernelError> {
+        let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
+        let watched = processes.insert(pid, slot, 0);
+        self.processes_changed();
+        Ok(watched?)
+    }
+
+    /// The hits of this process no longer count.
+    pub fn forget(&mut self, pid: u32) -> Result<(), KernelError> {
+        let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
+        let forgotten = processes.remove(&pid);
+        self.processes_changed();
+        removed(forgotten)
+    }
+
+    /// What threads know of their processes is to be looked up again.
+    fn processes_changed(&self) {
+        if let Some(changes) = self.changes.word(0, 0) {
+            changes.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Gives a process of the family a slot, if it has hit nothing yet, or tells the one that it has; none when none is left.
+    pub fn admit(&mut self, pid: u32) -> Result<Option<u32>, KernelError> {
+        const BPF_NOEXIST: u64 = 1;
+        let map = self.maps.map_mut("PROCESSES");
+        let map = map.ok_or_else(|| missing("PROCESSES"))?;
+        let mut processes: HashMap<_, u32, u32> = HashMap::try_from(map)?;
+        if let Ok(slot) = processes.get(&pid, 0) {
+            return Ok(Some(slot));
+        }
+        let Some(slot) = self.family.as_ref().and_then(Family::next_slot) else {
+            return Ok(None);
+        };
+        match processes.insert(pid, slot, BPF_NOEXIST) {
+            Ok(()) => {
+                self.processes_changed();
+                Ok(Some(slot))
+            }
+            // It has hit a probe meanwhile: its own slot counts, this one stays empty.
+            Err(_) => Ok(processes.get(&pid, 0).ok()),
+        }
+    }
+
+    /// What is counted of the family; none without one.
+    pub fn family_state(&self) -> Option<FamilyState> {
+        self.family.as_ref().map(Family::state)
+    }
+
+    /// The ring buffer of those who came and went. It can be taken once.
+    pub fn take_comings(&mut self) -> Result<Ring, KernelError> {
+        take_ring(&mut self.maps, "COMINGS", abi::COMINGS_BYTES)
+    }
+
+    /// What a process did in each probed function, in the order of the probes.
+    pub fn totals(&self, slot: u32) -> Result<Vec<Totals>, KernelError> {
+        let probes = self.options.probes as usize;
+        let totals = self.cells.row(slot as usize * probes, probes);
+        totals.ok_or_else(|| not_seen("TOTALS", self.cells.refusal()))
+    }
+
+    /// The same; none where it is what it was `before`.
+    pub fn totals_unless(&self, slot: u32, before: &[Totals]) -> Result<Option<Vec<Totals>>, KernelError> {
+        let probes = self.options.probes as usize;
+        let is_as_before =
+            before.len() == probes && self.cells.are(slot as usize * probes, before) == Some(true);
+        let totals = (!is_as_before).then(|| self.totals(slot));
+        totals.transpose()
+    }
+
+    /// Calls of one function by a process.
+    pub fn calls_of(&self, slot: u32, probe: u32) -> u64 {
+        let cell = slot as usize * self.options.probes as usize + probe as usize;
+        self.cells.get(cell).map_or(0, |totals| totals.calls)
+    }
+
+    /// How many calls the ring of a process has seen.
+    pub fn calls_so_far(&self, slot: u32) -> Option<u64> {
+        self.rings.so_far(slot)
+    }
+
+    /// The newest calls of a process from this number on, in their order; `None` for each that was being overwritten while it was read.
+    /// Before them so many were overwritten already.
+    pub fn calls(&self, slot: u32, from: u64) -> Result<(u64, Vec<Option<Call>>), KernelError> {
+        let newest = self.rings.newest(slot, from);
+        newest.ok_or_else(|| not_seen("HEADS", self.rings.heads.refusal()))
+    }
+
+    /// Calls that return to this site, within a language binding, are those of the binding's caller, so many bytes further up the stack.
+    pub fn see_through(&mut self, slot: u32, site: u64, to_caller: u64) -> Result<(), KernelError> {
+        let mut bindings: HashMap<_, [u64; 2], u64> = HashMap::try_from(self.map_mut("BINDINGS")?)?;
+        bindings.insert([u64::from(slot), site], to_caller, 0)?;
+        self.rings.set_has_bindings(slot);
+        Ok(())
+    }
+
+    /// Calls of a process before this number are not read any more.
+    pub fn pass_calls(&self, slot: u32, next: u64) {
+        self.rings.pass(slot, next);
+    }
+
+    /// Who reads the rings of calls sleeps from now on, and is told in the ring of hits ([`super::is_filling`]) once half of one is filled with
+    /// what was not read.
+    pub fn sleep_until_half_full(&self) {
+        self.rings.sleep();
+    }
+
+    /// What is there and could not be looked at, in words: nobody is to take it for nothing, or for no room.
+    pub fn not_seen(&self) -> Vec<String> {
+        let all = [
+            ("TOTALS", self.cells.refusal()),
+            ("HISTOGRAMS", self.rows.refusal()),
+            ("TALLIES", self.tallies.refusal()),
+        ];
+        let all = all.into_iter().chain(self.rings.refusals());
+        all.filter_map(|(name, refusal)| Some(not_seen(name, Some(refusal?)).to_string()))
+            .collect()
+    }
+
+    /// The next record of the ring of hits; none where all were taken. Whoever took them may sleep then: a hit at which something may fall due
+    /// wakes him, also where he was woken meanwhile by one that he has taken.
+    pub fn take_hit<'ring>(&self, ring: &'ring mut Ring) -> Option<&'ring [u8]> {
+        ring.take_until(|| !self.listen())
+    }
+
+    /// Who reads the ring of hits sleeps when it is empty: a hit at which something may fall due wakes him from now on. True where that was
+    /// not so until now, for he never said it or was woken since: hits may have come that woke nobody, and he must look once more.
+    pub fn listen(&self) -> bool {
+        let state = self.alarm.word(0, offset_of!(Alarm, state) / size_of::<u64>());
+        // What wakes nobody because we are awake had its place in the ring before this, and is found by the look after it.
+        state.is_some_and(|state| state.swap(Alarm::ASLEEP, Ordering::SeqCst) != Alarm::ASLEEP)
+    }
+
+    /// Until then other hits wake nobody. To be said before a look into the ring that is the last one.
+    pub fn look_at(&self, until_ns: u64) {
+        if let Some(looks) = self.alarm.word(0, offset_of!(Alarm, looks_ns) / size_of::<u64>()) {
+            looks.swap(until_ns, Ordering::SeqCst);
+        }
+    }
+
+    /// Says where a process has what tells who is who. Must precede watching it.
+    pub fn set_world(&mut self, slot: u32, world: World) -> Result<(), KernelError> {
+        Ok(self
+            .array::<WorldRecord>("WORLDS")?
+            .set(slot, WorldRecord(world), 0)?)
+    }
+
+    /// The histogram of a process that is in these of its rows, by bucket; none where there is no room for it.
+    pub fn histogram(&self, slot: u32, rows: Range<u32>) -> Option<Vec<u64>> {
+        if rows.end > self.options.rows {
+            return None;
+        }
+        let first = slot * self.options.rows;
+        let rows = rows.map(|row| self.rows.get((first + row) as usize));
+        let rows: Vec<Row> = rows.collect::<Option<_>>()?;
+        Some(rows.iter().flat_map(|row| row.counts).collect())
+    }
+
+    /// No hit that is added up after this has an earlier time. Must precede a look at what is added up.
+    pub(super) fn note_look(&self, now_ns: u64) {
+        if let Some(looked) = self.looked.word(0, 0) {
+            looked.store(now_ns, Ordering::Relaxed);
+        }
+        // Before any cell is looked at: a hit either has its cell by then, or finds this.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Where a cell of what is added up is, and its version: of the slot of a process, the number of what is added up, and 0 or 1.
+    /// None where there is no room for it.
+    pub(super) fn tally_cell(&self, (slot, number, odd): (u32, u16, u8)) -> Option<(usize, u64)> {
+        let number = u32::from(number).checked_sub(1)?;
+        let place = ((slot * self.options.tallies + number) * 2 + u32::from(odd)) as usize;
+        let version = self.tallies.first_word(place)?;
+        (number < self.options.tallies).then_some((place, version))
+    }
+
+    /// What is in a cell; none while it is being written.
+    pub(super) fn tally(&self, place: usize) -> Option<Tally> {
+        let tally = self.tallies.get_whole(place)?;
+        (tally.version & 1 == 0).then_some(tally)
+    }
+
+    /// Hits that were to be added up and were sent.
+    pub fn sent_alone(&self) -> u64 {
+        self.lost(Loss::SentAlone)
+    }
+
+    /// Messages by pair, with their keys ([`Pair::key`]).
+    pub fn pairs(&self) -> Result<Vec<(u64, Pair)>, KernelError> {
+        let pairs: HashMap<_, u64, PairRecord> = HashMap::try_from(self.map("PAIRS")?)?;
+        Ok(pairs.iter().flatten().map(|(key, pair)| (key, pair.0)).collect())
+    }
+
+    /// Every thread that was inside a probed function, with its kernel key (`pid << 32 | tid`).
+    pub fn threads(&self) -> Result<Vec<(u64, Thread)>, KernelError> {
+        let threads: HashMap<_, u64, ThreadRecord> = HashMap::try_from(self.map("THREADS")?)?;
+        // A key may be evicted between the walk and the read; it is then no longer there to be reported.
+        Ok(threads
+            .iter()
+            .flatten()
+            .map(|(key, record)| (key, record.0))
+            .collect())
+    }
+
+    /// What was lost so far, by kind.
+    pub fn losses(&self) -> Vec<(&'static str, u64)> {
+        self.counted(&Loss::REPORTED)
+    }
+
+    /// What is missing from the matrix alone, by kind.
+    pub fn losses_of_matrix(&self) -> Vec<(&'static str, u64)> {
+        self.counted(&Loss::OF_MATRIX)
+    }
+
+    fn counted(&self, kinds: &[(Loss, &'static str)]) -> Vec<(&'static str, u64)> {
+        kinds
+            .iter()
+            .map(|(loss, name)| (*name, self.lost(*loss)))
+            .collect()
+    }
+
+    fn lost(&self, what: Loss) -> u64 {
+        self.losses.first_word(what as usize).unwrap_or_default()
+    }
+
+    /// Calls that were under way when the probes were armed and have returned since.
+    pub fn under_way(&self) -> u64 {
+        self.lost(Loss::UnderWay)
+    }
+
+    /// Makes room: takes out the record of a thread that has ended.
+    pub fn forget_thread(&mut self, key: u64) -> Result<(), KernelError> {
+        let mut threads: HashMap<_, u64, ThreadRecord> = HashMap::try_from(self.map_mut("THREADS")?)?;
+        removed(threads.remove(&key))
+    }
+
+    /// Hits of our own count from now on, in a slot that no process gets.
+    pub(super) fn watch_gauged(&mut self) -> Result<(), KernelError> {
+        let slot = self.options.processes;
+        let cells = self.options.probes.saturating_mul(slot + 1);
+        if cells > abi::MAX_TOTALS {
+            return Err(KernelError::Gauge(
+                "there is no room for hits of our own".to_owned(),
+            ));
+        }
+        self.watch(std::process::id(), slot)
+    }
+
+    /// Whether hits of our own can be added up.
+    pub(super) fn adds_gauged(&self) -> bool {
+        self.tally_cell((self.options.processes, 1, 0)).is_some()
+    }
+
+    /// They do no longer, and what they left is taken away. The calls of this thread at each of the first probes.
+    pub(super) fn leave_gauged(&mut self, probes: u32) -> Result<Vec<u64>, KernelError> {
+        let (pid, thread) = (std::process::id(), rustix::thread::gettid());
+        self.forget(pid)?;
+        self.forget_thread(u64::from(pid) << 32 | thread.as_raw_nonzero().get() as u64)?;
+        let mut hits = ring_of(self.map("HITS")?, "HITS", abi::RING_BYTES)?;
+        while hits.take().is_some() {}
+        for probe in 0..probes {
+            self.set_spec(probe, ProbeSpec::default())?;
+        }
+        let slot = self.options.processes;
+        Ok((0..probes).map(|probe| self.calls_of(slot, probe)).collect())
+    }
+
+    /// The ring buffer of hits. It can be taken once.
+    pub fn take_hits(&mut self) -> Result<Ring, KernelError> {
+        take_ring(&mut self.maps, "HITS", abi::RING_BYTES)
+    }
+
+    /// A map, for a program of another object that is to use it too.
+    pub(super) fn share(&self, name: &'static str) -> Result<OwnedFd, KernelError> {
+        let map = data(self.map(name)?).ok_or_else(|| missing(name))?;
+        let copy = map.fd().as_fd().try_clone_to_owned();
+        copy.map_err(|error| KernelError::Object(format!("its map {name}: {error}")))
+    }
+
+    fn map(&self, name: &'static str) -> Result<&Map, KernelError> {
+        self.maps.map(name).ok_or_else(|| missing(name))
+    }
+
+    fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, KernelError> {
+        self.maps.map_mut(name).ok_or_else(|| missing(name))
+    }
+
+    fn array<T: aya::Pod>(&mut self, name: &'static str) -> Result<Array<&mut MapData, T>, KernelError> {
+        Ok(Array::try_from(self.map_mut(name)?)?)
+    }
+}
+
+/// When something is to be captured: the kernel side looks at captures only where it is told so.
+fn capture_flags(captures: &[Capture]) -> u32 {
+    let of = |capture: &Capture| {
+        const RETURN: u8 = CaptureKind::Return as u8;
+        const VARIABLE_AT_RETURN: u8 = CaptureKind::VariableAtReturn as u8;
+        const NONE: u8 = CaptureKind::None as u8;
+        match capture.kind {
+            NONE => 0,
+            RETURN | VARIABLE_AT_RETURN => SpecFlags::CAPTURES_AT_RETURN,
+            _ => SpecFlags::CAPTURES_AT_ENTRY,
+        }
+    };
+    captures.iter().map(of).fold(0, |flags, flag| flags | flag)
+}
+
+/// A record that is not there, or that cannot be mapped.
+fn not_seen(name: &'static str, refusal: Option<&io::Error>) -> KernelError {
+    refusal.map_or_else(
+        || missing(name),
+        |error| KernelError::NotMapped {
+            name,
+            why: error.to_string(),
+        },
+    )
+}
+
+/// A map of the object as shared memory.
+fn shared<T: bytemuck::Pod>(
+    maps: &Ebpf,
+    name: &'static str,
+    entries: u32,
+    how: impl FnOnce(BorrowedFd<'_>, u32) -> io::Result<Cells<T>>,
+) -> Result<Cells<T>, KernelError> {
+    let map = maps.map(name).and_then(data).ok_or_else(|| missing(name))?;
+    how(map.fd().as_fd(), entries)
+        .map_err(|error| KernelError::Object(format!("its map {name} cannot be mapped: {error}")))
+}
+
+/// The ring of a map of the object, for the one who reads it from now on.
+pub(super) fn take_ring(maps: &mut Ebpf, name: &'static str, bytes: u32) -> Result<Ring, KernelError> {
+    let map = maps.take_map(name).ok_or_else(|| missing(name))?;
+    ring_of(&map, name, bytes)
+}
+
+fn ring_of(map: &Map, name: &'static str, bytes: u32) -> Result<Ring, KernelError> {
+    let map = data(map).ok_or_else(|| missing(name))?;
+    Ring::of(map.fd().as_fd(), bytes)
+        .map_err(|error| KernelError::Object(format!("its ring {name} cannot be mapped: {error}")))
+}
+
+/// What is not there any more need not be removed.
+fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The programs, loaded for the kind of links that this kernel has.
+fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
+    // Sums over ranks are made with bpf_loop, and the verifier looks by themselves at functions whose types it knows.
+    let text = ProgramText::parse(OBJECT, maps)?.with_types()?;
+    let load = |name| text.load(name, links::attach_type(kind));
+    Ok(Programs {
+        entry: load("entry")?,
+        leaves: load("leaves")?,
+    })
+}
+
+/// The records as aya wants them: it asks for a marker trait of its own, on types of ours.
+macro_rules! record {
+    ($name:ident, $of:ty) => {
+        #[derive(Clone, Copy)]
+        #[repr(transparent)]
+        struct $name($of);
+        #[allow(unsafe_code, reason = "a marker trait")]
+        // SAFETY: the record is repr(C) without padding, and any bytes are a value of it (it is a bytemuck::Pod).
+        unsafe impl aya::Pod for $name {}
+    };
+}
+record!(Spec, ProbeSpec);
+record!(ThreadRecord, Thread);
+record!(WorldRecord, World);
+record!(PairRecord, Pair);

@@ -1,0 +1,282 @@
+//! A ring of records that the kernel side fills and we empty (BPF_MAP_TYPE_RINGBUF): waits for nothing, and knows no record.
+//!
+//! The kernel offers its bytes twice in a row, so that no record is cut where the ring begins anew. It counts as ours whatever is mapped; here
+//! they are mapped once, each piece when the first record comes there, and a record is put together where it is cut.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::{Ordering, fence},
+};
+
+use super::{cells::Cells, sys::Mapping};
+
+const WORD: usize = size_of::<u64>();
+/// What stands before each record: its length, with two flags, and a word of the kernel's own.
+const HEAD_BYTES: u64 = 8;
+/// The record is still being written.
+const IS_BUSY: u32 = 1 << 31;
+/// It was given up.
+const IS_DISCARDED: u32 = 1 << 30;
+
+/// One reader's side. What of it no record has come to yet is not mapped.
+#[derive(Debug)]
+pub struct Ring {
+    map: OwnedFd,
+    /// How far we have read, for the kernel.
+    consumer: Mapping,
+    /// How far is written.
+    producer: Mapping,
+    data: Cells<u64>,
+    /// How many words they are: a power of two.
+    words: usize,
+    read: u64,
+    /// How far was written when it was last looked.
+    written: u64,
+    /// Something was taken since the kernel was last sure to see how far.
+    has_taken: bool,
+    record: Vec<u64>,
+}
+
+impl Ring {
+    pub(super) fn of(map: BorrowedFd<'_>, bytes: u32) -> io::Result<Ring> {
+        let page = procfs::page_size();
+        // As it is loaded: no ring is smaller than a page.
+        let words = u64::from(bytes).max(page) as usize / WORD;
+        let consumer = Mapping::of(map, 0, 1, true)?;
+        let producer = Mapping::of(map, page, 1, false)?;
+        let data = Cells::map_behind(map, 2 * page, words as u32)?;
+        let read = consumer.load(0, Ordering::Acquire).unwrap_or_default();
+        Ok(Ring {
+            map: map.try_clone_to_owned()?,
+            consumer,
+            producer,
+            data,
+            words,
+            read,
+            written: read,
+            has_taken: false,
+            record: Vec::new(),
+        })
+    }
+
+    /// The next record; none when none is there, or the next one is still being written: the kernel then makes the descriptor readable once
+    /// it is.
+    pub fn take(&mut self) -> Option<&[u8]> {
+        self.take_until(|| true)
+    }
+
+    /// The same; where none is there it is looked again until that is enough.
+    pub(super) fn take_until(&mut self, mut is_enough: impl FnMut() -> bool) -> Option<&[u8]> {
+        let length = loop {
+            match self.copy_next() {
+                Some(length) => break length,
+                None if is_enough() => return None,
+                None => {}
+            }
+        };
+        bytemuck::cast_slice::<u64, u8>(&self.record).get(..length)
+    }
+
+    /// Copies it, and makes its place free. How long it is, in bytes.
+    fn copy_next(&mut self) -> Option<usize> {
+        while self.has_more() {
+            let head = self.data.first_word(self.place(self.read))? as u32;
+            if head & IS_BUSY != 0 {
+                if !self.tell_how_far() {
+                    return None;
+                }
+                continue;
+            }
+            let length = (head & !IS_DISCARDED) as usize;
+            let is_whole = head & IS_DISCARDED == 0;
+            if is_whole {
+                self.copy(self.read + HEAD_BYTES, length)?;
+            }
+            self.read += (HEAD_BYTES + length as u64).next_multiple_of(WORD as u64);
+            // The kernel uses the place again once it sees this.
+            self.consumer.word(0)?.store(self.read, Ordering::Release);
+            self.has_taken = true;
+            if is_whole {
+                return Some(length);
+            }
+        }
+        None
+    }
+
+    fn has_more(&mut self) -> bool {
+        if self.read == self.written {
+            self.tell_how_far();
+            self.written = self.producer.load(0, Ordering::Acquire).unwrap_or(self.read);
+        }
+        self.read != self.written
+    }
+
+    /// The kernel wakes us for a record only if it sees that we have read all before it. So either it sees that from here on, or we see what
+    /// it has written. False where there is nothing new to be seen.
+    fn tell_how_far(&mut self) -> bool {
+        let has_taken = std::mem::take(&mut self.has_taken);
+        if has_taken {
+            fence(Ordering::SeqCst);
+        }
+        has_taken
+    }
+
+    /// Where among the bytes what was written at a position is.
+    fn place(&self, position: u64) -> usize {
+        (position as usize / WORD) & (self.words - 1)
+    }
+
+    /// Records are there that cannot be looked at, and no others ever will.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.data.refusal().is_some()
+    }
+
+    /// The same in words: nobody is to take it for nothing.
+    pub fn not_seen(&self) -> Option<String> {
+        let refusal = self.data.refusal()?;
+        Some(format!(
+            "hits are no longer read: their ring cannot be mapped: {refusal}"
+        ))
+    }
+
+    /// Bytes from a position on, in one piece.
+    fn copy(&mut self, from: u64, length: usize) -> Option<()> {
+        let place = self.place(from);
+        self.record.resize(length.div_ceil(WORD), 0);
+        let words = self.record.len().min(self.words - place);
+        let (here, at_begin) = self.record.split_at_mut(words);
+        self.data.copy(place, here)?;
+        self.data.copy(0, at_begin)
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+
+    const BYTES: u32 = 4096;
+
+    /// A file stands for the map, and this for the kernel.
+    struct Kernel {
+        file: OwnedFd,
+        data: Mapping,
+        words: usize,
+        written: u64,
+    }
+
+    impl Kernel {
+        fn new() -> (Kernel, Ring) {
+            Kernel::of(BYTES)
+        }
+
+        fn of(bytes: u32) -> (Kernel, Ring) {
+            let page = procfs::page_size() as usize;
+            let file = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
+            ftruncate(&file, 2 * page as u64 + u64::from(bytes)).unwrap();
+            let words = bytes as usize / WORD;
+            let data = Mapping::of(file.as_fd(), page as u64, page / WORD + words, true).unwrap();
+            let ring = Ring::of(file.as_fd(), bytes).unwrap();
+            let kernel = Kernel {
+                file,
+                data,
+                words,
+                written: 0,
+            };
+            (kernel, ring)
+        }
+
+        fn put(&mut self, at: u64, word: u64) {
+            let first = procfs::page_size() as usize / WORD;
+            let place = first + (at as usize / WORD) % self.words;
+            self.data.word(place).unwrap().store(word, Ordering::Release);
+        }
+
+        /// So many words, each the same; gives the position of the head.
+        fn write(&mut self, flags: u32, word: u64, words: u64) -> u64 {
+            let at = self.written;
+            self.put(at, u64::from(flags | (8 * words) as u32));
+            (1..=words).for_each(|number| self.put(at + 8 * number, word));
+            self.written += 8 * (1 + words);
+            self.data.word(0).unwrap().store(self.written, Ordering::Release);
+            at
+        }
+    }
+
+    fn word(bytes: Option<&[u8]>) -> Option<(u64, usize)> {
+        let bytes = bytes?;
+        let words: Vec<u64> = bytes
+            .chunks(WORD)
+            .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
+            .collect();
+        assert!(words.iter().all(|word| *word == words[0]), "{words:?}");
+        Some((words[0], bytes.len()))
+    }
+
+    #[test]
+    fn records_come_whole_wherever_the_ring_begins_anew() {
+        let (mut kernel, mut ring) = Kernel::new();
+        // Of lengths that do not go into the ring, often enough to be cut at each of their words.
+        for round in 0..4000 {
+            let words = 1 + round % 11;
+            kernel.write(0, round, words);
+            kernel.write(0, !round, 13 - words);
+            assert_eq!(word(ring.take()), Some((round, 8 * words as usize)));
+            assert_eq!(word(ring.take()), Some((!round, 8 * (13 - words) as usize)));
+            assert_eq!(ring.take(), None);
+        }
+        let read = Mapping::of(kernel.file.as_fd(), 0, 1, false).unwrap();
+        assert_eq!(read.load(0, Ordering::Relaxed), Some(kernel.written));
+    }
+
+    #[test]
+    fn one_that_is_being_written_is_waited_for_and_one_that_was_given_up_is_passed() {
+        let (mut kernel, mut ring) = Kernel::new();
+        kernel.write(0, 1, 2);
+        kernel.write(IS_DISCARDED, 2, 5);
+        let busy = kernel.write(IS_BUSY, 3, 4);
+        kernel.write(0, 4, 1);
+        assert_eq!(word(ring.take()), Some((1, 16)));
+        assert_eq!(ring.take(), None);
+        assert_eq!(ring.take(), None);
+        kernel.put(busy, 32);
+        assert_eq!(word(ring.take()), Some((3, 32)));
+        assert_eq!(word(ring.take()), Some((4, 8)));
+        assert_eq!(ring.take(), None);
+    }
+
+    #[test]
+    fn what_no_record_has_come_to_is_not_mapped() {
+        let (mut kernel, mut ring) = Kernel::of(256 << 10);
+        for round in 0..100 {
+            kernel.write(0, round, 7);
+            assert_eq!(word(ring.take()), Some((round, 56)));
+        }
+        assert_eq!(ring.data.mapped(), [true, false, false, false]);
+        for round in 100..9000 {
+            kernel.write(0, round, 7);
+            assert_eq!(word(ring.take()), Some((round, 56)));
+        }
+        assert_eq!(ring.data.mapped(), [true; 4]);
+        assert!(!ring.is_out_of_reach() && ring.not_seen().is_none());
+    }
+
+    #[test]
+    fn a_reader_that_comes_later_goes_on_where_the_one_before_stopped() {
+        let (mut kernel, mut ring) = Kernel::new();
+        kernel.write(0, 1, 2);
+        kernel.write(0, 2, 2);
+        assert_eq!(word(ring.take()), Some((1, 16)));
+        let mut later = Ring::of(kernel.file.as_fd(), BYTES).unwrap();
+        assert_eq!(word(later.take()), Some((2, 16)));
+        assert_eq!(later.take(), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! What is chosen becomes links of the kernel, and the kernel side learns where a process has what is read. Chooses nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use job::discover::Member;
+use tuner::{module::Module, process::Pid};
+
+use super::{
+    Group, Linked, Probe, Probes, Read, Target,
+    places::{Place, address_of},
+};
+use crate::kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, Site};
+
+/// How often, and after which pause, it is tried again to attach to a process that lives and that the kernel does not find.
+const TRIES: usize = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A link for each function of a request, where the kernel takes it.
+fn one_by_one(kernel: &Kernel, request: &LinkRequest) -> Vec<(BTreeSet<u32>, Link)> {
+    let probes: BTreeSet<u32> = request.sites.iter().map(|site| site.probe).collect();
+    let attach = |probe: u32| {
+        let sites = request.sites.iter().copied().filter(|site| site.probe == probe);
+        let one = LinkRequest {
+            sites: sites.collect(),
+            path: request.path.clone(),
+            ..*request
+        };
+        Some((BTreeSet::from([probe]), kernel.attach(&one).ok()?))
+    };
+    probes.into_iter().filter_map(attach).collect()
+}
+
+impl Probes {
+    /// Tells the kernel side where the process has the variables that are captured.
+    pub(super) fn set_variables(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
+        let Some(kernel) = &mut self.kernel else {
+            return Ok(());
+        };
+        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
+        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| asked.get(*want) == Some(&true));
+        for (probe, known) in self
+            .numbers
+            .probes
+            .iter()
+            .enumerate()
+            .filter(|(_, probe)| is_asked(probe))
+        {
+            for (place, capture) in known.captures.iter().enumerate() {
+                let Read::Variable(name) = &capture.read else {
+                    continue;
+                };
+                match member.variable_address(name) {
+                    Ok(address) => kernel.set_variable(slot, probe as u32, place as u32, address)?,
+                    Err(error) => self.missing.tell(format!("{name} at {}", known.name), || {
+                        format!("{} is not captured at {}: {error}", capture.what, known.name)
+                    }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel side at which addresses a process has the sites, for links without cookies.
+    pub(super) fn set_addresses(
+        &mut self,
+        pid: u32,
+        module: &Module,
+        places: &[Place],
+    ) -> Result<(), KernelError> {
+        let Some(kernel) = self
+            .kernel
+            .as_mut()
+            .filter(|kernel| kernel.link_kind() == LinkKind::Tracefs)
+        else {
+            return Ok(());
+        };
+        // Which call ends at an exit that functions share the stack pointer tells.
+        let is_own = |place: &&Place| place.at != At::Exit { is_shared: true };
+        for place in places.iter().filter(is_own) {
+            // A mark may be the first instruction of its function.
+            let is_taken = |other: &&Place| {
+                is_own(other) && other.site.offset == place.site.offset && other.site.probe < place.site.probe
+            };
+            if let Some(other) = places.iter().find(is_taken) {
+                let [other, name] =
+                    [other, place].map(|place| self.numbers.probes[place.site.probe as usize].name.clone());
+                self.missing.tell(format!("{name} at {other}"), || {
+                    format!("{name} is not probed: {other} begins at the same instruction, and this kernel cannot distinguish them")
+                });
+                continue;
+            }
+            if let Some(address) = address_of(module, place.site.offset) {
+                kernel.set_address(pid, address, place.site.probe)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_of_late_file(&mut self, module: &Module) {
+        let file = module.file_name();
+        self.missing.tell(format!("{file} of late"), || {
+            format!(
+                "{file}, which was not there at the start, is not probed: on this kernel (before 6.6) probes are attached at the start \
+                 only; attach again and it is"
+            )
+        });
+    }
+
+    /// The same as [`Probes::attach`]; false where the process has ended, of which there is nothing to watch any more.
+    pub(super) fn attach_living(
+        &mut self,
+        module: &Module,
+        path: PathBuf,
+        places: &[Place],
+        pid: Pid,
+    ) -> Result<bool, KernelError> {
+        for _ in 0..TRIES {
+            match self.attach(module, path.clone(), places, pid.number) {
+                Err(error) if error.is_of_no_process() && !pid.is_alive() => return Ok(false),
+                // It is between two programs: that takes the kernel microseconds.
+                Err(error) if error.is_of_no_process() => std::thread::sleep(PAUSE),
+                attached => return attached.map(|()| true),
+            }
+        }
+        self.attach(module, path, places, pid.number).map(|()| true)
+    }
+
+    /// Attaches to what is not attached yet. A link of a process's own is made for each process.
+    pub(super) fn attach(
+        &mut self,
+        module: &Module,
+        path: PathBuf,
+        places: &[Place],
+        pid: i32,
+    ) -> Result<(), KernelError> {
+        let pid = self.own_links.then_some(pid as u32);
+        let (device, inode) = module.file_id();
+        let to: Target = (device, inode, pid);
+        if self.kernel.is_none() {
+            return Ok(());
+        }
+        let known = self.attached.get(&to);
+        let is_new = |place: &&Place| known.is_none_or(|known| !known.contains(place));
+        let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
+        if new.is_empty() || self.puts_off(to) {
+            return Ok(());
+        }
+        // The right to define events of tracefs is given up by then.
+        let is_tracefs = |kernel: &Kernel| kernel.link_kind() == LinkKind::Tracefs;
+        if self.is_armed && self.kernel.as_ref().is_some_and(is_tracefs) {
+            self.tell_of_late_file(module);
+            return Ok(());
+        }
+        if let Some(late) = self.late.as_mut().filter(|_| self.is_armed) {
+            late.attach(module);
+        }
+        // All or nothing: where one is refused the next process of the file finds it refused too, instead of taking it for attached.
+        let links = self.links_to(&path, &new, to)?;
+        self.links.extend(links);
+        self.attached.entry(to).or_default().extend(new);
+        Ok(())
+    }
+
+    /// Links to these places of a file.
+    fn links_to(&self, path: &Path, places: &[Place], to: Target) -> Result<Vec<Linked>, KernelError> {
+        let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
+        for place in places {
+            let group = groups.entry(self.group(place.site.probe)).or_default();
+            group.push(*place);
+        }
+        let mut links = Vec::new();
+        for places in groups.into_values() {
+            // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
+            // loss, and not the other way round.
+            let moments: BTreeSet<At> = places.iter().map(|place| place.at).collect();
+            for at in moments.into_iter().rev() {
+                let here = places.iter().filter(|place| place.at == at);
+                let sites: Vec<Site> = here.map(|place| place.site).collect();
+                if !sites.is_empty() {
+                    links.extend(self.links_at(path, sites, at, to)?);
+                }
+            }
+        }
+        Ok(links)
+    }
+
+    /// One link for all of these sites, or one for each that the kernel takes.
+    fn links_at(
+        &self,
+        path: &Path,
+        sites: Vec<Site>,
+        at: At,
+        to: Target,
+    ) -> Result<Vec<Linked>, KernelError> {
+        let Some(kernel) = &self.kernel else {
+            return Ok(Vec::new());
+        };
+        let probes: BTreeSet<u32> = sites.iter().map(|site| site.probe).collect();
+        let (_, _, pid) = to;
+        let request = LinkRequest {
+            path: path.to_owned(),
+            sites,
+            at,
+            pid,
+        };
+        let linked = |(probes, link)| Linked { probes, at, to, link };
+        match kernel.attach(&request) {
+            Ok(link) => Ok(vec![linked((probes, link))]),
+            // Instructions that the kernel does not probe (with a lock prefix) are no reason to do without all others.
+            Err(_) if probes.iter().all(|probe| self.numbers.is_quiet(*probe)) => {
+                Ok(one_by_one(kernel, &request).into_iter().map(linked).collect())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

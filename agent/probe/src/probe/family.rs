@@ -1,0 +1,114 @@
+//! Probes for a command and everything that it starts: on the files that its processes will have, before there are any. What
+//! nobody foresaw is attached to when a process that has it is seen.
+
+use std::collections::BTreeMap;
+
+use job::{clock::monotonic_ns, discover::Job};
+use tuner::module::Module;
+
+use super::{ArmError, Member, Probes, SPARE_PROCESSES, Sought, Spare, Wanted};
+use crate::kernel::{FamilyRoot, Kernel, KernelError};
+
+/// Room for at least so many processes that hit a probe.
+const PROCESSES_MIN: u32 = 128;
+
+/// A file that was attached to after the command began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateFile {
+    /// Its name.
+    pub name: String,
+    /// When.
+    pub at_ns: u64,
+    /// It had been attached to before, and a window began.
+    pub is_again: bool,
+}
+
+/// What was attached to after the command began, by file (device, inode).
+#[derive(Debug, Default)]
+pub(super) struct Late {
+    files: BTreeMap<(u64, u64), LateFile>,
+    /// What is attached to now was before.
+    pub(super) is_again: bool,
+}
+
+impl Late {
+    pub(super) fn attach(&mut self, module: &Module) {
+        let file = LateFile {
+            name: module.file_name().to_owned(),
+            at_ns: monotonic_ns(),
+            is_again: self.is_again,
+        };
+        self.files.insert(module.file_id(), file);
+    }
+}
+
+impl Probes {
+    /// Loads the kernel side and attaches to the files of `foreseen`, in every process; the kernel side gives slots to those of the
+    /// family as they hit, and to nobody else. `asked` says for each of the foreseen what is asked for in it.
+    pub fn arm_family(
+        foreseen: &Job,
+        wanted: Vec<Wanted>,
+        asked: &[Vec<bool>],
+        root: FamilyRoot,
+    ) -> Result<Probes, ArmError> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        let processes = PROCESSES_MIN.max(2 * cpus + SPARE_PROCESSES);
+        let spare = Spare { processes, mpi: true };
+        let mut armed = Probes::load(foreseen, wanted, asked, spare, |options| {
+            Kernel::load_for(options, Some(root))
+        })?;
+        armed.own_links = false;
+        armed.late = Some(Late::default());
+        for (member, asked) in foreseen.members.iter().zip(asked) {
+            armed.place_asked(member, asked, &|_| true)?;
+        }
+        armed.is_armed = true;
+        Ok(armed)
+    }
+
+    /// Attaches to what a process of the family has and nobody foresaw.
+    pub fn admit(
+        &mut self,
+        member: &Member,
+        slot: u32,
+        asked: Vec<bool>,
+        job: &Job,
+    ) -> Result<(), KernelError> {
+        let place = slot as usize;
+        if self.asked.len() <= place {
+            self.asked.resize(place + 1, Vec::new());
+        }
+        self.asked[place] = asked;
+        self.attach_late(member, slot, job)
+    }
+
+    /// The file of a process that was attached to last, if that was after the command began, and when.
+    pub fn attached_late(&self, member: &Member) -> Option<&LateFile> {
+        let late = self.late.as_ref()?;
+        let modules = member.space.modules.iter();
+        let files = modules.filter_map(|module| late.files.get(&module.file_id()));
+        files.max_by_key(|file| file.at_ns)
+    }
+
+    /// Functions that were asked for by their names, in some process at least, and that none had.
+    pub fn never_found(&self) -> Vec<String> {
+        if self.late.is_none() {
+            return Vec::new();
+        }
+        let is_attached = |probe: u32| {
+            let mut places = self.attached.values().flatten();
+            places.any(|place| place.site.probe == probe)
+        };
+        let named = |sought: &Sought| matches!(sought, Sought::Function(_) | Sought::Mark(_));
+        let probes = self.numbers.probes.iter().zip(0..);
+        let plain = probes.filter(|(probe, _)| {
+            let wanted = probe.wanted.iter().filter(|want| self.is_asked(**want));
+            let mut wanted = wanted.filter_map(|want| self.wanted.get(*want));
+            wanted.any(|want| named(&want.sought) && want.flags == 0 && want.captures.is_empty())
+        });
+        plain
+            .filter(|(_, number)| !is_attached(*number))
+            .map(|(probe, _)| format!("no process of the command was seen to have {}", probe.name))
+            .collect()
+    }
+}

@@ -1,0 +1,66 @@
+//! Probes that went with the pages that they were in: a program that throws code pages away (`madvise`, MADV_DONTNEED) has those of the file
+//! from then on, without the kernel's breakpoints. Nobody tells us, so a place of each page is looked at. Says so, and attaches nothing.
+
+use std::collections::BTreeMap;
+
+use job::discover::Member;
+use tuner::{
+    address::Address,
+    intact,
+    module::{Images, Module},
+};
+
+use super::{Probes, places::address_of};
+
+/// Pages of a file that are looked at in each process.
+const PAGES_MAX: usize = 64;
+const PAGE: u64 = 4096;
+
+impl Probes {
+    /// Takes note of files whose probes are gone from the memory of one of these processes.
+    pub fn look_for_gone<'a>(&mut self, members: impl Iterator<Item = &'a Member>, images: &Images) {
+        for member in members {
+            for module in &member.space.modules {
+                let is_gone = |address: &u64| {
+                    intact::has_probe(member.space.memory(), Address(*address)) == Some(false)
+                };
+                if self.looked_at(member, module).any(|address| is_gone(&address))
+                    && is_still_there(member, module, images)
+                {
+                    let (file, pid) = (module.file_name(), member.process.pid);
+                    self.missing.tell(format!("{file} gone from {pid}"), || {
+                        format!(
+                            "probes in {file} are gone from the memory of process {pid}: it discarded code pages (madvise), and calls there \
+                             are no longer counted; attach again to count them"
+                        )
+                    });
+                }
+            }
+        }
+    }
+
+    /// Where a process has the first place that is attached to of each page.
+    fn looked_at(&self, member: &Member, module: &Module) -> impl Iterator<Item = u64> {
+        let (device, inode) = module.file_id();
+        let own = self.own_links.then_some(member.process.pid.number.unsigned_abs());
+        let to = (device, inode, own);
+        let links = self.links.iter().filter(move |linked| linked.to == to);
+        let served: Vec<u32> = links.flat_map(|linked| linked.probes.iter().copied()).collect();
+        let places = self.attached.get(&to).into_iter().flatten();
+        let places = places.filter(|place| served.contains(&place.site.probe));
+        let mut pages = BTreeMap::new();
+        for address in places.filter_map(|place| address_of(module, place.site.offset)) {
+            pages.entry(address / PAGE).or_insert(address);
+        }
+        pages.into_values().take(PAGES_MAX)
+    }
+}
+
+/// A library that was unloaded has taken its probes with it.
+fn is_still_there(member: &Member, module: &Module, images: &Images) -> bool {
+    let now = member.space_now(images);
+    now.is_some_and(|now| {
+        let mut modules = now.modules.iter();
+        modules.any(|known| known.file_id() == module.file_id() && known.bias == module.bias)
+    })
+}

@@ -1,0 +1,160 @@
+//! Probes of rules that are added and removed while the session runs. What others ask for is not touched: functions keep their
+//! numbers, and values that are read at a hit already keep their places.
+
+use std::collections::BTreeSet;
+
+use job::discover::{Job, Member};
+
+use super::{ArmError, Linked, Probe, Probes, Wanted};
+use crate::kernel::{At, Kernel, KernelError};
+
+impl Probes {
+    /// How many were wanted so far: the next that is added has this number.
+    pub fn wanted_count(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Attaches what is wanted beyond what is; `members` are those that live, with their slots and which of the newly wanted are
+    /// asked for in them. When it fails nothing is wanted more than before.
+    pub fn grow(
+        &mut self,
+        job: &Job,
+        wanted: Vec<Wanted>,
+        members: &[(u32, &Member, Vec<bool>)],
+    ) -> Result<(), ArmError> {
+        let first = self.wanted.len();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let Some(kernel) = &self.kernel else {
+            let why = self.missing().first().cloned();
+            let why = why.unwrap_or_else(|| "this session was started without any".into());
+            return Err(ArmError::NoMore(why));
+        };
+        let room = kernel.room();
+        let mut all = self.wanted.clone();
+        all.extend(wanted);
+        let mut asked = self.asked.clone();
+        asked.iter_mut().for_each(|asked| asked.resize(first, false));
+        for (slot, _, more) in members {
+            if let Some(asked) = asked.get_mut(*slot as usize) {
+                asked.extend(more);
+            }
+        }
+        let in_them = members
+            .iter()
+            .filter_map(|(slot, member, _)| Some((*member, asked.get(*slot as usize)?)));
+        let in_them: Vec<(&Member, &Vec<bool>)> = in_them.collect();
+        let mut numbers = self.numbers.clone();
+        numbers.grow(job, &all, first, &in_them)?;
+        let mut on = self.on.clone();
+        on.extend(all.iter().skip(first).map(|want| want.is_on));
+        numbers.share_with_profile(&all, &on);
+        if numbers.probes.len() > room {
+            return Err(ArmError::TooManyFunctions {
+                wanted: "the rules together".into(),
+                found: numbers.probes.len(),
+                most: room,
+            });
+        }
+        let before = std::mem::replace(&mut self.numbers, numbers);
+        if self.is_fixed() && !self.is_attached_already(&before.probes) {
+            self.numbers = before;
+            let why =
+                "on this kernel (tracefs) probes are attached at the start only; give the rule to attach";
+            return Err(ArmError::NoMore(why.into()));
+        }
+        (self.on, self.wanted) = (on, all);
+        self.asked = asked;
+        self.files.clear();
+        let attached = self.attach_more(&before.probes, first, members);
+        if attached.is_err() {
+            let gone: Vec<usize> = (first..self.wanted.len()).collect();
+            self.shrink(&gone)?;
+        }
+        Ok(attached?)
+    }
+
+    /// All that is wanted is counted and timed already.
+    fn is_attached_already(&self, before: &[Probe]) -> bool {
+        let known = before.iter().zip(&self.numbers.probes);
+        before.len() == self.numbers.probes.len()
+            && known
+                .into_iter()
+                .all(|(before, now)| before.is_timed() || !now.is_timed())
+    }
+
+    /// A new function is told what is done at its hits before it is attached; one that is attached already after, or its calls
+    /// would end at returns that nobody sees.
+    fn attach_more(
+        &mut self,
+        before: &[Probe],
+        first: usize,
+        members: &[(u32, &Member, Vec<bool>)],
+    ) -> Result<(), KernelError> {
+        for (slot, member, _) in members {
+            self.set_variables(member, *slot)?;
+        }
+        self.set_specs(before.len()..self.numbers.probes.len())?;
+        let moved = self.take_off_moved(before);
+        let names: Vec<String> = self
+            .numbers
+            .probes
+            .iter()
+            .map(|probe| probe.name.clone())
+            .collect();
+        let is_moved = |probe: &Probe| {
+            let mut moved = moved.iter().filter_map(|number| names.get(*number as usize));
+            moved.any(|name| *name == probe.name)
+        };
+        for (slot, member, _) in members {
+            self.place(member, *slot, &|probe| {
+                probe.wanted.iter().any(|want| *want >= first) || is_moved(probe)
+            })?;
+        }
+        self.set_specs(0..before.len())
+    }
+
+    /// Where functions are left at other places than before, because what they return is read from now on, the probes there go, with those
+    /// of others that they are attached with. The numbers of all of these.
+    fn take_off_moved(&mut self, before: &[Probe]) -> BTreeSet<u32> {
+        let known = before.iter().zip(&self.numbers.probes).zip(0..);
+        let moved = known.filter(|((before, now), _)| before.reads_returned() != now.reads_returned());
+        let moved: BTreeSet<u32> = moved.map(|(_, number)| number).collect();
+        let is_over = |linked: &Linked| linked.at != At::Entry && !linked.probes.is_disjoint(&moved);
+        let over = self.take_off(is_over);
+        let probes = over.iter().flat_map(|linked| &linked.probes).copied().collect();
+        self.close(over);
+        probes
+    }
+
+    /// Nobody wants these any more: what was attached for them alone is detached.
+    pub fn shrink(&mut self, gone: &[usize]) -> Result<(), KernelError> {
+        for want in gone {
+            if let Some(on) = self.on.get_mut(*want) {
+                *on = false;
+            }
+        }
+        let mut changed = self.numbers.shrink(gone, &self.wanted);
+        changed.extend(self.numbers.share_with_profile(&self.wanted, &self.on));
+        for probe in changed {
+            self.set_specs(probe as usize..probe as usize + 1)?;
+        }
+        if !self.is_fixed() {
+            self.detach_unneeded();
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_specs(&mut self, probes: std::ops::Range<usize>) -> Result<(), KernelError> {
+        let Some(kernel) = &mut self.kernel else {
+            return Ok(());
+        };
+        for index in probes {
+            if let Some(probe) = self.numbers.probes.get(index) {
+                Kernel::set_spec(kernel, index as u32, probe.spec)?;
+            }
+        }
+        Ok(())
+    }
+}

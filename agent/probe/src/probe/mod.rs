@@ -1,0 +1,528 @@
+//! What is probed, in which processes: gives every function a number, loads the kernel side, attaches, and adds processes
+//! that come later. Reads no metric and decides nothing.
+
+mod attach;
+mod captures;
+mod family;
+mod gone;
+mod late_mpi;
+mod live;
+mod missing;
+mod number;
+mod overwritten;
+mod places;
+mod priced;
+pub mod sought;
+mod switch;
+mod ways;
+mod windows;
+mod worlds;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::fd::BorrowedFd,
+    time::Duration,
+};
+
+use job::{
+    clock::monotonic_ns,
+    discover::{Job, Member},
+    mpi,
+};
+use tuner::intact::Text;
+
+pub use ::profile::probe::{
+    Probe, ProbeCapture, Read, Sought, Step, Wanted, WantedCapture, WantedTally, number_of, tally_rule,
+    team_size_argument,
+};
+
+pub use self::captures::CaptureError;
+use self::missing::Missing;
+use self::number::Numbers;
+use self::places::{KnownFiles, Place};
+pub use self::sought::{PATTERN_MAX, has_regions};
+use crate::kernel::{
+    self, At, Closer, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring, Ticket, tells_number_of,
+};
+
+/// Up to this many processes each gets links of its own, which cost strangers nothing but every hit about 28 ns a link;
+/// beyond, one link for each file is filtered in the program.
+const OWN_LINKS_MAX: usize = 8;
+
+/// Room for processes that join later.
+const SPARE_PROCESSES: u32 = 64;
+/// Room for functions that rules ask for which are added later.
+const SPARE_PROBES: u32 = 64;
+/// Room for those of them whose hits are added up.
+const SPARE_TALLIES: u32 = 4;
+
+/// Why a session has no probes.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmError {
+    /// The kernel refused.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// A rule asks for what cannot be read.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A pattern means more than anybody wants probed.
+    #[error("{wanted} means {found} functions, and at most {most} are probed; a longer pattern means fewer")]
+    TooManyFunctions {
+        /// What was asked for.
+        wanted: String,
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// A rule that is added asks for probes, and there is no way to attach them any more.
+    #[error("it needs probes, and {0}")]
+    NoMore(String),
+}
+
+/// The armed probes of a session. Dropping it detaches all.
+pub struct Probes {
+    links: Vec<Linked>,
+    /// Closes links that are over.
+    closer: Closer,
+    /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted twice.
+    closing: Vec<(Ticket, Target)>,
+    /// Since when something is not attached for that reason.
+    put_off_since_ns: Option<u64>,
+    /// Functions that are watched in windows are not watched now.
+    is_shut: bool,
+    /// What hits cost; none where nothing is probed.
+    gauge: Option<Gauge>,
+    /// None in a session that may not probe.
+    kernel: Option<Kernel>,
+    numbers: Numbers,
+    wanted: Vec<Wanted>,
+    /// Which of the wanted are switched on.
+    on: Vec<bool>,
+    /// Which of them rest meanwhile, for the budget.
+    resting: BTreeSet<usize>,
+    /// Which of the wanted are asked for in each process, by slot.
+    asked: Vec<Vec<bool>>,
+    attached: BTreeMap<Target, BTreeSet<Place>>,
+    files: KnownFiles,
+    /// The members of the job at the start are attached to.
+    is_armed: bool,
+    room: u32,
+    own_links: bool,
+    /// Of a command: what was attached only when a process that runs it was seen.
+    late: Option<family::Late>,
+    missing: Missing,
+    /// Functions of files, shared by all processes, that one of them has overwritten: device, inode, probe.
+    overwritten: BTreeSet<(u64, u64, u32)>,
+    /// Processes whose library has not shown yet where it keeps who is who.
+    unsettled: BTreeSet<u32>,
+}
+
+/// A file (device, inode), and the process that has a link of its own to it.
+type Target = (u64, u64, Option<u32>);
+
+/// What is attached and detached together: a function that is asked for by its name goes alone, those of patterns and of MPI go by who
+/// asks for them, and of MPI's that nobody asks for those that are asked again and again go apart.
+type Group = (Vec<usize>, Option<u32>);
+
+/// A link, and the probes that it serves.
+struct Linked {
+    probes: BTreeSet<u32>,
+    at: At,
+    to: Target,
+    link: Link,
+}
+
+/// Room on the kernel side beyond what is attached to at the start.
+struct Spare {
+    /// For so many processes in all.
+    processes: u32,
+    /// For the functions of an MPI that nobody has yet.
+    mpi: bool,
+}
+
+impl Probes {
+    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched. `asked` says for each
+    /// member which of the wanted are asked for in it.
+    pub fn arm(
+        job: &Job,
+        wanted: Vec<Wanted>,
+        asked: Vec<Vec<bool>>,
+        force_tracefs: bool,
+    ) -> Result<Probes, ArmError> {
+        let members = job.members.len() as u32;
+        let is_launched = job.roots.iter().any(|root| root.is_launcher);
+        let spare = Spare {
+            processes: 2 * members + SPARE_PROCESSES,
+            // Ranks that are shells still, or interpreters, will have one.
+            mpi: is_launched && job.members.iter().all(|member| member.mpi.is_none()),
+        };
+        let mut armed = Probes::load(job, wanted, &asked, spare, |options| {
+            Kernel::load(LoadOptions {
+                force_tracefs,
+                ..options
+            })
+        })?;
+        armed.tell_of_nothing(&asked);
+        for (member, asked) in job.members.iter().zip(asked) {
+            armed.add(member, asked, job)?;
+        }
+        armed.is_armed = true;
+        Ok(armed)
+    }
+
+    /// Numbers the functions and loads the kernel side, with room for more of them.
+    fn load(
+        job: &Job,
+        wanted: Vec<Wanted>,
+        asked: &[Vec<bool>],
+        spare: Spare,
+        load: impl FnOnce(LoadOptions) -> Result<Kernel, KernelError>,
+    ) -> Result<Probes, ArmError> {
+        let mut numbers = Numbers::of(job, &wanted, asked)?;
+        let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
+        let (more, sized) = match spare.mpi {
+            true => (SPARE_PROBES + 2 * mpi::FUNCTIONS.len() as u32, mpi::with_bytes()),
+            false => (SPARE_PROBES, 0),
+        };
+        let more_rows = sized.saturating_sub(numbers.sized()) * abi::Sizes::ROWS;
+        let count = (count + more).min(abi::MAX_PROBES);
+        let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
+        let processes = spare.processes.min(room);
+        // Of functions that nobody has yet it is decided when somebody has them.
+        let tallied = wanted.iter().filter(|want| want.tally.is_some()).count();
+        let mut kernel = load(LoadOptions {
+            probes: count,
+            processes,
+            rows: (numbers.rows + more_rows).min(abi::MAX_ROWS),
+            tallies: (tallied as u32).max(numbers.tallies.into()) + SPARE_TALLIES,
+            force_tracefs: false,
+        })?;
+        let gauge = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
+        let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
+        // With tracefs nothing can be attached once the right to write is given up: all of it is, and what is off is not heard.
+        let all_on = kernel.link_kind() == LinkKind::Tracefs;
+        // Nor taken off once it costs too much.
+        let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
+        let on = wanted
+            .iter()
+            .map(|want| (want.is_on || all_on) && may_be_on(want));
+        let on: Vec<bool> = on.collect();
+        numbers.share_with_profile(&wanted, &on);
+        for (index, probe) in numbers.probes.iter().enumerate() {
+            kernel.set_spec(index as u32, probe.spec)?;
+        }
+        let mut loaded = Probes {
+            links: Vec::new(),
+            closer: Closer::default(),
+            closing: Vec::new(),
+            put_off_since_ns: None,
+            is_shut: false,
+            own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
+            gauge,
+            kernel: Some(kernel),
+            numbers,
+            on,
+            resting: BTreeSet::new(),
+            wanted,
+            asked: Vec::new(),
+            attached: BTreeMap::new(),
+            files: KnownFiles::new(kernel::emulation(), !all_on),
+            is_armed: false,
+            room: processes,
+            late: None,
+            missing: Missing::default(),
+            overwritten: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
+        };
+        if all_on && loaded.numbers.probes.iter().any(|probe| probe.is_quiet) {
+            let text = "parallel regions are not profiled: on this kernel (tracefs) probes that cost too much could not be detached";
+            loaded.missing.tell(text.to_owned(), || text.to_owned());
+        }
+        loaded.tell_of_rows();
+        Ok(loaded)
+    }
+
+    /// No probe at all: the processes get their slots, and /proc is all there is.
+    pub fn none(job: &Job, why: Vec<String>) -> Probes {
+        Probes {
+            links: Vec::new(),
+            closer: Closer::default(),
+            closing: Vec::new(),
+            put_off_since_ns: None,
+            is_shut: false,
+            gauge: None,
+            kernel: None,
+            numbers: Numbers::default(),
+            wanted: Vec::new(),
+            on: Vec::new(),
+            resting: BTreeSet::new(),
+            asked: vec![Vec::new(); job.members.len()],
+            attached: BTreeMap::new(),
+            files: KnownFiles::default(),
+            room: abi::MAX_PROCESSES,
+            own_links: true,
+            late: None,
+            missing: Missing {
+                texts: why,
+                ..Missing::default()
+            },
+            is_armed: true,
+            overwritten: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
+        }
+    }
+
+    /// From now on the hits of the process in this slot count.
+    pub fn watch(&mut self, slot: u32, pid: i32) -> Result<(), KernelError> {
+        self.kernel
+            .as_mut()
+            .map_or(Ok(()), |kernel| kernel.watch(pid as u32, slot))
+    }
+
+    /// Attaches to one more process and gives it a slot, if there is room. It counts once it is watched.
+    pub fn add(&mut self, member: &Member, asked: Vec<bool>, job: &Job) -> Result<Option<u32>, KernelError> {
+        let slot = self.slots();
+        let pid = member.process.pid.number;
+        if slot >= self.room {
+            let room = self.room;
+            self.missing.tell(format!("process {pid}"), || {
+                format!("process {pid} is not watched: there was room for {room} processes")
+            });
+            return Ok(None);
+        }
+        let is_heard = tells_number_of(pid);
+        if self.kernel.is_some() && !is_heard {
+            self.missing.tell(format!("calls of {pid}"), || {
+                format!(
+                    "calls of process {pid} are not counted: it is in a pid namespace below ours, and the kernel gives probes no number \
+                     for it there. Run tuneagent outside of all containers, or in the same one"
+                )
+            });
+        }
+        self.asked.push(asked);
+        if self.kernel.is_none() || !is_heard {
+            return Ok(Some(slot));
+        }
+        match self.is_armed {
+            true => self.attach_late(member, slot, job)?,
+            false => self.attach_to(member, slot)?,
+        }
+        Ok(Some(slot))
+    }
+
+    /// Attaches to those functions of a process that are needed there and chosen.
+    fn place(
+        &mut self,
+        member: &Member,
+        slot: u32,
+        is_chosen: &dyn Fn(&Probe) -> bool,
+    ) -> Result<(), KernelError> {
+        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
+        self.place_asked(member, &asked, is_chosen)
+    }
+
+    /// The same, with what is asked for there.
+    fn place_asked(
+        &mut self,
+        member: &Member,
+        asked: &[bool],
+        is_chosen: &dyn Fn(&Probe) -> bool,
+    ) -> Result<(), KernelError> {
+        let pid = member.process.pid;
+        let mut files = std::mem::take(&mut self.files);
+        let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, asked);
+        let found = places::find(&self.numbers.probes, member, &mut files, is_needed);
+        self.files = files;
+        for index in found.undefined {
+            let probe = &self.numbers.probes[index as usize];
+            // What a pattern means one program may have and another not.
+            let is_named =
+                |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_) | Sought::Mark(_));
+            if self.late.is_none() && probe.wanted.iter().any(is_named) {
+                let text = || places::undefined(member, probe);
+                self.missing.tell(format!("function {}", probe.name), text);
+            }
+        }
+        for text in found.missing {
+            self.missing.tell(text.clone(), || text);
+        }
+        let mut text = Text::of(&member.space);
+        for (module, mut places) in found.by_module {
+            let refused = self.overwritten(&mut text, module, &places);
+            places.retain(|place| !refused.contains(&place.site.probe));
+            match module.probe_path() {
+                Ok(path) => {
+                    self.set_addresses(pid.number as u32, module, &places)?;
+                    if !self.attach_living(module, path, &places, pid)? {
+                        return Ok(());
+                    }
+                }
+                Err(error) => {
+                    let file = module.file_name();
+                    let text = || format!("{file} of process {pid} is not probed: {error}");
+                    self.missing.tell(format!("{file} of {pid}"), text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// MPI is watched whatever the rules ask for; another function where somebody asks for it and has it switched on. What is watched in windows is
+    /// needed in them.
+    fn is_needed(&self, probe: &Probe, asked: &[bool]) -> bool {
+        let is_asked = |want: &usize| self.sits(*want) && asked.get(*want) == Some(&true);
+        !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_asked))
+    }
+
+    fn group(&self, probe: u32) -> Group {
+        let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
+        match self.numbers.probes.get(probe as usize) {
+            Some(of) if of.mpi.is_some() => self.group_of_mpi(of),
+            Some(of) if of.wanted.iter().any(is_named) => (Vec::new(), Some(probe)),
+            Some(of) => (of.wanted.clone(), None),
+            None => (Vec::new(), None),
+        }
+    }
+
+    /// Stops counting a process. Its cells stay readable.
+    pub fn forget(&mut self, pid: i32) -> Result<(), KernelError> {
+        self.kernel
+            .as_mut()
+            .map_or(Ok(()), |kernel| kernel.forget(pid as u32))
+    }
+
+    /// Links are closed by this one from now on.
+    pub fn close_by(&mut self, closer: Closer) {
+        std::mem::replace(&mut self.closer, closer).finish(Duration::ZERO);
+        self.closing.clear();
+    }
+
+    /// Hands links over to be closed.
+    fn close(&mut self, over: Vec<Linked>) {
+        let targets: BTreeSet<Target> = over.iter().map(|linked| linked.to).collect();
+        let ticket = self.closer.close(in_order(over));
+        self.closing.extend(targets.into_iter().map(|to| (ticket, to)));
+    }
+
+    /// Whether links are being closed.
+    pub fn is_closing(&mut self) -> bool {
+        let closed = self.closer.closed();
+        self.closing.retain(|(ticket, _)| closed < *ticket);
+        !self.closing.is_empty()
+    }
+
+    /// Readable when links were closed; none where only asking tells.
+    pub fn closed_stream(&self) -> Option<BorrowedFd<'_>> {
+        self.closer.stream()
+    }
+
+    /// Whether links to this file are being closed. Then what is to be attached there is put off.
+    fn puts_off(&mut self, to: Target) -> bool {
+        let puts_off = self.is_closing() && self.closing.iter().any(|(_, closing)| *closing == to);
+        if puts_off {
+            self.put_off_since_ns.get_or_insert_with(monotonic_ns);
+        }
+        puts_off
+    }
+
+    /// Detaches all. Waits for so long until the kernel has let go, and tells whether it has; else it does so in the background.
+    pub fn detach(&mut self, patience: Duration) -> bool {
+        let links = std::mem::take(&mut self.links).into_iter();
+        let gauge = self.gauge.take().into_iter().flat_map(|gauge| gauge.links);
+        let mut closer = std::mem::take(&mut self.closer);
+        closer.close([links.map(|linked| linked.link).chain(gauge).collect()]);
+        closer.finish(patience)
+    }
+
+    /// The probes, by number.
+    pub fn list(&self) -> &[Probe] {
+        &self.numbers.probes
+    }
+
+    /// Whether values stand elsewhere than at hits that are under way, since this was last asked.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.numbers.has_moved)
+    }
+
+    /// The number of each probe of which hits are or were added up.
+    pub fn tallies(&self) -> impl Iterator<Item = u16> {
+        let numbers = self.numbers.probes.iter().map(|probe| probe.spec.tally.number);
+        numbers.filter(|number| *number > 0)
+    }
+
+    /// How many functions are watched that have rows of their own.
+    pub fn watched(&self) -> usize {
+        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| self.is_asked(*want));
+        let shown = self.shown();
+        shown
+            .filter(|probe| probe.mpi.is_some() || is_asked(probe))
+            .count()
+    }
+
+    /// Of them, functions of MPI.
+    pub fn watched_of_mpi(&self) -> usize {
+        self.shown().filter(|probe| probe.mpi.is_some()).count()
+    }
+
+    /// Those that have rows of their own where they are watched.
+    fn shown(&self) -> impl Iterator<Item = &Probe> {
+        self.numbers.probes.iter().filter(|probe| !probe.is_quiet)
+    }
+
+    /// Whether what is wanted is asked for in some process, if there is one yet. What a rule wants in processes of a role, where none has it, is
+    /// neither watched nor missed.
+    fn is_asked(&self, want: usize) -> bool {
+        let by = |asked: &Vec<bool>| asked.get(want) == Some(&true);
+        self.asked.is_empty() || self.asked.iter().any(by)
+    }
+
+    /// Processes that have a slot.
+    pub fn slots(&self) -> u32 {
+        self.asked.len() as u32
+    }
+
+    /// The kernel side; none in a session that may not probe.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        self.kernel.as_ref()
+    }
+
+    /// The kernel side, for changing.
+    pub fn kernel_mut(&mut self) -> Option<&mut Kernel> {
+        self.kernel.as_mut()
+    }
+
+    /// The ring of hits; none where nothing is probed.
+    pub fn take_hits(&mut self) -> Result<Option<Ring>, KernelError> {
+        self.kernel.as_mut().map(Kernel::take_hits).transpose()
+    }
+
+    /// What could not be probed, in words.
+    pub fn missing(&self) -> &[String] {
+        &self.missing.texts
+    }
+
+    /// Sites attached so far, over all files.
+    pub fn site_count(&self) -> usize {
+        self.attached.values().map(BTreeSet::len).sum()
+    }
+
+    /// Whether processes outside the job pay for the probes: links that are not limited to a process fire in every program
+    /// that maps the file.
+    pub fn strangers_pay(&self) -> bool {
+        !self.own_links
+    }
+}
+
+/// Entries first: calls that are under way are then seen to return, and none is entered whose return is not seen.
+fn in_order(over: Vec<Linked>) -> [Vec<Link>; 2] {
+    let (entries, returns): (Vec<Linked>, Vec<Linked>) =
+        over.into_iter().partition(|linked| linked.at == At::Entry);
+    [entries, returns].map(|links| links.into_iter().map(|linked| linked.link).collect())
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        self.detach(Duration::ZERO);
+    }
+}

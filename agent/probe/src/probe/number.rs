@@ -1,0 +1,365 @@
+//! Gives every function a number and says what is done at its hits.
+
+use std::collections::BTreeMap;
+
+use abi::{Capture, Durations, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags};
+use job::{
+    discover::{Job, Member},
+    mpi::{self, Implementation},
+};
+use tuner::module::Module;
+
+use profile::probe::{ANOTHER, decide_tally};
+
+use super::{
+    ArmError, Probe, Sought, Wanted, captures,
+    sought::{Meant, PATTERN_MAX, Seen},
+};
+
+/// A file (device, inode) and where in it a function begins: functions of several names share one probe, or every call would
+/// be two.
+type Spot = (String, u64, u64);
+
+/// What only those ask for who want hits to be sent.
+const OF_SENDING: u32 =
+    SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN | SpecFlags::PARTS | SpecFlags::DECIDES;
+
+/// What the profile asks for of parallel regions.
+const OF_PROFILE: u32 = SpecFlags::SPAN | SpecFlags::SEQUENCE;
+
+/// The functions by their numbers, which stay theirs.
+#[derive(Clone, Default)]
+pub(super) struct Numbers {
+    pub(super) probes: Vec<Probe>,
+    spots: BTreeMap<Spot, usize>,
+    pub(super) seen: Seen,
+    /// How many functions have had their hits added up.
+    pub(super) tallies: u16,
+    /// How many rows of histograms a process has.
+    pub(super) rows: u32,
+    /// Values that were read at hits under way stand elsewhere now.
+    pub(super) has_moved: bool,
+}
+
+impl Numbers {
+    /// Numbers the functions: those of MPI in the order of the table, then the others as asked for. `asked` says for each member
+    /// which of the wanted are asked for in it.
+    pub(super) fn of(job: &Job, wanted: &[Wanted], asked: &[Vec<bool>]) -> Result<Numbers, ArmError> {
+        let mut numbers = Numbers::default();
+        for member in &job.members {
+            numbers.add_mpi(member);
+        }
+        let members: Vec<(&Member, &Vec<bool>)> = job.members.iter().zip(asked).collect();
+        numbers.grow(job, wanted, 0, &members)?;
+        Ok(numbers)
+    }
+
+    /// Numbers what the wanted from `first` on ask for; `asked` says in which of these members which of all the wanted are.
+    pub(super) fn grow(
+        &mut self,
+        job: &Job,
+        wanted: &[Wanted],
+        first: usize,
+        asked: &[(&Member, &Vec<bool>)],
+    ) -> Result<(), ArmError> {
+        for (index, want) in wanted.iter().enumerate().skip(first) {
+            let is_asked =
+                |(_, asked): &&(&Member, &Vec<bool>)| asked.get(index).copied().unwrap_or_default();
+            let members = asked.iter().filter(is_asked).map(|(member, _)| *member);
+            self.add(index, &want.sought, &members.collect::<Vec<_>>())?;
+        }
+        let is_asked = |probe: &&mut Probe| first == 0 || probe.wanted.iter().any(|want| *want >= first);
+        for probe in self.probes.iter_mut().filter(is_asked) {
+            let mut of_probe = probe.wanted.iter().filter_map(|index| wanted.get(*index));
+            probe.is_quiet = !probe.wanted.is_empty() && of_probe.all(|want| want.is_quiet);
+            let had_rows = probe.rows_of_durations().is_some();
+            for want in probe.wanted.iter().filter_map(|index| wanted.get(*index)) {
+                probe.spec.flags |= want.flags;
+            }
+            if !had_rows {
+                give_rows(probe, &mut self.rows);
+            }
+            let captures = captures::of_probe(probe, wanted, job)?;
+            self.has_moved |= !captures.starts_with(&probe.captures);
+            probe.captures = captures;
+            for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
+                *place = capture.spec;
+            }
+            decide_tally(probe, wanted, &mut self.tallies);
+        }
+        if self.probes.len() > abi::MAX_PROBES as usize {
+            return Err(ArmError::TooManyFunctions {
+                wanted: "the rules together".into(),
+                found: self.probes.len(),
+                most: abi::MAX_PROBES as usize,
+            });
+        }
+        Ok(())
+    }
+
+    /// Forgets that these of the wanted ask for anything: nothing is sent for them any more. What is counted and timed for
+    /// somebody else goes on as it is.
+    pub(super) fn shrink(&mut self, gone: &[usize], wanted: &[Wanted]) -> Vec<u32> {
+        let mut changed = Vec::new();
+        for (probe, index) in self.probes.iter_mut().zip(0..) {
+            let before = probe.wanted.len();
+            probe.wanted.retain(|want| !gone.contains(want));
+            if probe.wanted.len() == before {
+                continue;
+            }
+            let asked = || probe.wanted.iter().filter_map(|index| wanted.get(*index));
+            probe.is_quiet = !probe.wanted.is_empty() && asked().all(|want| want.is_quiet);
+            let sent = asked().fold(0, |flags, want| flags | want.flags);
+            probe.spec.flags &= !OF_SENDING | sent;
+            decide_tally(probe, wanted, &mut self.tallies);
+            if probe.wanted.is_empty() {
+                probe.captures.clear();
+                probe.spec.captures = [Capture::default(); abi::MAX_CAPTURES];
+            }
+            changed.push(index);
+        }
+        changed
+    }
+
+    /// What the profile asks for beside a rule is done only while the profile watches: the end of a call, which a rule that counts does not
+    /// need, may cost ten times as much as its begin. `on` says which of the wanted are switched on. The functions that are probed in another
+    /// way from now on.
+    pub(super) fn share_with_profile(&mut self, wanted: &[Wanted], on: &[bool]) -> Vec<u32> {
+        let mut changed = Vec::new();
+        for (probe, index) in self.probes.iter_mut().zip(0..) {
+            let asked = || {
+                probe
+                    .wanted
+                    .iter()
+                    .filter_map(|want| Some((wanted.get(*want)?, on.get(*want)?)))
+            };
+            if !asked().any(|(want, _)| want.is_quiet) {
+                continue;
+            }
+            let flags = |is_meant: &dyn Fn(&Wanted, bool) -> bool| {
+                let meant = asked().filter(|(want, on)| is_meant(want, **on));
+                meant.fold(0, |flags, (want, _)| flags | want.flags) & OF_PROFILE
+            };
+            let of_rules = flags(&|want, _| !want.is_quiet);
+            let needed = of_rules | flags(&|want, on| want.is_quiet && (on || probe.is_quiet));
+            let is_counted = asked().any(|(want, on)| !want.is_quiet && *on) && needed & SpecFlags::SPAN == 0;
+            probe.is_only_counted = !probe.is_quiet && (probe.is_only_counted || is_counted);
+            if probe.spec.flags & OF_PROFILE != needed {
+                probe.spec.flags = probe.spec.flags & !OF_PROFILE | needed;
+                changed.push(index);
+            }
+        }
+        changed
+    }
+
+    pub(super) fn add_mpi(&mut self, member: &Member) {
+        let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) else {
+            return;
+        };
+        for site in &mpi.sites {
+            let Some((function, is_large)) = mpi::find(&site.name) else {
+                continue;
+            };
+            let known = self.probes.iter().position(|probe| probe.name == site.name);
+            let index = known.unwrap_or_else(|| {
+                let mut spec = mpi_spec(function, is_large, &mpi.implementation);
+                if spec.flags & SpecFlags::BYTES != 0 {
+                    let row = take_rows(&mut self.rows, Sizes::ROWS);
+                    spec.message.row = row.map_or(MessageRule::NO_ROW, |row| row as u16);
+                }
+                self.push(&site.name, Some(function), spec)
+            });
+            self.spots.insert(spot(module, site.offset.0), index);
+        }
+    }
+
+    fn add(&mut self, want: usize, sought: &Sought, members: &[&Member]) -> Result<(), ArmError> {
+        if let Sought::Mpi(_) = sought {
+            for probe in self
+                .probes
+                .iter_mut()
+                .filter(|probe| sought.means(&probe.name, probe.mpi.is_some()))
+            {
+                probe.wanted.push(want);
+            }
+            return Ok(());
+        }
+        if let Sought::Mark(name) = sought {
+            self.add_mark(want, name, members);
+            return Ok(());
+        }
+        // MPI's functions go by the names that users know; their probes sit at the profiling names.
+        let mut meant: Vec<usize> = match sought {
+            Sought::Function(name) => self.named(name).into_iter().collect(),
+            _ => Vec::new(),
+        };
+        if meant.is_empty() {
+            for (spot, function) in self.found(sought, members) {
+                let known = self
+                    .spots
+                    .get(&spot)
+                    .copied()
+                    .or_else(|| self.named(&function.name));
+                let index = known.unwrap_or_else(|| self.push(&function.name, None, ProbeSpec::default()));
+                self.spots.entry(spot).or_insert(index);
+                self.probes[index].symbols.insert(function.symbol);
+                if !meant.contains(&index) {
+                    meant.push(index);
+                }
+            }
+        }
+        if meant.len() > PATTERN_MAX && *sought == Sought::OpenmpBody {
+            return Ok(());
+        }
+        if meant.len() > PATTERN_MAX {
+            return Err(ArmError::TooManyFunctions {
+                wanted: sought.to_string(),
+                found: meant.len(),
+                most: PATTERN_MAX,
+            });
+        }
+        // A function that nobody has yet keeps its number for a process that joins later.
+        if let (Sought::Function(name), true) = (sought, meant.is_empty()) {
+            meant.push(self.push(name, None, ProbeSpec::default()));
+        }
+        for index in meant {
+            self.probes[index].wanted.push(want);
+        }
+        Ok(())
+    }
+
+    /// A mark is a probe for each way in which it hands over its values: copies of its place, as compilers make them, have them in
+    /// other registers. One that nobody has yet keeps its number.
+    fn add_mark(&mut self, want: usize, name: &str, members: &[&Member]) {
+        let modules = members.iter().flat_map(|member| &member.space.modules);
+        let marks = modules.flat_map(|module| module.image.marks().unwrap_or_default());
+        let mut ways: Vec<&str> = marks
+            .filter(|mark| mark.name == name)
+            .map(|mark| mark.text.as_str())
+            .collect();
+        ways.sort_unstable();
+        ways.dedup();
+        if ways.is_empty() {
+            ways.push("");
+        }
+        for (place, way) in ways.into_iter().enumerate() {
+            let is_it = |probe: &Probe| probe.mark_name() == Some(name) && probe.mark.as_deref() == Some(way);
+            let known = self.probes.iter().position(is_it);
+            let index = known.unwrap_or_else(|| {
+                let shown = match place {
+                    0 => name.to_owned(),
+                    place => format!("{name}{ANOTHER}{}", place + 1),
+                };
+                self.push(&shown, None, ProbeSpec::default())
+            });
+            self.probes[index].mark = Some(way.to_owned());
+            self.probes[index].wanted.push(want);
+        }
+    }
+
+    /// The functions of these processes that are meant: all that fit, or those that fit a name best.
+    fn found(&mut self, sought: &Sought, members: &[&Member]) -> Vec<(Spot, Meant)> {
+        let mut found: Vec<(Spot, Meant)> = Vec::new();
+        for module in members.iter().flat_map(|member| &member.space.modules) {
+            let functions = self.seen.functions(module, sought).iter();
+            found.extend(functions.map(|function| (spot(module, function.offset), function.clone())));
+        }
+        let best = found.iter().map(|(_, function)| function.fit).max().flatten();
+        found.retain(|(_, function)| function.fit == best);
+        found
+    }
+
+    /// Whether it is probed for the profile alone.
+    pub(super) fn is_quiet(&self, probe: u32) -> bool {
+        self.probes
+            .get(probe as usize)
+            .is_some_and(|probe| probe.is_quiet)
+    }
+
+    /// Functions whose messages are counted by size.
+    pub(super) fn sized(&self) -> u32 {
+        let has_row = |probe: &&Probe| probe.spec.flags & SpecFlags::BYTES != 0;
+        self.probes.iter().filter(has_row).count() as u32
+    }
+
+    fn named(&self, name: &str) -> Option<usize> {
+        self.probes.iter().position(|probe| probe.name == name)
+    }
+
+    fn push(&mut self, name: &str, mpi: Option<&'static mpi::Function>, spec: ProbeSpec) -> usize {
+        self.probes.push(Probe::new(name, mpi, spec));
+        self.probes.len() - 1
+    }
+}
+
+/// Rows of histograms, side by side, that nobody has yet: the first of them.
+fn take_rows(taken: &mut u32, count: u32) -> Option<u32> {
+    let (first, end) = (*taken, *taken + count);
+    (end <= abi::MAX_ROWS).then(|| {
+        *taken = end;
+        first
+    })
+}
+
+/// Calls are counted by duration where somebody wants that and there is room for it.
+fn give_rows(probe: &mut Probe, taken: &mut u32) {
+    if probe.rows_of_durations().is_none() {
+        return;
+    }
+    match take_rows(taken, Durations::ROWS) {
+        Some(first) => probe.spec.durations = first,
+        None => probe.spec.flags &= !SpecFlags::DURATIONS,
+    }
+}
+
+fn spot(module: &Module, offset: u64) -> Spot {
+    (format!("{:?}", module.device), module.inode, offset)
+}
+
+fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implementation) -> ProbeSpec {
+    let mut spec = ProbeSpec {
+        flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,
+        message: mpi::rule(function, is_large, implementation),
+        ..ProbeSpec::default()
+    };
+    if !function.is_asked_again() {
+        spec.flags |= SpecFlags::SEQUENCE;
+    }
+    if implementation.layout != SizeLayout::Unknown && function.carries.is_some() {
+        spec.flags |= SpecFlags::MESSAGE;
+        if function.has_bytes() {
+            spec.flags |= SpecFlags::BYTES;
+        }
+    }
+    spec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_a_rule_counts_is_timed_only_while_the_profile_watches_it() {
+        let profile = Wanted::quietly(Sought::OpenmpRegion);
+        let rule = Wanted {
+            flags: 0,
+            is_quiet: false,
+            is_counted: true,
+            ..profile.clone()
+        };
+        let wanted = [profile, rule];
+        let mut numbers = Numbers::default();
+        numbers.push("GOMP_parallel", None, ProbeSpec::default());
+        numbers.probes[0].wanted = vec![0, 1];
+        let mut share = |on: [bool; 2]| {
+            let changed = numbers.share_with_profile(&wanted, &on);
+            let probe = &numbers.probes[0];
+            (changed, probe.is_timed(), probe.is_only_counted)
+        };
+        assert_eq!(share([true, false]), (vec![0], true, false));
+        assert_eq!(share([true, true]), (vec![], true, false));
+        assert_eq!(share([false, true]), (vec![0], false, true));
+        // Some of its calls have no time from now on, whoever times the others.
+        assert_eq!(share([true, true]), (vec![0], true, true));
+    }
+}

@@ -1,0 +1,370 @@
+//! Where the probed functions stand in the modules of a process. Attaches nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use abi::ExitSite;
+use job::discover::{Member, WatchedSite};
+use tuner::{
+    address::{FileOffset, LinkAddress},
+    exits::{ExitFinder, Exits, LastJump, Places},
+    intact::{needed_at, needed_at_entry},
+    mark::Mark,
+    module::Module,
+    site::{Cost, Emulation, EntrySites},
+    symbol::{Binding, Function},
+};
+
+use super::{Probe, sought};
+use crate::kernel::{At, Site};
+
+/// A site, and which moment of its function it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) site: Site,
+    pub(super) at: At,
+    /// What the kernel does with the instruction there.
+    pub(super) cost: Cost,
+    /// The code of the file, by offsets, without which nothing may be probed there.
+    needs: (u64, u64),
+}
+
+impl Place {
+    fn new(site: Site, at: At, cost: Cost, needs: Range<u64>) -> Place {
+        Place {
+            site,
+            at,
+            cost,
+            needs: (needs.start, needs.end),
+        }
+    }
+
+    /// What the process must have as the file has it.
+    pub(super) fn needs(&self) -> Range<u64> {
+        self.needs.0..self.needs.1
+    }
+}
+
+/// What was found in a process.
+#[derive(Debug, Default)]
+pub(super) struct Found<'a> {
+    pub(super) by_module: Vec<(&'a Module, Vec<Place>)>,
+    /// Probes whose functions it has not.
+    pub(super) undefined: Vec<u32>,
+    /// What else is missing, in words.
+    pub(super) missing: Vec<String>,
+}
+
+/// What is known of each file (device, inode): the ranks of a job share their files.
+#[derive(Debug, Default)]
+pub(super) struct KnownFiles {
+    emulation: Emulation,
+    has_cookies: bool,
+    files: BTreeMap<(String, u64), KnownFile>,
+}
+
+#[derive(Debug, Default)]
+struct KnownFile {
+    /// What it defines of the named functions, once that was asked.
+    functions: Option<Vec<Function>>,
+    entries: Entries,
+    /// Links tell what is known of a place: of one without it only a return instruction tells that the call ends.
+    has_cookies: bool,
+    /// Where functions are left, or why that is not known, by where they begin.
+    exits: BTreeMap<FileOffset, Result<Exits, String>>,
+}
+
+/// Where the entries of functions are probed.
+#[derive(Debug, Default)]
+struct Entries {
+    sites: EntrySites,
+    chosen: BTreeMap<FileOffset, (FileOffset, Cost)>,
+}
+
+impl KnownFiles {
+    /// For a kernel that emulates this, and whose links may have cookies.
+    pub(super) fn new(emulation: Emulation, has_cookies: bool) -> KnownFiles {
+        KnownFiles {
+            emulation,
+            has_cookies,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Forgets all: other functions are meant from now on.
+    pub(super) fn clear(&mut self) {
+        self.files.clear();
+    }
+
+    fn of(&mut self, module: &Module) -> &mut KnownFile {
+        let key = (format!("{:?}", module.device), module.inode);
+        self.files.entry(key).or_insert_with(|| KnownFile {
+            functions: None,
+            entries: Entries {
+                sites: EntrySites::new(self.emulation),
+                chosen: BTreeMap::new(),
+            },
+            has_cookies: self.has_cookies,
+            exits: BTreeMap::new(),
+        })
+    }
+}
+
+impl KnownFile {
+    fn exits(&mut self, finder: &ExitFinder<'_>, function: &Function) -> &Result<Exits, String> {
+        let find = || finder.exits(function).map_err(|error| error.to_string());
+        self.exits.entry(function.offset).or_insert_with(find)
+    }
+}
+
+impl Entries {
+    fn of(&mut self, module: &Module, offset: FileOffset, size: u64) -> (FileOffset, Cost) {
+        let choose = || {
+            let site = self.sites.of(&module.image, offset, size);
+            (site.offset, site.cost)
+        };
+        *self.chosen.entry(offset).or_insert_with(choose)
+    }
+}
+
+/// Finds the probes that are needed in a process. MPI's functions are those of the library that defines MPI; others may stand
+/// in any module, and are probed wherever they do.
+pub(super) fn find<'a>(
+    probes: &[Probe],
+    member: &'a Member,
+    known: &mut KnownFiles,
+    is_needed: impl Fn(&Probe) -> bool,
+) -> Found<'a> {
+    let mut found = Found::default();
+    if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
+        let (file, finder) = (known.of(module), ExitFinder::new(&module.image));
+        for site in &mpi.sites {
+            let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name && is_needed(probe);
+            if let Some(probe) = probes.iter().position(is_it) {
+                let of = (probe as u32, &probes[probe]);
+                found.add_named(of, module, &function_of(site, module), (&mut *file, &finder));
+            }
+        }
+    }
+    let mpi_apart = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
+    let others = || mpi_apart().filter(|(_, probe)| probe.mark.is_none());
+    let names: Vec<&str> = others()
+        .flat_map(|(_, probe)| &probe.symbols)
+        .map(String::as_str)
+        .collect();
+    let unseen = others().filter(|(_, probe)| probe.symbols.is_empty());
+    let unseen: Vec<&str> = unseen.map(|(_, probe)| probe.name.as_str()).collect();
+    let needed = || others().filter(|(_, probe)| is_needed(probe));
+    let marks = || mpi_apart().filter(|(_, probe)| probe.mark.is_some() && is_needed(probe));
+    let mut missing: BTreeSet<u32> = needed().chain(marks()).map(|(index, _)| index as u32).collect();
+    for module in &member.space.modules {
+        for (probe, wanted) in marks() {
+            if found.add_mark(probe as u32, wanted, module) {
+                missing.remove(&(probe as u32));
+            }
+        }
+        let (file, finder) = (known.of(module), ExitFinder::new(&module.image));
+        let functions = file
+            .functions
+            .get_or_insert_with(|| functions(module, &names, &unseen))
+            .clone();
+        for function in &functions {
+            let is_it = |probe: &Probe| match probe.symbols.is_empty() {
+                true => function.names.contains(&probe.name),
+                false => function.names.iter().any(|name| probe.symbols.contains(name)),
+            };
+            // Functions of two names have one probe, which knows both.
+            if let Some((probe, wanted)) = needed().find(|(_, probe)| is_it(probe)) {
+                missing.remove(&(probe as u32));
+                found.add_named((probe as u32, wanted), module, function, (&mut *file, &finder));
+            }
+        }
+    }
+    found.undefined = missing.into_iter().collect();
+    found
+}
+
+/// The functions of a module among the named; `unseen` are names that no process had when the functions were numbered.
+fn functions(module: &Module, names: &[&str], unseen: &[&str]) -> Vec<Function> {
+    let mut found = module.image.functions(names).unwrap_or_default();
+    for name in unseen {
+        if let Ok(Some((_, fitting))) = module.image.functions_spelled(name) {
+            found.extend(fitting.into_iter().map(|mut function| {
+                function.names.push((*name).to_owned());
+                function
+            }));
+        }
+    }
+    found
+}
+
+/// Why a function or a mark is not probed in a process, with what it may be called instead.
+pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
+    let name = probe.name.as_str();
+    if probe.mark.is_some() {
+        let why = format!("process {} has no mark {name}", member.process.pid);
+        return match sought::nearest_mark(member, name) {
+            Some(near) => format!("{why}; did you mean `{near}`?"),
+            None => why,
+        };
+    }
+    let why = match member.space.every_function(name) {
+        Err(error) => error.to_string(),
+        Ok(_) => format!("process {} has no function {name}", member.process.pid),
+    };
+    match sought::nearest(member, name) {
+        Some(near) => format!("{why}; did you mean `{near}`?"),
+        None if is_stripped(member) => format!(
+            "{why}; the symbols of {} were removed (strip): of its functions only those that it exports have names, unless a file \
+             with its symbols is there (/usr/lib/debug, .gnu_debuglink)",
+            member.program()
+        ),
+        None => why,
+    }
+}
+
+fn is_stripped(member: &Member) -> bool {
+    let program = member.space.executable();
+    program.is_some_and(|module| {
+        module
+            .image
+            .static_symbols()
+            .is_ok_and(|table| table.iter().next().is_none())
+    })
+}
+
+impl<'a> Found<'a> {
+    /// The places of a mark in a module that hand over what the probe reads; false where there is none.
+    fn add_mark(&mut self, probe: u32, wanted: &Probe, module: &'a Module) -> bool {
+        let marks = module.image.marks().unwrap_or_default();
+        let is_it =
+            |mark: &&Mark| wanted.mark_name() == Some(&mark.name) && wanted.mark.as_ref() == Some(&mark.text);
+        let mut is_there = false;
+        for mark in marks.iter().filter(is_it) {
+            is_there = true;
+            let (name, address) = (&mark.name, mark.address);
+            let Some(offset) = mark
+                .offset(&module.image)
+                .filter(|_| !mark.is_long_nop(&module.image))
+            else {
+                self.missing.push(format!(
+                    "the mark {name} at {address} of {} is not probed: it is no instruction of one byte, and the kernel could make a call of it that destroys what its function keeps below the stack",
+                    module.path
+                ));
+                continue;
+            };
+            let semaphore = mark
+                .semaphore
+                .and_then(|semaphore| module.image.file_offset(semaphore));
+            let site = Site {
+                offset: offset.0,
+                probe,
+                semaphore: semaphore.map_or(0, |offset| offset.0),
+                exit: 0,
+            };
+            // It is a nop of one byte, or else was refused.
+            let place = Place::new(site, At::Entry, Cost::Emulated, needed_at(offset));
+            self.add(module, place);
+        }
+        is_there
+    }
+
+    fn add_named(
+        &mut self,
+        (probe, wanted): (u32, &Probe),
+        module: &'a Module,
+        function: &Function,
+        (file, finder): (&mut KnownFile, &ExitFinder<'_>),
+    ) {
+        let (offset, cost) = file.entries.of(module, function.offset, function.size);
+        let site = Site {
+            offset: offset.0,
+            probe,
+            semaphore: 0,
+            exit: 0,
+        };
+        let needs = needed_at_entry(function.offset, function.size, offset);
+        self.add(module, Place::new(site, At::Entry, cost, needs));
+        if !wanted.is_timed() {
+            return;
+        }
+        // What is returned stands in its register only at the return.
+        let by_jumps = file.has_cookies && !wanted.reads_returned();
+        let text = match file.exits(finder, function) {
+            Ok(exits) => {
+                for place in exits_at(exits, probe, by_jumps) {
+                    self.add(module, place);
+                }
+                match exits.unknown {
+                    0 => return,
+                    unknown => format!(
+                        "{} can be left by {unknown} jumps that cannot be followed: calls that end so are counted, not timed",
+                        wanted.name
+                    ),
+                }
+            }
+            Err(error) => format!("calls of {} are counted, not timed: {error}", wanted.name),
+        };
+        self.missing.push(text);
+    }
+
+    fn add(&mut self, module: &'a Module, place: Place) {
+        let is_it =
+            |known: &&mut (&Module, Vec<Place>)| known.0.path == module.path && known.0.bias == module.bias;
+        match self.by_module.iter_mut().find(is_it) {
+            Some((_, places)) if places.contains(&place) => {}
+            Some((_, places)) => places.push(place),
+            None => self.by_module.push((module, vec![place])),
+        }
+    }
+}
+
+/// Where a process has what stands at this offset of a module's file.
+pub(super) fn address_of(module: &Module, offset: u64) -> Option<u64> {
+    let segments = &module.image.segments;
+    let inside = |start: u64, size: u64| offset.checked_sub(start).filter(|into| *into < size);
+    segments.iter().find_map(|segment| {
+        let into = inside(segment.offset.0, segment.file_size)?;
+        Some(module.bias.0.wrapping_add(segment.address.0 + into))
+    })
+}
+
+fn function_of(site: &WatchedSite, module: &Module) -> Function {
+    Function {
+        names: vec![site.name.clone()],
+        offset: site.offset,
+        address: LinkAddress(site.address.0.wrapping_sub(module.bias.0)),
+        size: site.size,
+        binding: Binding::Global,
+        indirect: false,
+    }
+}
+
+/// The probes where a function is left: at its last jumps, or at its return instructions alone.
+fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<Place> {
+    let of = |places: &Places, is_shared| {
+        let place = |offset: FileOffset, cost, exit| {
+            let site = Site {
+                offset: offset.0,
+                probe,
+                semaphore: 0,
+                exit,
+            };
+            Place::new(site, At::Exit { is_shared }, cost, needed_at(offset))
+        };
+        let at_jump = |jump: &LastJump| {
+            let condition = jump.condition.map(|condition| (condition, jump.is_taken));
+            place(jump.offset, Cost::Emulated, ExitSite::bits(jump.depth, condition))
+        };
+        let (jumps, returns) = match by_jumps {
+            true => (&places.jumps[..], &places.beside_jumps),
+            false => (&[][..], &places.returns),
+        };
+        let returns = returns.iter().chain(&places.last);
+        let returns = returns.map(|offset| place(*offset, Cost::Stepped, 0));
+        jumps.iter().map(at_jump).chain(returns).collect::<Vec<_>>()
+    };
+    [of(&exits.own, false), of(&exits.elsewhere, true)].concat()
+}

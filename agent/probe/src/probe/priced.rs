@@ -1,0 +1,96 @@
+//! How each function is probed, as far as that decides what a call costs. Knows no price.
+
+use std::collections::BTreeMap;
+
+use abi::{CaptureKind, SpecFlags};
+use profile::cost::{Prices, Probed, Returns};
+use tuner::site::Cost;
+
+use super::{Probe, Probes, places::Place};
+use crate::kernel::At;
+
+/// What a message is read as: its count, its datatype's size, its communicator's rank; each may be more than one read of memory.
+const VALUES_OF_A_MESSAGE: u32 = 4;
+
+/// Of one probe.
+#[derive(Debug, Default)]
+struct Sites {
+    entry: Option<Cost>,
+    returns: Returns,
+    /// Links by file (device, inode).
+    links: BTreeMap<(u64, u64), u32>,
+}
+
+impl Sites {
+    fn add(&mut self, place: &Place, file: (u64, u64)) {
+        match place.at {
+            At::Entry => {
+                // The dearest: which of several files is called is not known.
+                self.entry = self.entry.max(Some(place.cost));
+                *self.links.entry(file).or_default() += 1;
+            }
+            // Where there are both, calls that fail end at the other ones.
+            At::Exit { .. } if place.cost == Cost::Emulated => self.returns = Returns::Jump,
+            At::Exit { .. } if self.returns == Returns::Unseen => self.returns = Returns::Instruction,
+            At::Exit { .. } => {}
+        }
+    }
+}
+
+impl Probes {
+    /// What hits cost here; none where nothing is probed.
+    pub fn prices(&self) -> Option<Prices> {
+        self.kernel.as_ref()?;
+        let later = || Prices::table("nothing was probed when the session began".to_owned());
+        Some(
+            self.gauge
+                .as_ref()
+                .map_or_else(later, |gauge| gauge.prices.clone()),
+        )
+    }
+
+    /// How each function is probed that is, by its number.
+    pub fn probed(&self) -> BTreeMap<u32, Probed> {
+        let mut sites: BTreeMap<u32, Sites> = BTreeMap::new();
+        for ((device, inode, _), places) in &self.attached {
+            for place in places {
+                let of_probe = sites.entry(place.site.probe).or_default();
+                of_probe.add(place, (*device, *inode));
+            }
+        }
+        let probed = |(number, sites): (u32, Sites)| {
+            let probe = self.numbers.probes.get(number as usize)?;
+            Some((number, probed(probe, &sites)?))
+        };
+        sites.into_iter().filter_map(probed).collect()
+    }
+}
+
+fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
+    // What the profile takes now and then beside what is counted for a rule has a budget of its own.
+    let flags = match probe.is_only_counted {
+        true => probe.spec.flags & !SpecFlags::SEQUENCE,
+        false => probe.spec.flags,
+    };
+    let has = |flag: u32| u32::from(flags & flag != 0);
+    let captures = probe.spec.captures.iter();
+    let values = captures
+        .filter(|capture| capture.kind != CaptureKind::None as u8)
+        .count();
+    let both = |sent: u32, added: u32| u32::from(flags & (sent | added) == sent | added);
+    let summed = both(SpecFlags::SEND_ENTRY, SpecFlags::TALLY_ENTRY)
+        + both(SpecFlags::SEND_RETURN, SpecFlags::TALLY_RETURN);
+    Some(Probed {
+        entry: sites.entry?,
+        returns: match probe.is_only_counted {
+            true => Returns::Unseen,
+            false => sites.returns,
+        },
+        is_in_sequence: flags & SpecFlags::SEQUENCE != 0,
+        values: values as u32 + has(SpecFlags::MESSAGE) * VALUES_OF_A_MESSAGE,
+        events: has(SpecFlags::SEND_ENTRY) + has(SpecFlags::SEND_RETURN) - summed,
+        // A call that is counted by its duration costs no more than one that is added up.
+        added: summed + has(SpecFlags::DURATIONS),
+        links: sites.links.values().copied().max().unwrap_or(1),
+    })
+}

@@ -1,0 +1,215 @@
+//! The way to a captured value: where a probe begins, and what is read on from there, by the types in the debug information. Reads
+//! no memory of a process.
+
+use job::discover::{Job, Member};
+use tuner::{
+    dwarf::{self, ArgumentError, ArgumentName, Kind, Leaf},
+    mark::{self, MarkArgument, MarkPlace, NoArgument},
+    path,
+    variable::VariableName,
+};
+
+use super::{Probe, Read, Step, WantedCapture};
+
+/// How a value is got at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Way {
+    /// Which of the registers for integers it begins in, of an argument.
+    pub(super) register: u8,
+    /// What is added before each read; without any the register is the value.
+    pub(super) reads: Vec<i32>,
+    /// Of an argument of a mark, where it is.
+    pub(super) mark: Option<MarkPlace>,
+    /// What is there, if it is known.
+    leaf: Option<Leaf>,
+    /// A number of this type, where no debug information is needed to know it.
+    of: Option<&'static str>,
+}
+
+impl Way {
+    /// The way to a value in the first process that has it. Without debug information only pointers can be followed, and no
+    /// type is known.
+    pub(super) fn to(want: &WantedCapture, probe: &Probe, job: &Job) -> Result<Way, String> {
+        if let (Some(text), Read::Argument(number)) = (&probe.mark, &want.read) {
+            return Way::of_mark(want, &mark::arguments(text), *number);
+        }
+        let mut why = None;
+        for member in &job.members {
+            match Way::by_types(want, probe, member) {
+                Ok(Some(way)) => return way.with_text(want),
+                Ok(None) => {}
+                Err(error) => why = why.or(Some(error)),
+            }
+        }
+        match why {
+            Some(why) => Err(why),
+            None => Way::by_pointers(want),
+        }
+    }
+
+    /// Its type as rules state it, if it is a number.
+    pub(super) fn type_name(&self) -> Option<&'static str> {
+        let of = self.leaf.as_ref().map(|leaf| leaf.of);
+        let number = of.and_then(|of| Some(of.value_type()?.name()));
+        let named = of
+            .filter(|of| of.kind == Kind::Enum)
+            .and_then(|of| match of.size {
+                1 => Some("i8"),
+                2 => Some("i16"),
+                4 => Some("i32"),
+                8 => Some("i64"),
+                _ => None,
+            });
+        self.of.or(number).or(named)
+    }
+
+    /// None where there is no debug information on it.
+    fn by_types(want: &WantedCapture, probe: &Probe, member: &Member) -> Result<Option<Way>, String> {
+        let steps = want.steps.iter().map(|step| match step {
+            Step::Field(name) => path::Step::Field(name.clone()),
+            Step::Index(index) => path::Step::Index(i64::from(*index)),
+            Step::Dereference => path::Step::Deref,
+        });
+        let steps: Vec<path::Step> = steps.collect();
+        match &want.read {
+            Read::Argument(number) => of_argument(&ArgumentName::Number(*number), &steps, probe, member),
+            Read::NamedArgument(name) => {
+                of_argument(&ArgumentName::Name(name.clone()), &steps, probe, member)
+            }
+            Read::Variable(name) => of_variable(name, &steps, member),
+            Read::ReturnValue | Read::Bytes => Ok(None),
+        }
+    }
+
+    /// What a mark hands over has a size, and no parts that anybody knows.
+    fn of_mark(
+        want: &WantedCapture,
+        arguments: &[Result<MarkArgument, NoArgument>],
+        number: u8,
+    ) -> Result<Way, String> {
+        let argument = match arguments.get(usize::from(number)) {
+            Some(Ok(argument)) => argument,
+            Some(Err(why)) => return Err(why.to_string()),
+            None => return Err(format!("the mark passes {} values", arguments.len())),
+        };
+        let of = argument.type_name;
+        let is_text = want.stated.is_some_and(|(_, length)| length > 0);
+        let follows = want.steps.len() + usize::from(is_text);
+        if want.steps.iter().any(|step| *step != Step::Dereference) {
+            return Err("the layout of a value that a mark passes is not known".to_owned());
+        }
+        let width = profile::probe::width;
+        if follows > 0 && width(of) != Some(8) {
+            return Err(format!("it is {of}, and no pointer"));
+        }
+        let is_wider = |(stated, _): (&str, u8)| width(stated) > width(of);
+        if follows == 0 && want.stated.is_some_and(is_wider) {
+            return Err(format!("the mark passes only {of}"));
+        }
+        let first = match argument.place {
+            MarkPlace::Memory { offset, .. } => Some(offset),
+            MarkPlace::Register(_) => None,
+            MarkPlace::Constant(_) if follows > 0 => return Err("it is a constant".to_owned()),
+            MarkPlace::Constant(_) => None,
+        };
+        Ok(Way {
+            reads: first.into_iter().chain(vec![0; follows]).collect(),
+            mark: Some(argument.place),
+            of: (follows == 0).then_some(of),
+            ..Way::default()
+        })
+    }
+
+    fn by_pointers(want: &WantedCapture) -> Result<Way, String> {
+        if want.steps.iter().any(|step| *step != Step::Dereference) {
+            return Err(
+                "there is no debug information on it, so the place of its parts is not known".to_owned(),
+            );
+        }
+        // A text in a register is what it points to; a variable that is a text is read where it lies.
+        let is_text = want.stated.is_some_and(|(_, length)| length > 0);
+        let more = match &want.read {
+            Read::Bytes => 0,
+            Read::Variable(_) => 1,
+            _ => usize::from(is_text),
+        };
+        Ok(Way {
+            register: match &want.read {
+                // Without debug information all parameters before it are taken for integers.
+                Read::Argument(number) => *number,
+                Read::NamedArgument(name) => {
+                    return Err(format!(
+                        "there is no debug information on the function, so it is not known which argument is {name}"
+                    ));
+                }
+                _ => 0,
+            },
+            reads: vec![0; want.steps.len() + more],
+            mark: None,
+            leaf: None,
+            of: (want.read == Read::Bytes).then_some("u64"),
+        })
+    }
+
+    /// A text may be given as a pointer to it: then that is followed too.
+    fn with_text(mut self, want: &WantedCapture) -> Result<Way, String> {
+        let (Some((_, 1..)), Some(leaf)) = (want.stated, &self.leaf) else {
+            return Ok(self);
+        };
+        if leaf.of.kind == Kind::Pointer {
+            self.reads.push(0);
+        } else if leaf.text_bytes.is_none() && !leaf.is_char {
+            return Err(format!("it is {} and no text", leaf.type_name));
+        }
+        Ok(self)
+    }
+}
+
+fn of_argument(
+    argument: &ArgumentName,
+    steps: &[path::Step],
+    probe: &Probe,
+    member: &Member,
+) -> Result<Option<Way>, String> {
+    let symbols: Vec<&str> = probe.symbols.iter().map(String::as_str).collect();
+    for (module, function) in member.space.functions(&symbols).unwrap_or_default() {
+        match dwarf::argument(&module.image, function.address, argument, steps) {
+            Ok(value) => {
+                return Ok(Some(Way {
+                    register: value.register,
+                    reads: offsets(value.reads)?,
+                    mark: None,
+                    leaf: Some(value.leaf),
+                    of: None,
+                }));
+            }
+            Err(ArgumentError::Unknown) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(None)
+}
+
+fn of_variable(name: &str, steps: &[path::Step], member: &Member) -> Result<Option<Way>, String> {
+    // That a process has no such variable is told where its address is looked for.
+    let Ok(root) = member.space.variable(&VariableName::from(name)) else {
+        return Ok(None);
+    };
+    let trail = dwarf::trail(&root.module.image, root.link_address, steps);
+    let Some(trail) = trail.map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    Ok(Some(Way {
+        register: 0,
+        reads: offsets(trail.hops.into_iter().chain([trail.offset]).collect())?,
+        mark: None,
+        leaf: Some(trail.leaf),
+        of: None,
+    }))
+}
+
+fn offsets(reads: Vec<u64>) -> Result<Vec<i32>, String> {
+    let offsets = reads.into_iter().map(i32::try_from);
+    let offsets: Result<Vec<i32>, _> = offsets.collect();
+    offsets.map_err(|_| "it lies more than 2 GiB behind what it is a part of".to_owned())
+}

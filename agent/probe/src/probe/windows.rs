@@ -1,0 +1,168 @@
+//! Functions of the profile that are watched in windows: their links come and go. Decides nothing.
+
+use std::collections::BTreeSet;
+
+use abi::Frame;
+use job::{clock::monotonic_ns, discover::Member};
+
+use super::{Group, Linked, Probe, Probes};
+use crate::kernel::{Kernel, KernelError};
+
+/// Stands for the functions that are asked again and again, where a group of links is named by a function.
+const POLLING: u32 = u32::MAX - 1;
+
+/// Stands for those that are watched in windows.
+const SAMPLED: u32 = u32::MAX - 3;
+
+/// Stands for those that a process calls first.
+const FIRST: u32 = u32::MAX - 2;
+
+impl Probes {
+    /// Whether a function may be watched in windows: one of MPI that is in the profile alone, or one that the user named.
+    pub fn may_pause(&self, probe: u32) -> bool {
+        let probe = self.numbers.probes.get(probe as usize);
+        probe.is_some_and(|probe| self.can_pause(probe) && !self.tells_who_comes(probe))
+    }
+
+    /// The same of any, also of one by which processes tell of themselves.
+    fn can_pause(&self, probe: &Probe) -> bool {
+        let mut wanted = probe.wanted.iter();
+        wanted.all(|want| self.wanted[*want].may_pause || !self.on[*want])
+            && (probe.mpi.is_some() || !probe.wanted.is_empty())
+    }
+
+    /// Whether a function is not watched now, for no window is open.
+    pub(super) fn pauses(&self, probe: &Probe) -> bool {
+        self.is_shut && probe.is_sampled && self.can_pause(probe)
+    }
+
+    /// Of a command, whoever begins with MPI tells of itself by its first call, whether or not a window is open.
+    fn tells_who_comes(&self, probe: &Probe) -> bool {
+        self.late.is_some() && probe.is_first()
+    }
+
+    /// Whether a process is in its first call of MPI.
+    pub fn begins(&self, slot: u32) -> Result<bool, KernelError> {
+        let threads = self
+            .kernel()
+            .map(Kernel::threads)
+            .transpose()?
+            .unwrap_or_default();
+        let is_first = |frame: &Frame| {
+            let probe = self.numbers.probes.get(frame.probe as usize);
+            probe.is_some_and(Probe::is_first)
+        };
+        let mut threads = threads.iter().filter(|(_, thread)| thread.process == slot);
+        Ok(threads.any(|(_, thread)| thread.frames.iter().take(thread.depth as usize).any(is_first)))
+    }
+
+    /// With whom a function of MPI is attached and detached: those that are watched in
+    /// windows, or that are asked again and again and may be, come and go without the others.
+    pub(super) fn group_of_mpi(&self, probe: &Probe) -> Group {
+        let apart = match (self.tells_who_comes(probe), probe.is_sampled) {
+            (true, _) => Some(FIRST),
+            (false, true) => Some(SAMPLED),
+            (false, false) => probe.is_polling().then_some(POLLING),
+        };
+        (probe.wanted.clone(), apart.filter(|_| self.can_pause(probe)))
+    }
+
+    /// Whether probes can be taken off and put back.
+    pub fn can_take_turns(&self) -> bool {
+        !self.is_fixed()
+    }
+
+    /// The windows of these functions are shut. Links are closed by and by, for that takes grace periods of the kernel. One that served a function too
+    /// that somebody has asked for since goes with them: that function is attached again by [`Probes::attach_rest`].
+    pub fn shut(&mut self, functions: &BTreeSet<u32>) {
+        for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
+            probe.is_sampled = functions.contains(&number);
+            probe.is_off = probe.is_sampled;
+        }
+        self.is_shut = true;
+        let off = functions.iter().copied().filter(|probe| self.may_pause(*probe));
+        let off: BTreeSet<u32> = off.collect();
+        let over = self.take_off(|linked| !linked.probes.is_disjoint(&off));
+        let serves_others = over.iter().any(|linked| !linked.probes.is_subset(&off));
+        self.close(over);
+        if serves_others {
+            self.put_off_since_ns.get_or_insert_with(monotonic_ns);
+        }
+    }
+
+    /// The windows are open, in these processes and, of a command, in the files that are foreseen. What was not watched is attached; from now on
+    /// only `functions` come and go.
+    pub fn open(
+        &mut self,
+        functions: &BTreeSet<u32>,
+        who: (&[(u32, &Member)], &[Member]),
+    ) -> Result<(), KernelError> {
+        self.is_shut = false;
+        for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
+            probe.is_sampled = functions.contains(&number);
+        }
+        let placed = self.place_again(who, &|probe| probe.is_off);
+        self.numbers
+            .probes
+            .iter_mut()
+            .for_each(|probe| probe.is_off = false);
+        placed
+    }
+
+    /// Attaches what was put off while links were being closed. Since when it was not watched; none where there is nothing, or they are being closed
+    /// still.
+    pub fn attach_rest(&mut self, who: (&[(u32, &Member)], &[Member])) -> Result<Option<u64>, KernelError> {
+        if self.put_off_since_ns.is_none() || self.is_closing() {
+            return Ok(None);
+        }
+        let since_ns = self.put_off_since_ns.take();
+        self.place_again(who, &|_| true)?;
+        Ok(since_ns)
+    }
+
+    fn place_again(
+        &mut self,
+        (members, foreseen): (&[(u32, &Member)], &[Member]),
+        is_chosen: &dyn Fn(&Probe) -> bool,
+    ) -> Result<(), KernelError> {
+        self.late.iter_mut().for_each(|late| late.is_again = true);
+        let placed = self.place_in(members, foreseen, is_chosen);
+        self.late.iter_mut().for_each(|late| late.is_again = false);
+        placed
+    }
+
+    fn place_in(
+        &mut self,
+        members: &[(u32, &Member)],
+        foreseen: &[Member],
+        is_chosen: &dyn Fn(&Probe) -> bool,
+    ) -> Result<(), KernelError> {
+        for member in foreseen {
+            self.place_asked(member, &[], is_chosen)?;
+        }
+        for (slot, member) in members {
+            let is_alive = || member.process.pid.is_alive();
+            if !is_alive() {
+                continue;
+            }
+            match self.place(member, *slot, is_chosen) {
+                // It has ended meanwhile.
+                Err(_) if !is_alive() => {}
+                placed => placed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes these links out of those that are attached.
+    pub(super) fn take_off(&mut self, is_over: impl Fn(&Linked) -> bool) -> Vec<Linked> {
+        let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links).into_iter().partition(is_over);
+        self.links = left;
+        for linked in &over {
+            if let Some(places) = self.attached.get_mut(&linked.to) {
+                places.retain(|place| place.at != linked.at || !linked.probes.contains(&place.site.probe));
+            }
+        }
+        over
+    }
+}

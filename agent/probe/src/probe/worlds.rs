@@ -1,0 +1,36 @@
+//! Tells the kernel side where a process has what tells the world's rank of a rank in a communicator.
+
+use job::{discover::Member, mpi};
+
+use super::Probes;
+use crate::kernel::KernelError;
+
+impl Probes {
+    /// What is known of the process now. Returns the size of the world as the process shows it.
+    pub(super) fn set_world(&mut self, member: &Member, slot: u32) -> Result<Option<u32>, KernelError> {
+        let (Some(kernel), Some(known)) = (&mut self.kernel, &member.mpi) else {
+            return Ok(None);
+        };
+        let world = mpi::world(&known.implementation, &member.space, member.rank);
+        kernel.set_world(slot, world)?;
+        if mpi::may_settle(&known.implementation, &world, member.rank) {
+            self.unsettled.insert(slot);
+        } else {
+            self.unsettled.remove(&slot);
+        }
+        Ok(mpi::world_size(&world))
+    }
+
+    /// Looks again into processes that had not begun with MPI. Their worlds have the sizes that no launcher stated.
+    pub fn settle(&mut self, members: &mut [Member]) -> Result<(), KernelError> {
+        for (slot, member) in (0..).zip(members) {
+            if self.unsettled.contains(&slot) {
+                let size = self.set_world(member, slot)?;
+                if let Some(rank) = member.rank.as_mut() {
+                    rank.size = rank.size.or(size);
+                }
+            }
+        }
+        Ok(())
+    }
+}

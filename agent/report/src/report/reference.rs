@@ -1,0 +1,113 @@
+//! The report of another run, as far as computation scalability is told from it.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::SCHEMA;
+
+/// What another run computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reference {
+    pub ranks: usize,
+    /// Useful time of all of them in an iteration, in nanoseconds.
+    pub useful_ns: f64,
+}
+
+impl Reference {
+    /// Reads a report; the error says what it lacks.
+    pub fn read(file: &str) -> Result<Reference, String> {
+        let text = fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}"))?;
+        Reference::of(&text).map_err(|why| format!("{file} is no reference: {why}"))
+    }
+
+    fn of(text: &str) -> Result<Reference, String> {
+        let report: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+        match report["schema"].as_str() {
+            Some(schema) if schema == SCHEMA => {}
+            Some(schema) => return Err(format!("its schema is {schema}, not {SCHEMA}")),
+            None => return Err(format!("it is no report ({SCHEMA}), as attach --json writes it")),
+        }
+        let efficiencies = &report["efficiencies"];
+        let useful_s = efficiencies["useful_time_per_iteration_s"].as_f64();
+        let ranks = efficiencies["ranks"].as_u64();
+        let (Some(useful_s), Some(ranks)) = (useful_s, ranks) else {
+            return Err(
+                "it has no useful time of an iteration: not every rank has a detected loop".to_owned(),
+            );
+        };
+        if report["job"]["size"].as_u64() != Some(ranks) {
+            return Err(format!(
+                "it is of {ranks} ranks of {}, the others ran elsewhere",
+                report["job"]["size"]
+            ));
+        }
+        if useful_s <= 0.0 || ranks == 0 {
+            return Err("nothing was computed in it".to_owned());
+        }
+        Ok(Reference {
+            ranks: ranks as usize,
+            useful_ns: useful_s * 1e9,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::{
+        calls::efficiency::Efficiencies,
+        snapshot::{EfficienciesView, JobView, SequenceView, Snapshot},
+    };
+
+    fn report(size: usize, useful_ns: Option<f64>) -> String {
+        let of = Efficiencies::of(&[vec![0.5; 4]]).unwrap();
+        let snapshot = Snapshot {
+            job: JobView {
+                size: Some(size),
+                ..JobView::default()
+            },
+            sequence: SequenceView {
+                efficiencies: Some(EfficienciesView {
+                    of,
+                    between_nodes: None,
+                    split: None,
+                    useful_ns,
+                    scalability: None,
+                    ranks: 4,
+                    nodes: 1,
+                    over_iterations: true,
+                }),
+                ..SequenceView::default()
+            },
+            ..Snapshot::default()
+        };
+        super::super::render(&snapshot).unwrap()
+    }
+
+    #[test]
+    fn a_report_with_iterations_of_every_rank_is_a_reference() {
+        let found = Reference::of(&report(4, Some(2.5e8))).unwrap();
+        assert_eq!((found.ranks, found.useful_ns), (4, 2.5e8));
+    }
+
+    #[test]
+    fn what_a_report_lacks_to_be_a_reference_is_said() {
+        for (text, why) in [
+            ("{".to_owned(), "no JSON"),
+            ("{}".to_owned(), "no report"),
+            ("{\"schema\": \"tuneagent.report/0\"}".to_owned(), "its schema is"),
+            (report(4, None), "a detected loop"),
+            (report(8, Some(2.5e8)), "4 ranks of 8"),
+            (report(4, Some(0.0)), "nothing was computed"),
+        ] {
+            let said = Reference::of(&text).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        assert!(
+            Reference::read("/no/such/file")
+                .unwrap_err()
+                .contains("cannot be read")
+        );
+    }
+}

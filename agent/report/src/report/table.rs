@@ -1,0 +1,303 @@
+//! The report as one table in long form: a number in each row, what it is a number of in the columns before it. docs/exports.md
+//! describes it.
+
+use std::fmt::Write;
+
+use profile::{
+    calls::TeamTotals,
+    format::csv_field,
+    snapshot::{CallSiteView, FunctionTotals, ProcessView, RegionsView, Snapshot},
+};
+
+use super::seconds;
+
+const HEADER: &str = "table,host,rank,pid,function,caller,file,line,quantity,unit,value";
+
+/// What a row's number is a number of.
+#[derive(Clone, Default)]
+struct Of {
+    table: &'static str,
+    host: String,
+    rank: Option<u32>,
+    pid: Option<i32>,
+    function: String,
+    caller: String,
+    file: String,
+    line: Option<u64>,
+}
+
+struct Table(String);
+
+/// All rows, with the header. A number that was not measured is an empty field.
+pub fn table(snapshot: &Snapshot) -> String {
+    let mut table = Table(format!("{HEADER}\n"));
+    job(&mut table, snapshot);
+    for process in &snapshot.processes {
+        let of = Of {
+            table: "process",
+            host: process.host.clone().unwrap_or_else(|| snapshot.job.host.clone()),
+            rank: process.rank,
+            // A recording has no numbers of processes.
+            pid: Some(process.pid).filter(|pid| *pid != 0),
+            ..Of::default()
+        };
+        self::process(&mut table, &of, process);
+        let regions = process.regions.iter();
+        regions.for_each(|regions| self::regions(&mut table, &of, regions));
+        for function in &process.functions {
+            let of = Of {
+                table: "function",
+                function: function.name.clone(),
+                ..of.clone()
+            };
+            self::function(&mut table, &of, function);
+        }
+    }
+    for site in &snapshot.sequence.call_sites {
+        call_site(&mut table, snapshot, site);
+    }
+    table.0
+}
+
+impl Table {
+    fn row(&mut self, of: &Of, quantity: &str, unit: &str, value: Option<f64>) {
+        let number = |number: Option<String>| number.unwrap_or_default();
+        let fields = [
+            of.table.to_owned(),
+            csv_field(&of.host),
+            number(of.rank.map(|rank| rank.to_string())),
+            number(of.pid.map(|pid| pid.to_string())),
+            csv_field(&of.function),
+            csv_field(&of.caller),
+            csv_field(&of.file),
+            number(of.line.map(|line| line.to_string())),
+            quantity.to_owned(),
+            unit.to_owned(),
+            // As short as it can be and still the same number.
+            number(value.map(|value| value.to_string())),
+        ];
+        // Into memory, where nothing fails.
+        let _ = writeln!(self.0, "{}", fields.join(","));
+    }
+
+    fn count(&mut self, of: &Of, quantity: &str, count: Option<u64>) {
+        self.row(of, quantity, "1", count.map(|count| count as f64));
+    }
+
+    fn time(&mut self, of: &Of, quantity: &str, ns: Option<u64>) {
+        self.row(of, quantity, "s", ns.map(seconds));
+    }
+}
+
+fn job(table: &mut Table, snapshot: &Snapshot) {
+    let of = Of {
+        table: "job",
+        host: snapshot.job.host.clone(),
+        ..Of::default()
+    };
+    table.row(&of, "elapsed", "s", Some(snapshot.elapsed.as_secs_f64()));
+    table.count(&of, "size", snapshot.job.size.map(|size| size as u64));
+    let iteration = snapshot.sequence.iteration.as_ref();
+    table.count(&of, "iterations", iteration.map(|iteration| iteration.count));
+    table.row(
+        &of,
+        "iteration_mean",
+        "s",
+        iteration.map(|iteration| iteration.mean_ns / 1e9),
+    );
+    let efficiencies = snapshot.sequence.efficiencies.as_ref();
+    let parts = [
+        ("parallel_efficiency", efficiencies.map(|all| all.of.parallel)),
+        ("load_balance", efficiencies.map(|all| all.of.load_balance)),
+        (
+            "load_balance_within_nodes",
+            efficiencies.map(|all| all.of.within_nodes),
+        ),
+        (
+            "load_balance_between_nodes",
+            efficiencies.and_then(|all| all.between_nodes),
+        ),
+        (
+            "communication_efficiency",
+            efficiencies.map(|all| all.of.communication),
+        ),
+        (
+            "serialisation_efficiency",
+            efficiencies.and_then(|all| Some(all.split?.serialisation)),
+        ),
+        (
+            "transfer_efficiency",
+            efficiencies.and_then(|all| Some(all.split?.transfer)),
+        ),
+    ];
+    for (name, value) in parts {
+        table.row(&of, name, "1", value);
+    }
+    for (kind, lost) in &snapshot.lost {
+        table.count(&of, &format!("lost_{kind}"), Some(*lost));
+    }
+    table.count(&of, "calls_under_way_when_armed", Some(snapshot.under_way));
+    table.count(&of, "events_received", Some(snapshot.events.received));
+    table.count(&of, "hits_added_up", Some(snapshot.events.added_up));
+    table.count(&of, "hits_not_added_up", Some(snapshot.events.sent_alone));
+    let has_mpi = snapshot.job.mpi.is_some();
+    table.count(
+        &of,
+        "unseen_calls",
+        Some(snapshot.sequence.unseen).filter(|_| has_mpi),
+    );
+}
+
+fn process(table: &mut Table, of: &Of, view: &ProcessView) {
+    let counters = view.counters.as_ref();
+    table.time(of, "watched", Some(view.watched_ns));
+    table.time(of, "mpi_time", view.mpi_ns);
+    table.time(of, "mpi_runqueue_time", view.mpi_waited_ns);
+    table.row(of, "useful_share", "1", view.useful);
+    table.time(of, "cpu_time", counters.map(|counters| counters.cpu_ns));
+    table.time(of, "runqueue_time", counters.map(|counters| counters.runqueue_ns));
+    table.count(
+        of,
+        "switches_involuntary",
+        counters.map(|counters| counters.switches_involuntary),
+    );
+    table.count(
+        of,
+        "switches_voluntary",
+        counters.map(|counters| counters.switches_voluntary),
+    );
+    table.count(of, "faults_minor", counters.map(|counters| counters.faults_minor));
+    table.count(of, "faults_major", counters.map(|counters| counters.faults_major));
+    table.row(
+        of,
+        "memory_resident",
+        "B",
+        counters.map(|counters| counters.resident_bytes as f64),
+    );
+    table.row(
+        of,
+        "memory_resident_peak",
+        "B",
+        counters.and_then(|counters| Some(counters.resident_peak_bytes? as f64)),
+    );
+}
+
+/// Rows of programs with parallel regions alone.
+fn regions(table: &mut Table, of: &Of, view: &RegionsView) {
+    table.count(of, "regions", Some(view.regions));
+    table.time(of, "region_time", view.inside_ns);
+    table.time(of, "regions_probed", Some(view.watched_ns));
+    let teams = view.teams.as_ref().map(|teams| teams.of);
+    let of_teams = |number: fn(&TeamTotals) -> u64| teams.as_ref().map(number);
+    table.count(of, "team_regions", of_teams(|teams| teams.regions));
+    table.count(of, "team_threads_least", of_teams(|teams| teams.threads_least));
+    table.count(of, "team_threads_most", of_teams(|teams| teams.threads_most));
+    table.time(of, "team_working_time", of_teams(|teams| teams.working_ns));
+    table.time(of, "team_starting_time", of_teams(|teams| teams.starting_ns));
+    table.time(of, "team_waiting_time", of_teams(|teams| teams.waiting_ns));
+    table.time(of, "team_ending_time", of_teams(|teams| teams.ending_ns));
+}
+
+fn function(table: &mut Table, of: &Of, view: &FunctionTotals) {
+    table.count(of, "calls", Some(view.calls));
+    table.count(of, "nested_calls", Some(view.nested));
+    table.count(of, "untimed_calls", Some(view.untimed));
+    table.count(of, "unreturned_calls", Some(view.unreturned));
+    table.time(of, "time", view.time_ns);
+    let bytes = match view.bytes_kind {
+        Some(kind) => format!("bytes_{kind}"),
+        None => "bytes".to_owned(),
+    };
+    table.row(of, &bytes, "B", view.bytes.map(|bytes| bytes as f64));
+    table.count(of, "bytes_unknown_calls", Some(view.bytes_unknown));
+    for (size, messages) in view
+        .sizes
+        .iter()
+        .enumerate()
+        .filter(|(_, messages)| **messages > 0)
+    {
+        let quantity = match abi::Sizes::greatest(size) {
+            Some(most) => format!("messages_up_to_{most}B"),
+            None => "messages_greater".to_owned(),
+        };
+        table.count(of, &quantity, Some(*messages));
+    }
+    for (from_ns, calls) in view.durations.iter().flat_map(|durations| durations.buckets()) {
+        table.count(of, &format!("calls_from_{from_ns}ns"), Some(calls));
+    }
+}
+
+/// Of all ranks together.
+fn call_site(table: &mut Table, snapshot: &Snapshot, site: &CallSiteView) {
+    let place = &site.place;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let of = Of {
+        table: "call_site",
+        host: snapshot.job.host.clone(),
+        function: site.function.clone(),
+        caller: text(&place.function.clone().or_else(|| place.module.clone())),
+        file: text(&place.file),
+        line: place.line,
+        ..Of::default()
+    };
+    table.count(&of, "ranks", Some(site.ranks));
+    table.count(&of, "calls", Some(site.calls));
+    table.time(&of, "time", Some(site.time_ns));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::{
+        calls::place::Place,
+        snapshot::{Histogram, JobView},
+    };
+
+    #[test]
+    fn each_number_has_a_row_and_what_was_not_measured_an_empty_field() {
+        let mut calls = vec![0; abi::Durations::bucket(1_000)];
+        calls.push(1);
+        let mut snapshot = Snapshot {
+            job: JobView {
+                host: "node1".into(),
+                size: Some(2),
+                mpi: Some(("MPICH".into(), None)),
+                ..JobView::default()
+            },
+            elapsed: std::time::Duration::from_millis(1_500),
+            processes: vec![ProcessView {
+                pid: 77,
+                rank: Some(1),
+                mpi_ns: Some(250_000_000),
+                functions: vec![FunctionTotals {
+                    name: "f<A, B>(\"x\")".into(),
+                    calls: 3,
+                    time_ns: Some(1_000),
+                    durations: Some(Histogram::of(calls)),
+                    sizes: vec![4, 0, 0, 0, 5],
+                    ..FunctionTotals::default()
+                }],
+                regions: Some(RegionsView {
+                    regions: 40,
+                    watched_ns: 1_000_000_000,
+                    ..RegionsView::default()
+                }),
+                ..ProcessView::default()
+            }],
+            ..Snapshot::default()
+        };
+        snapshot.sequence.call_sites.push(CallSiteView {
+            function: "MPI_Send".into(),
+            place: Place {
+                function: Some("exchange".into()),
+                file: Some("halo.c".into()),
+                line: Some(12),
+                ..Place::default()
+            },
+            calls: 9,
+            time_ns: 5,
+            ranks: 2,
+        });
+        insta::assert_snapshot!(table(&snapshot));
+    }
+}

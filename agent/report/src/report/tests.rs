@@ -1,0 +1,292 @@
+//! The report of a snapshot that has everything, and of what is missing.
+
+use std::time::Duration;
+
+use profile::os_metrics::{Counters, Frequency};
+use profile::{
+    calls::{Split, efficiency::Efficiencies, place::Place},
+    cost::Estimate,
+    snapshot::{
+        CallSiteView, EfficienciesView, GuardView, IterationView, JobView, MatrixView, Messages, PaceView,
+        PairView, RuleView, SequenceView, Standing,
+    },
+};
+use serde_json::Value;
+
+use super::*;
+
+/// A rank of which everything is known.
+fn rank() -> ProcessView {
+    let send = FunctionTotals {
+        name: "MPI_Send".into(),
+        calls: 12,
+        nested: 1,
+        time_ns: Some(250_000_000),
+        bytes: Some(96),
+        bytes_kind: Some("sent"),
+        sizes: vec![2, 0, 0, 0, 10],
+        estimate: Some(Estimate {
+            counted: 6,
+            counted_bytes: 48,
+            from: 9,
+            to: None,
+            watched: 0.5,
+        }),
+        ..FunctionTotals::default()
+    };
+    let mut calls = vec![0; abi::Durations::bucket(5_000)];
+    calls.push(1);
+    let step = FunctionTotals {
+        name: "step".into(),
+        calls: 1,
+        durations: Some(Histogram::of(calls)),
+        ..FunctionTotals::default()
+    };
+    ProcessView {
+        pid: 8120,
+        rank: Some(0),
+        watched_ns: 2_000_000_000,
+        functions: vec![send, step],
+        counters: Some(Counters {
+            cpu_ns: 1_500_000_000,
+            runqueue_ns: 400_000_000,
+            switches_involuntary: 7,
+            switches_voluntary: 8,
+            faults_minor: 9,
+            faults_major: 1,
+            resident_bytes: 4096,
+            resident_peak_bytes: Some(8192),
+            threads: 2,
+        }),
+        mpi_ns: Some(500_000_000),
+        mpi_waited_ns: Some(100_000_000),
+        useful: Some(0.75),
+        load: vec![LoadView {
+            until: Duration::from_secs(2),
+            mpi: Some(0.25),
+            cpu: Some(0.75),
+            runqueue: None,
+        }],
+        ..ProcessView::default()
+    }
+}
+
+fn sequence() -> SequenceView {
+    SequenceView {
+        iteration: Some(IterationView {
+            rank: Some(0),
+            calls: 3.0,
+            count: 8,
+            mean_ns: 2e8,
+            change: Some(0.5),
+            parts: vec![PaceView {
+                until: Duration::from_secs(1),
+                count: 8,
+                mean_ns: 2e8,
+            }],
+            ..IterationView::default()
+        }),
+        efficiencies: Efficiencies::of(&[vec![0.75, 0.5]]).map(|of| EfficienciesView {
+            of,
+            between_nodes: Some(1.0),
+            split: Some(Split {
+                serialisation: 0.9,
+                transfer: 0.8,
+                waiting: 0.1,
+                transferring: 0.2,
+                collectives: 8,
+            }),
+            useful_ns: Some(3e8),
+            scalability: None,
+            ranks: 2,
+            nodes: 1,
+            over_iterations: true,
+        }),
+        call_sites: vec![CallSiteView {
+            function: "MPI_Send".into(),
+            place: Place {
+                module: Some("lmp".into()),
+                function: Some("exchange".into()),
+                file: Some("comm.cpp".into()),
+                line: Some(12),
+            },
+            calls: 12,
+            time_ns: 250_000_000,
+            ranks: 1,
+        }],
+        unseen: 3,
+        ..SequenceView::default()
+    }
+}
+
+fn change() -> ChangeView {
+    ChangeView {
+        number: 1,
+        rule: "openmpi-busy-wait".into(),
+        pid: 8120,
+        rank: Some(0),
+        action: "set",
+        decision: 1,
+        at: Duration::from_millis(1_500),
+        because: vec!["wanted = 2".into()],
+        variable: "opal_progress_yield_when_idle".into(),
+        old: "0".into(),
+        new: "1".into(),
+        mechanism: "written".into(),
+        outcome: "written".into(),
+        guard: Some(GuardView {
+            before: Some(1.0),
+            after: Some(2.0),
+            ratio: Some(2.0),
+            verdict: "kept",
+            text: "pace: 1/s -> 2/s; kept".into(),
+            ..GuardView::default()
+        }),
+        reaction: None,
+        ..ChangeView::default()
+    }
+}
+
+/// Of the second rank nothing could be measured.
+fn everything() -> Snapshot {
+    let pair = PairView {
+        from: 0,
+        to: 1,
+        of: Messages { bytes: 96, count: 12 },
+    };
+    Snapshot {
+        job: JobView {
+            program: "lmp".into(),
+            user: "ana".into(),
+            host: "node1".into(),
+            launcher: Some(8100),
+            size: Some(2),
+            mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
+            library: Some("/usr/lib/libmpi.so.40".into()),
+            watched: 159,
+            ..JobView::default()
+        },
+        taken_at: "2026-01-02T03:04:05Z".into(),
+        elapsed: Duration::from_millis(2_100),
+        processes: vec![
+            rank(),
+            ProcessView {
+                pid: 8121,
+                rank: Some(1),
+                ..ProcessView::default()
+            },
+        ],
+        sequence: sequence(),
+        frequency: Some(Frequency {
+            least_hz: 2e9,
+            mean_hz: 2.5e9,
+            most_hz: 3e9,
+        }),
+        matrix: Some(MatrixView {
+            sent: vec![pair],
+            ..MatrixView::default()
+        }),
+        rules: vec![RuleView {
+            name: "openmpi-busy-wait".into(),
+            mode: "applying",
+            state: "applied".into(),
+            standing: Standing::Applied,
+            windows: 12,
+            dropped: rules::Dropped {
+                late: 3,
+                partial: 2,
+                ..rules::Dropped::default()
+            },
+            ..RuleView::default()
+        }],
+        findings: vec![FindingView {
+            rule: "openmpi-busy-wait".into(),
+            text: "2 ranks share a CPU".into(),
+            next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
+            repaired: true,
+            ..FindingView::default()
+        }],
+        changes: vec![change()],
+        lost: vec![("ring_full", 0)],
+        trace: Some(TraceView {
+            file: "trace.json".into(),
+            bytes: 100,
+            calls: 12,
+            ..TraceView::default()
+        }),
+        ..Snapshot::default()
+    }
+}
+
+#[test]
+fn a_report_has_all_that_was_measured_in_base_units_and_null_for_what_was_not() {
+    let version = format!("\"tuneagent\": \"{}\"", env!("CARGO_PKG_VERSION"));
+    let text = render(&everything()).unwrap();
+    insta::assert_snapshot!(text.replace(&version, "\"tuneagent\": \"VERSION\""));
+}
+
+/// The names of all fields, those within others too.
+fn fields(value: &Value, into: &mut std::collections::BTreeSet<String>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| fields(value, into)),
+        Value::Object(map) => {
+            for (name, value) in map {
+                into.insert(name.clone());
+                fields(value, into);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_of_a_report_is_on_its_page() {
+    let page = include_str!("../../../../docs/report.md");
+    let mut report: Value = serde_json::from_str(&render(&everything()).unwrap()).unwrap();
+    // What TALP writes is TALP's to describe, and the kinds of losses are those that occurred.
+    report["talp"] = Value::Null;
+    let mut names = std::collections::BTreeSet::new();
+    fields(&report, &mut names);
+    let is_told = |name: &&String| {
+        let ends = ["`", "[", "."];
+        ["`", ".", "]."].iter().any(|begin| {
+            ends.iter()
+                .any(|end| page.contains(&format!("{begin}{name}{end}")))
+        })
+    };
+    let untold: Vec<&String> = names.iter().filter(|name| !is_told(name)).collect();
+    assert!(untold.is_empty(), "docs/report.md says nothing of {untold:?}");
+}
+
+fn completeness(snapshot: &Snapshot) -> Value {
+    let report: Value = serde_json::from_str(&render(snapshot).unwrap()).unwrap();
+    report["completeness"].clone()
+}
+
+#[test]
+fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
+    let whole = Snapshot {
+        lost: vec![("ring_full", 0)],
+        under_way: 2,
+        ..Snapshot::default()
+    };
+    assert_eq!(completeness(&whole)["status"], "complete");
+    let lossy = Snapshot {
+        lost: vec![("ring_full", 3)],
+        ..whole.clone()
+    };
+    let told = completeness(&lossy);
+    assert_eq!(
+        (&told["status"], &told["lost"]["ring_full"]),
+        (&"partial".into(), &3.into())
+    );
+    let blind = Snapshot {
+        missing: vec!["process 7 is not watched: not permitted".to_owned()],
+        ..whole
+    };
+    let told = completeness(&blind);
+    assert_eq!(
+        (&told["status"], &told["missing"]),
+        (&"partial".into(), &blind.missing.clone().into())
+    );
+}

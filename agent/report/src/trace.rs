@@ -1,0 +1,297 @@
+//! `--trace`: MPI calls and iterations as spans, a track for each thread, in the form that ui.perfetto.dev and chrome://tracing read
+//! (Trace Event Format, JSON object form). docs/exports.md describes the file.
+//!
+//! Spans are written as the calls are taken out of the rings, so that memory does not grow with the run. The file has a bound: what
+//! comes after it is reached is counted, not written, so that up to there nothing is missing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::{self, BufWriter, Write},
+    ops::Range,
+};
+
+use abi::Call;
+use profile::{probe::Probe, profile::Whose, snapshot::TraceView};
+
+/// Kept free for the end of the file.
+const TAIL_BYTES: u64 = 4096;
+
+/// The least that a bound may be.
+pub const LEAST_BYTES: u64 = 64 << 10;
+
+/// Tracks that get names of their own; the calls of further threads are there, under their numbers.
+const TRACKS_MAX: usize = 65_536;
+
+/// Iterations of a thread have a track of their own, beyond all numbers of threads.
+const ITERATIONS_TRACK: u32 = 1 << 30;
+
+/// What is known at the end, and not from the spans.
+#[derive(Clone, Debug, Default)]
+pub struct Ending<'a> {
+    /// The program.
+    pub program: &'a str,
+    /// The machine.
+    pub host: &'a str,
+    /// Calls that were overwritten before they were read.
+    pub not_seen: u64,
+    /// Calls of functions that are asked again and again: they are in no ring.
+    pub polling: u64,
+}
+
+/// A trace that is being written.
+#[derive(Debug)]
+pub struct Trace {
+    out: BufWriter<File>,
+    /// The wall clock when the probes were armed.
+    armed_at: String,
+    origin_ns: u64,
+    limit: u64,
+    view: TraceView,
+    /// Processes and tracks that have names.
+    named: BTreeSet<(i32, u32)>,
+    /// When the last iteration on a track ended: those of another loop found later may begin before.
+    ends: BTreeMap<(i32, u32), u64>,
+    is_begun: bool,
+    /// Something did not fit: nothing comes after it.
+    is_full: bool,
+    failed: Option<io::Error>,
+    line: Vec<u8>,
+}
+
+impl Trace {
+    /// Begins the file, which may have so many bytes.
+    pub fn new(file: File, name: String, limit: u64) -> Trace {
+        let mut trace = Trace {
+            out: BufWriter::with_capacity(1 << 16, file),
+            armed_at: tuner::clock::now().wall,
+            origin_ns: tuner::clock::monotonic_ns(),
+            limit: limit.max(LEAST_BYTES),
+            view: TraceView {
+                file: name,
+                ..TraceView::default()
+            },
+            named: BTreeSet::new(),
+            ends: BTreeMap::new(),
+            is_begun: false,
+            is_full: false,
+            failed: None,
+            line: Vec::new(),
+        };
+        trace.put(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+        trace
+    }
+
+    /// Times count from here.
+    pub fn armed(&mut self, now_ns: u64) {
+        self.origin_ns = now_ns;
+        self.armed_at = tuner::clock::now().wall;
+    }
+
+    /// Calls of a process in the order in which they returned; none where one was overwritten meanwhile.
+    pub fn calls(&mut self, whose: Whose, calls: &[Option<Call>], probes: &[Probe]) {
+        for call in calls.iter().flatten() {
+            let probe = probes.get(call.probe as usize);
+            let name = probe.map_or("?", |probe| probe.name.as_str());
+            let kind = match probe.and_then(Probe::part) {
+                Some(_) => "openmp",
+                None => "mpi",
+            };
+            self.name_track(whose, call.thread, false);
+            self.span(
+                whose.pid,
+                call.thread,
+                kind,
+                name,
+                call.entered_ns,
+                call.duration_ns,
+            );
+            let written = self.write_line();
+            tally(written, &mut self.view.calls, &mut self.view.dropped);
+        }
+    }
+
+    /// Iterations of a thread that are over, in their order.
+    pub fn iteration(&mut self, whose: Whose, thread: u32, iteration: &Range<u64>) {
+        let track = ITERATIONS_TRACK.saturating_add(thread);
+        let end = self.ends.entry((whose.pid, track)).or_default();
+        // On one track spans must not overlap: of two loops the one that was found first has it.
+        let fits = iteration.start >= *end;
+        if fits {
+            *end = iteration.end;
+            self.name_track(whose, thread, true);
+            let length = iteration.end.saturating_sub(iteration.start);
+            self.span(
+                whose.pid,
+                track,
+                "iteration",
+                "iteration",
+                iteration.start,
+                length,
+            );
+        }
+        let written = fits && self.write_line();
+        tally(
+            written,
+            &mut self.view.iterations,
+            &mut self.view.iterations_dropped,
+        );
+    }
+
+    /// A mark across all tracks: a finding, a change, a verdict.
+    pub fn mark(&mut self, kind: &str, name: &str, text: &str, at_ns: u64) {
+        self.line.clear();
+        let (sign, at) = self.since_origin(at_ns);
+        let _ = write!(
+            self.line,
+            "{{\"ph\":\"i\",\"s\":\"g\",\"pid\":0,\"tid\":0,\"ts\":{sign}{}.{:03},\"cat\":\"{kind}\",\"name\":{},\"args\":{}}}",
+            at / 1000,
+            at % 1000,
+            serde_json::Value::from(name),
+            serde_json::json!({ "text": text }),
+        );
+        let written = self.write_line();
+        tally(written, &mut self.view.marks, &mut self.view.marks_dropped);
+    }
+
+    fn since_origin(&self, at_ns: u64) -> (&'static str, u128) {
+        let at = i128::from(at_ns) - i128::from(self.origin_ns);
+        (if at < 0 { "-" } else { "" }, at.unsigned_abs())
+    }
+
+    /// Ends the file; what was written, and what was not.
+    pub fn finish(mut self, ending: &Ending<'_>) -> (TraceView, io::Result<()>) {
+        self.view.not_seen = ending.not_seen;
+        self.view.polling = ending.polling;
+        let view = &self.view;
+        let about = serde_json::json!({
+            "writer": concat!("tuneagent ", env!("CARGO_PKG_VERSION")),
+            "program": ending.program,
+            "host": ending.host,
+            "times_count_from": self.armed_at,
+            "calls": view.calls,
+            "dropped_calls": view.dropped,
+            "calls_not_seen": view.not_seen,
+            "polling_calls_not_traced": view.polling,
+            "iterations": view.iterations,
+            "dropped_iterations": view.iterations_dropped,
+            "marks": view.marks,
+            "dropped_marks": view.marks_dropped,
+            "most_bytes": self.limit,
+        });
+        self.put(format!("\n],\"otherData\":{about}}}\n").as_bytes());
+        let flushed = self.out.flush();
+        (self.view, self.failed.map_or(flushed, Err))
+    }
+
+    /// Names the process and the track, once.
+    fn name_track(&mut self, whose: Whose, thread: u32, is_iterations: bool) {
+        let track = if is_iterations {
+            ITERATIONS_TRACK.saturating_add(thread)
+        } else {
+            thread
+        };
+        let key = (whose.pid, track);
+        if self.named.contains(&key) || self.named.len() >= TRACKS_MAX {
+            return;
+        }
+        if self
+            .named
+            .range((whose.pid, 0)..=(whose.pid, u32::MAX))
+            .next()
+            .is_none()
+        {
+            let name = match whose.rank {
+                Some(rank) => format!("rank {rank}"),
+                None => "process".to_owned(),
+            };
+            self.about(whose.pid, 0, "process_name", &serde_json::json!({ "name": name }));
+            let order = whose.rank.map_or(i64::from(whose.pid), i64::from);
+            self.about(
+                whose.pid,
+                0,
+                "process_sort_index",
+                &serde_json::json!({ "sort_index": order }),
+            );
+        }
+        self.named.insert(key);
+        let name = match (is_iterations, thread == whose.pid.unsigned_abs()) {
+            (true, true) => "iterations".to_owned(),
+            (true, false) => format!("iterations of thread {thread}"),
+            (false, true) => "main thread".to_owned(),
+            (false, false) => format!("thread {thread}"),
+        };
+        self.about(
+            whose.pid,
+            track,
+            "thread_name",
+            &serde_json::json!({ "name": name }),
+        );
+        // Iterations above the calls that they consist of.
+        let order = if is_iterations { 0 } else { 1 };
+        self.about(
+            whose.pid,
+            track,
+            "thread_sort_index",
+            &serde_json::json!({ "sort_index": order }),
+        );
+    }
+
+    fn about(&mut self, pid: i32, track: u32, what: &str, arguments: &serde_json::Value) {
+        self.line.clear();
+        // Into memory, where nothing fails.
+        let _ = write!(
+            self.line,
+            "{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{track},\"name\":\"{what}\",\"args\":{arguments}}}"
+        );
+        self.write_line();
+    }
+
+    /// Times in microseconds, as the format has them, to the nanosecond.
+    fn span(&mut self, pid: i32, track: u32, kind: &str, name: &str, at_ns: u64, length_ns: u64) {
+        let (sign, at) = self.since_origin(at_ns);
+        self.line.clear();
+        let _ = write!(
+            self.line,
+            "{{\"ph\":\"X\",\"pid\":{pid},\"tid\":{track},\"ts\":{sign}{}.{:03},\"dur\":{}.{:03},\"cat\":\"{kind}\",\"name\":{}}}",
+            at / 1000,
+            at % 1000,
+            length_ns / 1000,
+            length_ns % 1000,
+            serde_json::Value::from(name),
+        );
+    }
+
+    /// False where there is no more room.
+    fn write_line(&mut self) -> bool {
+        self.is_full |= self.view.bytes + self.line.len() as u64 + TAIL_BYTES > self.limit;
+        if self.is_full || self.failed.is_some() {
+            return false;
+        }
+        let between: &[u8] = if std::mem::replace(&mut self.is_begun, true) {
+            b",\n"
+        } else {
+            b"\n"
+        };
+        let line = std::mem::take(&mut self.line);
+        self.put(between);
+        self.put(&line);
+        self.line = line;
+        self.failed.is_none()
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.view.bytes += bytes.len() as u64;
+        if let Err(error) = self.out.write_all(bytes) {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+/// Counts a line as written or as left out.
+fn tally(is_written: bool, written: &mut u64, left_out: &mut u64) {
+    *(if is_written { written } else { left_out }) += 1;
+}
+
+#[cfg(test)]
+mod tests;

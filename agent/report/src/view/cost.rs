@@ -1,0 +1,183 @@
+//! What watching costs, in one line.
+
+use profile::{
+    cost::{CostView, Slowdown, TOO_MUCH, WindowsView},
+    format::{bytes, percent},
+    snapshot::Snapshot,
+};
+
+/// Of late. None where nothing is probed, and before there is a period to speak of.
+pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
+    let Some(cost) = &snapshot.cost else {
+        return Vec::new();
+    };
+    let late = &cost.of_late;
+    let dearest = late.dearest.as_ref().map(|(name, _)| name.as_str());
+    let line = |slowdown| lines(cost, slowdown, dearest, late.agent);
+    late.slowdown.map(line).unwrap_or_default()
+}
+
+/// Of the whole session.
+pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
+    let Some(cost) = &snapshot.cost else {
+        return Vec::new();
+    };
+    let dearest = cost.probes.first().map(|probe| probe.name.as_str());
+    let elapsed_ns = snapshot.elapsed.as_nanos() as f64;
+    let agent = (elapsed_ns > 0.0).then(|| cost.agent.cpu_ns as f64 / elapsed_ns);
+    lines(cost, cost.slowdown, dearest, agent)
+}
+
+/// How much longer the program takes, and by what.
+fn lines(cost: &CostView, slowdown: Slowdown, dearest: Option<&str>, agent: Option<f64>) -> Vec<String> {
+    let mut parts = Vec::new();
+    if slowdown.probes > 0.0 {
+        let dearest = dearest.map_or_else(String::new, |name| format!(" (most of it {name})"));
+        parts.push(format!("probes {}{dearest}", percent(slowdown.probes)));
+    }
+    parts.extend(agent.map(|agent| {
+        let idle = if slowdown.agent > agent / 2.0 {
+            "a"
+        } else {
+            "an idle"
+        };
+        format!("tuneagent {} of {idle} CPU", percent(agent))
+    }));
+    let resident = cost.agent.resident_bytes;
+    parts.extend(resident.map(|resident| bytes(resident as f64)));
+    let mut lines = vec![format!(
+        " cost: the program takes at most {} longer: {}",
+        percent(slowdown.all()),
+        parts.join(", ")
+    )];
+    lines.extend(cost.windows.as_ref().map(windows));
+    if slowdown.all() > TOO_MUCH && cost.windows.is_none() {
+        lines.push("    less: --rules none, --budget 0.5%, fewer --probe".to_owned());
+    }
+    lines
+}
+
+fn windows(view: &WindowsView) -> String {
+    let what = if view.cuts_sequence {
+        "calls, iterations and call sites"
+    } else {
+        "calls"
+    };
+    format!(
+        "    {} watched {} of the time (--budget {}): {what} of the rest are not seen, ~ is estimated",
+        view.names(2),
+        percent(view.part),
+        view.budget,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::cost::{AgentCost, BudgetShare, Fullness, OfLate, Prices, ProbeCost};
+    use std::{collections::BTreeMap, time::Duration};
+
+    fn snapshot(share: f64) -> Snapshot {
+        let probe = |name: &str, ns: f64| ProbeCost {
+            name: name.to_owned(),
+            ns,
+            ..ProbeCost::default()
+        };
+        Snapshot {
+            elapsed: Duration::from_secs(10),
+            cost: Some(CostView {
+                prices: Prices::table("a test".to_owned()),
+                arming_ns: 1,
+                probes: vec![
+                    probe("MPI_Iprobe", 2e10 * share * 0.75),
+                    probe("MPI_Send", 2e10 * share * 0.25),
+                ],
+                job_ns: 20_000_000_000,
+                slowdown: Slowdown {
+                    probes: share,
+                    agent: 0.002,
+                },
+                held: BTreeMap::new(),
+                agent: AgentCost {
+                    cpu_ns: 20_000_000,
+                    starting_ns: 1,
+                    resident_bytes: Some(21 << 20),
+                },
+                of_late: OfLate {
+                    probes: Some(share),
+                    dearest: Some(("MPI_Iprobe".to_owned(), share * 0.75)),
+                    agent: Some(0.004),
+                    together: Some(share + 0.002),
+                    slowdown: Some(Slowdown {
+                        probes: share,
+                        agent: 0.0,
+                    }),
+                },
+                unread: None,
+                windows: None,
+            }),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn what_it_costs_is_one_line_and_what_is_much_is_said() {
+        let text = |lines: Vec<String>| lines.join("\n");
+        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes at most 0.31 % longer: probes 0.31 % (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB");
+        insta::assert_snapshot!(text(over_all(&snapshot(0.02))), @r"
+         cost: the program takes at most 2.2 % longer: probes 2.0 % (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
+            less: --rules none, --budget 0.5%, fewer --probe
+        ");
+        assert!(now(&Snapshot::default()).is_empty() && over_all(&Snapshot::default()).is_empty());
+    }
+
+    #[test]
+    fn memory_that_nobody_tells_is_left_out() {
+        let mut snapshot = snapshot(0.0031);
+        if let Some(cost) = &mut snapshot.cost {
+            cost.agent.resident_bytes = None;
+        }
+        for lines in [now(&snapshot), over_all(&snapshot)] {
+            assert!(lines[0].ends_with(" CPU"), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_watched_in_windows_is_said_with_what_is_not_seen() {
+        let mut snapshot = snapshot(0.009);
+        let Some(cost) = &mut snapshot.cost else { panic!() };
+        let functions = ["MPI_Iprobe", "MPI_Recv", "MPI_Send"].map(str::to_owned);
+        cost.windows = Some(WindowsView {
+            functions: functions.to_vec(),
+            part: 0.051,
+            budget: BudgetShare::default(),
+            cuts_sequence: true,
+        });
+        insta::assert_snapshot!(now(&snapshot)[1], @"    MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites of the rest are not seen, ~ is estimated");
+    }
+
+    #[test]
+    fn a_probe_is_a_share_of_the_time_of_the_process_that_it_delays_most() {
+        let mut slowdown = Slowdown::default();
+        // One that sleeps: of the time, and not of what little of a CPU it takes.
+        slowdown.delay(1e6, 2_000_000, 1_000_000_000);
+        assert_eq!(slowdown.all(), 1e-3);
+        // Four busy threads.
+        slowdown.delay(8e6, 4_000_000_000, 1_000_000_000);
+        assert_eq!(slowdown.all(), 2e-3);
+        slowdown.delay(0.0, 0, 0);
+        assert_eq!(slowdown.all(), 2e-3);
+    }
+
+    #[test]
+    fn the_agent_takes_from_the_program_what_no_idle_cpu_has_for_it() {
+        let part = |looks: &[(f64, u64)]| {
+            let mut fullness = Fullness::default();
+            looks.iter().for_each(|(idle, ns)| fullness.add(*idle, *ns));
+            fullness.part()
+        };
+        assert_eq!(part(&[]), 1.0);
+        assert_eq!(part(&[(2.3, 1_000), (1.0, 1_000)]), 0.0);
+        assert_eq!(part(&[(0.0, 3_000), (0.5, 1_000), (7.0, 4_000)]), 0.4375);
+    }
+}

@@ -1,0 +1,125 @@
+//! CPUs of a program without MPI, as text: there how many it may use and how many it wants says most.
+
+use profile::{
+    format::count,
+    snapshot::{CpusView, Rates, Snapshot},
+};
+
+/// All threads; 0 where they could not be read.
+fn threads(snapshot: &Snapshot) -> u64 {
+    let counters = snapshot.running().filter_map(|process| process.counters.as_ref());
+    counters.map(|counters| counters.threads).sum()
+}
+
+/// CPUs that the threads are on, and that they wait for: together not more than there are threads, though a wait counts when it ends.
+fn used(snapshot: &Snapshot, rates: &[Rates]) -> (f64, f64) {
+    let on: f64 = rates.iter().map(|rates| rates.cpu).sum();
+    let waiting: f64 = rates.iter().map(|rates| rates.runqueue).sum();
+    match threads(snapshot) {
+        0 => (on, waiting),
+        threads => (on, waiting.min((threads as f64 - on).max(0.0))),
+    }
+}
+
+/// The time of the processes, in CPUs.
+pub(super) fn spent(snapshot: &Snapshot, rates: &[Rates]) -> String {
+    let (on, waiting) = used(snapshot, rates);
+    format!("on {on:.1} CPUs   waiting for {waiting:.1}")
+}
+
+/// One line; none for MPI programs, and where it could not be read.
+pub(super) fn line(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
+    let cpus = snapshot.cpus.as_ref().filter(|_| snapshot.job.mpi.is_none())?;
+    if rates.is_empty() {
+        return None;
+    }
+    let (on, waiting) = used(snapshot, rates);
+    let wanted = on + waiting;
+    let throttled = match cpus.throttled {
+        Some((throttled, all)) if all > 0 => {
+            format!(
+                "   throttled in {} of {} periods",
+                count(throttled as f64),
+                count(all as f64)
+            )
+        }
+        _ => String::new(),
+    };
+    let threads = match threads(snapshot) {
+        0 => String::new(),
+        threads => format!(" (of {})", profile::format::plural(threads as usize, "thread")),
+    };
+    Some(format!(
+        " CPUs allowed {}   wanted {wanted:.1}{threads}{throttled}",
+        allowed(cpus)
+    ))
+}
+
+fn allowed(cpus: &CpusView) -> String {
+    let of = cpus.online.filter(|online| cpus.allowed < *online as f64);
+    let why = match (cpus.is_quota, of) {
+        (true, Some(online)) => format!(" (a quota; the machine has {online})"),
+        (true, None) => " (a quota)".to_owned(),
+        (false, Some(online)) => format!(" (of {online})"),
+        (false, None) => String::new(),
+    };
+    format!("{:.1}{why}", cpus.allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::os_metrics::Counters;
+    use profile::snapshot::{JobView, ProcessView};
+
+    /// Four workers of 32 threads in a container of two CPUs.
+    #[test]
+    fn a_program_without_mpi_is_told_how_many_cpus_it_may_use_and_wants() {
+        let rates = Rates {
+            cpu: 0.5,
+            runqueue: 31.5,
+            ..Rates::default()
+        };
+        let mut snapshot = Snapshot {
+            job: JobView {
+                program: "python3".into(),
+                user: "ana".into(),
+                size: Some(4),
+                ..JobView::default()
+            },
+            elapsed: std::time::Duration::from_secs(2),
+            processes: (0..4)
+                .map(|number| ProcessView {
+                    pid: 100 + number,
+                    rates: Some(rates),
+                    counters: Some(Counters {
+                        threads: 33,
+                        ..Counters::default()
+                    }),
+                    ..ProcessView::default()
+                })
+                .collect(),
+            cpus: Some(CpusView {
+                allowed: 2.0,
+                is_quota: true,
+                online: Some(32),
+                throttled: Some((20, 20)),
+            }),
+            ..Snapshot::default()
+        };
+        let text = [
+            vec![crate::view::header(&snapshot)],
+            crate::view::summary(&snapshot),
+        ]
+        .concat()
+        .join("\n");
+        insta::assert_snapshot!(text, @"
+        python3: 4 processes (pids 100-103), no MPI, user ana, this node only
+         after 2.00 s
+         time of the 4 processes   on 2.0 CPUs   waiting for 126.0
+         CPUs allowed 2.0 (a quota; the machine has 32)   wanted 128.0 (of 132 threads)   throttled in 20 of 20 periods
+        ");
+        snapshot.job.mpi = Some(("MPICH".into(), None));
+        assert_eq!(line(&snapshot, &[rates]), None);
+    }
+}

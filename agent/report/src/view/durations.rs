@@ -1,0 +1,170 @@
+//! How long calls of functions took that were asked for by name, as text: number, mean, ranks, a bar for each power of two.
+
+use std::collections::BTreeSet;
+
+use profile::{
+    format::{count, duration, plural},
+    snapshot::{FunctionTotals, Histogram, ProcessView, Snapshot},
+};
+
+use super::screen::estimated;
+
+/// Columns of the longest bar.
+const BAR_COLUMNS: f64 = 40.0;
+
+/// Functions that are told of; the report has all.
+const FUNCTIONS_SHOWN: usize = 8;
+
+/// A few lines for each function.
+pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
+    let asked = snapshot.processes.iter().flat_map(|process| &process.functions);
+    let asked = asked.filter(|function| function.durations.is_some());
+    let names: BTreeSet<&str> = asked.map(|function| function.name.as_str()).collect();
+    let all = snapshot.functions();
+    let mut lines = Vec::new();
+    for function in names
+        .iter()
+        .filter_map(|name| all.iter().find(|function| function.name == *name))
+        .take(FUNCTIONS_SHOWN)
+    {
+        lines.push(String::new());
+        lines.push(format!(
+            " {}: {}{}",
+            function.name,
+            totals(function),
+            by_rank(snapshot, &function.name)
+        ));
+        lines.extend(bars(function));
+    }
+    let rest = names.len().saturating_sub(FUNCTIONS_SHOWN);
+    if rest > 0 {
+        lines.push(format!(
+            " and {}; the report has all",
+            plural(rest, "more function")
+        ));
+    }
+    lines
+}
+
+fn totals(function: &FunctionTotals) -> String {
+    let calls = plural(usize::try_from(function.calls).unwrap_or(usize::MAX), "call");
+    let calls = estimated(function.estimate.is_some(), calls);
+    let mean = function
+        .mean_of_returned_ns()
+        .map(|mean| format!(", mean {}", duration(mean)));
+    format!("{calls}{}", mean.unwrap_or_default())
+}
+
+/// Where calls take least, and where most.
+fn by_rank(snapshot: &Snapshot, name: &str) -> String {
+    let of = |process: &ProcessView| {
+        let function = process.functions.iter().find(|function| function.name == name)?;
+        Some((function.mean_of_returned_ns()?, process.rank, process.pid))
+    };
+    let mut means: Vec<_> = snapshot.processes.iter().filter_map(of).collect();
+    means.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let who = |rank: Option<u32>, pid: i32| {
+        rank.map_or_else(|| format!("pid {pid}"), |rank| format!("rank {rank}"))
+    };
+    match means.as_slice() {
+        [least, .., most] => format!(
+            "; least {} ({}), most {} ({})",
+            duration(least.0),
+            who(least.1, least.2),
+            duration(most.0),
+            who(most.1, most.2)
+        ),
+        _ => String::new(),
+    }
+}
+
+fn bars(function: &FunctionTotals) -> Vec<String> {
+    let Some(histogram) = &function.durations else {
+        return Vec::new();
+    };
+    let most = histogram
+        .buckets()
+        .map(|(_, calls)| calls)
+        .max()
+        .unwrap_or_default()
+        .max(1);
+    let bar = |(from_ns, calls): (u64, u64)| {
+        let columns = (calls as f64 / most as f64 * BAR_COLUMNS).ceil() as usize;
+        let line = format!(
+            " {:>10} {:>12}  {}",
+            format!("{}+", duration(from_ns as f64)),
+            count(calls as f64),
+            "#".repeat(columns)
+        );
+        line.trim_end().to_owned()
+    };
+    let mut lines: Vec<String> = histogram.buckets().map(bar).collect();
+    lines.extend(not_in_it(function, histogram));
+    lines
+}
+
+/// Those that did not return are in none of the bars.
+fn not_in_it(function: &FunctionTotals, histogram: &Histogram) -> Option<String> {
+    let missing = function.calls.saturating_sub(histogram.calls());
+    // The call that each rank is in has no duration yet.
+    (missing > function.calls / 100).then(|| {
+        format!(
+            "   ({} of the calls are in these bars)",
+            count(histogram.calls() as f64)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(rank: u32, calls: u64, length_ns: u64, seen: u64) -> ProcessView {
+        // Every second call took twice as long.
+        let [short, long] = [length_ns, 2 * length_ns].map(abi::Durations::bucket);
+        let mut durations = vec![0; long + 1];
+        durations[short] += seen.div_ceil(2);
+        durations[long] += seen / 2;
+        ProcessView {
+            pid: 100 + rank as i32,
+            rank: Some(rank),
+            functions: vec![FunctionTotals {
+                name: "step".into(),
+                calls,
+                time_ns: Some(calls * length_ns * 3 / 2),
+                durations: Some(Histogram::of(durations)),
+                ..FunctionTotals::default()
+            }],
+            ..ProcessView::default()
+        }
+    }
+
+    #[test]
+    fn a_function_is_shown_with_its_mean_its_ranks_and_bars() {
+        let snapshot = Snapshot {
+            processes: vec![
+                process(0, 1000, 1_000_000, 1000),
+                process(1, 4000, 2_000_000, 500),
+            ],
+            ..Snapshot::default()
+        };
+        insta::assert_snapshot!(lines(&snapshot).join("\n"), @"
+
+         step: 5 000 calls, mean 2.70 ms; least 1.50 ms (rank 0), most 3.00 ms (rank 1)
+            524 us+          500  ###########################
+           1.05 ms+          750  ########################################
+           2.10 ms+          250  ##############
+           (1 500 of the calls are in these bars)
+        ");
+    }
+
+    #[test]
+    fn functions_that_nobody_asked_for_are_not_told_of() {
+        let mut snapshot = Snapshot {
+            processes: vec![process(0, 10, 1_000, 10)],
+            ..Snapshot::default()
+        };
+        snapshot.processes[0].functions[0].durations = None;
+        assert!(lines(&snapshot).is_empty());
+    }
+}

@@ -1,0 +1,144 @@
+//! The history of changes, for people: what was changed, what was promised, what came of it, and why.
+
+use std::collections::BTreeMap;
+
+use profile::{
+    format::{duration, plural},
+    snapshot::{ChangeView, Snapshot},
+};
+
+/// Decisions that are shown, the newest.
+const DECISIONS_SHOWN: usize = 5;
+/// What a function without a value returns, as the tuner writes it.
+const VOID: &str = "nothing";
+
+/// The newest decisions, each with what came of it.
+pub(super) fn change_lines(snapshot: &Snapshot) -> Vec<String> {
+    let blocks = blocks(snapshot);
+    if blocks.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![format!(" {}", plural(blocks.len(), "decision"))];
+    let before = blocks.len().saturating_sub(DECISIONS_SHOWN);
+    if before > 0 {
+        lines.push(format!("    {} before these", plural(before, "decision")));
+    }
+    lines.extend(blocks.into_iter().skip(before).flatten());
+    lines
+}
+
+/// A block for each decision, in order.
+pub(super) fn blocks(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let decisions = (1..).zip(decisions(&snapshot.changes));
+    decisions
+        .map(|(number, changes)| block(number, &changes))
+        .collect()
+}
+
+/// The same of one rule, in one piece, the newest first.
+pub(super) fn of_rule(snapshot: &Snapshot, rule: &str) -> Vec<String> {
+    let decisions = (1..).zip(decisions(&snapshot.changes));
+    let of_rule = |changes: &[&ChangeView]| changes.iter().any(|change| change.rule == rule);
+    let mut blocks: Vec<_> = decisions
+        .filter(|(_, changes)| of_rule(changes))
+        .map(|(number, changes)| block(number, &changes))
+        .collect();
+    blocks.reverse();
+    blocks.concat()
+}
+
+/// Changes by their decisions, in the order in which these were made.
+fn decisions(changes: &[ChangeView]) -> Vec<Vec<&ChangeView>> {
+    let mut decisions: Vec<Vec<&ChangeView>> = Vec::new();
+    let mut places = BTreeMap::new();
+    for change in changes {
+        let place = *places.entry(change.decision).or_insert(decisions.len());
+        match decisions.get_mut(place) {
+            Some(known) => known.push(change),
+            None => decisions.push(vec![change]),
+        }
+    }
+    decisions
+}
+
+/// The number counts the decisions that are listed: those that only switch probes are none of them.
+fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
+    let Some(first) = changes.first() else {
+        return Vec::new();
+    };
+    let in_how_many = match changes.len() {
+        1 => String::new(),
+        several => format!(" in {several} processes"),
+    };
+    let values = match (first.action, first.old.as_str()) {
+        (_, "") => first.new.clone(),
+        // What a call returned is not what was there before.
+        ("call", was) if first.new == VOID => format!("(was {was})"),
+        ("call", was) => format!("(was {was}) {}", first.new),
+        (_, old) => format!("{old} -> {}", first.new),
+    };
+    let mut lines = vec![format!(
+        " {number:>2}  {}   {} {values}{in_how_many} after {}: {}",
+        first.rule,
+        first.variable,
+        duration(first.at.as_nanos() as f64),
+        outcomes(changes),
+    )];
+    let mut tell = |word: &str, text: &str| lines.push(format!("     {word:<9} {text}"));
+    if let Some(expect) = &first.expect {
+        tell("promised", expect);
+    }
+    if let Some(guard) = &first.guard {
+        tell("guard", &guard.text);
+    }
+    if !first.because.is_empty() {
+        tell("because", &first.because.join("; "));
+    }
+    lines
+}
+
+/// How each came out, or all alike.
+fn outcomes(changes: &[&ChangeView]) -> String {
+    let mut outcomes: Vec<&str> = changes.iter().map(|change| change.outcome.as_str()).collect();
+    outcomes.dedup();
+    outcomes.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use profile::snapshot::GuardView;
+
+    #[test]
+    fn a_change_is_shown_with_promise_result_and_reasons() {
+        let change = ChangeView {
+            decision: 3,
+            rule: "optimal-workers".into(),
+            variable: "NOptWorkers".into(),
+            old: "2".into(),
+            new: "7".into(),
+            at: Duration::from_millis(3200),
+            expect: Some("61.2 ms".into()),
+            because: vec!["best: 7".into(), "T(begin.workers): 108 ms".into()],
+            outcome: "written".into(),
+            guard: Some(GuardView::without(
+                "not judged",
+                "the program ended after 3 of 5 windows".into(),
+            )),
+            ..ChangeView::default()
+        };
+        let snapshot = Snapshot {
+            changes: vec![change.clone(), change],
+            ..Snapshot::default()
+        };
+        insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @"
+        1 decision
+         1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.20 s: written
+            promised  61.2 ms
+            guard     not judged: the program ended after 3 of 5 windows
+            because   best: 7; T(begin.workers): 108 ms
+        ");
+    }
+}

@@ -1,0 +1,126 @@
+//! What `Enter` opens: a function by ranks and call sites, a rank by functions.
+
+use profile::{
+    format::{bytes, count, duration, plural},
+    snapshot::{FunctionTotals, ProcessView, Snapshot},
+};
+use ratatui::{
+    style::Color,
+    text::{Line, Span},
+};
+
+use super::{
+    bars::Glyphs,
+    call_sites,
+    page::{Content, plain, short_percent, title},
+    ranks,
+};
+use crate::view::screen::estimated;
+
+const NAME: usize = 24;
+const BAR: usize = 16;
+
+/// A function: all of it, each rank's part, and from where it is called.
+pub(super) fn function(snapshot: &Snapshot, name: &str, columns: usize, glyphs: Glyphs) -> Content {
+    let all = snapshot.functions();
+    let Some(all) = all.iter().find(|function| function.name == name) else {
+        return Content::rows(vec![plain(format!(" {name} is no longer called"))]);
+    };
+    let sites = snapshot.sequence.call_sites.iter();
+    let sites: Vec<_> = sites.filter(|site| site.function == name).collect();
+    let mut rows = Vec::new();
+    if !sites.is_empty() {
+        rows.push(title(" called from (calls, mean, share of time)".to_owned()));
+        rows.extend(
+            sites
+                .into_iter()
+                .map(|site| call_sites::row(snapshot, site, columns, glyphs)),
+        );
+    }
+    rows.push(title(header(if snapshot.job.mpi.is_some() {
+        "rank"
+    } else {
+        "pid"
+    })));
+    let of = |process: &ProcessView| {
+        let mine = process.functions.iter().find(|function| function.name == name)?;
+        Some(row(&ranks::name(process), mine, process.watched_ns, glyphs))
+    };
+    rows.extend(snapshot.processes.iter().filter_map(of));
+    Content {
+        head: vec![title(format!(" {name}: {}", totals(all)))],
+        rows,
+        ..Content::default()
+    }
+}
+
+/// A rank: where it runs, and its functions, those first that take most.
+pub(super) fn rank(snapshot: &Snapshot, pid: &str, _: usize, glyphs: Glyphs) -> Content {
+    let is_it = |process: &&ProcessView| process.pid.to_string() == pid;
+    let Some(process) = snapshot.processes.iter().find(is_it) else {
+        return Content::rows(vec![plain(format!(" process {pid} is no longer watched"))]);
+    };
+    let mut functions: Vec<&FunctionTotals> = process.functions.iter().collect();
+    functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
+    let rows = functions
+        .iter()
+        .map(|function| row(&function.name, function, process.watched_ns, glyphs));
+    let who = match process.rank {
+        Some(rank) => format!(" rank {rank}, process {pid}"),
+        None => format!(" process {pid}"),
+    };
+    let host = process
+        .host
+        .as_ref()
+        .map_or_else(String::new, |host| format!(" on {host}"));
+    let state = if process.ended { ", ended" } else { "" };
+    let memory = process.counters.as_ref();
+    let memory = memory.map_or_else(String::new, |counters| {
+        format!(", memory {}", bytes(counters.resident_bytes as f64))
+    });
+    Content {
+        head: vec![
+            title(format!("{who}{host}{state}{memory}")),
+            title(header("function")),
+        ],
+        rows: rows.collect(),
+        ..Content::default()
+    }
+}
+
+fn header(first: &str) -> String {
+    format!(
+        " {first:<NAME$} {:>11} {:>9} {:>9}  share of time",
+        "all calls", "mean", "all time"
+    )
+}
+
+fn row(name: &str, function: &FunctionTotals, watched_ns: u64, glyphs: Glyphs) -> Line<'static> {
+    let none = || "-".to_owned();
+    let share = function
+        .time_ns
+        .filter(|_| watched_ns > 0)
+        .map(|time| time as f64 / watched_ns as f64);
+    let name: String = name.chars().take(NAME).collect();
+    Line::from(vec![
+        Span::raw(format!(
+            " {name:<NAME$} {:>11} {:>9} {:>9}  ",
+            estimated(function.estimate.is_some(), count(function.calls as f64)),
+            function.mean_of_returned_ns().map_or_else(none, duration),
+            function.time_ns.map_or_else(none, |ns| duration(ns as f64)),
+        )),
+        Span::styled(glyphs.bar(share.unwrap_or_default(), BAR), Color::Blue),
+        Span::raw(format!(" {:>7}", share.map_or_else(none, short_percent))),
+    ])
+}
+
+fn totals(function: &FunctionTotals) -> String {
+    let calls = usize::try_from(function.calls).unwrap_or(usize::MAX);
+    let mean = function.mean_of_returned_ns();
+    let mean = mean.map_or_else(String::new, |mean| format!(", mean {}", duration(mean)));
+    let kind = function.bytes_kind.unwrap_or_default();
+    let all = function
+        .bytes
+        .map_or_else(String::new, |all| format!(", {} {kind}", bytes(all as f64)));
+    format!("{}{mean}{all}", plural(calls, "call"))
+}

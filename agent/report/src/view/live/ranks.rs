@@ -1,0 +1,181 @@
+//! The tab of the ranks: a row each, with a bar for every way of spending time.
+
+use profile::{
+    format::{bytes, count, percent},
+    snapshot::{ProcessView, Rates, Snapshot},
+};
+use ratatui::{
+    style::Color,
+    text::{Line, Span},
+};
+
+use super::{
+    bars::Glyphs,
+    page::{Content, plain, short_percent, title},
+    state::{State, Tab},
+};
+
+/// From this width on there is room for all numbers.
+const WIDE: usize = 110;
+/// Columns of a share in percent, with the blanks around it.
+const PERCENT: usize = 9;
+
+/// A share, shown as a bar and in percent.
+struct Share {
+    title: &'static str,
+    colour: Color,
+    of: fn(&Rates) -> Option<f64>,
+}
+
+const SHARES: [Share; 3] = [
+    Share {
+        title: "in MPI",
+        colour: Color::Blue,
+        of: |rates| rates.mpi,
+    },
+    Share {
+        title: "on a CPU",
+        colour: Color::Green,
+        of: |rates| Some(rates.cpu),
+    },
+    Share {
+        title: "waits for a CPU",
+        colour: Color::Red,
+        of: |rates| Some(rates.runqueue),
+    },
+];
+
+/// A number behind the bars.
+struct Number {
+    title: &'static str,
+    columns: usize,
+    is_of_mpi: bool,
+    /// Not shown on a narrow terminal beside those of MPI.
+    is_extra: bool,
+    of: fn(&ProcessView, &Rates) -> Option<String>,
+}
+
+const NUMBERS: [Number; 4] = [
+    Number {
+        title: "calls/s",
+        columns: 9,
+        is_of_mpi: true,
+        is_extra: false,
+        of: |_, rates| Some(count(rates.calls_per_s.round())),
+    },
+    Number {
+        title: "sent/s",
+        columns: 11,
+        is_of_mpi: true,
+        is_extra: false,
+        of: |_, rates| Some(bytes(rates.sent_per_s)),
+    },
+    Number {
+        title: "memory",
+        columns: 12,
+        is_of_mpi: false,
+        is_extra: true,
+        of: |process, _| Some(bytes(process.counters.as_ref()?.resident_bytes as f64)),
+    },
+    Number {
+        title: "switched/s",
+        columns: 12,
+        is_of_mpi: false,
+        is_extra: true,
+        of: |_, rates| Some(count(rates.switches_per_s.round())),
+    },
+];
+
+pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Content {
+    let mut processes = ordered(snapshot, state.order(Tab::Ranks));
+    if state.is_reversed(Tab::Ranks) {
+        processes.reverse();
+    }
+    let has_mpi = snapshot.job.mpi.is_some();
+    let shares: Vec<&Share> = SHARES.iter().skip(usize::from(!has_mpi)).collect();
+    let has_room = columns >= WIDE || !has_mpi;
+    let is_shown = |number: &&Number| (has_mpi || !number.is_of_mpi) && (has_room || !number.is_extra);
+    let numbers: Vec<&Number> = NUMBERS.iter().filter(is_shown).collect();
+    let names = processes.iter().map(|process| name(process).len());
+    let first = names.max().unwrap_or_default().max(4);
+    let fixed = first + 3 + numbers.iter().map(|number| number.columns).sum::<usize>();
+    let bar = columns.saturating_sub(fixed) / shares.len().max(1);
+    let bar = bar.saturating_sub(PERCENT).clamp(3, 24);
+
+    let mut head = format!(" {:>first$}  ", if has_mpi { "rank" } else { "pid" });
+    for share in &shares {
+        head += &format!("{:<w$}", share.title, w = bar + PERCENT);
+    }
+    for number in &numbers {
+        head += &format!("{:>w$}", number.title, w = number.columns);
+    }
+    let row = |process: &ProcessView| {
+        let mut spans = vec![Span::raw(format!(" {:>first$}  ", name(process)))];
+        match (&process.rates, process.ended) {
+            (_, true) => spans.push(Span::raw("ended")),
+            (None, _) => spans.push(Span::raw("not measured yet")),
+            (Some(rates), _) => {
+                for share in &shares {
+                    spans.extend(share_spans(share, rates, bar, glyphs));
+                }
+                for number in &numbers {
+                    let text = (number.of)(process, rates).unwrap_or_else(|| "-".to_owned());
+                    spans.push(Span::raw(format!("{text:>w$}", w = number.columns)));
+                }
+            }
+        }
+        Line::from(spans)
+    };
+    let spread = has_mpi.then(|| spread(&processes)).flatten();
+    Content {
+        head: spread.into_iter().map(plain).chain([title(head)]).collect(),
+        rows: processes.iter().map(|process| row(process)).collect(),
+        keys: processes.iter().map(|process| process.pid.to_string()).collect(),
+    }
+}
+
+fn share_spans(share: &Share, rates: &Rates, bar: usize, glyphs: Glyphs) -> [Span<'static>; 2] {
+    let value = (share.of)(rates);
+    let text = value.map_or_else(|| "-".to_owned(), short_percent);
+    [
+        Span::styled(glyphs.bar(value.unwrap_or_default(), bar), share.colour),
+        Span::raw(format!(" {text:>7} ")),
+    ]
+}
+
+fn ordered(snapshot: &Snapshot, order: usize) -> Vec<&ProcessView> {
+    let mut processes: Vec<&ProcessView> = snapshot.processes.iter().collect();
+    let of: fn(&Rates) -> Option<f64> = match order {
+        1 => |rates| rates.mpi,
+        2 => |rates| Some(rates.runqueue),
+        _ => return processes,
+    };
+    // What is not known comes last.
+    let value = |process: &ProcessView| process.rates.as_ref().and_then(of).unwrap_or(-1.0);
+    processes.sort_by(|a, b| value(b).total_cmp(&value(a)));
+    processes
+}
+
+pub(super) fn name(process: &ProcessView) -> String {
+    let rank = process.rank.map(|rank| rank.to_string());
+    rank.unwrap_or_else(|| process.pid.to_string())
+}
+
+/// Who is in MPI least is whom the others wait for.
+fn spread(processes: &[&ProcessView]) -> Option<String> {
+    let in_mpi = processes.iter().filter(|process| !process.ended);
+    let mut in_mpi: Vec<(f64, String)> = in_mpi
+        .filter_map(|process| Some((process.rates.as_ref()?.mpi?, name(process))))
+        .collect();
+    in_mpi.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (least, most) = (in_mpi.first()?, in_mpi.last()?);
+    let mean = in_mpi.iter().map(|(share, _)| share).sum::<f64>() / in_mpi.len() as f64;
+    Some(format!(
+        " in MPI: least {} (rank {}), mean {}, most {} (rank {})",
+        percent(least.0),
+        least.1,
+        percent(mean),
+        percent(most.0),
+        most.1
+    ))
+}

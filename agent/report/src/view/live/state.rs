@@ -1,0 +1,330 @@
+//! Where the user is: tab, place in it, order, the chosen rule. Pure: keys go in, wishes come out.
+
+use std::collections::VecDeque;
+
+use plan::Mode;
+use profile::snapshot::{Rates, Snapshot};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::view::screen;
+
+/// Looks that the curves of the overview go back.
+const HISTORY_MAX: usize = 240;
+
+/// What a key asks of the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// It is to end, for this reason.
+    End(&'static str),
+    /// A rule is to do more or less from now on.
+    Switch { rule: String, mode: Mode },
+}
+
+/// The tabs, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tab {
+    #[default]
+    Overview,
+    Ranks,
+    Functions,
+    CallSites,
+    Rules,
+    Changes,
+    Log,
+    Matrix,
+}
+
+impl Tab {
+    pub(super) const ALL: [Tab; 8] = [
+        Tab::Overview,
+        Tab::Ranks,
+        Tab::Functions,
+        Tab::CallSites,
+        Tab::Rules,
+        Tab::Changes,
+        Tab::Log,
+        Tab::Matrix,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Tab::Overview => "Overview",
+            Tab::Ranks => "Ranks",
+            Tab::Functions => "Functions",
+            Tab::CallSites => "Call sites",
+            Tab::Rules => "Rules",
+            Tab::Changes => "Changes",
+            Tab::Log => "Log",
+            Tab::Matrix => "Matrix",
+        }
+    }
+
+    /// By what its rows can be ordered; the first is how it begins.
+    pub(super) fn orders(self) -> &'static [&'static str] {
+        match self {
+            Tab::Ranks => &["rank", "time in MPI", "time waiting for a CPU"],
+            Tab::Functions => &["share of the time", "calls", "mean", "name"],
+            Tab::Matrix => &["bytes", "messages"],
+            _ => &[],
+        }
+    }
+
+    /// Whether `Enter` opens a row.
+    pub(super) fn has_details(self) -> bool {
+        matches!(self, Tab::Ranks | Tab::Functions)
+    }
+
+    /// Whether `/` leaves out rows.
+    pub(super) fn is_filtered(self) -> bool {
+        matches!(self, Tab::Ranks | Tab::Functions | Tab::CallSites | Tab::Log)
+    }
+
+    fn index(self) -> usize {
+        Tab::ALL.iter().position(|tab| *tab == self).unwrap_or_default()
+    }
+}
+
+/// How the time of the job was spent, at one look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Look {
+    pub(super) mpi: Option<f64>,
+    pub(super) cpu: f64,
+    pub(super) runqueue: f64,
+}
+
+impl Look {
+    fn of(snapshot: &Snapshot) -> Option<Look> {
+        let rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
+        if rates.is_empty() {
+            return None;
+        }
+        let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / rates.len() as f64;
+        let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
+        let (cpu, runqueue) = (mean(|rates| rates.cpu), mean(|rates| rates.runqueue));
+        Some(Look {
+            mpi: mpi.map(|mpi| mpi / rates.len() as f64),
+            cpu,
+            // The line above the curves says the same number.
+            runqueue: match snapshot.job.mpi {
+                Some(_) => screen::waited(cpu, runqueue),
+                None => runqueue,
+            },
+        })
+    }
+}
+
+/// Everything that the view remembers between two pictures.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) tab: Tab,
+    /// Rows above the first one that is shown, by tab. The page takes back what goes beyond the end.
+    pub(super) scroll: [usize; Tab::ALL.len()],
+    order: [usize; Tab::ALL.len()],
+    is_reversed: [bool; Tab::ALL.len()],
+    /// The chosen row, by tab.
+    chosen: [usize; Tab::ALL.len()],
+    /// What the rows are that the page shows in the order in which it shows them: functions by name, ranks by pid. None of a tab
+    /// whose rows cannot be chosen.
+    pub(super) keys: Vec<String>,
+    /// Rows that the page shows at once.
+    pub(super) rows: usize,
+    /// The row whose details are shown, by its key.
+    pub(super) detail: Option<String>,
+    /// Rows without this text are left out.
+    pub(super) filter: String,
+    /// Keys are the filter's.
+    pub(super) is_typing: bool,
+    /// The list of keys is shown.
+    pub(super) is_help: bool,
+    /// What the session said to the last wish.
+    pub(super) answer: Option<String>,
+    pub(super) looks: VecDeque<Look>,
+}
+
+impl State {
+    /// Takes note of a new snapshot.
+    pub(super) fn look(&mut self, snapshot: &Snapshot) {
+        if let Some(look) = Look::of(snapshot) {
+            self.looks.push_back(look);
+        }
+        if self.looks.len() > HISTORY_MAX {
+            self.looks.pop_front();
+        }
+        let rules = &mut self.chosen[Tab::Rules.index()];
+        *rules = (*rules).min(rule_names(snapshot).len().saturating_sub(1));
+    }
+
+    pub(super) fn scroll(&mut self) -> &mut usize {
+        &mut self.scroll[self.tab.index()]
+    }
+
+    /// What the rows of a tab are ordered by.
+    pub(super) fn order(&self, tab: Tab) -> usize {
+        self.order[tab.index()]
+    }
+
+    pub(super) fn is_reversed(&self, tab: Tab) -> bool {
+        self.is_reversed[tab.index()]
+    }
+
+    /// The chosen row of a tab.
+    pub(super) fn chosen(&self, tab: Tab) -> usize {
+        self.chosen[tab.index()]
+    }
+
+    /// Takes note of the rows that are shown.
+    pub(super) fn show(&mut self, keys: Vec<String>) {
+        if self.tab != Tab::Rules && self.detail.is_none() {
+            let chosen = &mut self.chosen[self.tab.index()];
+            *chosen = (*chosen).min(keys.len().saturating_sub(1));
+        }
+        self.keys = keys;
+    }
+
+    /// What a key does.
+    pub(super) fn press(&mut self, key: KeyEvent, snapshot: &Snapshot) -> Option<Wish> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        self.answer = None;
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if control => return Some(Wish::End("Ctrl-C")),
+            KeyCode::Char(_) if control => {}
+            // Any other key than those that end the session closes the list of keys, and does no more.
+            code if self.is_help && code != KeyCode::Char('q') => self.is_help = false,
+            code if self.is_typing => self.type_filter(code),
+            KeyCode::Char('q') => return Some(Wish::End("ended by the user")),
+            KeyCode::Char('?') | KeyCode::F(1) => self.is_help = true,
+            KeyCode::Char('/') if self.tab.is_filtered() => {
+                self.filter.clear();
+                self.is_typing = true;
+                self.detail = None;
+            }
+            KeyCode::Enter if self.tab.has_details() && self.detail.is_none() => self.open(),
+            KeyCode::Esc | KeyCode::Backspace => self.close(),
+            KeyCode::Char('o') => return self.switch(Mode::Off, snapshot),
+            KeyCode::Char('a') => return self.switch(Mode::Advising, snapshot),
+            KeyCode::Char('p') => return self.switch(Mode::Applying, snapshot),
+            code => self.go(code, snapshot),
+        }
+        None
+    }
+
+    /// Keys that change what is seen.
+    fn go(&mut self, code: KeyCode, snapshot: &Snapshot) {
+        let page = self.rows.max(1);
+        match code {
+            KeyCode::Char(digit @ '1'..='9') => {
+                let index = digit as usize - '1' as usize;
+                self.turn_to(Tab::ALL.get(index).copied().unwrap_or(self.tab));
+            }
+            KeyCode::Tab | KeyCode::Right | KeyCode::Char('l') => self.turn(1),
+            KeyCode::BackTab | KeyCode::Left | KeyCode::Char('h') => self.turn(Tab::ALL.len() - 1),
+            KeyCode::Down | KeyCode::Char('j') => self.step(1, snapshot),
+            KeyCode::Up | KeyCode::Char('k') => self.step(-1, snapshot),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.page(page as isize),
+            KeyCode::PageUp => self.page(-(page as isize)),
+            KeyCode::Home | KeyCode::Char('g') => self.page(isize::MIN / 2),
+            KeyCode::End | KeyCode::Char('G') => self.page(isize::MAX / 2),
+            KeyCode::Char('s') => self.reorder(),
+            KeyCode::Char('r') if !self.tab.orders().is_empty() => {
+                let index = self.tab.index();
+                self.is_reversed[index] = !self.is_reversed[index];
+            }
+            _ => {}
+        }
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Char(letter) => self.filter.push(letter),
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.is_typing = false;
+            }
+            KeyCode::Enter => self.is_typing = false,
+            _ => {}
+        }
+    }
+
+    fn open(&mut self) {
+        self.detail = self.keys.get(self.chosen(self.tab)).cloned();
+        *self.scroll() = 0;
+    }
+
+    /// One step back: out of the details first, then of the filter.
+    fn close(&mut self) {
+        if self.detail.take().is_none() {
+            self.filter.clear();
+        }
+        *self.scroll() = 0;
+    }
+
+    fn turn(&mut self, by: usize) {
+        self.turn_to(Tab::ALL[(self.tab.index() + by) % Tab::ALL.len()]);
+    }
+
+    fn turn_to(&mut self, tab: Tab) {
+        self.tab = tab;
+        self.keys.clear();
+        self.detail = None;
+        self.filter.clear();
+    }
+
+    /// Up and Down choose, where there is something to choose, and scroll elsewhere.
+    fn step(&mut self, by: isize, snapshot: &Snapshot) {
+        if self.tab == Tab::Rules {
+            self.choose(by, rule_names(snapshot).len());
+            *self.scroll() = 0;
+            return;
+        }
+        self.page(by);
+    }
+
+    fn page(&mut self, by: isize) {
+        if self.detail.is_none() && !self.keys.is_empty() {
+            return self.choose(by, self.keys.len());
+        }
+        let scroll = self.scroll();
+        *scroll = scroll.saturating_add_signed(by);
+    }
+
+    fn choose(&mut self, by: isize, number: usize) {
+        let chosen = &mut self.chosen[self.tab.index()];
+        *chosen = chosen.saturating_add_signed(by).min(number.saturating_sub(1));
+    }
+
+    fn reorder(&mut self) {
+        let index = self.tab.index();
+        let orders = self.tab.orders().len();
+        if orders > 0 {
+            self.order[index] = (self.order[index] + 1) % orders;
+            self.scroll[index] = 0;
+            self.chosen[index] = 0;
+        }
+    }
+
+    fn switch(&self, mode: Mode, snapshot: &Snapshot) -> Option<Wish> {
+        let names = rule_names(snapshot);
+        let rule = names
+            .get(self.chosen(Tab::Rules))
+            .filter(|_| self.tab == Tab::Rules)?;
+        Some(Wish::Switch {
+            rule: (*rule).to_owned(),
+            mode,
+        })
+    }
+}
+
+/// The rules, each once, in the order in which they were loaded.
+pub(super) fn rule_names(snapshot: &Snapshot) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for rule in &snapshot.rules {
+        if !names.contains(&rule.name.as_str()) {
+            names.push(&rule.name);
+        }
+    }
+    names
+}

@@ -1,0 +1,434 @@
+//! The terminal while the view has it: raw, on its other screen, and given back however we end. A killed process (SIGKILL)
+//! cannot give anything back: `reset` does then.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal, Stdout, Write},
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex, Once, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+    time::Instant,
+};
+
+use profile::snapshot::Snapshot;
+use ratatui::{
+    Terminal,
+    backend::CrosstermBackend,
+    crossterm::{
+        cursor::Show,
+        event::{self, Event, KeyEvent},
+        execute,
+        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+    },
+};
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    io::Errno,
+};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    time::{Interval, interval},
+};
+
+use super::{
+    bars::Glyphs,
+    log::Log,
+    page,
+    state::{State, Tab, Wish},
+};
+use crate::{
+    console::{self, is_active, write_printable},
+    view::terminal::write,
+};
+
+/// Diagnostics that wait for the next picture.
+const WAITING_MAX: usize = 100;
+
+/// Keys that may wait to be heard.
+const KEYS_MAX: usize = 64;
+
+/// How often it is looked whether the terminal is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The longest time that a key lies in crossterm's queue.
+const KEY_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 250_000_000,
+};
+
+/// The terminal is ours.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+static WAITING: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+
+/// Whether there is a terminal to show a view on and to hear keys from, and it is ours to use.
+pub(in crate::view) fn can_be_taken() -> bool {
+    let knows_cursor = std::env::var("TERM").is_ok_and(|term| term != "dumb");
+    // In the background a change of the terminal's mode would stop us.
+    let in_front =
+        rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
+    knows_cursor && in_front && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Whether the terminal has gone away: a window that was closed, a connection that broke. Reading keys or the size of one that has gone
+/// away gives no error in the libraries below: it never returns.
+fn is_gone() -> bool {
+    poll_input().is_ok_and(has_hung_up)
+}
+
+fn has_hung_up(events: PollFlags) -> bool {
+    events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+}
+
+/// What the terminal has now: something to read, or that it has gone away.
+fn poll_input() -> io::Result<PollFlags> {
+    let input = io::stdin();
+    let mut input = [PollFd::new(&input, PollFlags::IN)];
+    poll(&mut input, Some(&Timespec::default()))?;
+    Ok(input[0].revents())
+}
+
+/// Waits until the terminal has something to read, has gone away, or `resized` was written to, and at most for [`KEY_WAIT`]: a screen that is
+/// drawn in another size requests the cursor's position, and a key that comes before the answer lies in crossterm's queue, which wakes nobody.
+fn wait_for_input(resized: &OwnedFd) -> io::Result<PollFlags> {
+    let input = io::stdin();
+    let mut both = [
+        PollFd::new(&input, PollFlags::IN),
+        PollFd::new(resized, PollFlags::IN),
+    ];
+    match poll(&mut both, Some(&KEY_WAIT)) {
+        // The signal of another size may be delivered to this thread.
+        Err(Errno::INTR) => return Ok(PollFlags::empty()),
+        polled => polled?,
+    };
+    let [input, is_resized] = both.map(|polled| polled.revents());
+    if !is_resized.is_empty() {
+        rustix::io::read(resized, &mut [0; 8])?;
+    }
+    Ok(input)
+}
+
+/// Gives the terminal back, once.
+pub fn give_back() {
+    if IS_TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// The view on a terminal. Dropping it gives the terminal back and prints what was said meanwhile.
+pub(in crate::view) struct Live {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    state: State,
+    shown: Snapshot,
+    /// Since when.
+    shown_at: Instant,
+    log: Log,
+}
+
+impl Live {
+    /// Takes the terminal over.
+    pub(in crate::view) fn begin(snapshot: Snapshot) -> io::Result<Live> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                // First of all, so that its message is seen.
+                give_back();
+                before(panic);
+            }));
+        });
+        IS_TAKEN.store(true, Ordering::SeqCst);
+        let entered = enable_raw_mode().and_then(|()| execute!(io::stdout(), EnterAlternateScreen));
+        let terminal = entered.and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+        let terminal = terminal.inspect_err(|_| give_back())?;
+        let mut live = Live {
+            terminal,
+            state: State::default(),
+            shown: Snapshot::default(),
+            shown_at: Instant::now(),
+            log: Log::default(),
+        };
+        live.show(snapshot);
+        Ok(live)
+    }
+
+    /// The terminal was given back behind our back, by a thread that panicked.
+    pub(in crate::view) fn is_over(&self) -> bool {
+        !IS_TAKEN.load(Ordering::SeqCst)
+    }
+
+    /// Shows a new snapshot.
+    pub(in crate::view) fn show(&mut self, snapshot: Snapshot) {
+        self.state.look(&snapshot);
+        self.shown = snapshot;
+        self.shown_at = Instant::now();
+        self.draw();
+    }
+
+    fn draw(&mut self) {
+        if self.is_over() || is_gone() {
+            return;
+        }
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting: Vec<String> = waiting.drain(..).collect();
+        waiting.into_iter().for_each(|line| self.say(line));
+        let (shown, state, log) = (&self.shown, &mut self.state, &self.log);
+        let glyphs = Glyphs::of_locale();
+        let _ = self.terminal.draw(|frame| {
+            page::draw(frame, shown, state, log, glyphs);
+            let cells = frame.buffer_mut().content.iter_mut();
+            for cell in cells.filter(|cell| cell.symbol().contains(is_active)) {
+                cell.set_symbol("?");
+            }
+        });
+    }
+
+    pub(in crate::view) fn say(&mut self, line: String) {
+        self.log.say(self.shown.elapsed + self.shown_at.elapsed(), line);
+    }
+
+    /// Call sites are looked at: naming them reads the program's files, and is not done for nobody.
+    pub(in crate::view) fn wants_call_sites(&self) -> bool {
+        let is_of_function = self.state.tab == Tab::Functions && self.state.detail.is_some();
+        self.state.tab == Tab::CallSites || is_of_function
+    }
+
+    /// Shows what the session answered to a wish, until the next key.
+    pub(in crate::view) fn answer(&mut self, answer: String) {
+        self.state.answer = Some(answer);
+        self.draw();
+    }
+
+    /// Takes what the user did; the wish that it comes to. That the terminal has gone away ends the session, as SIGHUP does.
+    pub(in crate::view) fn take(&mut self, input: Input) -> Option<Wish> {
+        let wish = match input {
+            Input::Key(key) => self.state.press(key, &self.shown),
+            Input::Resized => None,
+            Input::Gone => return Some(Wish::End("the terminal has gone away")),
+        };
+        self.draw();
+        wish
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        give_back();
+        let mut out = io::stdout().lock();
+        self.log
+            .all()
+            .for_each(|(_, line)| console::note(write(&mut out, &line)));
+    }
+}
+
+/// What comes from the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// It has another size.
+    Resized,
+    /// It has gone away.
+    Gone,
+}
+
+/// What the user does at the terminal. Keys are read in a thread of their own: where the terminal goes away in the middle of that, the
+/// thread is stuck and the session is not.
+pub struct Keys {
+    read: mpsc::Receiver<Input>,
+    resized: Signal,
+    /// Wakes the thread after a change of size: crossterm reports that before what was typed since, and would then leave the key unread until
+    /// the next one.
+    resize: Arc<OwnedFd>,
+    look: Interval,
+}
+
+impl Keys {
+    /// Begins to read. Must run inside the runtime.
+    pub fn new() -> io::Result<Keys> {
+        let (to, read) = mpsc::channel(KEYS_MAX);
+        let resized = signal(SignalKind::window_change())?;
+        let resize = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let seen = Arc::clone(&resize);
+        let reader = thread::Builder::new().name("keys".to_owned());
+        reader.spawn(move || {
+            while IS_TAKEN.load(Ordering::SeqCst) {
+                if read_input(&to, &seen).is_none() {
+                    break;
+                }
+            }
+        })?;
+        Ok(Keys {
+            read,
+            resized,
+            resize,
+            look: interval(LOOK),
+        })
+    }
+
+    /// What comes next; none when nothing can be read any more.
+    pub async fn next(&mut self) -> Option<Input> {
+        loop {
+            tokio::select! {
+                input = self.read.recv() => return input,
+                _ = self.resized.recv() => {
+                    // It fails only where it was written to and not read yet.
+                    let _ = rustix::io::write(&self.resize, &1_u64.to_ne_bytes());
+                    return Some(Input::Resized);
+                }
+                _ = self.look.tick() => if is_gone() {
+                    return Some(Input::Gone);
+                },
+            }
+        }
+    }
+}
+
+/// Waits for input and hands on all that is there; none when there will be no more.
+fn read_input(to: &mpsc::Sender<Input>, resized: &OwnedFd) -> Option<()> {
+    if has_hung_up(wait_for_input(resized).ok()?) {
+        return to.blocking_send(Input::Gone).ok();
+    }
+    while IS_TAKEN.load(Ordering::SeqCst) && event::poll(Duration::ZERO).ok()? {
+        let input = match event::read().ok()? {
+            Event::Resize(..) => Some(Input::Resized),
+            event => event.as_key_event().map(Input::Key),
+        };
+        input.map_or(Some(()), |input| to.blocking_send(input).ok())?;
+    }
+    Some(())
+}
+
+/// Where diagnostics for developers go: standard error, and while the view has the terminal, into its log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Diagnostics;
+
+impl Write for Diagnostics {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !IS_TAKEN.load(Ordering::SeqCst) || !io::stderr().is_terminal() {
+            return write_printable(&mut io::stderr(), bytes);
+        }
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(bytes);
+        waiting.extend(text.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+        let more = waiting.len().saturating_sub(WAITING_MAX);
+        waiting.drain(..more);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    const CHILD: &str = "TUNEAGENT_TEST_PANICS_ON_THE_SCREEN";
+    const NAME: &str =
+        "view::live::terminal::tests::a_panic_gives_the_terminal_back_before_it_says_what_happened";
+
+    const LEFT: &str = "TUNEAGENT_TEST_ITS_TERMINAL_GOES_AWAY";
+    const NAME_OF_LEFT: &str =
+        "view::live::terminal::tests::a_terminal_that_has_gone_away_ends_the_session_and_keeps_nobody";
+
+    /// The test starts itself on a terminal of its own, which it is told to lose; it has no signal to be told by.
+    #[test]
+    fn a_terminal_that_has_gone_away_ends_the_session_and_keeps_nobody() {
+        if let Some(way) = std::env::var_os(LEFT) {
+            let mut way = std::fs::OpenOptions::new()
+                .write(true)
+                .open(way)
+                .expect("it is there");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let mut live = Live::begin(Snapshot::default()).expect("there is a terminal");
+            runtime.expect("a runtime").block_on(async {
+                let mut keys = Keys::new().expect("a thread");
+                way.write_all(b"shown\n").expect("somebody reads");
+                while let Some(input) = keys.next().await
+                    && live.take(input).is_none()
+                {}
+            });
+            way.write_all(b"ended\n").expect("somebody reads");
+            std::process::exit(0);
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let way = folder.path().join("way");
+        let made = Command::new("mkfifo").arg(&way).status();
+        assert!(made.expect("mkfifo is part of every Debian").success());
+        let this = std::env::current_exe().expect("a test has a file");
+        let command = format!(
+            "stty sane rows 24 columns 80; trap '' HUP; env {LEFT}={} timeout --foreground 60 {} --exact {NAME_OF_LEFT} --nocapture",
+            way.display(),
+            this.display()
+        );
+        let mut terminal = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("script is part of every Debian");
+        let mut said = io::BufReader::new(std::fs::File::open(&way).expect("it is there"));
+        let mut line = String::new();
+        io::BufRead::read_line(&mut said, &mut line).expect("it says so");
+        assert_eq!(line, "shown\n");
+        terminal.kill().expect("it runs");
+        terminal.wait().expect("it has ended");
+        line.clear();
+        // `timeout` ends who is kept, and nothing more is said then.
+        io::BufRead::read_line(&mut said, &mut line).expect("it says so");
+        assert_eq!(line, "ended\n");
+    }
+
+    /// The test starts itself on a terminal of its own (`script`), where it panics while the view is up.
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_it_says_what_happened() {
+        if std::env::var_os(CHILD).is_some() {
+            let _live = Live::begin(Snapshot::default()).expect("there is a terminal");
+            panic!("this is the panic");
+        }
+        let this = std::env::current_exe().expect("a test has a file");
+        let command = format!(
+            "stty sane rows 24 columns 80; env {CHILD}=1 {} --exact {NAME} --nocapture; echo; stty -a",
+            this.display()
+        );
+        let run = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .output()
+            .expect("script is part of every Debian");
+        let text = String::from_utf8_lossy(&run.stdout);
+        let at = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part:?} is not in {text:?}"))
+        };
+        let (taken, given_back) = (at("\x1b[?1049h"), at("\x1b[?1049l"));
+        let (shown, said) = (at("1 Overview"), at("this is the panic"));
+        assert!(
+            taken < shown && shown < given_back && given_back < said,
+            "{text:?}"
+        );
+        assert!(
+            text[given_back..].contains("\x1b[?25h"),
+            "the cursor is back: {text:?}"
+        );
+        let modes = &text[said..];
+        assert!(
+            modes.contains(" icanon") && !modes.contains("-icanon"),
+            "{text:?}"
+        );
+        assert!(modes.contains(" echo ") && !modes.contains("-echo "), "{text:?}");
+    }
+}

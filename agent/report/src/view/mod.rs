@@ -1,0 +1,19 @@
+//! What a person sees: a live view on a terminal, lines that follow one another elsewhere. Both show a
+//! [`profile::snapshot::Snapshot`] and what is said to them, and know nothing else.
+
+mod cost;
+mod cpus;
+mod durations;
+mod findings;
+mod history;
+mod live;
+mod pace;
+mod pairs;
+mod screen;
+mod sizes;
+mod spread;
+mod terminal;
+
+pub use live::{Diagnostics, Input, Keys, Wish, give_back_terminal};
+pub use screen::{closing, header, summary};
+pub use terminal::{Painter, columns};

@@ -1,0 +1,488 @@
+//! The pace of the program, its efficiencies and its call sites, as text.
+
+use profile::{
+    calls::{Split, efficiency::Scalability},
+    format::{count, duration, percent, plural, significant, times},
+    snapshot::{
+        CallSiteView, EfficienciesView, IterationView, Rates, RegionsView, SequenceView, Snapshot, Steps,
+        TeamsView,
+    },
+};
+
+/// A change of the pace over the run that is worth a word.
+const CHANGE_TOLD: f64 = 0.05;
+/// From here on it is told how many times as long, for 99 and 100 % shorter are no longer told apart.
+const FACTOR_TOLD: f64 = 2.0;
+
+/// Call sites shown at the end; the report has more.
+const SITES_SHOWN: usize = 8;
+
+/// Regions that were probed for a greater share of the time than this were so all the time.
+const WATCHED_WHOLE: f64 = 0.95;
+
+/// Characters of a function's name that are shown; names of templates go on for lines.
+const NAME_MAX: usize = 48;
+
+/// Ranks that want a CPU for a smaller part of their time outside MPI than this are said to sleep: POP calls all of it useful.
+const AWAKE: f64 = 0.5;
+/// Of ranks that are outside MPI for less of their time nothing is said.
+const OUTSIDE_TOLD: f64 = 0.2;
+
+/// That what counts as useful is mostly sleep.
+pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
+    let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
+    for rates in rates {
+        outside += 1.0 - rates.mpi?;
+        awake += rates.cpu + rates.runqueue;
+        ranks += 1.0;
+    }
+    (outside > OUTSIDE_TOLD * ranks && awake < AWAKE * outside).then(|| {
+        format!(
+            "    but outside MPI the ranks want a CPU at most {} of the time: they sleep, or wait for something else",
+            percent(awake / outside)
+        )
+    })
+}
+
+/// Pace and efficiencies of now.
+pub(super) fn now(sequence: &SequenceView) -> Vec<String> {
+    lines(sequence, sequence.efficiencies_of_late.as_ref(), |iteration| {
+        let of_late = iteration.of_late_ns.map(|of_late| (of_late, ""));
+        of_late.unwrap_or((iteration.mean_ns, " on average"))
+    })
+}
+
+/// The same over the whole session, and what of it is not measured.
+pub(super) fn over_all(sequence: &SequenceView) -> Vec<String> {
+    let mut lines = lines(sequence, sequence.efficiencies.as_ref(), |iteration| {
+        (iteration.mean_ns, " on average")
+    });
+    let without = sequence.without_split.as_ref();
+    lines.extend(without.map(|why| format!(" serialisation and transfer not measured: {why}")));
+    let without = sequence.without_scalability;
+    lines.extend(without.map(|why| format!(" computation scalability not measured: {why}")));
+    lines
+}
+
+fn lines(
+    sequence: &SequenceView,
+    efficiencies: Option<&EfficienciesView>,
+    time: impl Fn(&IterationView) -> (f64, &'static str),
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    match (&sequence.iteration, &sequence.without) {
+        (Some(iteration), _) => lines.push(step_line(iteration, time(iteration), sequence)),
+        (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
+        (None, None) => {}
+    }
+    lines.extend(efficiencies.map(efficiency_line));
+    let split = efficiencies.and_then(|found| found.split.as_ref());
+    lines.extend(split.map(split_line));
+    let scalability = efficiencies.and_then(|found| Some((found.scalability?, found.ranks)));
+    lines.extend(scalability.map(|(scalability, ranks)| scalability_line(&scalability, ranks)));
+    lines
+}
+
+fn step_line(iteration: &IterationView, (time_ns, of_all): (f64, &str), sequence: &SequenceView) -> String {
+    let calls = match iteration.calls.round() {
+        1.0 => format!("1 {} each", sequence.steps.noun()),
+        calls => format!("{} {}s each", count(calls), sequence.steps.noun()),
+    };
+    let change = match iteration.change {
+        Some(change) if change >= FACTOR_TOLD => {
+            format!("; last quarter {} times the first", times(change))
+        }
+        Some(change) if change * FACTOR_TOLD <= 1.0 => {
+            format!("; first quarter {} times the last", times(1.0 / change))
+        }
+        Some(change) if change >= 1.0 + CHANGE_TOLD => {
+            format!("; last quarter {} longer than the first", percent(change - 1.0))
+        }
+        Some(change) if change <= 1.0 - CHANGE_TOLD => {
+            format!("; last quarter {} shorter than the first", percent(1.0 - change))
+        }
+        _ => String::new(),
+    };
+    let over = if iteration.is_over {
+        "; the loop has ended"
+    } else {
+        ""
+    };
+    let seen = if sequence.unseen > 0 { " seen" } else { "" };
+    let takes = if iteration.is_over { "took" } else { "takes" };
+    format!(
+        " one step {takes} {}{of_all}   ({}{seen}, {calls}; detected loop{over}{change})",
+        duration(time_ns),
+        plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
+    )
+}
+
+/// Of ranks that all wait what is left must be told from nothing, and the factors must come to the product.
+fn efficiency(efficiency: f64) -> String {
+    match efficiency < 0.0995 {
+        true => significant(efficiency, 2),
+        false => format!("{efficiency:.2}"),
+    }
+}
+
+fn efficiency_line(view: &EfficienciesView) -> String {
+    let over = if view.over_iterations {
+        "over complete steps"
+    } else {
+        "over a time that may cut a step"
+    };
+    let parts = match view.between_nodes {
+        None => "; of the ranks here: others, if any, are not seen",
+        Some(_) => "",
+    };
+    let nodes = match view.between_nodes {
+        Some(between) if view.nodes > 1 => format!(
+            " (within nodes {}, between {} nodes {})",
+            efficiency(view.of.within_nodes),
+            view.nodes,
+            efficiency(between),
+        ),
+        _ => String::new(),
+    };
+    format!(
+        " parallel efficiency {}  =  load balance {}{nodes}  x  communication {}   ({over}{parts})",
+        efficiency(view.of.parallel),
+        efficiency(view.of.load_balance),
+        efficiency(view.of.communication),
+    )
+}
+
+fn scalability_line(view: &Scalability, ranks: usize) -> String {
+    format!(
+        " computation scalability {:.2} from {} to {ranks}   (by useful time of a step; if the problem grew with the ranks {:.2})",
+        view.strong,
+        plural(view.ranks_before, "rank"),
+        view.weak,
+    )
+}
+
+fn split_line(split: &Split) -> String {
+    format!(
+        " serialisation {}  x  transfer {}   (between {} collectives of all ranks: {} of the time waiting for the last, {} transfer)",
+        efficiency(split.serialisation),
+        efficiency(split.transfer),
+        count(split.collectives as f64),
+        percent(split.waiting),
+        percent(split.transferring),
+    )
+}
+
+/// The share of the time that parallel regions were probed.
+fn probed(snapshot: &Snapshot, regions: &RegionsView) -> f64 {
+    let processes = snapshot.processes.iter();
+    let processes = processes.filter(|process| process.regions.is_some()).count();
+    let watched = regions.watched_ns as f64 / processes.max(1) as f64;
+    watched / snapshot.elapsed.as_nanos().max(1) as f64
+}
+
+/// Parallel regions, and what their teams do.
+pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
+    let Some(regions) = snapshot.regions() else {
+        return Vec::new();
+    };
+    let seen = probed(snapshot, &regions);
+    let watched = seen * snapshot.elapsed.as_nanos().max(1) as f64;
+    let seen = match seen < WATCHED_WHOLE {
+        true => format!(
+            "   (steps and regions: of the {} of the time that they were probed)",
+            percent(seen)
+        ),
+        false => String::new(),
+    };
+    let inside = match regions.inside() {
+        Some(inside) => format!(
+            "   inside them {} of the time, outside {}",
+            percent(inside),
+            percent((1.0 - inside).max(0.0)),
+        ),
+        None => ", too short to measure their time".to_owned(),
+    };
+    let rate = count((regions.regions as f64 * 1e9 / watched.max(1.0)).round());
+    let mut lines = vec![format!(" {rate} parallel regions/s{inside}{seen}")];
+    lines.extend(regions.teams.as_ref().map(team_line));
+    lines
+}
+
+fn team_line(teams: &TeamsView) -> String {
+    let threads = match (teams.of.threads_least, teams.of.threads_most) {
+        (1, 1) => "1 thread".to_owned(),
+        (least, most) if least == most => format!("{most} threads"),
+        (least, most) => format!("{least} to {most} threads"),
+    };
+    let balance = teams
+        .load_balance
+        .map_or_else(String::new, |balance| format!("; load balance {balance:.2}"));
+    format!(
+        " time of their teams ({threads})   working {}   waiting at the end {}   starting and ending {}{balance}",
+        percent(teams.working),
+        percent(teams.waiting),
+        percent(teams.starting + teams.ending),
+    )
+}
+
+/// Where the time in MPI goes to, by call site.
+pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
+    let sequence = &snapshot.sequence;
+    if sequence.call_sites.is_empty() {
+        return Vec::new();
+    }
+    let watched = watched_ns(snapshot);
+    let what = match sequence.steps {
+        Steps::MpiCalls => "MPI by call site",
+        Steps::Regions => "regions by call site",
+    };
+    let is_part = snapshot
+        .functions()
+        .iter()
+        .any(|function| function.estimate.is_some())
+        || snapshot
+            .regions()
+            .is_some_and(|regions| probed(snapshot, &regions) < WATCHED_WHOLE);
+    let of_part = if is_part {
+        "   (of the calls that were watched: less than above)"
+    } else {
+        ""
+    };
+    let mut lines = vec![
+        String::new(),
+        format!(" {what:<20} {:>9}   share of the time{of_part}", "calls"),
+    ];
+    for site in sequence.call_sites.iter().take(SITES_SHOWN) {
+        lines.push(format!(
+            " {:<20} {:>9}   {:>6}  in {}",
+            site.function,
+            count(site.calls as f64),
+            percent(site.time_ns as f64 / watched),
+            place(site),
+        ));
+    }
+    let rest = sequence.call_sites.len().saturating_sub(SITES_SHOWN);
+    if rest > 0 {
+        lines.push(format!(" and {}", plural(rest, "more call site")));
+    }
+    lines.extend(unseen(sequence));
+    lines
+}
+
+/// Of all processes, in nanoseconds.
+pub(super) fn watched_ns(snapshot: &Snapshot) -> f64 {
+    snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64
+}
+
+/// That not all calls are in a call site.
+pub(super) fn unseen(sequence: &SequenceView) -> Option<String> {
+    (sequence.unseen > 0).then(|| {
+        format!(
+            " {} are in no call site: they came faster than they were read",
+            plural(usize::try_from(sequence.unseen).unwrap_or(usize::MAX), "call")
+        )
+    })
+}
+
+/// `function (file:line)`, or what is known of it. What a function takes is in the report.
+fn place(site: &CallSiteView) -> String {
+    let place = &site.place;
+    let function = place.function.as_deref().or(place.module.as_deref());
+    let function = function.unwrap_or("?").split('(').next().unwrap_or_default();
+    let function = match function.char_indices().nth(NAME_MAX) {
+        Some((end, _)) => format!("{}...", &function[..end]),
+        None => function.to_owned(),
+    };
+    let line = place.line.map_or_else(String::new, |line| format!(":{line}"));
+    match &place.file {
+        Some(file) => format!("{function} ({file}{line})"),
+        None => function,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::calls::{TeamTotals, efficiency::Efficiencies, place::Place};
+    use profile::snapshot::ProcessView;
+    use std::time::Duration;
+
+    fn sequence() -> SequenceView {
+        SequenceView {
+            iteration: Some(IterationView {
+                rank: Some(0),
+                calls: 36.0,
+                count: 22,
+                mean_ns: 9.5e7,
+                of_late_ns: Some(9.14e7),
+                change: Some(0.88),
+                ..IterationView::default()
+            }),
+            efficiencies_of_late: Efficiencies::of(&[vec![0.6, 0.3, 0.3, 0.3]]).map(|of| EfficienciesView {
+                of,
+                between_nodes: Some(1.0),
+                split: Some(Split {
+                    serialisation: 0.8,
+                    transfer: 0.75,
+                    waiting: 0.3,
+                    transferring: 0.25,
+                    collectives: 22,
+                }),
+                useful_ns: Some(1.0),
+                scalability: Scalability::of((90.0, 2), (100.0, 4)),
+                ranks: 4,
+                nodes: 1,
+                over_iterations: true,
+            }),
+            unseen: 3,
+            call_sites: vec![CallSiteView {
+                function: "MPI_Wait".into(),
+                place: Place {
+                    module: Some("lmp".into()),
+                    function: Some("LAMMPS_NS::CommBrick::forward_comm(int)".into()),
+                    file: Some("comm_brick.cpp".into()),
+                    line: Some(471),
+                },
+                calls: 800,
+                time_ns: 1_000_000_000,
+                ranks: 4,
+            }],
+            ..SequenceView::default()
+        }
+    }
+
+    #[test]
+    fn pace_efficiencies_and_call_sites_are_lines() {
+        let snapshot = Snapshot {
+            sequence: sequence(),
+            elapsed: Duration::from_secs(2),
+            ..Snapshot::default()
+        };
+        let text = [now(&snapshot.sequence), call_sites(&snapshot)]
+            .concat()
+            .join("\n");
+        insta::assert_snapshot!(text, @"
+        one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; detected loop; last quarter 12 % shorter than the first)
+        parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over complete steps)
+        serialisation 0.80  x  transfer 0.75   (between 22 collectives of all ranks: 30 % of the time waiting for the last, 25 % transfer)
+        computation scalability 0.90 from 2 ranks to 4   (by useful time of a step; if the problem grew with the ranks 1.80)
+
+        MPI by call site         calls   share of the time
+        MPI_Wait                   800     50 %  in LAMMPS_NS::CommBrick::forward_comm (comm_brick.cpp:471)
+        3 calls are in no call site: they came faster than they were read
+        ");
+    }
+
+    #[test]
+    fn ranks_that_sleep_outside_mpi_are_said_to_and_those_that_compute_are_not() {
+        let rank = |mpi, cpu| Rates {
+            mpi: Some(mpi),
+            cpu,
+            ..Rates::default()
+        };
+        let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
+        assert!(said.is_some_and(|line| line.contains("at most 1.0 % of the time")));
+        assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
+        // Nearly always inside MPI: what is left is too little to speak of.
+        assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);
+        assert_eq!(asleep(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn efficiencies_of_ranks_that_all_wait_multiply_to_what_is_shown() {
+        let of = Efficiencies::of(&[vec![0.002, 0.001, 0.001, 0.002]]).map(|of| EfficienciesView {
+            of,
+            ..sequence().efficiencies_of_late.unwrap()
+        });
+        let line = efficiency_line(&of.unwrap());
+        let numbers: Vec<f64> = line
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let [parallel, balance, communication] = numbers[..] else {
+            panic!("{line}")
+        };
+        assert!((balance * communication / parallel - 1.0).abs() < 0.05, "{line}");
+    }
+
+    #[test]
+    fn call_sites_of_calls_that_were_watched_in_windows_say_so() {
+        let estimated = profile::snapshot::FunctionTotals {
+            estimate: Some(Default::default()),
+            ..Default::default()
+        };
+        let mut snapshot = Snapshot {
+            sequence: sequence(),
+            elapsed: Duration::from_secs(2),
+            processes: vec![ProcessView::default()],
+            ..Snapshot::default()
+        };
+        assert!(call_sites(&snapshot)[1].ends_with("share of the time"));
+        snapshot.processes[0].functions.push(estimated);
+        assert!(call_sites(&snapshot)[1].ends_with("(of the calls that were watched: less than above)"));
+    }
+
+    #[test]
+    fn a_pace_that_is_another_one_altogether_is_told_in_times() {
+        let told = |change| {
+            let mut sequence = sequence();
+            if let Some(iteration) = &mut sequence.iteration {
+                iteration.change = Some(change);
+            }
+            now(&sequence).swap_remove(0)
+        };
+        for (change, words) in [
+            (1.2, "; last quarter 20 % longer than the first)"),
+            (3.5, "; last quarter 3.5 times the first)"),
+            (0.6, "; last quarter 40 % shorter than the first)"),
+            (0.005, "; first quarter 200 times the last)"),
+        ] {
+            assert!(told(change).ends_with(words), "{}", told(change));
+        }
+    }
+
+    #[test]
+    fn parallel_regions_are_lines_with_what_their_teams_do() {
+        let totals = TeamTotals {
+            regions: 900,
+            threads_least: 2,
+            threads_most: 4,
+            threads: 3_000,
+            team_ns: 1_000,
+            working_ns: 700,
+            starting_ns: 40,
+            waiting_ns: 250,
+            ending_ns: 10,
+            longest_ns: 950,
+        };
+        let process = ProcessView {
+            regions: Some(RegionsView {
+                regions: 1_000,
+                inside_ns: Some(640_000_000),
+                watched_ns: 1_000_000_000,
+                teams: Some(TeamsView::from(totals)),
+                without_teams: None,
+            }),
+            ..ProcessView::default()
+        };
+        let snapshot = Snapshot {
+            processes: vec![process],
+            elapsed: Duration::from_secs(5),
+            ..Snapshot::default()
+        };
+        insta::assert_snapshot!(regions(&snapshot).join("\n"), @"
+        1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (steps and regions: of the 20 % of the time that they were probed)
+        time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5.0 %; load balance 0.74
+        ");
+    }
+
+    #[test]
+    fn without_a_loop_the_reason_is_told() {
+        let none = SequenceView {
+            without: Some("too few MPI calls were seen: 3".into()),
+            ..SequenceView::default()
+        };
+        assert_eq!(now(&none), [" no loop detected: too few MPI calls were seen: 3"]);
+        assert!(now(&SequenceView::default()).is_empty());
+    }
+}

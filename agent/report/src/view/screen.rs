@@ -1,0 +1,571 @@
+//! The text of the screen, as a function of a snapshot. What rules found is told elsewhere, see [`super::findings`].
+
+use std::collections::BTreeSet;
+
+use profile::{
+    format::{bytes, count, duration, percent, plural},
+    snapshot::{FunctionTotals, Rates, Snapshot, TraceView},
+};
+
+use super::{cost, cpus, durations, findings, history, pace, pairs, sizes, spread};
+
+const FUNCTIONS_SHOWN: usize = 8;
+/// Columns of a function's name.
+const NAME_LEAST: usize = 20;
+const NAME_MOST: usize = 40;
+/// A row with its bar fits into 80 columns.
+const BAR_COLUMNS: f64 = 27.0;
+
+/// One line that names the job.
+pub fn header(snapshot: &Snapshot) -> String {
+    header_within(snapshot, usize::MAX)
+}
+
+/// The same in so many columns: where not all of it fits, whole parts are left out, first what matters least.
+pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
+    let job = &snapshot.job;
+    if snapshot.processes.is_empty() {
+        return "no process was watched".to_owned();
+    }
+    let (who, pids) = processes(snapshot);
+    let mpi = match &job.mpi {
+        Some((name, Some(version))) => format!(", {name} {version}"),
+        Some((name, None)) => format!(", {name}"),
+        None => ", no MPI".to_owned(),
+    };
+    // In the order in which they stand, each with how much it matters.
+    let parts = [
+        (4, format!("{}: {who}", job.program)),
+        (1, pids),
+        (2, mpi),
+        (0, format!(", user {}", job.user)),
+        (3, format!(", {}", place(snapshot))),
+    ];
+    let without = |least: usize| -> String {
+        let kept = parts.iter().filter(|(matters, _)| *matters >= least);
+        kept.map(|(_, part)| part.as_str()).collect()
+    };
+    let mut texts = (0..4).map(without);
+    let fits = texts.find(|text| text.chars().count() <= columns);
+    fits.unwrap_or_else(|| without(4))
+}
+
+/// How many there are here, and their numbers.
+fn processes(snapshot: &Snapshot) -> (String, String) {
+    let job = &snapshot.job;
+    // A recording has no numbers of processes.
+    let pids = snapshot
+        .processes
+        .iter()
+        .map(|process| process.pid)
+        .filter(|pid| *pid != 0);
+    let pids: BTreeSet<i32> = pids.collect();
+    // One that went on as another program has two entries.
+    let here = if pids.is_empty() {
+        snapshot.processes.len()
+    } else {
+        pids.len()
+    };
+    let pids = match (pids.first(), pids.last()) {
+        (Some(first), Some(last)) if first != last => format!(" (pids {first}-{last})"),
+        (Some(only), _) => format!(" (pid {only})"),
+        _ => String::new(),
+    };
+    let who = match (job.mpi.is_some(), job.size) {
+        (true, Some(size)) if size != here => format!("{here} of {size} ranks"),
+        (true, Some(_)) => plural(here, "rank"),
+        (true, None) => format!("{} here", plural(here, "rank")),
+        (false, _) => plural(here, "process"),
+    };
+    (who, pids)
+}
+
+fn place(snapshot: &Snapshot) -> String {
+    let nodes = snapshot.processes.iter();
+    let nodes: BTreeSet<&String> = nodes.filter_map(|process| process.host.as_ref()).collect();
+    match nodes.len() {
+        0 => "this node only".to_owned(),
+        1 => format!("node {}", snapshot.job.host),
+        nodes => format!("{nodes} nodes"),
+    }
+}
+
+/// The overview, in blocks: where the time goes, then what matters most of the rest: findings before functions, and functions before the
+/// word that there is none. On a small terminal the last one is scrolled to.
+pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let found = [findings::lines(snapshot, false), losses(snapshot)].concat();
+    let mut blocks = vec![time(snapshot), going_on(snapshot), found];
+    if !snapshot.findings.is_empty() {
+        blocks.swap(1, 2);
+    }
+    blocks.retain(|block| !block.is_empty());
+    blocks
+}
+
+/// The same with little of each finding, for a terminal on which they would leave no room for functions.
+pub(super) fn brief(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let found = [findings::brief(snapshot), losses(snapshot)].concat();
+    let mut blocks = vec![time(snapshot), found, going_on(snapshot)];
+    blocks.retain(|block| !block.is_empty());
+    blocks
+}
+
+/// Where the time goes now, and what watching costs.
+fn time(snapshot: &Snapshot) -> Vec<String> {
+    let mut time = summary(snapshot);
+    time.extend(pace::now(&snapshot.sequence));
+    if snapshot.sequence.efficiencies_of_late.is_some() {
+        time.extend(pace::asleep(
+            snapshot.running().filter_map(|process| process.rates),
+        ));
+    }
+    time.extend(pace::regions(snapshot));
+    time.extend(cost::now(snapshot));
+    time
+}
+
+/// The functions. What was called once, at the start, takes room from what goes on; the tab of functions has all.
+fn going_on(snapshot: &Snapshot) -> Vec<String> {
+    let mut functions = snapshot.functions();
+    let goes_on = |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0;
+    if functions.iter().any(goes_on) {
+        functions.retain(goes_on);
+    }
+    match functions.is_empty() {
+        true => Vec::new(),
+        false => function_lines(snapshot, &functions),
+    }
+}
+
+/// What is left on the screen at the end: the same, over the whole session.
+pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    if snapshot.processes.is_empty() {
+        let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
+        lines.push(format!(
+            " over {elapsed}   nothing measured: no process was there for long enough"
+        ));
+        return lines;
+    }
+    lines.extend(over_all(
+        snapshot,
+        "over",
+        snapshot
+            .processes
+            .iter()
+            .filter_map(|process| process.whole)
+            .collect(),
+    ));
+    lines.extend(pace::over_all(&snapshot.sequence));
+    if snapshot.sequence.efficiencies.is_some() {
+        let whole = snapshot.processes.iter().filter_map(|process| process.whole);
+        lines.extend(pace::asleep(whole));
+    }
+    lines.extend(pace::regions(snapshot));
+    lines.extend(cost::over_all(snapshot));
+    let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
+    let mut functions = snapshot.functions();
+    functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
+    if !functions.is_empty() {
+        lines.push(String::new());
+        let row = |function: &FunctionTotals| Row {
+            name: function.name.clone(),
+            calls: function.calls as f64,
+            is_estimated: function.estimate.is_some(),
+            mean_ns: function.mean_of_returned_ns(),
+            share: function.time_ns.map(|time| time as f64 / watched),
+            unreturned: function.unreturned,
+        };
+        lines.extend(rows("calls", functions.iter().map(row)));
+    }
+    lines.extend(durations::lines(snapshot));
+    lines.extend(pace::call_sites(snapshot));
+    lines.extend(pairs::over_all(snapshot));
+    lines.extend(sizes::over_all(snapshot));
+    lines.extend(spread::over_all(snapshot));
+    lines.push(String::new());
+    lines.extend(findings::lines(snapshot, is_verbose));
+    lines.extend(history::change_lines(snapshot));
+    lines.extend(snapshot.trace.as_ref().map(trace_line));
+    lines.extend(losses(snapshot));
+    lines
+}
+
+/// Where the time of all ranks goes now, in two lines.
+pub fn summary(snapshot: &Snapshot) -> Vec<String> {
+    over_all(
+        snapshot,
+        "after",
+        snapshot.running().filter_map(|process| process.rates).collect(),
+    )
+}
+
+fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
+    let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
+    if rates.is_empty() {
+        return vec![format!(" {word} {elapsed:<9} nothing measured")];
+    }
+    let number = rates.len() as f64;
+    let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
+    let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
+    let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
+    // What is left of the time inside MPI is waiting for others, and what the calls do.
+    let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
+    let waiting = waiting.map_or_else(String::new, |waiting| {
+        format!(" ({} waiting for a CPU)", percent(waiting / number))
+    });
+    let in_mpi = mpi.map(|mpi| {
+        let outside = percent((1.0 - mpi / number).max(0.0));
+        let inside = percent(mpi / number);
+        format!("{:23}inside MPI {inside}{waiting}   outside {outside}", "")
+    });
+    let calls = mpi.map_or_else(String::new, |_| {
+        format!(
+            "{} MPI calls/s, {}/s sent",
+            count(sum(|r| r.calls_per_s)),
+            bytes(sum(|r| r.sent_per_s))
+        )
+    });
+    let has_mpi = snapshot.job.mpi.is_some();
+    let noun = if has_mpi { "rank" } else { "process" };
+    let whose = match rates.len() {
+        1 => format!("the {noun}"),
+        several => format!("the {}", plural(several, noun)),
+    };
+    // Shares of a process of many threads go beyond 100 %: CPUs are what they are of.
+    let spent = match has_mpi {
+        true => rank_time(mean(|r| r.cpu), mean(|r| r.runqueue)),
+        false => cpus::spent(snapshot, &rates),
+    };
+    let mut lines = vec![
+        format!(" {word} {elapsed:<9} {calls}").trim_end().to_owned(),
+        format!(" time of {whose}   {spent}"),
+    ];
+    lines.extend(in_mpi);
+    lines.extend(cpus::line(snapshot, &rates));
+    lines
+}
+
+/// A wait counts when it ends, so that a short time may have more of it than there is room for.
+const LATE: f64 = 0.1;
+
+/// The share of the time of a rank that it waited for a CPU, beside that which it was on one.
+pub(super) fn waited(cpu: f64, wait: f64) -> f64 {
+    match cpu + wait {
+        all if all > 1.0 + LATE => wait,
+        _ => wait.min((1.0 - cpu).max(0.0)),
+    }
+}
+
+/// The time of a rank, in parts that add up, or why they do not.
+fn rank_time(cpu: f64, wait: f64) -> String {
+    let wait = waited(cpu, wait);
+    let rest = match cpu + wait {
+        all if all > 1.0 + LATE => "(over 100 %: of several threads)".to_owned(),
+        all => format!("asleep {}", percent((1.0 - all).max(0.0))),
+    };
+    format!(
+        "on a CPU {}   waiting for a CPU {}   {rest}",
+        percent(cpu),
+        percent(wait)
+    )
+}
+
+fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<String> {
+    let running = snapshot.running().count().max(1) as f64;
+    let row = |function: &FunctionTotals| Row {
+        name: function.name.clone(),
+        calls: function.calls_per_s,
+        is_estimated: function.estimate.is_some(),
+        mean_ns: function.mean_ns,
+        share: function.time_ns.map(|_| function.share / running),
+        unreturned: 0,
+    };
+    rows("calls/s", functions.iter().map(row))
+}
+
+struct Row {
+    name: String,
+    calls: f64,
+    is_estimated: bool,
+    mean_ns: Option<f64>,
+    share: Option<f64>,
+    /// Calls that did not return, where that is to be said.
+    unreturned: u64,
+}
+
+/// A table of the first of them. Long names widen it: whoever reads it by columns finds the same columns in every line.
+fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
+    let rest = all.len().saturating_sub(FUNCTIONS_SHOWN);
+    let shown: Vec<Row> = all.take(FUNCTIONS_SHOWN).collect();
+    let longest = shown.iter().map(|row| row.name.chars().count()).max();
+    let name = longest.unwrap_or_default().clamp(NAME_LEAST, NAME_MOST);
+    let mut lines = vec![format!(
+        " {:<name$} {calls:>9}  {:>8}   share of the time",
+        "function", "mean"
+    )];
+    lines.extend(shown.iter().map(|row| line(row, name)));
+    if rest > 0 {
+        lines.push(format!(" and {}", plural(rest, "more function")));
+    }
+    lines
+}
+
+fn line(row: &Row, columns: usize) -> String {
+    let bar = row
+        .share
+        .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
+    let unreturned = match row.unreturned {
+        0 => String::new(),
+        calls => format!("  {} did not return", count(calls as f64)),
+    };
+    let name: String = row.name.chars().take(columns).collect();
+    let line = format!(
+        " {name:<columns$} {:>9}  {:>8}   {:>6}  {}{unreturned}",
+        estimated(row.is_estimated, count(row.calls.round())),
+        row.mean_ns.map_or_else(|| "-".to_owned(), duration),
+        row.share.map_or_else(|| "-".to_owned(), percent),
+        "#".repeat(bar as usize),
+    );
+    line.trim_end().to_owned()
+}
+
+/// A number, marked where it is estimated.
+pub(super) fn estimated(is_estimated: bool, number: String) -> String {
+    if is_estimated {
+        format!("~{number}")
+    } else {
+        number
+    }
+}
+
+fn trace_line(trace: &TraceView) -> String {
+    let number = |number: u64, what: &str| match number {
+        0 => String::new(),
+        number => format!("; {} {what}", count(number as f64)),
+    };
+    format!(
+        " trace: {} calls and {} iterations in {} ({}){}{}{}",
+        count(trace.calls as f64),
+        count(trace.iterations as f64),
+        trace.file,
+        bytes(trace.bytes as f64),
+        number(trace.dropped, "calls did not fit (--trace-max)"),
+        number(trace.not_seen, "came faster than they were read"),
+        number(
+            trace.polling,
+            "polling calls (MPI_Test, MPI_Iprobe) are not traced"
+        ),
+    )
+}
+
+fn losses(snapshot: &Snapshot) -> Vec<String> {
+    let lost = snapshot.lost.iter().filter(|(_, count)| *count > 0);
+    let mut lines: Vec<String> = lost
+        .map(|(kind, number)| format!(" lost: {} ({kind})", count(*number as f64)))
+        .collect();
+    lines.extend(
+        snapshot
+            .missing
+            .iter()
+            .map(|missing| format!(" missing: {missing}")),
+    );
+    lines
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use profile::snapshot::{FindingView, JobView, ProcessView, RuleView};
+    use std::time::Duration;
+
+    fn rank(number: u32) -> ProcessView {
+        ProcessView {
+            pid: 8120 + number as i32,
+            rank: Some(number),
+            rates: Some(Rates {
+                mpi: Some(0.981),
+                mpi_waiting: Some(0.65),
+                cpu: 0.332,
+                runqueue: 0.661,
+                calls_per_s: 412.0,
+                sent_per_s: 3.4 * 1024.0 * 1024.0,
+                switches_per_s: 83.0,
+            }),
+            functions: vec![FunctionTotals {
+                name: "MPI_Wait".into(),
+                calls: 800,
+                time_ns: Some(1),
+                calls_per_s: 350.0,
+                share: 0.8,
+                mean_ns: Some(6.1e6),
+                ..FunctionTotals::default()
+            }],
+            ..ProcessView::default()
+        }
+    }
+
+    fn text(snapshot: &Snapshot) -> String {
+        let blocks = screen(snapshot);
+        let blocks: Vec<String> = blocks.iter().map(|block| block.join("\n")).collect();
+        blocks.join("\n\n")
+    }
+
+    pub(in crate::view) fn snapshot(ranks: u32) -> Snapshot {
+        Snapshot {
+            job: JobView {
+                program: "lmp".into(),
+                user: "ana".into(),
+                size: Some(ranks as usize),
+                mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
+                ..JobView::default()
+            },
+            elapsed: Duration::from_secs(2),
+            processes: (0..ranks).map(rank).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn ranks_that_have_ended_count_no_more_and_losses_are_told() {
+        let mut snapshot = snapshot(2);
+        snapshot.processes[1].ended = true;
+        snapshot.rules.push(RuleView {
+            had_processes: true,
+            name: "openmpi-busy-wait".into(),
+            mode: "advising",
+            state: "condition false".into(),
+            ..RuleView::default()
+        });
+        snapshot.lost.push(("ring_full", 3));
+        let text = [header(&snapshot), text(&snapshot)].join("\n\n");
+        insta::assert_snapshot!(text, @"
+        lmp: 2 ranks (pids 8120-8121), Open MPI 4.1.4, user ana, this node only
+
+         after 2.00 s    412 MPI calls/s, 3.40 MiB/s sent
+         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+                               inside MPI 98 % (65 % waiting for a CPU)   outside 1.9 %
+
+         function               calls/s      mean   share of the time
+         MPI_Wait                   700   6.10 ms    160 %  ###########################
+
+         no findings: 1 rule fits this program
+            but it waits for a CPU 67 % of the time that it wants one: tuneagent ps shows what else runs here
+         lost: 3 (ring_full)
+        ");
+    }
+
+    #[test]
+    fn the_parts_of_the_time_of_a_rank_add_up_or_it_is_said_why_they_do_not() {
+        for (cpu, wait, said) in [
+            (0.27, 0.73, "on a CPU 27 %   waiting for a CPU 73 %   asleep 0 %"),
+            (0.2, 0.3, "on a CPU 20 %   waiting for a CPU 30 %   asleep 50 %"),
+            (0.05, 1.02, "on a CPU 5.0 %   waiting for a CPU 95 %   asleep 0 %"),
+            (
+                0.9,
+                0.5,
+                "on a CPU 90 %   waiting for a CPU 50 %   (over 100 %: of several threads)",
+            ),
+        ] {
+            assert_eq!(rank_time(cpu, wait), said);
+        }
+    }
+
+    #[test]
+    fn of_a_command_that_ended_before_it_was_seen_nothing_is_said_but_that() {
+        let text = [vec![header(&snapshot(0))], closing(&snapshot(0), false)]
+            .concat()
+            .join("\n");
+        insta::assert_snapshot!(text, @"
+        no process was watched
+
+         over 2.00 s   nothing measured: no process was there for long enough
+        ");
+    }
+
+    #[test]
+    fn a_header_that_does_not_fit_lacks_whole_parts_first_those_that_matter_least() {
+        let snapshot = snapshot(2);
+        let of = |columns| header_within(&snapshot, columns);
+        assert_eq!(of(71), header(&snapshot));
+        assert_eq!(
+            of(70),
+            "lmp: 2 ranks (pids 8120-8121), Open MPI 4.1.4, this node only"
+        );
+        assert_eq!(of(60), "lmp: 2 ranks, Open MPI 4.1.4, this node only");
+        assert_eq!(of(43), "lmp: 2 ranks, this node only");
+        assert_eq!(of(27), "lmp: 2 ranks");
+        assert_eq!(of(3), "lmp: 2 ranks");
+    }
+
+    #[test]
+    fn functions_that_are_called_no_more_leave_their_rows_to_those_that_are() {
+        let mut snapshot = snapshot(2);
+        let gone = FunctionTotals {
+            name: "MPI_Bcast".into(),
+            calls: 7,
+            ..FunctionTotals::default()
+        };
+        snapshot.processes[0].functions.push(gone.clone());
+        assert!(!text(&snapshot).contains("MPI_Bcast"));
+        snapshot
+            .processes
+            .iter_mut()
+            .for_each(|process| process.functions = vec![gone.clone()]);
+        assert!(text(&snapshot).contains("MPI_Bcast"), "there is nothing else");
+    }
+
+    #[test]
+    fn a_long_name_widens_the_table_and_a_very_long_one_is_cut() {
+        let row = |name: &str| Row {
+            name: name.into(),
+            calls: 4_896.0,
+            is_estimated: false,
+            mean_ns: None,
+            share: None,
+            unreturned: 0,
+        };
+        let long = "x".repeat(50);
+        let names = ["LAMMPS_NS::PairLJCut::compute", "MPI_Wait"].map(row);
+        let lines = rows("calls", names.into_iter());
+        assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
+        let at = |line: &str, part: &str| line.find(part).map(|at| at + part.len());
+        assert_eq!(at(&lines[1], "4 896"), at(&lines[2], "4 896"));
+        assert_eq!(at(&lines[0], "calls"), at(&lines[2], "4 896"));
+        assert!(rows("calls", [row(&long)].into_iter())[1].starts_with(&format!(" {} ", "x".repeat(40))));
+    }
+
+    #[test]
+    fn a_finding_is_shown_with_what_to_do() {
+        let mut snapshot = snapshot(64);
+        snapshot.findings.push(FindingView {
+            rule: "openmpi-busy-wait".into(),
+            at: Duration::from_millis(3200),
+            text: "64 ranks share 2 CPUs".into(),
+            now: Some("sudo tuneagent attach 8120 --apply\nsets one byte in each rank".into()),
+            next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
+            repaired: false,
+        });
+        snapshot.rules.push(RuleView {
+            name: "openmpi-busy-wait".into(),
+            mode: "advising",
+            state: "advising".into(),
+            ..RuleView::default()
+        });
+        insta::assert_snapshot!(text(&snapshot), @"
+        after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
+        time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
+                              inside MPI 98 % (65 % waiting for a CPU)   outside 1.9 %
+
+        1 finding
+        1  openmpi-busy-wait   64 ranks share 2 CPUs
+           now    sudo tuneagent attach 8120 --apply
+                  sets one byte in each rank
+           next   mpirun --mca mpi_yield_when_idle 1
+           state  advising
+
+        function               calls/s      mean   share of the time
+        MPI_Wait                22 400   6.10 ms     80 %  ######################
+        ");
+    }
+}

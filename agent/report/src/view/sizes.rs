@@ -1,0 +1,96 @@
+//! How large the messages are, as text.
+
+use profile::{
+    format::{bytes, count, percent},
+    snapshot::Snapshot,
+};
+
+/// Sizes that are told, the most frequent ones; the report has all.
+const SIZES_SHOWN: usize = 4;
+
+/// What was sent, by size; nothing where nothing was.
+pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
+    let functions = snapshot.functions();
+    let mut by_size: Vec<u64> = Vec::new();
+    for function in functions.iter().filter(|of| of.bytes_kind == Some("sent")) {
+        by_size.resize(by_size.len().max(function.sizes.len()), 0);
+        for (sum, messages) in by_size.iter_mut().zip(&function.sizes) {
+            *sum += messages;
+        }
+    }
+    let all: u64 = by_size.iter().sum();
+    if all == 0 {
+        return Vec::new();
+    }
+    let mut sizes: Vec<(usize, u64)> = by_size.into_iter().enumerate().collect();
+    sizes.sort_by_key(|(size, messages)| (std::cmp::Reverse(*messages), *size));
+    sizes.truncate(SIZES_SHOWN);
+    sizes.retain(|(_, messages)| *messages > 0);
+    sizes.sort_unstable();
+    let told: u64 = sizes.iter().map(|(_, messages)| messages).sum();
+    let share = |messages: u64| percent(messages as f64 / all as f64);
+    let mut parts: Vec<String> = sizes
+        .iter()
+        .map(|(size, messages)| format!("{} {}", share(*messages), named(*size)))
+        .collect();
+    if told < all {
+        parts.push(format!("{} others", share(all - told)));
+    }
+    vec![
+        String::new(),
+        format!(
+            " sizes of {} messages sent   {}",
+            count(all as f64),
+            parts.join(", ")
+        ),
+    ]
+}
+
+fn named(size: usize) -> String {
+    match abi::Sizes::greatest(size) {
+        Some(0) => "empty".to_owned(),
+        Some(1) => "of 1 B".to_owned(),
+        Some(most) => format!("up to {}", bytes(most as f64)),
+        None => "of more than 1 GiB".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::snapshot::{FunctionTotals, ProcessView};
+
+    #[test]
+    fn the_most_frequent_sizes_are_told_by_size_and_what_is_left_together() {
+        let function = |name: &str, kind, sizes: &[u64]| FunctionTotals {
+            name: name.into(),
+            bytes_kind: Some(kind),
+            sizes: sizes.to_vec(),
+            ..FunctionTotals::default()
+        };
+        let process = |functions| ProcessView {
+            functions,
+            ..ProcessView::default()
+        };
+        let mut snapshot = Snapshot {
+            processes: vec![
+                process(vec![
+                    function("MPI_Send", "sent", &[10, 0, 0, 0, 40]),
+                    function("MPI_Recv", "posted", &[0, 0, 0, 0, 0, 0, 900]),
+                ]),
+                process(vec![function(
+                    "MPI_Isend",
+                    "sent",
+                    &[0, 3, 2, 0, 15, 0, 0, 0, 0, 0, 0, 30],
+                )]),
+            ],
+            ..Snapshot::default()
+        };
+        insta::assert_snapshot!(over_all(&snapshot).join("\n"), @"
+
+        sizes of 100 messages sent   10 % empty, 3.0 % of 1 B, 55 % up to 8 B, 30 % up to 1.00 KiB, 2.0 % others
+        ");
+        snapshot.processes.truncate(0);
+        assert!(over_all(&snapshot).is_empty());
+    }
+}

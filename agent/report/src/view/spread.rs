@@ -1,0 +1,156 @@
+//! How much the processes differ over the whole session, as text: the one with least, the mean, the one with most.
+
+use profile::{
+    format::{bytes, percent},
+    snapshot::{ProcessView, Rates, Snapshot},
+};
+
+/// What is compared, and how a value of it is written.
+struct Quantity {
+    name: &'static str,
+    of: fn(&ProcessView) -> Option<f64>,
+    show: fn(f64) -> String,
+}
+
+const QUANTITIES: [Quantity; 4] = [
+    Quantity {
+        name: "inside MPI",
+        of: |process| whole(process)?.mpi,
+        show: percent,
+    },
+    Quantity {
+        name: "on a CPU",
+        of: |process| Some(whole(process)?.cpu),
+        show: percent,
+    },
+    Quantity {
+        name: "waiting for a CPU",
+        of: |process| Some(whole(process)?.runqueue),
+        show: percent,
+    },
+    Quantity {
+        name: "memory, at its most",
+        of: |process| Some(process.counters.as_ref()?.resident_peak_bytes? as f64),
+        show: bytes,
+    },
+];
+
+fn whole(process: &ProcessView) -> Option<&Rates> {
+    process.whole.as_ref()
+}
+
+/// A line for each; nothing where there is nobody to be compared with.
+pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
+    let rows: Vec<String> = QUANTITIES
+        .iter()
+        .filter_map(|quantity| row(snapshot, quantity))
+        .collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    let noun = if snapshot.job.mpi.is_some() {
+        "ranks"
+    } else {
+        "processes"
+    };
+    let head = format!(
+        " {:<20} {:>9} {:<13} {:>8} {:>9}",
+        format!("of the {noun}"),
+        "least",
+        "",
+        "mean",
+        "most"
+    );
+    [vec![String::new(), head], rows].concat()
+}
+
+fn row(snapshot: &Snapshot, quantity: &Quantity) -> Option<String> {
+    let who = |process: &ProcessView| match process.rank {
+        Some(rank) => format!("(rank {rank})"),
+        None => format!("(pid {})", process.pid),
+    };
+    // Launchers and shells of a command are no ranks.
+    let is_one = |process: &&ProcessView| snapshot.job.mpi.is_none() || process.rank.is_some();
+    let compared = snapshot.processes.iter().filter(is_one);
+    let mut values: Vec<(f64, String)> = compared
+        .filter_map(|process| Some(((quantity.of)(process)?, who(process))))
+        .collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let [least, .., most] = values.as_slice() else {
+        return None;
+    };
+    let mean = values.iter().map(|(value, _)| value).sum::<f64>() / values.len() as f64;
+    let show = quantity.show;
+    Some(format!(
+        " {:<20} {:>9} {:<13} {:>8} {:>9} {}",
+        quantity.name,
+        show(least.0),
+        least.1,
+        show(mean),
+        show(most.0),
+        most.1
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::os_metrics::Counters;
+    use profile::snapshot::JobView;
+
+    fn rank(number: u32) -> ProcessView {
+        let share = f64::from(number + 1) / 10.0;
+        ProcessView {
+            pid: 8120 + number as i32,
+            rank: Some(number),
+            counters: Some(Counters {
+                resident_peak_bytes: Some(u64::from(number + 1) << 28),
+                ..Counters::default()
+            }),
+            whole: Some(Rates {
+                mpi: Some(share),
+                cpu: 1.0 - share,
+                ..Rates::default()
+            }),
+            ..ProcessView::default()
+        }
+    }
+
+    #[test]
+    fn those_with_least_and_most_are_named_and_alone_nobody_is_compared() {
+        let mut snapshot = Snapshot {
+            job: JobView {
+                mpi: Some(("Open MPI".into(), None)),
+                ..JobView::default()
+            },
+            processes: (0..4).map(rank).collect(),
+            ..Snapshot::default()
+        };
+        // The shell that started them.
+        snapshot.processes.push(ProcessView {
+            pid: 77,
+            rank: None,
+            ..rank(7)
+        });
+        insta::assert_snapshot!(over_all(&snapshot).join("\n"), @"
+
+        of the ranks             least                   mean      most
+        inside MPI                10 % (rank 0)          25 %      40 % (rank 3)
+        on a CPU                  60 % (rank 3)          75 %      90 % (rank 0)
+        waiting for a CPU          0 % (rank 0)           0 %       0 % (rank 3)
+        memory, at its most    256 MiB (rank 0)       640 MiB  1.00 GiB (rank 3)
+        ");
+        // Of a program without MPI all of them are, by their numbers.
+        snapshot.job.mpi = None;
+        snapshot.processes.drain(..3);
+        snapshot.processes[0].rank = None;
+        let lines = over_all(&snapshot);
+        assert!(lines[1].starts_with(" of the processes "), "{lines:?}");
+        assert!(
+            lines[2].contains("(pid 8123)") && lines[2].ends_with("(pid 77)"),
+            "{lines:?}"
+        );
+        snapshot.processes.truncate(1);
+        assert!(over_all(&snapshot).is_empty());
+    }
+}

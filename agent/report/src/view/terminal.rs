@@ -1,0 +1,156 @@
+//! Shows a session: as the live view on a terminal that can be taken over, else as lines that follow one another. On a terminal a line that
+//! is longer than it is wide goes on in the next, at a word; whoever reads it in a pipe or a file wants it whole.
+
+use std::{
+    io::{self, Write},
+    os::fd::AsFd,
+};
+
+use profile::{format::hanging, snapshot::Snapshot};
+use rustix::termios::tcgetwinsize;
+
+use super::live::{Input, Live, Wish, can_be_taken};
+use crate::console::{self, printable_lines, write_line};
+
+/// Where a session is shown.
+pub struct Painter {
+    can_be_live: bool,
+    /// On standard error: standard output is somebody else's.
+    is_beside: bool,
+    live: Option<Live>,
+}
+
+impl Painter {
+    /// Lines, if `plain` was asked for or there is no terminal.
+    pub fn new(plain: bool) -> Painter {
+        Painter {
+            can_be_live: !plain && can_be_taken(),
+            is_beside: false,
+            live: None,
+        }
+    }
+
+    /// Lines on standard error, beside a command that has the terminal.
+    pub fn beside() -> Painter {
+        Painter {
+            can_be_live: false,
+            is_beside: true,
+            live: None,
+        }
+    }
+
+    /// Takes the terminal over, if there is one; false means lines.
+    pub fn begin(&mut self, snapshot: Snapshot) -> bool {
+        if self.can_be_live {
+            self.live = Live::begin(snapshot)
+                .inspect_err(
+                    |error| tracing::warn!(%error, "the terminal cannot be taken over: lines instead"),
+                )
+                .ok();
+        }
+        self.live.is_some()
+    }
+
+    /// Gives the terminal back; what was said meanwhile is printed.
+    pub fn end(&mut self) {
+        self.live = None;
+    }
+
+    /// Whether the live view is up.
+    pub fn is_live(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// Whether somebody looks at call sites.
+    pub fn wants_call_sites(&self) -> bool {
+        self.live.as_ref().is_some_and(Live::wants_call_sites)
+    }
+
+    /// A line that stays.
+    pub fn say(&mut self, line: &str) {
+        match &mut self.live {
+            Some(live) => live.say(line.to_owned()),
+            // Nobody is told where standard error cannot be written.
+            None if self.is_beside => drop(console::printing(|| write(&mut io::stderr().lock(), line))),
+            None => console::note(console::printing(|| write(&mut io::stdout().lock(), line))),
+        }
+    }
+
+    /// Shows a new state on the live view; nothing elsewhere.
+    pub fn show(&mut self, snapshot: Snapshot) {
+        if self.live.as_ref().is_some_and(Live::is_over) {
+            self.end();
+        }
+        if let Some(live) = &mut self.live {
+            console::printing(|| live.show(snapshot));
+        }
+    }
+
+    /// What the user wishes who did this.
+    pub fn take(&mut self, input: Input) -> Option<Wish> {
+        self.live.as_mut()?.take(input)
+    }
+
+    /// What came of the last wish.
+    pub fn answer(&mut self, answer: String) {
+        if let Some(live) = &mut self.live {
+            live.answer(answer);
+        }
+    }
+}
+
+/// How wide a terminal is; none where this is none, or does not tell.
+pub fn columns(out: impl AsFd) -> Option<usize> {
+    let size = tcgetwinsize(out).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// A line, folded where it is wider than the terminal.
+pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) -> io::Result<()> {
+    let line = &*printable_lines(line);
+    let text = match columns(&*out) {
+        Some(columns) => hanging(line, columns).join("\n"),
+        None => line.to_owned(),
+    };
+    write_line(out, &text).and_then(|()| out.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    const CHILD: &str = "TUNEAGENT_TEST_SAYS_A_LONG_LINE";
+    const NAME: &str =
+        "view::terminal::tests::on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_whole";
+    const LINE: &str = "note: a line that is longer than the forty columns of this terminal\nand a second";
+
+    /// The test starts itself, on a terminal of its own (`script`) and in a pipe.
+    #[test]
+    fn on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_whole() {
+        if std::env::var_os(CHILD).is_some() {
+            Painter::new(true).say(LINE);
+            return;
+        }
+        let this = std::env::current_exe().expect("a test has a file");
+        let arguments = ["--exact", NAME, "--nocapture"];
+        let piped = Command::new(&this).args(arguments).env(CHILD, "1").output();
+        let piped = String::from_utf8(piped.expect("it runs").stdout).expect("it is text");
+        assert!(piped.contains(LINE), "{piped:?}");
+        let command = format!(
+            "stty sane rows 24 columns 40; env {CHILD}=1 {} {}",
+            this.display(),
+            arguments.join(" ")
+        );
+        let shown = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("SHELL", "/bin/sh")
+            .output()
+            .expect("script is part of every Debian");
+        let shown = String::from_utf8_lossy(&shown.stdout).replace('\r', "");
+        let lines =
+            "note: a line that is longer than the\n    forty columns of this terminal\n    and a second\n";
+        assert!(shown.contains(lines), "{shown:?}");
+    }
+}
