@@ -91,13 +91,7 @@ fn take(
             total,
         } => {
             let known = processes.entry(process.0).or_default();
-            known.read = Some((known.read.map_or(time.0, |(first, _)| first), time.0));
-            let first = total;
-            let of = known
-                .totals
-                .entry(measure)
-                .or_insert(Total { first, last: total });
-            of.last = total;
+            known.read_total(measure, time.0, total);
         }
         Record::ProbeTotals {
             probe,
@@ -274,6 +268,14 @@ fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesVie
 }
 
 impl Recorded {
+    /// A total that was read of it at `at_ns`.
+    fn read_total(&mut self, measure: Measure, at_ns: u64, total: u64) {
+        self.read = Some((self.read.map_or(at_ns, |(first, _)| first), at_ns));
+        let first = total;
+        let of = self.totals.entry(measure).or_insert(Total { first, last: total });
+        of.last = total;
+    }
+
     fn iterate(&mut self, record: &Record) {
         let &Record::Iterations {
             count,

@@ -117,7 +117,7 @@ pub(crate) const NO_NUMBERS: &str = "its range has no numbers";
 /// Why a table that is empty has no value.
 pub(crate) fn why_empty(of: &Typed) -> &'static str {
     match of.of.table {
-        Some(KeyKind::Process) => "no process of its roles was there for the whole window",
+        Some(KeyKind::Process) => "no process of its roles was there from its beginning to its end",
         _ => "nothing of it was seen in the window",
     }
 }

@@ -294,7 +294,7 @@ mod tests {
             name: name.into(),
             mode: "advising",
             state:
-                "no value: wanted has no value because no process of its roles was there for the whole window; rank 0 left within the window"
+                "no value: wanted has no value because no process of its roles was there from its beginning to its end; rank 0 left within the window"
                     .into(),
             standing: Standing::NoValue,
             saw_nobody: true,
