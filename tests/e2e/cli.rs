@@ -68,7 +68,7 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
             vec!["attach", "container:3f9c3f9c"],
             "belongs to container:3f9c3f9c",
         ),
-        (vec!["replay", "none.rec"], "none.rec cannot be read"),
+        (vec!["replay", "none.rec"], "there is no file none.rec"),
         (
             vec!["replay", "none.rec", "--bind", "foo=bar"],
             "--bind foo: no loaded rule has a name of this name",
