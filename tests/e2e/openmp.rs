@@ -180,7 +180,7 @@ fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_l
         report["iteration"]
     );
     let text = agent.lines.text();
-    assert!(text.contains("(probed for "), "{text}");
+    assert!(text.contains("% of the time that they were probed)"), "{text}");
     Ok(())
 }
 
