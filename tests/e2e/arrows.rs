@@ -152,6 +152,25 @@ fn what_is_pure_knows_no_files_processes_threads_sockets_or_clocks() -> Outcome 
     Ok(())
 }
 
+/// Above what `PURE` says of the crate. Only the log of a session names the writer of its lines and warns when that fails.
+#[test]
+fn the_state_machines_of_a_session_ask_nobody_and_write_nothing() -> Outcome {
+    let banned = ["std::io", "tracing::", "Instant::", "monotonic_ns", "is_alive"];
+    let sources = sources(&["agent/session/src"])?;
+    let machines = sources
+        .iter()
+        .filter(|source| !source.name.starts_with("agent/session/src/log/"));
+    let mut found = Vec::new();
+    for source in machines {
+        for (number, line) in code(&source.product) {
+            let words = banned.iter().filter(|word| line.contains(**word));
+            found.extend(words.map(|word| format!("{}:{number}: {word}", source.name)));
+        }
+    }
+    assert_none(&found, "a state machine takes events and gives effects");
+    Ok(())
+}
+
 fn metadata() -> Outcome<Value> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);

@@ -12,37 +12,6 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Files of the state machine, tests apart.
-const SOURCES: [&str; 7] = [
-    include_str!("../mod.rs"),
-    include_str!("../back_off.rs"),
-    include_str!("../costs.rs"),
-    include_str!("../counting.rs"),
-    include_str!("../regions.rs"),
-    include_str!("../sampling.rs"),
-    include_str!("../spent.rs"),
-];
-
-#[test]
-fn nothing_here_reads_a_clock_asks_a_kernel_or_waits() {
-    let banned = [
-        "tokio",
-        "libc",
-        "rustix",
-        "procfs",
-        "std::fs",
-        "std::io",
-        "Instant::",
-        "monotonic_ns",
-        "crate::kernel",
-        "super::Session",
-    ];
-    for source in SOURCES {
-        let found = banned.iter().find(|word| source.contains(**word));
-        assert_eq!(found, None, "{}", source.lines().next().unwrap_or_default());
-    }
-}
-
 /// A second.
 pub(super) const S: u64 = 1_000_000_000;
 
