@@ -104,7 +104,11 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     let words = ["--rules", "none", "optimal-workers", "--svg", &name];
     let (code, text) = Agent::run(&[&["replay", &recording][..], &words].concat())?;
     let verdict = report["changes"][0]["guard"]["text"].as_str().unwrap_or_default();
-    assert!(code == 0 && text.contains(&format!("kept: {verdict}")), "{text}");
+    let judged = format!("session  optimal-workers   {verdict}");
+    assert!(
+        code == 0 && verdict.ends_with("; kept") && text.contains(&judged),
+        "{text}"
+    );
     let picture = std::fs::read_to_string(file.path())?;
     assert_has!(
         picture,
