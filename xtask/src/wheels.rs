@@ -57,6 +57,9 @@ fn bring(folder: &Path, packages: &[&str]) -> Result<()> {
         fs::remove_dir_all(&draft).map_err(wrong)?;
     }
     capture(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&draft))?;
+    // Beside the builds: the file system of temporary files is often a small one in memory.
+    let downloads = draft.join("downloads");
+    fs::create_dir(&downloads).map_err(wrong)?;
     let words = [
         "-m",
         "pip",
@@ -69,6 +72,8 @@ fn bring(folder: &Path, packages: &[&str]) -> Result<()> {
         "--only-binary",
         ":all:",
     ];
-    capture(Command::new(draft.join("bin/python")).args(words).args(packages))?;
+    let mut pip = Command::new(draft.join("bin/python"));
+    capture(pip.env("TMPDIR", &downloads).args(words).args(packages))?;
+    fs::remove_dir_all(&downloads).map_err(wrong)?;
     fs::rename(&draft, folder).map_err(wrong)
 }
