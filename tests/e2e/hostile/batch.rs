@@ -54,9 +54,13 @@ impl Batch {
         for row in rows {
             let file = folder.path().join(row.name());
             fs::write(&file, [0; 16]).while_(file.display())?;
+            // Two launchers that make their common folder at the same time fail: each has its own.
+            let sessions = folder.path().join(format!("{}.sessions", row.name()));
+            fs::create_dir(&sessions).while_(sessions.display())?;
             let program = row.program()?.to_string_lossy().into_owned();
             script += &format!(
-                "({}; echo \"{}: exit $?\") &\n",
+                "(export OMPI_MCA_orte_tmpdir_base='{}'; {}; echo \"{}: exit $?\") &\n",
+                sessions.display(),
                 command(row, &program, &file)?,
                 row.name()
             );

@@ -7,6 +7,7 @@ use std::{
 };
 
 use tuner::{
+    memory::MemoryError,
     module::{Images, Module},
     process::{Process, ProcessError, descendants},
     space::{AddressSpace, SpaceError},
@@ -37,6 +38,9 @@ pub enum DiscoverError {
 const LOADING: Duration = Duration::from_millis(1);
 const LOADING_LOOKS: u32 = 20;
 
+/// How often a job is read again whose process executed another program meanwhile.
+const EXEC_RETRIES: u32 = 10;
+
 /// No dynamic linker is at work for so much CPU time.
 const LINKING_NS: u64 = 1_000_000_000;
 
@@ -61,7 +65,7 @@ impl Scout {
     /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them. For those that load a
     /// library just now it waits a moment, for all of them together.
     pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
-        let mut job = self.job_as_it_is(pid)?;
+        let mut job = self.job_that_stays(pid)?;
         for _ in 0..LOADING_LOOKS {
             let members = job.members.iter_mut();
             let loading: Vec<&mut Member> = members.filter(|member| !member.space.is_linked()).collect();
@@ -76,6 +80,19 @@ impl Scout {
             }
         }
         Ok(job)
+    }
+
+    /// A process that executes another program while it is read is read again.
+    fn job_that_stays(&mut self, pid: i32) -> Result<Job, DiscoverError> {
+        for _ in 0..EXEC_RETRIES {
+            match self.job_as_it_is(pid) {
+                Err(DiscoverError::Space(SpaceError::Memory(MemoryError::Gone { .. }))) => {
+                    std::thread::sleep(LOADING);
+                }
+                result => return result,
+            }
+        }
+        self.job_as_it_is(pid)
     }
 
     fn job_as_it_is(&mut self, pid: i32) -> Result<Job, DiscoverError> {
@@ -387,6 +404,19 @@ mod tests {
         assert!(is_found);
         drop(input);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_program_that_executes_itself_over_and_over_is_found_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("again");
+        std::fs::write(&script, "sleep 0.01; exec bash \"$0\"\n").unwrap();
+        let mut child = Command::new("bash").arg(&script).spawn().unwrap();
+        let pid = child.id() as i32;
+        let failure = (0..300).find_map(|_| Scout::default().job_of(pid).err());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(failure.is_none(), "{failure:?}");
     }
 
     /// Compiled from `tests/programs`.
