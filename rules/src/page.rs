@@ -364,7 +364,7 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a test may look at the documents")]
     fn every_shipped_rule_has_a_page_that_its_file_makes_and_the_index_names_it() {
         let mut index = String::from(
-            "# The rules we ship\n\nEach page is made of the rule's file by `cargo xtask docs`; `tuneagent rule show NAME` prints the file.\n",
+            "# Built-in rules\n\n`cargo xtask docs` writes each page from the file of the rule; `tuneagent rule show NAME` prints the file.\n",
         );
         let mut pages = vec!["README.md".to_string()];
         let is_in = |folder: &&str, name: &str| {
@@ -373,7 +373,10 @@ mod tests {
         };
         for (title, shipped) in [
             ("For any program", crate::library()),
-            ("Models: for programs that have what they name", crate::models()),
+            (
+                "Models: for programs with the functions and variables that they name",
+                crate::models(),
+            ),
         ] {
             index += &format!("\n## {title}\n\n| rule | |\n|---|---|\n");
             for (name, text) in shipped {
