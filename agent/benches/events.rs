@@ -29,16 +29,16 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// What is asked of the producers.
 #[derive(Clone, Copy)]
-struct Asked {
+struct Requested {
     producers: u32,
     rate: f64,
     time: Duration,
 }
 
-impl Asked {
-    fn parse(words: &[String]) -> Asked {
+impl Requested {
+    fn parse(words: &[String]) -> Requested {
         let number = |place: usize| words[place].parse::<f64>().unwrap();
-        Asked {
+        Requested {
             producers: number(0) as u32,
             rate: number(1),
             time: Duration::from_secs_f64(number(2)),
@@ -53,17 +53,17 @@ fn thread_s() -> f64 {
 }
 
 /// One producer's part; how many hits it made, and the CPU time that it took.
-fn produce(producer: &Producer, number: u32, asked: Asked) -> (u64, f64) {
+fn produce(producer: &Producer, number: u32, requested: Requested) -> (u64, f64) {
     let (began, mut made) = (Instant::now(), 0);
-    let rate = asked.rate / f64::from(asked.producers);
+    let rate = requested.rate / f64::from(requested.producers);
     loop {
-        let elapsed = began.elapsed().min(asked.time);
-        let due = match asked.rate > 0.0 {
+        let elapsed = began.elapsed().min(requested.time);
+        let due = match requested.rate > 0.0 {
             true => (rate * elapsed.as_secs_f64()) as u64,
             false => made + BATCH,
         };
-        let is_over = elapsed == asked.time;
-        if due == made || is_over && asked.rate == 0.0 {
+        let is_over = elapsed == requested.time;
+        if due == made || is_over && requested.rate == 0.0 {
             if is_over {
                 return (made, thread_s());
             }
@@ -76,11 +76,11 @@ fn produce(producer: &Producer, number: u32, asked: Asked) -> (u64, f64) {
     }
 }
 
-fn produce_all(producer: &Producer, asked: Asked) -> Value {
+fn produce_all(producer: &Producer, requested: Requested) -> Value {
     let began = Instant::now();
     let parts: Vec<(u64, f64)> = thread::scope(|scope| {
-        let start = |number| scope.spawn(move || produce(producer, number, asked));
-        let threads: Vec<_> = (0..asked.producers).map(start).collect();
+        let start = |number| scope.spawn(move || produce(producer, number, requested));
+        let threads: Vec<_> = (0..requested.producers).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     json!({
@@ -91,7 +91,7 @@ fn produce_all(producer: &Producer, asked: Asked) -> Value {
 }
 
 /// The same with a reader that does nothing but take hits out: what the ring itself lets through.
-fn bare(asked: Asked) -> Value {
+fn bare(requested: Requested) -> Value {
     let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let producer = Producer::of(&kernel).unwrap();
     let mut ring = kernel.take_hits().unwrap();
@@ -117,7 +117,7 @@ fn bare(asked: Asked) -> Value {
                 poll(&mut [PollFd::new(&ring, PollFlags::IN)], Some(&tenth)).unwrap();
             }
         });
-        let made = produce_all(&producer, asked);
+        let made = produce_all(&producer, requested);
         over.store(true, Ordering::Release);
         let (read, cpu_s) = reader.join().unwrap();
         (made, read, cpu_s)
@@ -135,14 +135,14 @@ fn main() {
         .skip(1)
         .collect();
     let of_session = |pid: &String| Producer::of_session(pid.parse().unwrap()).unwrap();
-    let told = match (words.first().map(String::as_str), words.len()) {
-        (Some("session"), 5) => produce_all(&of_session(&words[1]), Asked::parse(&words[2..])),
-        (Some("bare"), 4) => bare(Asked::parse(&words[1..])),
+    let reported = match (words.first().map(String::as_str), words.len()) {
+        (Some("session"), 5) => produce_all(&of_session(&words[1]), Requested::parse(&words[2..])),
+        (Some("bare"), 4) => bare(Requested::parse(&words[1..])),
         (Some("position"), 2) => json!({"position": of_session(&words[1]).position().unwrap()}),
         _ => {
             eprintln!("cargo xtask bench events says what it is to do");
             std::process::exit(2);
         }
     };
-    println!("{told}");
+    println!("{reported}");
 }

@@ -91,7 +91,7 @@ const WAYS: [Way; 22] = {
         way(
             "time added up",
             PAIR,
-            Some(TIMED | F::SEND_RETURN | F::TALLY_RETURN),
+            Some(TIMED | F::SEND_RETURN | F::SUM_RETURN),
             0,
         ),
         way("event with time", PAIR, Some(TIMED | F::SEND_RETURN), 0),
@@ -109,7 +109,7 @@ impl Way {
         let mut spec = ProbeSpec {
             flags,
             message: send(),
-            tally: DURATIONS,
+            partial_sum: DURATIONS,
             ..ProbeSpec::default()
         };
         for (capture, index) in spec.captures[..self.captures].iter_mut().zip(0..) {
@@ -125,7 +125,7 @@ impl Way {
 
     fn is_sent(&self) -> bool {
         let flags = self.flags.unwrap_or_default();
-        flags & (SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) != 0 && flags & SpecFlags::TALLY_RETURN == 0
+        flags & (SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) != 0 && flags & SpecFlags::SUM_RETURN == 0
     }
 }
 
@@ -217,7 +217,7 @@ fn main() {
         .collect();
     let mut target = Target::start(Path::new(program));
     let mut ours = Kernel::load(LoadOptions {
-        tallies: 1,
+        partial_sums: 1,
         rows: Durations::ROWS,
         ..LoadOptions::ONE_PROBE
     })

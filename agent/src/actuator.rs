@@ -25,7 +25,7 @@ use crate::{
     format::duration,
     heap,
     rendezvous::{KernelRendezvous, Prepared, RendezvousError},
-    rights::{self, Part},
+    rights::{self, ProgramPart},
 };
 
 /// An actuator that does not answer within this time is taken for dead, and asked no more. Where ranks spin on too few CPUs, which is what rules repair,
@@ -141,7 +141,11 @@ pub fn serve(sync: bool) -> Result<(), String> {
         rendezvous: sync.then_some(rendezvous as RendezvousSource),
         ..ServeOptions::default()
     };
-    let part = if sync { Part::WriterAtPlaces } else { Part::Writer };
+    let part = if sync {
+        ProgramPart::WriterAtPlaces
+    } else {
+        ProgramPart::Writer
+    };
     rights::keep_only(part).map_err(|error| error.to_string())?;
     let stream = io::stdin()
         .as_fd()

@@ -5,13 +5,11 @@ use std::{fmt, process::ExitCode};
 /// The documented exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Done: 0.
     Done,
     /// Done, and the answer is no: 1.
     No,
     /// Not understood, or not there: 2.
     NotThere,
-    /// Not permitted: 3.
     NotPermitted,
     /// Of `run`: the command's own, or one of the three that say why there is none.
     Command(u8),
@@ -43,7 +41,6 @@ impl From<Code> for ExitCode {
 /// Why a command failed, in words for the user, and the code that says so.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code.
     pub code: Code,
     /// What went wrong, where, and what to do; may have several lines.
     pub message: String,
@@ -58,7 +55,6 @@ impl Failure {
         }
     }
 
-    /// Not permitted.
     pub fn not_permitted(message: impl fmt::Display) -> Failure {
         Failure {
             code: Code::NotPermitted,
@@ -84,4 +80,4 @@ impl Failure {
 }
 
 /// What a command gives back.
-pub type Outcome = Result<Code, Failure>;
+pub type CommandResult = Result<Code, Failure>;

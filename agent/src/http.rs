@@ -41,13 +41,13 @@ struct Bounds {
     /// From the connection to the end of the request's header.
     header: Duration,
     /// From the connection to the end of the answer.
-    whole: Duration,
+    total: Duration,
 }
 
 const BOUNDS: Bounds = Bounds {
     connections: 32,
     header: Duration::from_secs(5),
-    whole: Duration::from_secs(30),
+    total: Duration::from_secs(30),
 };
 
 /// Serves until the session ends.
@@ -77,7 +77,7 @@ async fn serve_within(listener: TcpListener, shared: Shared, bounds: Bounds) -> 
         let (shared, names) = (Arc::clone(&shared), Arc::clone(&names));
         tokio::spawn(async move {
             // A client that is too slow, or goes away in the middle, is its own affair.
-            let _ = tokio::time::timeout(bounds.whole, converse(stream, shared, names, bounds)).await;
+            let _ = tokio::time::timeout(bounds.total, converse(stream, shared, names, bounds)).await;
             drop(place);
         });
     }
@@ -238,14 +238,14 @@ mod tests {
     }
 
     /// All that comes until the other side closes.
-    fn heard(mut stream: TcpStream) -> String {
+    fn observed(mut stream: TcpStream) -> String {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
     }
 
-    fn asked(address: SocketAddr, request: &str) -> String {
-        heard(connected(address, request))
+    fn requested(address: SocketAddr, request: &str) -> String {
+        observed(connected(address, request))
     }
 
     #[test]
@@ -253,18 +253,18 @@ mod tests {
         let bounds = Bounds {
             connections: 2,
             header: Duration::from_millis(50),
-            whole: PATIENCE,
+            total: PATIENCE,
         };
         served(bounds, |address| {
             let half = "GET /metrics HTTP/1.1\r\nX: ";
             let slow: Vec<TcpStream> = ["", half, "", half, half]
                 .map(|said| connected(address, said))
                 .into();
-            let page = asked(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let page = requested(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
             assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
             for stream in slow {
                 // Closed, with a word or without; none is kept.
-                let said = heard(stream);
+                let said = observed(stream);
                 assert!(!said.contains("200 OK"), "{said}");
             }
         });
@@ -275,14 +275,14 @@ mod tests {
         let bounds = Bounds {
             connections: 1,
             header: PATIENCE,
-            whole: Duration::from_millis(100),
+            total: Duration::from_millis(100),
         };
         served(bounds, |address| {
             // Header and time for it are within their bounds; the whole is not.
             let slow = connected(address, "GET /metrics HTTP/1.1\r\n");
-            let health = asked(address, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+            let health = requested(address, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
             assert!(health.starts_with("HTTP/1.1 200 OK"), "{health}");
-            assert_eq!(heard(slow), "");
+            assert_eq!(observed(slow), "");
         });
     }
 
@@ -314,12 +314,12 @@ mod tests {
                 ),
                 ("nonsense\r\n\r\n", "HTTP/1.1 400"),
             ] {
-                let said = asked(address, request);
+                let said = requested(address, request);
                 assert!(said.starts_with(expected), "{request:?}: {said}");
             }
             let closed = connected(address, "");
             closed.shutdown(Shutdown::Write).unwrap();
-            assert_eq!(heard(closed), "");
+            assert_eq!(observed(closed), "");
         });
     }
 

@@ -28,9 +28,10 @@ pub use ::probe::{awake, kernel, probe, rendezvous};
 pub use ::profile::{calls, cost, format, glob, profile, snapshot};
 pub use ::report::{console, metrics, plot, report, trace, view};
 pub use ::session::request;
-pub use job::{clock, discover, evidence, mpi};
+pub use job::{clock, discover, mpi, os_metrics};
 
 pub mod actuator;
+pub mod atomic_file;
 pub mod cli;
 pub mod commands;
 pub mod control;
@@ -46,4 +47,3 @@ pub mod rights;
 pub mod rulebook;
 pub mod session;
 pub mod watchdog;
-pub mod whole;

@@ -9,7 +9,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::{console, rights, whole::Whole};
+use crate::{atomic_file::AtomicFile, console, rights};
 
 /// A longer text is taken for a mistake of ours.
 const TEXT_BYTES_MAX: u64 = 1 << 32;
@@ -71,7 +71,7 @@ pub fn serve(name: &str) {
 }
 
 fn written(name: &str) -> io::Result<()> {
-    let file = Whole::create(name).map_err(|error| match Path::new(name).parent() {
+    let file = AtomicFile::create(name).map_err(|error| match Path::new(name).parent() {
         Some(folder) if error.kind() == io::ErrorKind::NotFound => {
             io::Error::other(format!("there is no folder {}", folder.display()))
         }

@@ -29,7 +29,7 @@ const MESSAGE_WAIT: Duration = Duration::from_secs(2);
 /// What the loop does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is what its name says")]
-pub enum Step {
+pub enum LoopStep {
     /// Nothing: it waits for the next event, or for what has a bound of its own.
     Waiting,
     ReadHits,
@@ -46,29 +46,32 @@ pub enum Step {
     WriteReport,
 }
 
-const STEPS: [(Step, &str); 13] = [
-    (Step::Waiting, "waiting"),
-    (Step::ReadHits, "reading hits"),
-    (Step::ReadCalls, "reading calls"),
-    (Step::ReadCounters, "reading counters and evaluating"),
-    (Step::WriteSnapshot, "writing a snapshot"),
-    (Step::AttachToProcesses, "looking into processes of the command"),
-    (Step::EndProcess, "taking leave of a process"),
-    (Step::AttachProbes, "attaching probes"),
-    (Step::AnswerRequest, "answering a request"),
-    (Step::AnswerKey, "answering a key"),
-    (Step::TakeReceipt, "taking a receipt of the actuator"),
-    (Step::Leave, "ending the session"),
-    (Step::WriteReport, "writing the report"),
+const STEPS: [(LoopStep, &str); 13] = [
+    (LoopStep::Waiting, "waiting"),
+    (LoopStep::ReadHits, "reading hits"),
+    (LoopStep::ReadCalls, "reading calls"),
+    (LoopStep::ReadCounters, "reading counters and evaluating"),
+    (LoopStep::WriteSnapshot, "writing a snapshot"),
+    (
+        LoopStep::AttachToProcesses,
+        "looking into processes of the command",
+    ),
+    (LoopStep::EndProcess, "taking leave of a process"),
+    (LoopStep::AttachProbes, "attaching probes"),
+    (LoopStep::AnswerRequest, "answering a request"),
+    (LoopStep::AnswerKey, "answering a key"),
+    (LoopStep::TakeReceipt, "taking a receipt of the actuator"),
+    (LoopStep::Leave, "ending the session"),
+    (LoopStep::WriteReport, "writing the report"),
 ];
 
 /// Where the loop is: how many steps it has begun, and in the lowest byte which one.
 #[derive(Clone, Debug, Default)]
-pub struct Progress(Arc<AtomicU64>);
+pub struct LoopProgress(Arc<AtomicU64>);
 
-impl Progress {
+impl LoopProgress {
     /// The loop begins with this step.
-    pub fn begin(&self, step: Step) {
+    pub fn begin(&self, step: LoopStep) {
         let count = self.0.load(Ordering::Relaxed) >> 8;
         self.0.store((count + 1) << 8 | step as u64, Ordering::Relaxed);
     }
@@ -78,8 +81,8 @@ impl Progress {
     }
 }
 
-/// What the step is called, by what [`Progress`] shows.
-fn step_of(shown: u64) -> (Step, &'static str) {
+/// What the step is called, by what [`LoopProgress`] shows.
+fn step_of(shown: u64) -> (LoopStep, &'static str) {
     let place = usize::from(shown as u8).min(STEPS.len() - 1);
     STEPS[place]
 }
@@ -96,7 +99,7 @@ impl Count {
     /// a reader of its output as long as he likes.
     fn tick(&mut self, shown: u64, may_wait: bool, most: u32) -> Option<&'static str> {
         let (step, name) = step_of(shown);
-        let stands = shown == self.shown && step != Step::Waiting && !may_wait;
+        let stands = shown == self.shown && step != LoopStep::Waiting && !may_wait;
         self.ticks = if stands { self.ticks + 1 } else { 0 };
         self.shown = shown;
         (self.ticks >= most).then_some(name)
@@ -105,7 +108,7 @@ impl Count {
 
 /// Starts watching a loop. `actuator` is a stream to the actuator, where the session has one; `give_back` gives the terminal back before a
 /// message. Where there is no thread for it, nobody watches.
-pub fn start(progress: &Progress, actuator: Option<UnixStream>, give_back: fn()) {
+pub fn start(progress: &LoopProgress, actuator: Option<UnixStream>, give_back: fn()) {
     let started = watch(progress, actuator, give_back, (TICK, TICKS_MAX));
     if let Err(error) = started {
         tracing::warn!(%error, "no watchdog ends this session if it hangs");
@@ -113,7 +116,7 @@ pub fn start(progress: &Progress, actuator: Option<UnixStream>, give_back: fn())
 }
 
 fn watch(
-    progress: &Progress,
+    progress: &LoopProgress,
     actuator: Option<UnixStream>,
     give_back: fn(),
     (tick, most): (Duration, u32),
@@ -145,7 +148,7 @@ fn end(step: &str, actuator: Option<&UnixStream>, give_back: fn(), after: Durati
         "tuneagent: the session has hung for {} s while {step}, and was ended: there is no report; {back}",
         after.as_secs()
     );
-    let (said, heard) = mpsc::channel();
+    let (said, observed) = mpsc::channel();
     let say = move || {
         give_back();
         // Nobody is told where standard error cannot be written.
@@ -156,7 +159,7 @@ fn end(step: &str, actuator: Option<&UnixStream>, give_back: fn(), after: Durati
     let is_saying = std::thread::Builder::new().spawn(say).is_ok();
     if is_saying {
         // Said, or not to be said.
-        let _ = heard.recv_timeout(MESSAGE_WAIT);
+        let _ = observed.recv_timeout(MESSAGE_WAIT);
     }
     std::process::exit(i32::from(Code::HUNG))
 }
@@ -176,25 +179,25 @@ mod tests {
 
     #[test]
     fn a_loop_hangs_once_it_has_been_in_one_step_for_so_many_ticks() {
-        let progress = Progress::default();
+        let progress = LoopProgress::default();
         let mut count = Count::default();
-        let mut tick = |progress: &Progress| count.tick(progress.look(), false, 3);
+        let mut tick = |progress: &LoopProgress| count.tick(progress.look(), false, 3);
         // It waits: that is no hanging.
         assert!((0..10).all(|_| tick(&progress).is_none()));
-        progress.begin(Step::ReadHits);
+        progress.begin(LoopStep::ReadHits);
         assert_eq!([(); 3].map(|()| tick(&progress)), [None; 3]);
         // The same step, but begun anew.
-        progress.begin(Step::ReadHits);
+        progress.begin(LoopStep::ReadHits);
         assert_eq!([(); 3].map(|()| tick(&progress)), [None; 3]);
         assert_eq!(tick(&progress), Some("reading hits"));
-        progress.begin(Step::Waiting);
+        progress.begin(LoopStep::Waiting);
         assert!((0..10).all(|_| tick(&progress).is_none()));
     }
 
     #[test]
     fn who_writes_nothing_may_wait_for_his_reader() {
-        let progress = Progress::default();
-        progress.begin(Step::ReadCounters);
+        let progress = LoopProgress::default();
+        progress.begin(LoopStep::ReadCounters);
         let mut count = Count::default();
         assert!((0..10).all(|_| count.tick(progress.look(), true, 3).is_none()));
         assert!((0..10).any(|_| count.tick(progress.look(), false, 3).is_some()));
@@ -212,8 +215,8 @@ mod tests {
                 let _ = theirs.read(&mut [0]);
                 eprintln!("the actuator's stream has ended");
             });
-            let progress = Progress::default();
-            progress.begin(Step::AttachProbes);
+            let progress = LoopProgress::default();
+            progress.begin(LoopStep::AttachProbes);
             watch(&progress, Some(ours), || {}, (Duration::from_millis(1), 3)).unwrap();
             let (mut reader, _writer) = io::pipe().unwrap();
             let _ = reader.read(&mut [0]);

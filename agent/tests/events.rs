@@ -28,7 +28,7 @@ const MADE: u64 = PRODUCERS as u64 * EACH;
 const BATCH: u32 = 1000;
 
 /// As many hits as the ring can hold, with the head of each.
-const HIT_BYTES: u64 = abi::Hit::SHORT_BYTES as u64 + 8;
+const HIT_BYTES: u64 = abi::HitRecord::SHORT_BYTES as u64 + 8;
 const ROOM: u64 = abi::RING_BYTES as u64 / HIT_BYTES;
 
 fn ready() -> (Kernel, Producer, Ring) {
@@ -85,7 +85,7 @@ impl Read {
 }
 
 #[test]
-fn hits_that_nobody_reads_are_counted_one_by_one_as_root() {
+fn hits_that_are_not_read_are_counted_one_by_one_as_root() {
     require_root!();
     let (kernel, producer, mut ring) = ready();
     thread::scope(|scope| {

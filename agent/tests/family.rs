@@ -13,7 +13,7 @@ use std::{
 
 use abi::{Coming, ComingKind, ProbeSpec, SpecFlags};
 use needs::require_root;
-use tuneagent::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, Site, read_coming};
+use tuneagent::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_coming};
 use tuner::address::FileOffset;
 
 /// Works, starts children that work (every second one as a program of its own), and ends when they have. With a third argument its
@@ -118,7 +118,7 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
     let function = image.functions(&["work"]).unwrap().remove(0);
     let returns = tuner::code::returns(&image, &function).unwrap().instructions;
     let attach = |at, offsets: &[FileOffset]| {
-        let site = |offset: &FileOffset| Site {
+        let site = |offset: &FileOffset| ProbeSite {
             offset: offset.0,
             probe: 0,
             semaphore: 0,
@@ -183,7 +183,7 @@ fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_roo
 }
 
 #[test]
-fn nobody_else_is_counted_whatever_runs_the_same_file_as_root() {
+fn no_other_process_of_the_same_file_is_counted_as_root() {
     require_root!();
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());
@@ -228,7 +228,7 @@ fn processes_beyond_the_room_are_counted_as_such_as_root() {
 }
 
 #[test]
-fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_told_as_root() {
+fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_reported_as_root() {
     require_root!();
     let directory = tempfile::tempdir().unwrap();
     let program = program(directory.path());

@@ -108,7 +108,7 @@ fn check(report: &Value) {
     for (from, to) in [(0, 1), (1, 0)] {
         let pair = sent.iter().find(|pair| pair["from"] == from && pair["to"] == to);
         let pair = pair.unwrap_or_else(|| panic!("{from} to {to} is not in {sent:?}"));
-        let told = json!([pair["messages"], pair["bytes"]]);
-        assert_eq!(told, json!([2 * ROUNDS, 2 * ROUNDS * message]), "{pair}");
+        let reported = json!([pair["messages"], pair["bytes"]]);
+        assert_eq!(reported, json!([2 * ROUNDS, 2 * ROUNDS * message]), "{pair}");
     }
 }

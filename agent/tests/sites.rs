@@ -10,7 +10,7 @@ use std::fs::File;
 use abi::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags, Totals};
 use needs::require_root;
 use running::Running;
-use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site, read_hit};
+use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_hit};
 use tuner::{
     exits::ExitFinder,
     image::Image,
@@ -118,7 +118,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
         let is_it = |function: &&Function| function.names == [name];
         let function = functions.iter().find(is_it).unwrap();
         kernel.set_spec(probe, spec(way)).unwrap();
-        let site = |offset| Site {
+        let site = |offset| ProbeSite {
             offset,
             probe,
             semaphore: 0,
@@ -131,7 +131,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
             false => (&[][..], &found.returns),
         };
         returns.extend(left.iter().map(|offset| site(offset.0)));
-        returns.extend(jumps.iter().map(|jump| Site {
+        returns.extend(jumps.iter().map(|jump| ProbeSite {
             exit: ExitSite::bits(jump.depth, jump.condition.map(|of| (of, jump.is_taken))),
             ..site(jump.offset.0)
         }));

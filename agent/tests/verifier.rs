@@ -14,7 +14,7 @@ const OPTIONS: LoadOptions = LoadOptions {
     probes: 100,
     processes: 100,
     rows: 100,
-    tallies: 100,
+    partial_sums: 100,
     force_tracefs: false,
 };
 

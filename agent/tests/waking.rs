@@ -13,7 +13,7 @@ use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring};
 /// A moment that no test sees.
 const FAR: u64 = u64::MAX;
 /// As many hits as fill half of the ring, with the head of each.
-const HALF: u32 = abi::RING_BYTES / 2 / (abi::Hit::SHORT_BYTES as u32 + 8);
+const HALF: u32 = abi::RING_BYTES / 2 / (abi::HitRecord::SHORT_BYTES as u32 + 8);
 /// Hits of one run of the program in the kernel.
 const BATCH: u32 = 1000;
 
@@ -23,7 +23,7 @@ struct Sleeper {
     producer: Producer,
     /// Where it is not read, what lies in it does not matter to who waits for the next waking.
     ring: Ring,
-    told: OwnedFd,
+    reported: OwnedFd,
 }
 
 impl Sleeper {
@@ -31,17 +31,17 @@ impl Sleeper {
         let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
         let producer = Producer::of(&kernel).unwrap();
         let ring = kernel.take_hits().unwrap();
-        let told = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let reported = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         let (data, flags) = (
             epoll::EventData::new_u64(0),
             epoll::EventFlags::IN | epoll::EventFlags::ET,
         );
-        epoll::add(&told, ring.as_fd(), data, flags).unwrap();
+        epoll::add(&reported, ring.as_fd(), data, flags).unwrap();
         Sleeper {
             kernel,
             producer,
             ring,
-            told,
+            reported,
         }
     }
 
@@ -53,7 +53,7 @@ impl Sleeper {
             tv_nsec: within_ms * 1_000_000,
         };
         let mut events = [const { std::mem::MaybeUninit::uninit() }; 1];
-        let (events, _) = epoll::wait(&self.told, &mut events, Some(&patience)).unwrap();
+        let (events, _) = epoll::wait(&self.reported, &mut events, Some(&patience)).unwrap();
         !events.is_empty()
     }
 
@@ -80,7 +80,7 @@ const SOON_MS: i64 = 900;
 const MOMENT_MS: i64 = 20;
 
 #[test]
-fn a_ring_wakes_whoever_has_read_all_until_it_is_said_when_he_looks_as_root() {
+fn a_ring_wakes_a_reader_that_has_read_all_until_it_says_when_it_looks_as_root() {
     require_root!();
     let sleeper = Sleeper::new();
     sleeper.puts(1);
@@ -105,7 +105,7 @@ fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him
 }
 
 #[test]
-fn who_took_the_hit_that_woke_him_before_he_heard_of_it_is_woken_by_the_next_as_root() {
+fn a_reader_that_took_the_hit_before_its_wake_up_is_woken_by_the_next_as_root() {
     require_root!();
     let mut sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);

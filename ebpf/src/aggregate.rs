@@ -1,12 +1,12 @@
 //! Hits of which nobody asks for one are added up instead of being sent: by process, probe and key. Nothing waits and nothing is
 //! overwritten unseen. What cannot be added up is not dealt with here.
 
-use abi::{Loss, Tally, TallyRule, TallySums, TallyValue};
+use abi::{Loss, SumCell, SumRule, ValueSums, SumValue};
 use aya_ebpf::{macros::map, maps::Array};
 
 use crate::{
     atomic::compare_and_swap,
-    capture::{Captured, opaque},
+    capture::{CapturedValues, opaque},
     maps::{self, HITS},
     namespace::constant,
 };
@@ -14,15 +14,15 @@ use crate::{
 /// Two cells for each process and probe that is added up: (slot × TALLY_COUNT + number) × 2, and one more for odd keys. The user
 /// side sets the size at load and reads them as shared memory.
 #[map]
-pub static TALLIES: Array<Tally> = Array::with_max_entries(2, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static PARTIAL_SUMS: Array<SumCell> = Array::with_max_entries(2, 1 << 10 /* BPF_F_MMAPABLE */);
 
 /// Between which hits each process is that part what is added up. The user side sets the size at load.
 #[map]
-pub static STRETCHES: Array<Stretch> = Array::with_max_entries(1, 0);
+pub static EPOCHS: Array<Epoch> = Array::with_max_entries(1, 0);
 
 /// What is added up between two of them goes together.
 #[repr(C)]
-pub struct Stretch {
+pub struct Epoch {
     /// How many were sent so far.
     number: u64,
     /// When the last of them was.
@@ -35,7 +35,7 @@ pub static LOOKED: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAP
 
 /// Number of probes of one process in TALLIES; set at load.
 #[unsafe(no_mangle)]
-static TALLY_COUNT: u32 = 0;
+static SUM_COUNT: u32 = 0;
 
 /// What is added up stays below, so that doubles have it exactly.
 const BOUND: u64 = 1 << 53;
@@ -46,8 +46,7 @@ const MOST: u64 = 1 << 20;
 /// How often a cell is tried to be had.
 const TRIES: usize = 8;
 
-/// Of no value.
-const NOTHING: TallySums = TallySums {
+const NOTHING: ValueSums = ValueSums {
     sum_low: 0,
     sum_high: 0,
     squares_low: 0,
@@ -58,7 +57,7 @@ const NOTHING: TallySums = TallySums {
 
 /// What is known of a hit.
 struct Seen<'a> {
-    captured: &'a Captured,
+    captured: &'a CapturedValues,
     process: u32,
     probe: u32,
     time_ns: u64,
@@ -69,8 +68,8 @@ struct Seen<'a> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn hit_is_added_up(
-    captured: *const Captured,
-    rule: *const TallyRule,
+    captured: *const CapturedValues,
+    rule: *const SumRule,
     whose: u64,
     time_ns: u64,
     duration_ns: u64,
@@ -91,75 +90,75 @@ pub extern "C" fn hit_is_added_up(
 
 /// What is added up from now on in a process is apart from what was before.
 pub fn part(process: u32, since_ns: u64) {
-    let Some(stretch) = STRETCHES.get_ptr_mut(process) else {
+    let Some(epoch) = EPOCHS.get_ptr_mut(process) else {
         return;
     };
     // First: who finds the new number finds since when it is.
-    // SAFETY: the kernel returned the address of a whole `Stretch`, whose words are written in one piece each.
+    // SAFETY: the kernel returned the address of a whole `Epoch`, whose words are written in one piece each.
     unsafe {
-        (&raw mut (*stretch).since_ns).write_volatile(since_ns);
-        maps::add(&(*stretch).number, 1);
+        (&raw mut (*epoch).since_ns).write_volatile(since_ns);
+        maps::add(&(*epoch).number, 1);
     }
 }
 
 /// The number of the stretch that a process is in, and since when.
 #[inline(always)]
-fn stretch(process: u32) -> Option<(u64, u64)> {
-    let stretch = STRETCHES.get_ptr(process)?;
+fn epoch(process: u32) -> Option<(u64, u64)> {
+    let epoch = EPOCHS.get_ptr(process)?;
     // SAFETY: as above.
     unsafe {
-        let number = (&raw const (*stretch).number).read_volatile();
-        Some((number, (&raw const (*stretch).since_ns).read_volatile()))
+        let number = (&raw const (*epoch).number).read_volatile();
+        Some((number, (&raw const (*epoch).since_ns).read_volatile()))
     }
 }
 
 #[inline(always)]
-fn add(rule: &TallyRule, hit: &Seen<'_>) -> Option<()> {
+fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     let number = u32::from(rule.number).checked_sub(1)?;
-    let count = constant(&TALLY_COUNT);
+    let count = constant(&SUM_COUNT);
     if number >= count {
         return None;
     }
-    let mut values = [0; abi::MAX_TALLIED];
+    let mut values = [0; abi::MAX_SUMMED];
     for (place, (value, of)) in values.iter_mut().zip(&rule.of).enumerate() {
         if place >= usize::from(rule.values) {
             break;
         }
         *value = number_of(of, hit)?;
     }
-    let (key, since_ns) = if rule.key.place == TallyValue::NOTHING {
-        stretch(hit.process)?
+    let (key, since_ns) = if rule.key.place == SumValue::NOTHING {
+        epoch(hit.process)?
     } else {
         (number_of(&rule.key, hit)? as u64, 0)
     };
     let cell = (hit.process * count + number) * 2 + (key as u32 & 1);
-    let (tally, looked) = (TALLIES.get_ptr_mut(cell)?, LOOKED.get_ptr(0)?);
-    let version = lock(tally)?;
-    // SAFETY: the kernel returned the address of a whole `Tally`, and nobody else writes to it while its version is odd.
-    let tally = unsafe { &mut *tally };
+    let (partial_sum, looked) = (PARTIAL_SUMS.get_ptr_mut(cell)?, LOOKED.get_ptr(0)?);
+    let version = lock(partial_sum)?;
+    // SAFETY: the kernel returned the address of a whole `SumCell`, and nobody else writes to it while its version is odd.
+    let partial_sum = unsafe { &mut *partial_sum };
     // The hit may have been kept from getting here. Who has looked at the cell meanwhile has said so before, and holds all up to then for
     // known; and a stretch has no hits from before it. So it is no earlier than both: to ask the clock again would tell no more, and cost
     // as much as all else here.
     // SAFETY: the kernel returned the address of a word, which is read in one piece.
     let looked_ns = unsafe { looked.read_volatile() };
     let time_ns = hit.time_ns.max(since_ns).max(looked_ns);
-    if tally.key != key || tally.count == 0 || tally.count >= MOST {
-        hand_over(tally, hit.time_ns);
-        tally.generation += 1;
-        tally.key = key;
-        tally.count = 0;
-        tally.first_ns = time_ns;
-        tally.last_ns = time_ns;
-        tally.probe = hit.probe;
-        tally.process = hit.process;
-        tally.number = u64::from(rule.number);
-        tally.sums = [NOTHING; abi::MAX_TALLIED];
+    if partial_sum.key != key || partial_sum.count == 0 || partial_sum.count >= MOST {
+        hand_over(partial_sum, hit.time_ns);
+        partial_sum.generation += 1;
+        partial_sum.key = key;
+        partial_sum.count = 0;
+        partial_sum.first_ns = time_ns;
+        partial_sum.last_ns = time_ns;
+        partial_sum.probe = hit.probe;
+        partial_sum.process = hit.process;
+        partial_sum.number = u64::from(rule.number);
+        partial_sum.sums = [NOTHING; abi::MAX_SUMMED];
     }
-    tally.count += 1;
+    partial_sum.count += 1;
     // Of several threads the one that was first need not be here first.
-    tally.first_ns = tally.first_ns.min(time_ns);
-    tally.last_ns = tally.last_ns.max(time_ns);
-    for (place, (sums, value)) in tally.sums.iter_mut().zip(values).enumerate() {
+    partial_sum.first_ns = partial_sum.first_ns.min(time_ns);
+    partial_sum.last_ns = partial_sum.last_ns.max(time_ns);
+    for (place, (sums, value)) in partial_sum.sums.iter_mut().zip(values).enumerate() {
         if place >= usize::from(rule.values) {
             break;
         }
@@ -170,21 +169,21 @@ fn add(rule: &TallyRule, hit: &Seen<'_>) -> Option<()> {
     // SAFETY: no instruction, and the word is the tally's own.
     unsafe {
         core::arch::asm!("");
-        core::ptr::write_volatile(&raw mut tally.version, version + 1);
+        core::ptr::write_volatile(&raw mut partial_sum.version, version + 1);
     }
     Some(())
 }
 
 /// A value of the hit, if it could be read and is small enough.
 #[inline(always)]
-fn number_of(of: &TallyValue, hit: &Seen<'_>) -> Option<i64> {
+fn number_of(of: &SumValue, hit: &Seen<'_>) -> Option<i64> {
     let place = opaque(u64::from(of.place));
     let raw = if place < abi::MAX_CAPTURES as u64 {
         if hit.captured.valid >> place & 1 == 0 {
             return None;
         }
         hit.captured.values[place as usize]
-    } else if place == u64::from(TallyValue::DURATION) {
+    } else if place == u64::from(SumValue::DURATION) {
         hit.duration_ns
     } else {
         0
@@ -203,12 +202,12 @@ fn number_of(of: &TallyValue, hit: &Seen<'_>) -> Option<i64> {
 /// Has the cell for this hit alone, with an odd version from now on. Another thread of the process that has it is done in a fraction of a microsecond, unless it was
 /// interrupted: that is not waited for.
 #[inline(always)]
-fn lock(tally: *mut Tally) -> Option<u64> {
+fn lock(partial_sum: *mut SumCell) -> Option<u64> {
     for _ in 0..TRIES {
-        // SAFETY: `tally` points to a `Tally` of the map; the word is read in one piece.
-        let version = unsafe { core::ptr::read_volatile(&raw const (*tally).version) };
+        // SAFETY: `partial_sum` points to a `SumCell` of the map; the word is read in one piece.
+        let version = unsafe { core::ptr::read_volatile(&raw const (*partial_sum).version) };
         // SAFETY: as above.
-        let word = unsafe { &raw mut (*tally).version };
+        let word = unsafe { &raw mut (*partial_sum).version };
         if version & 1 == 0 && compare_and_swap(word, version, version + 1) {
             return Some(version + 1);
         }
@@ -219,15 +218,15 @@ fn lock(tally: *mut Tally) -> Option<u64> {
 /// Sends what is in a cell that another key needs. How that is submitted is asked before it has its place: nothing falls due at it, and it may
 /// lie until the next hit. Where there is no room for it, who reads is awake.
 #[inline(always)]
-fn hand_over(tally: &Tally, now_ns: u64) {
-    if tally.count > 0 && HITS.output::<Tally>(tally, maps::wakes(false, now_ns)).is_err() {
+fn hand_over(partial_sum: &SumCell, now_ns: u64) {
+    if partial_sum.count > 0 && HITS.output::<SumCell>(partial_sum, maps::wakes(false, now_ns)).is_err() {
         maps::lost(Loss::RingFull);
     }
 }
 
 /// Adds a value below [`BOUND`].
 #[inline(always)]
-fn sum(sums: &mut TallySums, value: i64) {
+fn sum(sums: &mut ValueSums, value: i64) {
     let low = sums.sum_low.wrapping_add(value as u64);
     let carry = u64::from(low < value as u64);
     sums.sum_low = low;
@@ -245,7 +244,7 @@ fn sum(sums: &mut TallySums, value: i64) {
 }
 
 #[inline(always)]
-fn add_to_squares(sums: &mut TallySums, low: u64, high: u64) {
+fn add_to_squares(sums: &mut ValueSums, low: u64, high: u64) {
     let sum = sums.squares_low.wrapping_add(low);
     let carry = u64::from(sum < low);
     sums.squares_low = sum;

@@ -3,23 +3,22 @@
 use abi::{Amount, Form, MessageRule, NO_ARGUMENT, SizeLayout, SpecFlags, UNKNOWN_BYTES};
 use aya_ebpf::helpers::{bpf_loop, bpf_probe_read_user};
 
-use crate::{capture::Moment, registers::argument_or, task, world};
+use crate::{capture::HitContext, registers::argument_or, task, world};
 
 /// What the bytes of a call are.
-pub fn of_call(moment: &Moment) -> u64 {
+pub fn of_call(moment: &HitContext) -> u64 {
     bytes_of(moment, OF_CALL)
 }
 
 /// The first of the two amounts of a call.
 pub const FIRST: u64 = 0;
-/// The other.
 pub const OTHER: u64 = 1;
 /// The one that its bytes are: the other where it hands over in place.
 const OF_CALL: u64 = 2;
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn bytes_of(moment: *const Moment, which: u64) -> u64 {
+pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
     // SAFETY: whoever calls passes a whole record: the verifier sees to it.
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return UNKNOWN_BYTES;
@@ -67,7 +66,7 @@ pub extern "C" fn bytes_of(moment: *const Moment, which: u64) -> u64 {
 }
 
 /// An argument, which is [`UNREAD`] when it is not there or cannot be read.
-pub fn argument(moment: &Moment, index: u8) -> u64 {
+pub fn argument(moment: &HitContext, index: u8) -> u64 {
     argument_or(moment, u64::from(index), UNREAD)
 }
 
@@ -85,7 +84,7 @@ fn product(count: u64, size: u64) -> u64 {
     }
 }
 
-fn is_in_place(moment: &Moment, rule: &MessageRule) -> bool {
+fn is_in_place(moment: &HitContext, rule: &MessageRule) -> bool {
     if rule.buffer == NO_ARGUMENT {
         return false;
     }
@@ -107,16 +106,16 @@ fn counted(raw: u64, width: u32) -> u64 {
     if count < 0 { UNKNOWN_BYTES } else { count as u64 }
 }
 
-fn one_count(moment: &Moment, rule: &MessageRule, amount: &Amount) -> u64 {
+fn one_count(moment: &HitContext, rule: &MessageRule, amount: &Amount) -> u64 {
     counted(argument(moment, amount.count), u32::from(rule.count_width))
 }
 
 /// Ranks of the communicator; 0 when they are not known.
-fn ranks(moment: &Moment, rule: &MessageRule) -> u32 {
+fn ranks(moment: &HitContext, rule: &MessageRule) -> u32 {
     world::world_ranks(moment.process, argument(moment, rule.comm))
 }
 
-fn own_count(moment: &Moment, rule: &MessageRule, amount: &Amount) -> u64 {
+fn own_count(moment: &HitContext, rule: &MessageRule, amount: &Amount) -> u64 {
     let own = world::world_own_rank(moment.process, argument(moment, rule.comm));
     if own == u32::MAX {
         return UNKNOWN_BYTES;
@@ -158,7 +157,7 @@ struct Sum {
 
 /// Of the counts of all ranks; each × the size of its datatype when `types` says where those stand.
 #[inline(always)]
-fn sum(moment: &Moment, rule: &MessageRule, amount: &Amount, types: u64) -> u64 {
+fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> u64 {
     let ranks = ranks(moment, rule);
     let counts = argument(moment, amount.count);
     if ranks == 0 || ranks > abi::MAX_COUNTS {

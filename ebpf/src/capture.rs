@@ -15,22 +15,21 @@ use crate::{
     task::{self, Task},
 };
 
-/// What was read.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Captured {
+pub struct CapturedValues {
     /// The values, in the order of the spec.
     pub values: [u64; MAX_CAPTURES],
     /// A bit for each that could be read.
     pub valid: u64,
 }
 
-impl Captured {
+impl CapturedValues {
     /// Nothing. A zero that the compiler knows would be filled in byte by byte, by a loop that takes longer than all else at an entry.
     #[inline(always)]
-    pub fn nothing() -> Captured {
+    pub fn nothing() -> CapturedValues {
         let zero = opaque(0);
-        Captured {
+        CapturedValues {
             values: [zero; MAX_CAPTURES],
             valid: zero,
         }
@@ -40,8 +39,7 @@ impl Captured {
 /// Whose hit it is, when, and what was passed. The stacks of all functions under way have 512 bytes together: what few ask for is not
 /// here.
 #[repr(C)]
-pub struct Moment {
-    /// When.
+pub struct HitContext {
     pub time_ns: u64,
     /// The key of the thread.
     pub thread: u64,
@@ -51,17 +49,15 @@ pub struct Moment {
     pub probe: u32,
     /// The arguments that are in registers.
     pub arguments: [u64; ARGUMENTS],
-    /// The stack pointer.
     pub stack_pointer: u64,
-    /// What is returned.
     pub returned: u64,
 }
 
-impl Moment {
+impl HitContext {
     /// A hit of a thread.
     #[inline(always)]
-    pub fn of(task: &Task, probe: u32, time_ns: u64, regs: &pt_regs) -> Moment {
-        Moment {
+    pub fn of(task: &Task, probe: u32, time_ns: u64, regs: &pt_regs) -> HitContext {
+        HitContext {
             time_ns,
             thread: task.key,
             process: task.process,
@@ -74,7 +70,7 @@ impl Moment {
 }
 
 /// What can be read at a function's entry.
-pub fn at_entry(moment: &Moment, captured: &mut Captured, spec: &ProbeSpec, regs: &pt_regs) {
+pub fn at_entry(moment: &HitContext, captured: &mut CapturedValues, spec: &ProbeSpec, regs: &pt_regs) {
     for (place, capture) in spec.captures.iter().enumerate() {
         // Any register may be asked for, and only from here can it be read.
         if capture.kind == CaptureKind::Register as u8 {
@@ -88,7 +84,7 @@ pub fn at_entry(moment: &Moment, captured: &mut Captured, spec: &ProbeSpec, regs
 }
 
 /// Adds what can be read only when the function has returned.
-pub fn at_return(moment: &Moment, captured: &mut Captured) {
+pub fn at_return(moment: &HitContext, captured: &mut CapturedValues) {
     for place in 0..MAX_CAPTURES as u64 {
         capture_returning(moment, captured, place);
     }
@@ -97,7 +93,7 @@ pub fn at_return(moment: &Moment, captured: &mut Captured) {
 /// Reads one value if it is one of a function's entry.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn capture_entering(moment: *const Moment, captured: *mut Captured, place: u64) -> u32 {
+pub extern "C" fn capture_entering(moment: *const HitContext, captured: *mut CapturedValues, place: u64) -> u32 {
     // SAFETY: whoever calls passes whole records: the verifier sees to it.
     let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
         return 0;
@@ -130,7 +126,7 @@ pub extern "C" fn capture_entering(moment: *const Moment, captured: *mut Capture
 /// Reads one value if it is one of a function's return.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn capture_returning(moment: *const Moment, captured: *mut Captured, place: u64) -> u32 {
+pub extern "C" fn capture_returning(moment: *const HitContext, captured: *mut CapturedValues, place: u64) -> u32 {
     // SAFETY: as for `capture_entering`.
     let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
         return 0;
@@ -152,8 +148,8 @@ pub extern "C" fn capture_returning(moment: *const Moment, captured: *mut Captur
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn capture_following(
-    moment: *const Moment,
-    captured: *mut Captured,
+    moment: *const HitContext,
+    captured: *mut CapturedValues,
     place: u64,
     start: u64,
 ) -> u32 {
@@ -170,12 +166,12 @@ pub extern "C" fn capture_following(
 
 /// What the spec of the probe has in a place.
 #[inline(always)]
-fn wanted(moment: &Moment, place: u64) -> Option<&'static Capture> {
+fn wanted(moment: &HitContext, place: u64) -> Option<&'static Capture> {
     task::spec(moment.probe)?.captures.get(opaque(place) as usize)
 }
 
 #[inline(always)]
-fn put(captured: &mut Captured, place: u64, value: u64) {
+fn put(captured: &mut CapturedValues, place: u64, value: u64) {
     if let Some(slot) = captured.values.get_mut(opaque(place) as usize) {
         *slot = value;
         captured.valid |= 1 << place;
@@ -183,7 +179,7 @@ fn put(captured: &mut Captured, place: u64, value: u64) {
 }
 
 #[inline(always)]
-fn follow(start: u64, capture: &Capture, moment: &Moment, place: u64) -> Option<u64> {
+fn follow(start: u64, capture: &Capture, moment: &HitContext, place: u64) -> Option<u64> {
     let Some(last) = (capture.reads as usize).checked_sub(1) else {
         return Some(start);
     };
@@ -223,7 +219,7 @@ pub fn number(address: u64, width: u8) -> Option<u64> {
 
 /// Sends a text ahead of its hit; what stands in for it there is the time.
 #[inline(never)]
-fn text(address: u64, width: u8, moment: &Moment, place: u64) -> Option<u64> {
+fn text(address: u64, width: u8, moment: &HitContext, place: u64) -> Option<u64> {
     let mut entry = maps::reserve_text()?;
     let record = entry.as_mut_ptr();
     let size = opaque(u64::from(width));

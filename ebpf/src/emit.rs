@@ -1,8 +1,8 @@
 //! Sends a hit on its own, or has it added up.
 
-use abi::{Hit, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags};
+use abi::{HitRecord, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags};
 
-use crate::{aggregate, capture::Captured, maps, task::Task};
+use crate::{aggregate, capture::CapturedValues, maps, task::Task};
 
 /// One hit, with when it was and how long the call took, which is [`abi::NO_DURATION`] at an entry. One that is sent gets its time then.
 /// A hit that cannot be added up is sent like any other, so that each is known in one of the two ways.
@@ -12,16 +12,16 @@ pub fn hit(
     (probe, spec): (u32, &ProbeSpec),
     kind: HitKind,
     (time_ns, duration_ns): (u64, u64),
-    captured: &Captured,
+    captured: &CapturedValues,
 ) {
     let process = task.process;
     let added = match kind {
-        HitKind::Entry => SpecFlags::TALLY_ENTRY,
-        HitKind::Return => SpecFlags::TALLY_RETURN,
+        HitKind::Entry => SpecFlags::SUM_ENTRY,
+        HitKind::Return => SpecFlags::SUM_RETURN,
     };
     if spec.flags & added != 0 {
         let whose = u64::from(process) << 32 | u64::from(probe);
-        if aggregate::hit_is_added_up(captured, &spec.tally, whose, time_ns, duration_ns) != 0 {
+        if aggregate::hit_is_added_up(captured, &spec.partial_sum, whose, time_ns, duration_ns) != 0 {
             return;
         }
         maps::lost(Loss::SentAlone);
@@ -32,13 +32,13 @@ pub fn hit(
 
 /// A function of its own: what is put together here is not to lie on the stack of those that go deepest (512 bytes in all).
 #[inline(never)]
-fn send(captured: &Captured, flags: u32, whose: u64, thread: u32, duration_ns: u64) {
+fn send(captured: &CapturedValues, flags: u32, whose: u64, thread: u32, duration_ns: u64) {
     let (process, probe) = ((whose >> 32) as u32, whose as u32);
     let kind = match duration_ns {
         NO_DURATION => HitKind::Entry,
         _ => HitKind::Return,
     };
-    let hit = Hit {
+    let hit = HitRecord {
         time_ns: 0,
         duration_ns,
         probe,

@@ -4,12 +4,11 @@ use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Total
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
 
 use crate::{
-    capture::{self, Captured, Moment},
+    capture::{self, CapturedValues, HitContext},
     emit, frames, maps, messages, namespace, task,
     task::Task,
 };
 
-/// One entry.
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     let key = namespace::current()?;
     // SAFETY: `regs` is the context that the kernel passed.
@@ -28,9 +27,9 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    let mut captured = Captured::nothing();
+    let mut captured = CapturedValues::nothing();
     if spec.flags & SpecFlags::CAPTURES_AT_ENTRY != 0 {
-        let moment = Moment::of(&task, probe, now, regs);
+        let moment = HitContext::of(&task, probe, now, regs);
         capture::at_entry(&moment, &mut captured, spec, regs);
     }
     // Not earlier: what is kept while values are read lies on the stack beside those that go deepest.
@@ -65,7 +64,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     }
     count(totals, is_nested);
     if spec.flags & SpecFlags::MESSAGE != 0 && !is_nested {
-        messages::message_entered(&Moment::of(&task, probe, now, regs), pending);
+        messages::message_entered(&HitContext::of(&task, probe, now, regs), pending);
     }
     // What a library calls within itself is no hit of it.
     if spec.flags & SpecFlags::SEND_ENTRY != 0 && !is_nested {

@@ -38,7 +38,6 @@ pub static COMINGS: RingBuf = RingBuf::with_byte_size(abi::COMINGS_BYTES, 0);
 const OPEN: u32 = 0;
 /// There was none left for it.
 const NO_SLOT: u32 = 1;
-/// No slot.
 const NONE: u64 = u64::MAX;
 
 const BPF_NOEXIST: u64 = 1;
@@ -110,7 +109,7 @@ fn given(key: u64) -> Option<u32> {
         return unsafe { PROCESSES.get(pid) }.copied();
     }
     maps::changed();
-    tell(ComingKind::Came, pid, slot);
+    report(ComingKind::Came, pid, slot);
     Some(slot)
 }
 
@@ -176,7 +175,7 @@ fn leave(member: u32, pid: u32) -> Option<()> {
     let slot = *unsafe { PROCESSES.get(pid) }?;
     let _ = PROCESSES.remove(pid);
     maps::changed();
-    tell(ComingKind::Went, pid, slot);
+    report(ComingKind::Went, pid, slot);
     Some(())
 }
 
@@ -216,7 +215,7 @@ fn field<T>(record: u64, place: &'static u32) -> Option<T> {
     unsafe { bpf_probe_read_kernel(address) }.ok()
 }
 
-fn tell(kind: ComingKind, pid: u32, slot: u32) {
+fn report(kind: ComingKind, pid: u32, slot: u32) {
     let Some(mut entry) = COMINGS.reserve::<Coming>(0) else {
         maps::lost(Loss::RingFull);
         return;

@@ -1,6 +1,6 @@
 //! The maps, and the one helper that turns a map's pointer into a reference.
 
-use abi::{Alarm, Call, Filling, Hit, Loss, ProbeSpec, RingHead, Text, Thread, Totals};
+use abi::{Alarm, Call, Filling, HitRecord, Loss, ProbeSpec, RingHead, TextRecord, Thread, Totals};
 use aya_ebpf::{
     helpers::bpf_ktime_get_ns,
     macros::map,
@@ -106,7 +106,7 @@ pub fn enter_call(process: u32, call: Call) {
     // SAFETY: a word of the map, which the user side changes in one piece.
     let read = unsafe { (&raw const head.read).read_volatile() };
     if number.wrapping_sub(read) >= u64::from(size / 2) {
-        tell_of_filling(process);
+        report_filling(process);
     }
 }
 
@@ -126,7 +126,7 @@ pub fn has_bindings(process: u32) -> bool {
 }
 
 /// Once for all rings, until the user side sleeps again: it reads all of them then. Where there is no room it is awake.
-fn tell_of_filling(process: u32) {
+fn report_filling(process: u32) {
     let Some(first) = HEADS.get_ptr_mut(0) else {
         return;
     };
@@ -188,14 +188,12 @@ pub fn changes() -> u64 {
     changes.map_or(0, |changes| unsafe { changes.read_volatile() })
 }
 
-/// PROCESSES has changed.
 pub fn changed() {
     if let Some(changes) = CHANGES.get(0) {
         add(changes, 1);
     }
 }
 
-/// Counts a loss.
 pub fn lost(what: Loss) {
     if let Some(counter) = LOSSES.get(what as u32) {
         add(counter, 1);
@@ -223,11 +221,11 @@ pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
 /// every hit up to that moment was seen, however long a program was kept from running in between. `timed` is called with it before
 /// anybody sees the hit. Where something may fall due at it, it `decides`.
 #[inline(always)]
-pub fn send(hit: Hit, decides: bool, timed: impl FnOnce(u64)) {
+pub fn send(hit: HitRecord, decides: bool, timed: impl FnOnce(u64)) {
     let is_sent = match hit.is_short() {
         true => put(hit, decides, timed, |hit| {
             // SAFETY: a hit is longer than that, and without padding.
-            unsafe { (&raw const *hit).cast::<[u64; Hit::SHORT_BYTES / 8]>().read() }
+            unsafe { (&raw const *hit).cast::<[u64; HitRecord::SHORT_BYTES / 8]>().read() }
         }),
         false => put(hit, decides, timed, |hit| *hit),
     };
@@ -238,21 +236,21 @@ pub fn send(hit: Hit, decides: bool, timed: impl FnOnce(u64)) {
 
 /// As what it is `sent` as; whether there was room.
 #[inline(always)]
-fn put<T: 'static>(hit: Hit, decides: bool, timed: impl FnOnce(u64), sent: impl FnOnce(&Hit) -> T) -> bool {
+fn put<T: 'static>(hit: HitRecord, decides: bool, timed: impl FnOnce(u64), sent: impl FnOnce(&HitRecord) -> T) -> bool {
     let Some(mut entry) = HITS.reserve::<T>(0) else {
         return false;
     };
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     timed(time_ns);
-    entry.write(sent(&Hit { time_ns, ..hit }));
+    entry.write(sent(&HitRecord { time_ns, ..hit }));
     entry.submit(wakes(decides, time_ns));
     true
 }
 
 /// Room for a text in the ring, to be filled and submitted; its loss is counted.
-pub fn reserve_text() -> Option<RingBufEntry<Text>> {
-    let entry = HITS.reserve::<Text>(0);
+pub fn reserve_text() -> Option<RingBufEntry<TextRecord>> {
+    let entry = HITS.reserve::<TextRecord>(0);
     if entry.is_none() {
         lost(Loss::RingFull);
     }

@@ -13,7 +13,7 @@ use aya_ebpf::{
 
 use crate::{
     bytes::{self, FIRST, OTHER, argument},
-    capture::Moment,
+    capture::HitContext,
     histograms,
     maps::{self, add, lost},
     registers::argument_or,
@@ -31,16 +31,16 @@ pub static REQUESTS: HashMap<[u64; 2], Template> =
     HashMap::with_max_entries(abi::MAX_REQUESTS, 1 /* BPF_F_NO_PREALLOC */);
 
 /// The other end is MPI_PROC_NULL: nothing is carried.
-const NOBODY: i64 = -1;
+const NO_PROCESS: i64 = -1;
 /// It could be anybody.
 const ANYBODY: i64 = -2;
 /// It cannot be told.
-const UNTOLD: i64 = -3;
+const UNSTATED: i64 = -3;
 
 /// An outermost call is entered. `pending` is where it is kept what its return has to tell; null where there is no room for that.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) -> u32 {
+pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pending) -> u32 {
     // SAFETY: whoever calls passes whole records, or none: the verifier sees to it.
     let (moment, mut pending) = unsafe { (moment.as_ref(), pending.as_mut()) };
     let Some(moment) = moment else { return 0 };
@@ -70,9 +70,9 @@ pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) 
         prepared(moment, rule, (end, comm), pending);
         return 1;
     }
-    let carried = if end == NOBODY { 0 } else { bytes::of_call(moment) };
+    let carried = if end == NO_PROCESS { 0 } else { bytes::of_call(moment) };
     if spec.flags & SpecFlags::BYTES != 0 {
-        message_counted(moment, carried, u32::from(end != NOBODY));
+        message_counted(moment, carried, u32::from(end != NO_PROCESS));
     }
     if Flow::None.is(rule.flow) {
         return 1;
@@ -90,22 +90,22 @@ pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) 
 
 /// A message is received that an earlier call found: that one knows from whom it is.
 #[inline(always)]
-fn received_found(moment: &Moment, rule: &MessageRule) -> u32 {
+fn received_found(moment: &HitContext, rule: &MessageRule) -> u32 {
     let pair = message_found(moment.process, argument(moment, rule.found));
-    let carried = if pair == FROM_NOBODY {
+    let carried = if pair == FROM_NO_PROCESS {
         0
     } else {
         bytes::of_call(moment)
     };
-    message_counted(moment, carried, u32::from(pair != FROM_NOBODY));
-    if pair != FROM_NOBODY {
+    message_counted(moment, carried, u32::from(pair != FROM_NO_PROCESS));
+    if pair != FROM_NO_PROCESS {
         message_enter(u64::from(moment.process) << 32 | pair, carried);
     }
     1
 }
 
 /// No pair of ranks: the message is from MPI_PROC_NULL.
-const FROM_NOBODY: u64 = u64::MAX;
+const FROM_NO_PROCESS: u64 = u64::MAX;
 
 /// The low half of the key of the pair of a message that was found, whose handle stands at an address; it is no more then.
 #[unsafe(no_mangle)]
@@ -114,7 +114,7 @@ pub extern "C" fn message_found(process: u32, place: u64) -> u64 {
     let key = [u64::from(process), request_at(process, place)];
     // SAFETY: a template is replaced as a whole, and a message is received by one thread.
     let pair = match unsafe { REQUESTS.get(key) } {
-        Some(found) if found.has_pair == 0 => FROM_NOBODY,
+        Some(found) if found.has_pair == 0 => FROM_NO_PROCESS,
         Some(found) => u64::from(found.pair),
         None => u64::from(Pair::RECEIVED | Pair::UNRESOLVED),
     };
@@ -124,20 +124,20 @@ pub extern "C" fn message_found(process: u32, place: u64) -> u64 {
 
 /// A request is made persistent, or a message is found: which one is known when the call returns.
 #[inline(always)]
-fn prepared(moment: &Moment, rule: &MessageRule, (end, comm): (i64, u64), pending: Option<&mut Pending>) {
+fn prepared(moment: &HitContext, rule: &MessageRule, (end, comm): (i64, u64), pending: Option<&mut Pending>) {
     let Some(pending) = pending else {
         lost(Loss::RequestTable);
         return;
     };
     let is_received = u64::from(Flow::Received.is(rule.flow));
     let template = Template {
-        bytes: if end == NOBODY {
+        bytes: if end == NO_PROCESS {
             0
         } else {
             bytes::bytes_of(moment, FIRST)
         },
         pair: key(moment.process, comm, end, is_received) as u32,
-        has_pair: u32::from(end != NOBODY),
+        has_pair: u32::from(end != NO_PROCESS),
     };
     *pending = Pending {
         what: Pending::REQUEST,
@@ -150,9 +150,9 @@ fn prepared(moment: &Moment, rule: &MessageRule, (end, comm): (i64, u64), pendin
 
 /// The half of a call that sends and receives which receives.
 #[inline(always)]
-fn received_too(moment: &Moment, rule: &MessageRule, comm: u64, pending: Option<&mut Pending>) {
+fn received_too(moment: &HitContext, rule: &MessageRule, comm: u64, pending: Option<&mut Pending>) {
     let from = end(moment, rule.other.peer);
-    let posted = if from == NOBODY {
+    let posted = if from == NO_PROCESS {
         0
     } else {
         bytes::bytes_of(moment, OTHER)
@@ -163,7 +163,7 @@ fn received_too(moment: &Moment, rule: &MessageRule, comm: u64, pending: Option<
 /// A message is received: from whom, the status will tell where it could be anybody.
 #[inline(always)]
 fn received(
-    moment: &Moment,
+    moment: &HitContext,
     rule: &MessageRule,
     (end, comm, bytes): (i64, u64, u64),
     pending: Option<&mut Pending>,
@@ -185,7 +185,7 @@ fn received(
 
 /// Where the status will stand; 0 where it is not wanted.
 #[inline(always)]
-fn status(moment: &Moment, rule: &MessageRule) -> u64 {
+fn status(moment: &HitContext, rule: &MessageRule) -> u64 {
     /// MPI_STATUS_IGNORE is 0 or 1.
     const IGNORED_MAX: u64 = 1;
     let status = argument_or(moment, u64::from(rule.status), 0);
@@ -215,7 +215,7 @@ pub extern "C" fn message_returned(process: u32, pending: *mut Pending) -> u32 {
         if pending.status != 0 {
             let end = source(process, pending.status);
             pending.template.pair = key(process, pending.comm, end, 1) as u32;
-            pending.template.has_pair = u32::from(end != NOBODY);
+            pending.template.has_pair = u32::from(end != NO_PROCESS);
         }
         let handle = request_at(process, pending.place);
         let key = [u64::from(process), handle];
@@ -230,32 +230,31 @@ pub extern "C" fn message_returned(process: u32, pending: *mut Pending) -> u32 {
 #[inline(always)]
 fn source(process: u32, status: u64) -> i64 {
     let Some(world) = world::of(process) else {
-        return UNTOLD;
+        return UNSTATED;
     };
     let place = status.wrapping_add(u64::from(world.status_source)) as *const i32;
     // SAFETY: the helper checks the address; a bad one is an error, not a fault.
     match unsafe { bpf_probe_read_user(place) } {
-        Ok(source) if source == world.proc_null => NOBODY,
+        Ok(source) if source == world.proc_null => NO_PROCESS,
         Ok(source) if source >= 0 => i64::from(source),
-        _ => UNTOLD,
+        _ => UNSTATED,
     }
 }
 
 /// The rank at the other end, which is in this argument.
 #[inline(always)]
-fn end(moment: &Moment, peer: u8) -> i64 {
-    /// Negative, and nobody's.
+fn end(moment: &HitContext, peer: u8) -> i64 {
     const NO_RANK: u64 = i32::MIN as u32 as u64;
     let Some(world) = world::of(moment.process) else {
-        return UNTOLD;
+        return UNSTATED;
     };
     let peer = argument_or(moment, u64::from(peer), NO_RANK) as i32;
     if peer == world.proc_null {
-        NOBODY
+        NO_PROCESS
     } else if peer == world.any_source {
         ANYBODY
     } else if peer < 0 {
-        UNTOLD
+        UNSTATED
     } else {
         i64::from(peer)
     }
@@ -276,7 +275,7 @@ fn key(process: u32, comm: u64, end: i64, is_received: u64) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_pass(process: u32, comm: u64, end: i64, is_received: u64, bytes: u64) -> u32 {
-    if end == NOBODY {
+    if end == NO_PROCESS {
         return 0;
     }
     message_enter(key(process, comm, end, is_received), bytes)
@@ -312,7 +311,7 @@ pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
 /// Adds what a call carries to its function's totals and sizes. What goes to nobody has no size.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn message_counted(moment: *const Moment, bytes: u64, has_size: u32) -> u32 {
+pub extern "C" fn message_counted(moment: *const HitContext, bytes: u64, has_size: u32) -> u32 {
     // SAFETY: as for `message_entered`.
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return 0;
@@ -372,7 +371,7 @@ struct Starting {
 /// A call starts persistent requests.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn message_started(moment: *const Moment) -> u32 {
+pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
     // SAFETY: as for `message_entered`.
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return 0;

@@ -3,7 +3,7 @@
 use abi::{Capture, NO_ARGUMENT};
 use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user};
 
-use crate::capture::{Moment, opaque};
+use crate::capture::{HitContext, opaque};
 
 /// How many arguments are passed in registers.
 pub const ARGUMENTS: usize = 6;
@@ -45,7 +45,7 @@ fn register(regs: &pt_regs, number: u8) -> Option<u64> {
 
 /// An integer argument of the probed function. Those beyond the sixth are on the stack, above the return address.
 #[inline(always)]
-pub fn argument(moment: &Moment, index: u64) -> Option<u64> {
+pub fn argument(moment: &HitContext, index: u64) -> Option<u64> {
     let index = opaque(index);
     if let Some(argument) = moment.arguments.get(index as usize) {
         return Some(*argument);
@@ -62,7 +62,7 @@ pub fn argument(moment: &Moment, index: u64) -> Option<u64> {
 /// The same, or what stands for one that is not there or cannot be read.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn argument_or(moment: *const Moment, index: u64, otherwise: u64) -> u64 {
+pub extern "C" fn argument_or(moment: *const HitContext, index: u64, otherwise: u64) -> u64 {
     // SAFETY: whoever calls passes a whole record: the verifier sees to it.
     let moment = unsafe { moment.as_ref() };
     moment

@@ -10,7 +10,7 @@ use aya_ebpf::{
 };
 
 use crate::{
-    capture::{self, Captured, Moment},
+    capture::{self, CapturedValues, HitContext},
     emit, frames, histograms, maps, messages, namespace, task,
     task::Task,
 };
@@ -120,12 +120,12 @@ fn unmatched(thread: &mut Thread, process: u32, probe: u64) {
 #[inline(always)]
 fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, (now, duration): (u64, u64)) {
     let probe = frame.probe;
-    let mut captured = Captured {
+    let mut captured = CapturedValues {
         values: frame.captures,
         valid: u64::from(frame.valid),
     };
     if spec.flags & SpecFlags::CAPTURES_AT_RETURN != 0 {
-        capture::at_return(&Moment::of(task, probe, now, regs), &mut captured);
+        capture::at_return(&HitContext::of(task, probe, now, regs), &mut captured);
     }
     emit::hit(task, (probe, spec), HitKind::Return, (now, duration), &captured);
 }

@@ -109,12 +109,12 @@ fn resolved(world: &World, comm: u64, rank: u32) -> Option<u32> {
 
 /// Of a process that it has not talked to yet, Open MPI keeps the name in the place of the address.
 fn from_sentinel(world: &World, record: u64) -> Option<u32> {
-    const WHOLE_NAME: u16 = 32;
+    const FULL_NAME: u16 = 32;
     if world.sentinel_shift == 0 {
         return None;
     }
     let job = ((record >> 16) & 0xffff) << 16 | ((record >> 1) & 0x7fff);
-    if world.sentinel_shift == WHOLE_NAME && job != u64::from(world.job) {
+    if world.sentinel_shift == FULL_NAME && job != u64::from(world.job) {
         return None;
     }
     Some((record >> (world.sentinel_shift & 63)) as u32)

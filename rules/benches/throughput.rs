@@ -6,8 +6,8 @@
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use rules::{
-    CheckedRule, Engine, Machine, Mode, Node, Observation, Outcome, Output, ProbeId, ProcessFacts, ProcessId,
-    RuleId, Scalar, Time,
+    CheckedRule, DecisionOutcome, Engine, Machine, Mode, Node, Observation, Output, ProbeId, ProcessFacts,
+    ProcessId, RuleId, Scalar, Time,
 };
 
 const PROCESSES: u32 = 64;
@@ -126,7 +126,7 @@ fn from_the_last_hit_to_the_decision(bencher: Bencher<'_, '_>) {
             if let Output::Decision(decision) = output {
                 engine.receipt(
                     decision.id,
-                    Outcome::Applied,
+                    DecisionOutcome::Applied,
                     decision.window.unwrap_or_default().1,
                 );
             }

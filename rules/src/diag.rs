@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 /// A half-open range of bytes, `start..end`, in the text of a rule file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// First byte.
     pub start: usize,
     /// One past the last byte.
     pub end: usize,

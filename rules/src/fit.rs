@@ -1,6 +1,6 @@
 //! Whether a rule fits a program: what it names is there, once, of a type that it can use.
 //!
-//! What the program has is handed in as data; it is not looked at here. Which names are of interest, [`CheckedRule::sought`]
+//! What the program has is handed in as data; it is not looked at here. Which names are of interest, [`CheckedRule::request`]
 //! tells.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,12 +47,12 @@ pub struct SeenVariable {
     /// Its value now, as text.
     pub now: Option<String>,
     /// Why it cannot be written as the rule wants to; none where it can, or where no rule wants to.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<WriteObstacle>,
 }
 
 /// Why a variable cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum WriteObstacle {
     /// The program relies on it not to change.
     ReadOnly(String),
     /// It is of another type, or its type is not known.
@@ -72,7 +72,7 @@ pub enum NoVariable {
 
 /// What a rule names of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sought {
+pub struct FitRequest {
     /// Functions that are probed or waited for.
     pub functions: BTreeSet<String>,
     /// Marks that are probed, as `provider:name`.
@@ -94,7 +94,7 @@ pub struct AllNames {
 
 /// How a rule fits a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fit {
+pub struct RuleFit {
     pub diagnostics: Vec<Diagnostic>,
     /// What the rule does to this program, a sentence each.
     pub effects: Vec<String>,
@@ -102,52 +102,52 @@ pub struct Fit {
 
 impl CheckedRule {
     /// What the rule names of a program.
-    pub fn sought(&self) -> Sought {
-        let mut sought = Sought::default();
+    pub fn request(&self) -> FitRequest {
+        let mut request = FitRequest::default();
         for probe in &self.plan.probes {
             if let Target::Mark(mark) = &probe.target {
-                sought.marks.insert(mark.clone());
+                request.marks.insert(mark.clone());
                 let whole = probe
                     .captures
                     .iter()
-                    .filter_map(|capture| capture.source.whole_global());
-                sought.variables.extend(whole.map(str::to_string));
+                    .filter_map(|capture| capture.source.global_name());
+                request.variables.extend(whole.map(str::to_string));
             }
             // Which functions a pattern or a set has in a program is seen when it is probed.
             let Some(function) = probe.target.function() else {
                 continue;
             };
-            sought.functions.insert(function.to_string());
+            request.functions.insert(function.to_string());
             let to = probe.to.as_ref().and_then(Target::function);
-            sought.functions.extend(to.map(str::to_string));
+            request.functions.extend(to.map(str::to_string));
             for capture in &probe.captures {
                 match (&capture.source.base, capture.source.steps.as_slice()) {
                     (Base::Argument(number), []) => {
-                        sought.parameters.insert((function.to_string(), *number));
+                        request.parameters.insert((function.to_string(), *number));
                     }
                     (Base::Global(name), []) => {
-                        sought.variables.insert(name.clone());
+                        request.variables.insert(name.clone());
                     }
                     _ => {}
                 }
             }
         }
         for variable in &self.plan.variables {
-            sought.written.insert(variable.name.clone(), variable.value_type);
+            request.written.insert(variable.name.clone(), variable.value_type);
         }
         let points = self.tunes.iter().filter_map(|tune| tune.at.as_ref());
-        sought.functions.extend(points.map(SyncPoint::name));
-        sought
+        request.functions.extend(points.map(SyncPoint::name));
+        request
     }
 }
 
 /// Compares a rule with a program. `file` is what `rule` was checked from: the places are in its text.
-pub fn fit(file: &RuleFile, rule: &CheckedRule, program: &[SeenProcess], names: &AllNames) -> Fit {
+pub fn fit(file: &RuleFile, rule: &CheckedRule, program: &[SeenProcess], names: &AllNames) -> RuleFit {
     let mut fitting = Fitting {
         file,
         names,
         by_role: BTreeMap::new(),
-        fit: Fit::default(),
+        fit: RuleFit::default(),
     };
     for process in program {
         for role in rule.roles_of(&process.facts) {
@@ -172,7 +172,7 @@ struct Fitting<'a> {
     file: &'a RuleFile,
     names: &'a AllNames,
     by_role: BTreeMap<&'a str, Vec<&'a SeenProcess>>,
-    fit: Fit,
+    fit: RuleFit,
 }
 
 impl<'a> Fitting<'a> {
@@ -191,12 +191,12 @@ impl<'a> Fitting<'a> {
             if self.by_role.contains_key(role.name.raw.as_str()) {
                 continue;
             }
-            let (name, nobody) = (&role.name.raw, self.by_role.is_empty());
+            let (name, no_process) = (&role.name.raw, self.by_role.is_empty());
             let message = match processes {
                 1 => format!("the process has not the role `{name}`"),
                 many => format!("none of the {many} processes has the role `{name}`"),
             };
-            let wrong = if nobody {
+            let wrong = if no_process {
                 Diagnostic::error("E0160", message)
             } else {
                 Diagnostic::warning("E0160", message)
@@ -410,9 +410,9 @@ impl<'a> Fitting<'a> {
                 return self.no_variable(&variable.name, set.span, process, &members);
             };
             let wrong = match &seen.refusal {
-                Some(Refusal::ReadOnly(why)) => Diagnostic::error("E0166", why.clone()),
-                Some(Refusal::Type(why)) => Diagnostic::error("E0165", why.clone()),
-                Some(Refusal::Other(why)) => Diagnostic::error("E0167", why.clone()),
+                Some(WriteObstacle::ReadOnly(why)) => Diagnostic::error("E0166", why.clone()),
+                Some(WriteObstacle::Type(why)) => Diagnostic::error("E0165", why.clone()),
+                Some(WriteObstacle::Other(why)) => Diagnostic::error("E0167", why.clone()),
                 None if variable.kind == VariableKind::Number && seen.of.as_deref() == Some("bool") => {
                     let message = format!(
                         "`{}` is true or false in the program, and the rule sets it to a number",

@@ -79,7 +79,6 @@ impl Intake {
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Hits,
-    /// Nanoseconds.
     Duration,
     Value(Typed),
 }

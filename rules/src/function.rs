@@ -57,7 +57,7 @@ pub(crate) enum Meaning {
 }
 
 #[derive(Debug)]
-pub struct Function {
+pub struct FormulaFunction {
     pub name: &'static str,
     pub usage: &'static str,
     /// One or two sentences.
@@ -71,7 +71,7 @@ pub struct Function {
 macro_rules! functions {
     ($($name:literal => $meaning:expr, $arguments:expr, $usage:literal, $example:literal, $doc:literal;)*) => {
         /// Every built-in function, in the order of the documents.
-        pub const FUNCTIONS: &[Function] = &[$(Function {
+        pub const FUNCTIONS: &[FormulaFunction] = &[$(FormulaFunction {
             name: $name,
             usage: $usage,
             doc: $doc,
@@ -145,7 +145,7 @@ functions! {
 }
 
 /// The function called `name`.
-pub(crate) fn function_named(name: &str) -> Option<&'static Function> {
+pub(crate) fn function_named(name: &str) -> Option<&'static FormulaFunction> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 

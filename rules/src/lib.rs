@@ -95,13 +95,13 @@ mod lang;
 mod library;
 mod measure;
 mod page;
+mod partial_sum;
 pub mod period;
 mod plan;
 mod read;
 pub mod recording;
 mod requirements;
 mod rule;
-mod tally;
 mod target;
 mod term;
 mod types;
@@ -113,24 +113,26 @@ pub use ::plan::Mode;
 pub use codes::{Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
-    Change, ClosedWindow, Conflict, Decision, Dropped, Engine, Finding, FindingState, LeftOut, Node,
-    Observation, Outcome, Output, Partial, PlacedFold, Placement, Report, Schedule, Standing, TuneStatus,
-    Verdict,
+    ClosedWindow, Conflict, Decision, DecisionOutcome, Dropped, Engine, Finding, FindingState, LeftOut, Node,
+    Observation, Output, Partial, PlacedFold, Placement, ProcessAction, Report, Schedule, Standing,
+    TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, schema};
-pub use fit::{AllNames, Fit, NoVariable, Refusal, SeenMark, SeenProcess, SeenVariable, Sought, fit};
-pub use function::{FUNCTIONS, Function};
+pub use fit::{
+    AllNames, FitRequest, NoVariable, RuleFit, SeenMark, SeenProcess, SeenVariable, WriteObstacle, fit,
+};
+pub use function::{FUNCTIONS, FormulaFunction};
 pub use graph::{Graph, GraphNode, Named, SharedProbe, graph};
 pub use ids::{DecisionId, ProbeId, RuleId};
 pub use library::{is_loaded, library, models};
-pub use measure::{Kind, Measure, Scope};
+pub use measure::{Measure, MeasureKind, Scope};
 pub use page::page;
 pub use plan::{Delivery, Plan, PlannedAction, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind};
 pub use read::{Base, Known, Layout, PlannedCapture, Source, Step};
 pub use rule::CheckedRule;
 
-pub use tally::{Group, Grouping, PlannedTally, Sums, Tally, TallyValue};
-pub use target::{Set, Site, Target};
+pub use partial_sum::{Group, Grouping, PartialSum, PlannedSum, SummedValue, Sums};
+pub use target::{FunctionSet, Site, Target};
 pub use unit::{Dimension, human};
-pub use value::{Machine, ProcessId, Reading, Reads, Scalar, Subject, Time};
+pub use value::{Machine, MetricReading, ProcessId, Reads, Scalar, Subject, Time};

@@ -6,7 +6,7 @@ use crate::unit::Dimension;
 
 /// What is known of a measure in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MeasureKind {
     /// A running total; in a formula it is its change within the window.
     Counter,
     /// A level; in a formula it is the last value seen in the window.
@@ -38,8 +38,8 @@ macro_rules! measures {
                 match self { $(Measure::$variant => $name,)* }
             }
 
-            pub fn kind(self) -> Kind {
-                match self { $(Measure::$variant => Kind::$kind,)* }
+            pub fn kind(self) -> MeasureKind {
+                match self { $(Measure::$variant => MeasureKind::$kind,)* }
             }
 
             /// Of each process or of the machine.

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_says_is_whole() {
+    fn a_page_is_complete() {
         let source = "rule: whole\nabout: |\n  two\n  lines\nassumptions:\n  - workers are alike\ncorrections: [none is known]\n\
             parameters:\n  p: {value: 3%, about: a share}\n  q: 2\nroles: {r: rank == 0 or exe == \"a|b\"}\n\
             probes: {a: {role: r, entry: f}, b: {role: r, return: g}}\ncapture: {a.n: number, a.m: arg(1) * 1B, b.n: ret}\n\

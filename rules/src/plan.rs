@@ -7,14 +7,13 @@ use std::collections::BTreeSet;
 use ::plan::ValueType;
 
 use crate::measure::Measure;
+use crate::partial_sum::PlannedSum;
 use crate::read::PlannedCapture;
-use crate::tally::PlannedTally;
 use crate::target::{Site, Target};
 
 /// What a rule needs before it can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The rule's name.
     pub rule: String,
     /// In the order of the file.
     pub windows: Vec<PlannedWindow>,
@@ -56,7 +55,6 @@ pub struct PlannedProbe {
     pub role: String,
     /// Entry, return or span.
     pub site: Site,
-    /// Where it sits.
     pub target: Target,
     /// Of a span between two functions, from the entry of one to the return of the other in the same thread, the latter.
     pub to: Option<Target>,
@@ -70,10 +68,10 @@ pub struct PlannedProbe {
     pub delivers: Delivery,
     /// What each [`crate::Observation::Hit`] brings along, in this order.
     pub captures: Vec<PlannedCapture>,
-    /// What is to be added up of its hits, where it delivers [`Delivery::Tallies`].
-    pub tally: Option<PlannedTally>,
+    /// What is to be added up of its hits, where it delivers [`Delivery::PartialSums`].
+    pub partial_sum: Option<PlannedSum>,
     /// Its hits are borders of a window whose hits are added up: what was added up is to be handed in with them.
-    pub parts_tallies: bool,
+    pub parts_sums: bool,
     /// Something may fall due at its hits: they are borders of a window, a window may close with them, or a tune is looked at with them.
     /// Hits of other probes are needed no sooner than the next of these.
     pub decides: bool,
@@ -88,9 +86,9 @@ pub enum Delivery {
     Count,
     /// [`crate::Observation::ProbeTotals`] with count and sum of durations.
     Durations,
-    /// [`crate::Observation::Tally`] of the hits that go together, or [`crate::Observation::Hit`] for each: every hit is handed in
+    /// [`crate::Observation::PartialSum`] of the hits that go together, or [`crate::Observation::Hit`] for each: every hit is handed in
     /// once, in either way.
-    Tallies,
+    PartialSums,
     /// [`crate::Observation::Hit`] for each hit, and the totals, by which a lost hit is noticed.
     EachHit,
 }
@@ -98,7 +96,7 @@ pub enum Delivery {
 impl Delivery {
     /// Whether hits are handed in, one by one or added up.
     pub fn are_hits(self) -> bool {
-        self >= Delivery::Tallies
+        self >= Delivery::PartialSums
     }
 }
 

@@ -94,7 +94,7 @@ impl Source {
     }
 
     /// The name, if it is a global variable as a whole.
-    pub fn whole_global(&self) -> Option<&str> {
+    pub fn global_name(&self) -> Option<&str> {
         match (&self.base, self.steps.as_slice()) {
             (Base::Global(name), []) => Some(name),
             _ => None,

@@ -11,7 +11,7 @@ pub(crate) struct Requirements {
     /// For each tune the metrics that it is computed from, theirs included.
     pub(crate) behind: Vec<Vec<usize>>,
     /// For each window the measures at hits of its borders, each with the probe.
-    pub(crate) at_borders: Vec<Vec<(Measure, usize)>>,
+    pub(crate) at_boundaries: Vec<Vec<(Measure, usize)>>,
     /// The roles of the processes whose hits come one by one.
     pub(crate) roles_with_hits: BTreeSet<usize>,
 }
@@ -28,7 +28,7 @@ impl Requirements {
     }
 
     /// The measures at the borders of a window.
-    pub(crate) fn at_borders(&self, window: usize) -> &[(Measure, usize)] {
-        self.at_borders.get(window).map_or(&[], Vec::as_slice)
+    pub(crate) fn at_boundaries(&self, window: usize) -> &[(Measure, usize)] {
+        self.at_boundaries.get(window).map_or(&[], Vec::as_slice)
     }
 }

@@ -17,7 +17,7 @@ use crate::target::Site;
 use crate::target::Target;
 use crate::term::{Field, Term, Typed};
 use crate::value::{ProcessId, Scalar};
-use crate::window::{Borders, Window};
+use crate::window::{Boundaries, Window};
 
 /// A rule that can run: every name means something and every unit is right.
 #[derive(Clone, Debug)]
@@ -117,7 +117,6 @@ pub(crate) struct Tune {
     /// Without it the tune acts at every look at which its value differs from the last one.
     pub(crate) when: Option<Typed>,
     pub(crate) holds_for: u32,
-    /// Nanoseconds.
     pub(crate) cooldown: u64,
     pub(crate) finding: Option<Filled>,
     pub(crate) next_start: Option<Filled>,
@@ -249,10 +248,10 @@ impl CheckedRule {
     /// Where a window begins in the program, and where the program itself says which instance of it begins.
     fn meeting(&self, window: &str) -> Result<Meeting, String> {
         let known = self.windows.iter().find(|known| known.name == window);
-        let borders = known.and_then(Window::borders).ok_or_else(|| {
+        let boundaries = known.and_then(Window::boundaries).ok_or_else(|| {
             format!("`{window}` is a time: processes have no place in the program in common there")
         })?;
-        let place = borders
+        let place = boundaries
             .begins_at()
             .ok_or_else(|| format!("`{window}` does not begin at a hit"))?;
         let probe = self
@@ -265,7 +264,7 @@ impl CheckedRule {
                 probe.target
             ));
         };
-        let key = borders.keys.get(place).copied().flatten().ok_or_else(|| {
+        let key = boundaries.keys.get(place).copied().flatten().ok_or_else(|| {
             format!("`{window}` has no key: without one it is not known that two processes are at the same instance of it")
         })?;
         let of_program = probe.captures.get(key).and_then(|(_, typed)| match typed.term {
@@ -359,17 +358,17 @@ impl CheckedRule {
     }
 
     /// The role of the processes that begin instances of a window.
-    pub(crate) fn role_of_begin(&self, borders: &Borders) -> Option<usize> {
-        borders.begins_at().and_then(|probe| self.role_of(probe))
+    pub(crate) fn role_of_begin(&self, boundaries: &Boundaries) -> Option<usize> {
+        boundaries.begins_at().and_then(|probe| self.role_of(probe))
     }
 
     /// Every formula of a window: its metrics, its conditions, and those of the tunes that are looked at with it.
     pub(crate) fn formulas_of(&self, place: usize) -> Vec<&Typed> {
         let metrics = self.metrics.iter().filter(|metric| metric.window == place);
         let mut out: Vec<&Typed> = metrics.map(|metric| &metric.value).collect();
-        if let Some(borders) = self.windows.get(place).and_then(Window::borders) {
-            out.extend(borders.complete.iter().map(|(_, condition)| condition));
-            out.extend(borders.until.iter().chain(&borders.discard));
+        if let Some(boundaries) = self.windows.get(place).and_then(Window::boundaries) {
+            out.extend(boundaries.complete.iter().map(|(_, condition)| condition));
+            out.extend(boundaries.until.iter().chain(&boundaries.discard));
         }
         let tunes = self.tunes.iter().filter(|tune| tune.trigger.window() == place);
         out.extend(tunes.flat_map(Tune::formulas));

@@ -14,14 +14,14 @@ pub enum Target {
     /// Every function whose name fits the pattern (`*`, `?`).
     Pattern(String),
     /// A set of functions that is built in.
-    Set(Set),
+    Set(FunctionSet),
     /// The marks of this provider and name, as `provider:name`: places that the program's source names.
     Mark(String),
 }
 
 /// A set of functions that is built in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Set {
+pub enum FunctionSet {
     /// The MPI functions whose names fit the pattern; those called by other MPI functions are left out.
     Mpi(String),
     /// Every function of an OpenMP library that starts a team of threads.
@@ -46,13 +46,13 @@ impl Target {
     /// What `text` names; nothing if it speaks of a set that there is not.
     pub(crate) fn named(text: &str) -> Option<Target> {
         if let Some(set) = text.strip_prefix("openmp.") {
-            return (set == "region").then_some(Target::Set(Set::OpenmpRegion));
+            return (set == "region").then_some(Target::Set(FunctionSet::OpenmpRegion));
         }
         if let Some(set) = text.strip_prefix("blas.") {
-            return (set == "call").then_some(Target::Set(Set::BlasCall));
+            return (set == "call").then_some(Target::Set(FunctionSet::BlasCall));
         }
         if let Some(names) = text.strip_prefix("mpi.") {
-            return (!names.is_empty()).then(|| Target::Set(Set::Mpi(names.to_string())));
+            return (!names.is_empty()).then(|| Target::Set(FunctionSet::Mpi(names.to_string())));
         }
         Some(if text.contains(['*', '?']) {
             Target::Pattern(text.to_string())
@@ -87,8 +87,8 @@ impl Target {
         match self {
             Target::Function(known) | Target::Mark(known) => known == name,
             Target::Pattern(pattern) => fits(pattern, name),
-            Target::Set(Set::Mpi(pattern)) => fits(pattern, name),
-            Target::Set(Set::OpenmpRegion | Set::BlasCall) => false,
+            Target::Set(FunctionSet::Mpi(pattern)) => fits(pattern, name),
+            Target::Set(FunctionSet::OpenmpRegion | FunctionSet::BlasCall) => false,
         }
     }
 }
@@ -98,9 +98,9 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Function(name) | Target::Pattern(name) | Target::Mark(name) => f.write_str(name),
-            Target::Set(Set::Mpi(pattern)) => write!(f, "mpi.{pattern}"),
-            Target::Set(Set::OpenmpRegion) => f.write_str("openmp.region"),
-            Target::Set(Set::BlasCall) => f.write_str("blas.call"),
+            Target::Set(FunctionSet::Mpi(pattern)) => write!(f, "mpi.{pattern}"),
+            Target::Set(FunctionSet::OpenmpRegion) => f.write_str("openmp.region"),
+            Target::Set(FunctionSet::BlasCall) => f.write_str("blas.call"),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Rowed {
 
 /// Which hits a fold takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum FoldRange {
     /// Those of the instance that closes.
     Instance,
     /// Those so far of the open instance of the window, by its place, that encloses the formula's.
@@ -50,7 +50,7 @@ pub(crate) struct Fold {
     /// Its place in the table of the folds of its window, where equal ones share one.
     pub(crate) slot: usize,
     pub(crate) probe: usize,
-    pub(crate) reach: Reach,
+    pub(crate) range: FoldRange,
     pub(crate) reduction: Reduction,
     /// Of each hit; none where the hits themselves are counted.
     pub(crate) of: Option<Typed>,

@@ -9,7 +9,6 @@ use std::fmt;
 pub struct Dimension {
     /// Power of time; the unit is the second.
     pub time: i8,
-    /// Power of bytes.
     pub bytes: i8,
 }
 

@@ -193,7 +193,7 @@ impl Value {
     }
 
     /// As numbers; none where a row has no value, or is no number.
-    pub(crate) fn reading(&self, of: Type) -> Option<Reading> {
+    pub(crate) fn reading(&self, of: Type) -> Option<MetricReading> {
         let number = |cell: &Cell| match cell {
             Ok(Scalar::Number(value)) => Some(*value),
             Ok(Scalar::Boolean(value)) => Some(f64::from(u8::from(*value))),
@@ -206,7 +206,7 @@ impl Value {
         let low = numbers.iter().copied().reduce(f64::min)?;
         let high = numbers.iter().copied().reduce(f64::max)?;
         let parts = numbers.iter().map(|value| value / numbers.len() as f64);
-        Some(Reading {
+        Some(MetricReading {
             low,
             mean: parts.sum::<f64>().clamp(low, high),
             high,
@@ -229,12 +229,11 @@ impl Value {
 
 /// A value of a metric as numbers, for plots: of a table its rows from the least to the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reading {
+pub struct MetricReading {
     /// The least row; in seconds and bytes.
     pub low: f64,
     /// The mean of the rows.
     pub mean: f64,
-    /// The greatest row.
     pub high: f64,
     /// None for a truth value, which is 0 or 1.
     pub dimension: Option<Dimension>,

@@ -15,7 +15,7 @@ pub(crate) enum WindowKind {
     /// Every so many nanoseconds.
     Timed(u64),
     /// From one hit to another.
-    Probed(Box<Borders>),
+    Probed(Box<Boundaries>),
 }
 
 /// What begins an instance.
@@ -53,7 +53,7 @@ pub(crate) enum Straddle {
 
 /// Where the instances of a window begin and end, and what belongs to them.
 #[derive(Clone, Debug)]
-pub(crate) struct Borders {
+pub(crate) struct Boundaries {
     pub(crate) from: Vec<Begin>,
     /// By its place among the probes. Without it and `until` each hit of `from` ends an instance and begins the next.
     pub(crate) to: Option<usize>,
@@ -73,7 +73,7 @@ pub(crate) struct Borders {
     pub(crate) straddle: Straddle,
 }
 
-impl Borders {
+impl Boundaries {
     /// Whether hits of a probe begin or end instances.
     pub(crate) fn are_at(&self, probe: usize) -> bool {
         self.to == Some(probe) || self.begins_at() == Some(probe)
@@ -91,9 +91,9 @@ impl Borders {
 }
 
 impl Window {
-    pub(crate) fn borders(&self) -> Option<&Borders> {
+    pub(crate) fn boundaries(&self) -> Option<&Boundaries> {
         match &self.kind {
-            WindowKind::Probed(borders) => Some(borders),
+            WindowKind::Probed(boundaries) => Some(boundaries),
             WindowKind::Timed(_) => None,
         }
     }

@@ -187,7 +187,7 @@ fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Ou
 }
 
 #[test]
-fn who_only_watches_is_told_where_every_copy_is_and_what_would_be_called_as_root() -> Outcome {
+fn a_session_that_only_watches_shows_where_every_copy_is_and_what_would_be_called_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
     let folder = tempfile::tempdir()?;
@@ -557,7 +557,7 @@ tune:
     let report = acting.agent.stop()?;
     acting.sees("the team as it was", 2, |team| team["threads"] != 7)?;
     acting.job.open("end")?;
-    let tally = acting.job.events("tally", 1, SOON)?.remove(0);
+    let own_count = acting.job.events("tally", 1, SOON)?.remove(0);
     acting.job.finish(SOON)?;
     // Regions alternate: two threads by their own word, then as many as the program was told last.
     let teams = acting.job.events("team", 3, SOON)?;
@@ -568,9 +568,13 @@ tune:
     assert_eq!(sizes, [sizes[0], (&7.into(), &7.into()), sizes[0]], "{teams:?}");
     let number = |value: &Value| value.as_u64().ok_or("no number");
     let (since, until) = (number(&grown["round"])? / 2, number(&last["round"])? / 2);
-    let (rounds, own) = (number(&tally["rounds"])?, number(&first["threads"])?);
+    let (rounds, own) = (number(&own_count["rounds"])?, number(&first["threads"])?);
     let without = (rounds.div_ceil(2) - (until - since)) * own + (until - since) * 7;
-    assert_eq!(number(&tally["members"])?, rounds / 2 * 2 + without, "{tally}");
+    assert_eq!(
+        number(&own_count["members"])?,
+        rounds / 2 * 2 + without,
+        "{own_count}"
+    );
     let made = changes(&report, "call");
     assert_eq!(made.len(), 1, "{report}");
     let mechanism = made[0]["mechanism"].as_str().unwrap_or_default();

@@ -138,7 +138,7 @@ fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_hist
 
 /// A process of a command is told of when it has hit something; what it has added up by then is found all the same.
 #[test]
-fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {
+fn sums_of_a_process_that_is_not_known_yet_are_reported_too() -> Outcome {
     let _machine = require!(shared: Root);
     let program = programs::c_with_math("hot")?;
     let folder = tempfile::tempdir()?;
@@ -158,10 +158,10 @@ fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {
     let report = agent.finish(SOON)?;
     assert_eq!(findings(&report), RIGHT, "{report:#}");
     let lines = agent.lines.all();
-    let told = lines
+    let reported = lines
         .iter()
         .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
-    let calls = told.filter_map(|told| told["calls"].as_u64()).max();
+    let calls = reported.filter_map(|reported| reported["calls"].as_u64()).max();
     assert_eq!(
         (
             Some(count(&report, "hits_added_up")),

@@ -154,7 +154,7 @@ fn what_is_pure_knows_no_files_processes_threads_sockets_or_clocks() -> Outcome 
 
 /// Above what `PURE` says of the crate. Only the log of a session names the writer of its lines and warns when that fails.
 #[test]
-fn the_state_machines_of_a_session_ask_nobody_and_write_nothing() -> Outcome {
+fn the_state_machines_of_a_session_read_and_write_nothing() -> Outcome {
     let banned = ["std::io", "tracing::", "Instant::", "monotonic_ns", "is_alive"];
     let sources = sources(&["agent/session/src"])?;
     let machines = sources
@@ -245,19 +245,19 @@ heap:
 priority:
 readable:
 rights:
-whole:
+atomic_file:
 cli:
 control:
 diagnostics:
 hint:
-report_file: rights whole
+report_file: atomic_file rights
 watchdog: exit
 actuator: heap rights
 rulebook: diagnostics exit
 http:
 session: actuator control exit heap hint http priority readable report_file rulebook watchdog
 commands: actuator cli control diagnostics exit hint priority readable report_file rights rulebook session
-    whole
+    atomic_file
 ";
 
 #[test]
@@ -269,7 +269,7 @@ const JOB: &str = "
 clock:
 mpi:
 discover: clock mpi
-evidence: clock
+os_metrics: clock
 place:
 root:
 ";
@@ -356,10 +356,10 @@ value: types unit
 aggregate:
 facts: value
 recording: facts measure value
-tally: value
+partial_sum: value
 target: facts
 file: diag lang target
-plan: measure read tally target
+plan: measure read partial_sum target
 term: diag function lang measure types value
 folds: function term
 guard: term
@@ -367,11 +367,11 @@ change: guard term
 hit: term value
 window: term
 rule: change diag folds function guard plan read requirements target term value window
-eval: aggregate change facts folds function hit lang measure rule tally term types value
+eval: aggregate change facts folds function hit lang measure rule partial_sum term types value
 check: change diag eval facts file folds function guard lang measure plan read requirements rule target term
     types unit value window
 explain: eval lang rule term types value
-engine: change eval explain facts folds function guard hit ids lang measure plan read rule tally target term
+engine: change eval explain facts folds function guard hit ids lang measure plan read rule partial_sum target term
     unit value window
 fit: diag facts file plan read rule target
 graph: check engine eval function guard plan read rule target term types value window

@@ -7,7 +7,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong, tallied, with_folder};
+use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong, summed, with_folder};
 
 /// The program calls these for itself and does not tally them.
 const UNTALLIED: [&str; 7] = [
@@ -22,10 +22,10 @@ const UNTALLIED: [&str; 7] = [
 
 /// Attaches to a waiting `count`, lets it run to its tally, and returns both truths.
 fn observed(job: &mut Job, target: u32, ranks: usize) -> Outcome<(Vec<Value>, Value)> {
-    tallied(job, &mut Agent::attach(target, &[])?, ranks)
+    summed(job, &mut Agent::attach(target, &[])?, ranks)
 }
 
-fn assert_same(tallies: &[Value], report: &Value) -> Outcome {
+fn assert_same(own_counts: &[Value], report: &Value) -> Outcome {
     assert_eq!(
         report["completeness"]["status"], "complete",
         "{}",
@@ -34,9 +34,9 @@ fn assert_same(tallies: &[Value], report: &Value) -> Outcome {
     let processes = report["processes"]
         .as_array()
         .ok_or("the report has no processes")?;
-    assert_eq!(processes.len(), tallies.len(), "processes in the report");
-    for tally in tallies {
-        let (pid, rank) = (&tally["pid"], &tally["rank"]);
+    assert_eq!(processes.len(), own_counts.len(), "processes in the report");
+    for own_count in own_counts {
+        let (pid, rank) = (&own_count["pid"], &own_count["rank"]);
         let process = processes
             .iter()
             .find(|process| process["pid"] == *pid)
@@ -44,7 +44,7 @@ fn assert_same(tallies: &[Value], report: &Value) -> Outcome {
         assert_eq!(process["rank"], *rank, "the rank of process {pid}");
         let mut seen = counts(&process["functions"])?;
         seen.retain(|name, (calls, _)| *calls > 0 && !UNTALLIED.contains(&name.as_str()));
-        assert_eq!(seen, counts(&tally["functions"])?, "rank {rank}");
+        assert_eq!(seen, counts(&own_count["functions"])?, "rank {rank}");
     }
     Ok(())
 }
@@ -55,10 +55,10 @@ fn calls_and_bytes_are_those_that_the_program_counted_under_both_mpis() -> Outco
     for mpi in Mpi::ALL {
         let mut job = start_count(mpi, 3, &["--iterations", "25"])?;
         let launcher = job.pid();
-        let (tallies, report) = observed(&mut job, launcher, 3)?;
+        let (own_counts, report) = observed(&mut job, launcher, 3)?;
         assert_eq!(report["job"]["mpi"]["implementation"], mpi.name());
         assert_eq!(report["job"]["size"], 3);
-        assert_same(&tallies, &report)?;
+        assert_same(&own_counts, &report)?;
     }
     Ok(())
 }
@@ -73,8 +73,8 @@ fn calls_of_threads_that_share_mpi_are_all_counted_under_both_mpis() -> Outcome 
         })?;
         job.events("ready", 2, SOON)?;
         let launcher = job.pid();
-        let (tallies, report) = observed(&mut job, launcher, 2)?;
-        assert_same(&tallies, &report)?;
+        let (own_counts, report) = observed(&mut job, launcher, 2)?;
+        assert_same(&own_counts, &report)?;
         let processes = each(&report["processes"]);
         for function in processes.flat_map(|process| each(&process["functions"])) {
             assert_eq!(
@@ -91,12 +91,12 @@ fn calls_from_recursive_functions_are_all_counted() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "1", "--recursion", "40"])?;
     let launcher = job.pid();
-    let (tallies, report) = observed(&mut job, launcher, 2)?;
-    assert_same(&tallies, &report)
+    let (own_counts, report) = observed(&mut job, launcher, 2)?;
+    assert_same(&own_counts, &report)
 }
 
 #[test]
-fn any_process_of_the_job_stands_for_the_whole_job() -> Outcome {
+fn any_process_of_the_job_stands_for_all_of_the_job() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let mut job = start_count(Mpi::OpenMpi, 3, &["--iterations", "2"])?;
     let ready = job.events("ready", 3, SOON)?;
@@ -105,9 +105,9 @@ fn any_process_of_the_job_stands_for_the_whole_job() -> Outcome {
         .and_then(|pid| u32::try_from(pid).ok())
         .ok_or("no pid")?;
     let launcher = job.pid();
-    let (tallies, report) = observed(&mut job, one, 3)?;
+    let (own_counts, report) = observed(&mut job, one, 3)?;
     assert_eq!(report["job"]["launcher_pid"], launcher);
-    assert_same(&tallies, &report)
+    assert_same(&own_counts, &report)
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn busy_ranks_lose_no_call_for_seconds() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
     let launcher = job.pid();
-    let (tallies, report) = observed(&mut job, launcher, 2)?;
-    assert_same(&tallies, &report)
+    let (own_counts, report) = observed(&mut job, launcher, 2)?;
+    assert_same(&own_counts, &report)
 }
 
 #[test]

@@ -12,14 +12,14 @@ use crate::expected::{self, Count, SOON, counts, finish_pingpong, start_count, s
 /// How often these are called depends on timing; everything else in `count` is fixed.
 const POLLING: [&str; 2] = ["MPI_Test", "MPI_Iprobe"];
 
-fn fixed_tallies(mpi: Mpi) -> Outcome<Vec<BTreeMap<String, Count>>> {
+fn fixed_counts(mpi: Mpi) -> Outcome<Vec<BTreeMap<String, Count>>> {
     let mut job = start_count(mpi, 3, &["--iterations", "4", "--recursion", "3"])?;
     job.open("go")?;
-    let tallies = job.events("tally", 3, SOON)?;
+    let own_counts = job.events("tally", 3, SOON)?;
     job.end(SOON)?;
     let mut all = Vec::new();
-    for tally in tallies {
-        let mut counts = counts(&tally["functions"])?;
+    for own_count in own_counts {
+        let mut counts = counts(&own_count["functions"])?;
         assert!(counts.len() >= 18, "varied calls were asked for: {counts:?}");
         counts.retain(|name, _| !POLLING.contains(&name.as_str()));
         all.push(counts);
@@ -30,23 +30,23 @@ fn fixed_tallies(mpi: Mpi) -> Outcome<Vec<BTreeMap<String, Count>>> {
 #[test]
 fn the_counting_program_makes_the_same_calls_under_both_mpis() -> Outcome {
     let _machine = require!(shared: OpenMpi, Mpich);
-    assert_eq!(fixed_tallies(Mpi::OpenMpi)?, fixed_tallies(Mpi::Mpich)?);
+    assert_eq!(fixed_counts(Mpi::OpenMpi)?, fixed_counts(Mpi::Mpich)?);
     Ok(())
 }
 
 #[test]
 fn what_the_counting_program_sends_is_what_it_receives() -> Outcome {
     let _machine = require!(shared: Mpich);
-    let tallies = fixed_tallies(Mpi::Mpich)?;
+    let own_counts = fixed_counts(Mpi::Mpich)?;
     let calls = |names: &[&str]| -> u64 {
-        let of_one = |tally: &BTreeMap<String, Count>| -> u64 {
+        let of_one = |own_count: &BTreeMap<String, Count>| -> u64 {
             names
                 .iter()
-                .filter_map(|name| tally.get(*name))
+                .filter_map(|name| own_count.get(*name))
                 .map(|(calls, _)| calls)
                 .sum()
         };
-        tallies.iter().map(of_one).sum()
+        own_counts.iter().map(of_one).sum()
     };
     let sent = calls(&["MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Isend"]);
     assert_eq!(sent, calls(&["MPI_Recv", "MPI_Irecv"]));
@@ -75,12 +75,12 @@ fn the_busy_program_counts_nested_recursive_and_jumped_calls() -> Outcome {
         with_folder(folder, vec!["30".to_owned()])
     })?;
     job.open("go")?;
-    let tally = job.events("tally", 1, SOON)?.remove(0);
+    let own_count = job.events("tally", 1, SOON)?.remove(0);
     // A round makes 1 + round % 5 inner calls, and 3 more.
-    assert_eq!(tally["step_outer"], 30);
-    assert_eq!(tally["step_inner"], 30 / 5 * (1 + 2 + 3 + 4 + 5) + 30 * 3);
-    assert_eq!(tally["may_jump"], 30);
-    assert_eq!(tally["jumps"], 10);
+    assert_eq!(own_count["step_outer"], 30);
+    assert_eq!(own_count["step_inner"], 30 / 5 * (1 + 2 + 3 + 4 + 5) + 30 * 3);
+    assert_eq!(own_count["may_jump"], 30);
+    assert_eq!(own_count["jumps"], 10);
     job.end(SOON)
 }
 
@@ -91,9 +91,13 @@ fn the_throwing_program_catches_what_it_throws() -> Outcome {
         with_folder(folder, vec!["30".to_owned()])
     })?;
     job.open("go")?;
-    let tally = job.events("tally", 1, SOON)?.remove(0);
+    let own_count = job.events("tally", 1, SOON)?.remove(0);
     assert_eq!(
-        (&tally["pass_through"], &tally["thrown"], &tally["caught"]),
+        (
+            &own_count["pass_through"],
+            &own_count["thrown"],
+            &own_count["caught"]
+        ),
         (&30.into(), &15.into(), &15.into())
     );
     job.end(SOON)

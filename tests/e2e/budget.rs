@@ -51,36 +51,39 @@ fn polls_watched(nanoseconds: u32, flags: &[&str], share: f64) -> Outcome<(u64, 
     agent.lines.wait_for_line("watched in windows", SOON)?;
     wait_for(&agent, |now| watched_share(now, "MPI_Iprobe") < share)?;
     job.open("tally")?;
-    let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
+    let requested = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
     job.end(SOON)?;
-    Ok((asked.ok_or("no count of its own")?, report, agent.lines.text()))
+    Ok((
+        requested.ok_or("no count of its own")?,
+        report,
+        agent.lines.text(),
+    ))
 }
 
 #[test]
-fn calls_of_a_program_that_asks_and_asks_are_told_as_it_counted_them_itself_within_their_range_as_root()
--> Outcome {
+fn calls_of_a_program_that_polls_are_estimated_within_their_range_as_root() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
-    let (asked, report, text) = polls_watched(12_000, &["--budget", "1%"], 0.4)?;
+    let (requested, report, text) = polls_watched(12_000, &["--budget", "1%"], 0.4)?;
     let of = function(&report, "MPI_Iprobe")?;
-    println!("asked {asked} times; told {of}");
+    println!("asked {requested} times; told {of}");
     assert_eq!(of["estimated"], true, "{of}");
-    let (told, counted) = (number(&of["calls"]), &of["counted"]);
+    let (reported, counted) = (number(&of["calls"]), &of["counted"]);
     assert!(
-        number(&counted["calls"]) < 0.7 * told,
+        number(&counted["calls"]) < 0.7 * reported,
         "most of the time it was not watched: {of}"
     );
     assert!((0.0..0.7).contains(&number(&counted["watched_share"])), "{of}");
     // A quarter for a price that is off; the range says what it is here.
-    let ratio = told / asked as f64;
+    let ratio = reported / requested as f64;
     assert!(
         (0.8..=1.25).contains(&ratio),
-        "asked {asked} times, told {told}: {ratio:.3}"
+        "asked {requested} times, told {reported}: {ratio:.3}"
     );
     assert!(
-        number(&counted["calls_from"]) <= 1.05 * asked as f64
-            && number(&counted["calls_to"]) >= 0.95 * asked as f64,
-        "asked {asked} times: {of}"
+        number(&counted["calls_from"]) <= 1.05 * requested as f64
+            && number(&counted["calls_to"]) >= 0.95 * requested as f64,
+        "asked {requested} times: {of}"
     );
     assert!(
         number(&report["cost"]["windows"]["budget_share"]) > 0.0,
@@ -95,13 +98,13 @@ fn calls_of_a_program_that_asks_and_asks_are_told_as_it_counted_them_itself_with
 #[test]
 fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_calls_as_root() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
-    let (asked, report, _) = polls_watched(0, &["--budget", "2%"], 0.6)?;
+    let (requested, report, _) = polls_watched(0, &["--budget", "2%"], 0.6)?;
     let of = function(&report, "MPI_Iprobe")?;
-    println!("asked {asked} times; told {of}");
+    println!("asked {requested} times; told {of}");
     assert_eq!(of["counted"]["calls_to"], Value::Null, "{of}");
     assert!(
-        number(&of["counted"]["calls_from"]) <= asked as f64,
-        "asked {asked} times: {of}"
+        number(&of["counted"]["calls_from"]) <= requested as f64,
+        "asked {requested} times: {of}"
     );
     Ok(())
 }
@@ -131,13 +134,13 @@ fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_woul
         .lines
         .wait_for_line("MPI_Iprobe is watched for a rule that needs every call", SOON)?;
     job.open("tally")?;
-    let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
+    let requested = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
     job.end(SOON)?;
     let of = function(&report, "MPI_Iprobe")?;
     assert_eq!(
         (of["calls"].as_u64(), &of["estimated"]),
-        (asked, &Value::Bool(false)),
+        (requested, &Value::Bool(false)),
         "{of}"
     );
     Ok(())
@@ -146,17 +149,17 @@ fn a_function_that_a_rule_needs_is_watched_all_the_time_and_it_is_said_what_woul
 #[test]
 fn a_function_named_by_probe_is_watched_in_windows_where_its_hits_cost_too_much_as_root() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
-    let (asked, report, _) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], 0.6)?;
+    let (requested, report, _) = polls_watched(12_000, &["--probe", "MPI_Iprobe", "--budget", "1%"], 0.6)?;
     let of = function(&report, "MPI_Iprobe")?;
-    println!("asked {asked} times; told {of}");
+    println!("asked {requested} times; told {of}");
     assert_eq!(of["estimated"], true, "{of}");
     assert!(
         (0.0..0.7).contains(&number(&of["counted"]["watched_share"])),
         "{of}"
     );
     assert!(
-        number(&of["counted"]["calls_from"]) <= 1.05 * asked as f64,
-        "asked {asked} times: {of}"
+        number(&of["counted"]["calls_from"]) <= 1.05 * requested as f64,
+        "asked {requested} times: {of}"
     );
     Ok(())
 }
@@ -408,9 +411,9 @@ fn wait_for_ranks(series: &Path, rank: u64, number: usize) -> Outcome {
 
 /// Whether all that a process counted itself was counted; that not all of it may have been, is to be said then. Windows for those who
 /// come last for two seconds, and on a busy machine the agent may come too late to open one.
-fn is_counted(tally: &Value, report: &Value) -> Outcome<bool> {
-    let (pid, missing) = (&tally["pid"], report["completeness"]["missing"].to_string());
-    let process = process(report, pid).ok_or_else(|| format!("{tally} is not in {report}"))?;
+fn is_counted(own_count: &Value, report: &Value) -> Outcome<bool> {
+    let (pid, missing) = (&own_count["pid"], report["completeness"]["missing"].to_string());
+    let process = process(report, pid).ok_or_else(|| format!("{own_count} is not in {report}"))?;
     let mut functions = each(&process["functions"]);
     let is_estimated = functions.any(|of| of["estimated"] == true);
     if is_estimated || missing.contains(&format!("process {pid}: calls of its first ")) {
@@ -422,7 +425,7 @@ fn is_counted(tally: &Value, report: &Value) -> Outcome<bool> {
     };
     assert_eq!(
         calls(&process["functions"])?,
-        calls(&tally["functions"])?,
+        calls(&own_count["functions"])?,
         "{missing}"
     );
     Ok(true)
@@ -447,12 +450,14 @@ fn of_a_command_functions_rest_too_and_who_comes_meanwhile_is_counted_from_its_f
     fs::write(folder.path().join("other"), "")?;
     let report = agent.finish(2 * SOON)?;
     let lines = agent.lines.all();
-    let told = lines
+    let reported = lines
         .iter()
         .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
-    let tallies: Vec<Value> = told.filter(|told| told["functions"].is_array()).collect();
-    assert_eq!(tallies.len(), 2, "{}", agent.lines.text());
-    let counted = tallies.iter().map(|tally| is_counted(tally, &report));
+    let own_counts: Vec<Value> = reported
+        .filter(|reported| reported["functions"].is_array())
+        .collect();
+    assert_eq!(own_counts.len(), 2, "{}", agent.lines.text());
+    let counted = own_counts.iter().map(|own_count| is_counted(own_count, &report));
     let counted: Vec<bool> = counted.collect::<Outcome<_>>()?;
     assert!(counted.contains(&true), "{report}\n{}", agent.lines.text());
     let processes = each(&report["processes"]);

@@ -93,7 +93,7 @@ fn memory_modes(pid: u32) -> Outcome<BTreeSet<u32>> {
 }
 
 #[test]
-fn without_apply_there_is_nobody_who_could_write() -> Outcome {
+fn without_apply_there_is_no_process_that_could_write() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
@@ -194,7 +194,7 @@ fn every_way_of_leaving_puts_back_what_was_changed() -> Outcome {
 }
 
 #[test]
-fn the_last_change_alone_is_taken_back_and_the_journal_tells_everything() -> Outcome {
+fn the_last_change_alone_is_taken_back_and_the_journal_has_everything() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;
     let mut knobs = Knobs::start()?;

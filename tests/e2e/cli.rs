@@ -9,7 +9,7 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Mpi, Waiting};
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_busywork, start_pingpong, tallied, text_file};
+use crate::expected::{SOON, start_busywork, start_pingpong, summed, text_file};
 
 const NOBODY: u32 = 65_534;
 
@@ -120,7 +120,7 @@ fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
 }
 
 #[test]
-fn a_program_without_mpi_is_told_so_and_offered_probes() -> Outcome {
+fn a_program_without_mpi_is_reported_and_probes_are_offered() -> Outcome {
     require!(Root);
     let idle = Idle::start(0)?;
     let (code, text) = Agent::run(&["attach", &idle.pid(), "--rules", "none"])?;
@@ -134,18 +134,18 @@ fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
     let _machine = require!(shared: Root);
     let mut job = start_busywork("300")?;
     let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner"])?;
-    let (mut tallies, report) = tallied(&mut job, &mut agent, 1)?;
-    let tally = tallies.remove(0);
+    let (mut own_counts, report) = summed(&mut job, &mut agent, 1)?;
+    let own_count = own_counts.remove(0);
     let seen = crate::expected::counts(&report["processes"][0]["functions"])?;
     for name in ["step_outer", "step_inner"] {
         let calls = seen.get(name).map(|(calls, _)| *calls);
-        assert_eq!(calls, tally[name].as_u64(), "{name}: {report}");
+        assert_eq!(calls, own_count[name].as_u64(), "{name}: {report}");
     }
     Ok(())
 }
 
 #[test]
-fn a_function_that_is_not_there_is_told_and_nothing_is_watched() -> Outcome {
+fn a_function_that_is_not_there_is_reported_and_nothing_is_watched() -> Outcome {
     require!(Root);
     let idle = Idle::start(0)?;
     let (code, text) = Agent::run(&["attach", &idle.pid(), "--probe", "no_such_function"])?;
@@ -181,7 +181,7 @@ fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Ou
 }
 
 #[test]
-fn without_the_rights_the_missing_ones_and_the_whole_command_are_told() -> Outcome {
+fn without_the_rights_the_missing_ones_and_the_complete_command_are_shown() -> Outcome {
     require!(Root);
     let idle = Idle::start(NOBODY)?;
     // A copy where anybody may run it.
@@ -189,7 +189,7 @@ fn without_the_rights_the_missing_ones_and_the_whole_command_are_told() -> Outco
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let program = folder.path().join("tuneagent");
     std::fs::copy(binary()?, &program)?;
-    let as_nobody = |arguments: &[&str]| -> Outcome<(Option<i32>, String)> {
+    let as_user_nobody = |arguments: &[&str]| -> Outcome<(Option<i32>, String)> {
         let output = Command::new(&program)
             .args(arguments)
             .uid(NOBODY)
@@ -201,7 +201,7 @@ fn without_the_rights_the_missing_ones_and_the_whole_command_are_told() -> Outco
         ))
     };
     let pid = idle.pid();
-    let (code, text) = as_nobody(&["attach", &pid, "--probe", "main"])?;
+    let (code, text) = as_user_nobody(&["attach", &pid, "--probe", "main"])?;
     assert_eq!(code, Some(3), "{text}");
     let again = format!("sudo {} attach {pid} --probe main", program.display());
     assert_has!(
@@ -214,7 +214,7 @@ fn without_the_rights_the_missing_ones_and_the_whole_command_are_told() -> Outco
     );
     // A process of somebody else is not even looked at.
     let foreign = Idle::start(0)?;
-    let (code, text) = as_nobody(&["attach", &foreign.pid()])?;
+    let (code, text) = as_user_nobody(&["attach", &foreign.pid()])?;
     assert_eq!(code, Some(3), "{text}");
     assert_has!(text, "belongs to root", "sudo ");
     Ok(())
@@ -332,7 +332,7 @@ fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing()
 }
 
 #[test]
-fn a_rule_that_does_not_fit_a_program_is_told_so_before_anything_is_attached() -> Outcome {
+fn a_rule_that_does_not_fit_a_program_is_reported_before_anything_is_attached() -> Outcome {
     require!(Root, Cc);
     let folder = tempfile::tempdir()?;
     let mut job = start_busywork("10")?;

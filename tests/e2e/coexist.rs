@@ -7,7 +7,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, counts, tallied, with_folder};
+use crate::expected::{SOON, counts, summed, with_folder};
 
 /// `LD_PRELOAD` with these copies, the first one nearest to the program.
 fn preload(mpi: Mpi, copies: &[u32]) -> Outcome<String> {
@@ -35,16 +35,16 @@ fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
     })?;
     job.events("ready", 3, SOON)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
-    let (tallies, report) = tallied(&mut job, &mut agent, 3)?;
+    let (own_counts, report) = summed(&mut job, &mut agent, 3)?;
     let others = job.events("preload", 3 * copies.len(), SOON)?;
     assert_eq!(report["job"]["mpi"]["implementation"], mpi.name(), "{report}");
     assert_eq!(report["completeness"]["status"], "complete", "{report}");
     let processes = report["processes"].as_array().ok_or("no processes")?;
-    for tally in &tallies {
-        let rank = &tally["rank"];
+    for own_count in &own_counts {
+        let rank = &own_count["rank"];
         let mine = processes.iter().find(|process| process["rank"] == *rank);
         let seen = counts(&mine.ok_or("a rank is missing")?["functions"])?;
-        for (name, count) in counts(&tally["functions"])? {
+        for (name, count) in counts(&own_count["functions"])? {
             assert_eq!(
                 seen.get(&name),
                 Some(&count),
@@ -58,7 +58,7 @@ fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
             copies.len(),
             "every library stood before the program"
         );
-        for (name, count) in calls(&tally["functions"]) {
+        for (name, count) in calls(&own_count["functions"]) {
             assert!(
                 of_rank.iter().all(|other| other.get(&name) == Some(&count)),
                 "{name} of rank {rank}: {count}, {of_rank:?}"

@@ -22,7 +22,7 @@ const ROUNDS: usize = 4;
 const GAP_NS: &str = "20000";
 
 /// A session is asked this often.
-const ASKED_EVERY: Duration = Duration::from_millis(500);
+const REQUESTED_EVERY: Duration = Duration::from_millis(500);
 
 /// Five rules on one function: totals and hits, each with something of its own.
 const RULES: [&str; 5] = [
@@ -145,7 +145,7 @@ fn work(flags: Option<&[&str]>) -> Outcome<(f64, Option<Value>)> {
 }
 
 #[test]
-fn what_is_told_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root() -> Outcome {
+fn the_shown_cost_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let mut ratios = Vec::new();
     // Both are measured on a machine that others use too.
@@ -160,9 +160,9 @@ fn what_is_told_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root()
             "{}",
             report["cost"]
         );
-        let told = number(cost, "call_ns")?;
-        println!("a call takes {without:.0} ns, probed {with:.0} ns; told are {told:.0} ns");
-        ratios.push(told / (with - without));
+        let reported = number(cost, "call_ns")?;
+        println!("a call takes {without:.0} ns, probed {with:.0} ns; told are {reported:.0} ns");
+        ratios.push(reported / (with - without));
         if ratios.last().is_some_and(|ratio| (0.6..1.6).contains(ratio)) {
             return Ok(());
         }
@@ -188,10 +188,10 @@ fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own_as_root
     }
     calls.retain(|_, calls| *calls > 0);
     let cost = &report["cost"];
-    let told = cost["functions"].as_array().ok_or("no costs of functions")?;
+    let reported = cost["functions"].as_array().ok_or("no costs of functions")?;
     let mut sum = 0.0;
     let mut seen = BTreeMap::new();
-    for function in told {
+    for function in reported {
         let name = function["name"].as_str().ok_or("a cost without a name")?;
         let (number_of, price) = (number(function, "calls")?, number(function, "call_ns")?);
         seen.insert(name, number_of as u64);
@@ -311,7 +311,7 @@ fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
     while received(&agent.snapshot()?).is_none_or(|received| received < hits) {
         assert!(Instant::now() < deadline, "{}", agent.lines.text());
         // To be asked costs the agent time that it reads no hits in.
-        std::thread::sleep(ASKED_EVERY);
+        std::thread::sleep(REQUESTED_EVERY);
     }
     let report = agent.stop()?;
     job.open("end")?;
@@ -325,7 +325,8 @@ fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
 }
 
 #[test]
-fn hits_that_wake_nobody_lie_for_5_ms_at_most_whether_one_comes_a_second_or_thousands_as_root() -> Outcome {
+fn hits_that_wake_no_reader_lie_for_5_ms_at_most_whether_one_comes_a_second_or_thousands_as_root() -> Outcome
+{
     let _machine = require!(machine: Root, Cc);
     for (gap_ns, hits) in [("1000000000", 6), ("200000", 10_000)] {
         let (reads, late) = reads_of(gap_ns, hits)?;

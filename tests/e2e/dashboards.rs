@@ -190,8 +190,8 @@ fn promtool_finds_nothing_wrong_and_every_alert_fires_where_it_should_and_nowher
     require!(Prometheus);
     promtool(&["check", "config", "prometheus.yml"], "")?;
     promtool(&["check", "rules", "recording.rules.yml", "alerts.rules.yml"], "")?;
-    let told = promtool(&["test", "rules", "tests.yml"], "")?;
-    assert!(told.contains("SUCCESS"), "{told}");
+    let reported = promtool(&["test", "rules", "tests.yml"], "")?;
+    assert!(reported.contains("SUCCESS"), "{reported}");
     // No alert is left out of the tests.
     let folder = tuneagent_e2e::prometheus::folder();
     let alerts = fs::read_to_string(folder.join("alerts.rules.yml"))?;

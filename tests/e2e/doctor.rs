@@ -31,7 +31,7 @@ fn status<'a>(checks: &'a [(String, String, Option<String>)], name: &str) -> Opt
 }
 
 #[test]
-fn root_is_told_that_everything_works_and_the_program_did_not_notice() -> Outcome {
+fn the_page_shows_root_that_everything_works_and_the_program_did_not_notice() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let mut knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
@@ -94,7 +94,7 @@ fn without_capabilities_each_failure_has_the_command_that_would_change_it() -> O
 }
 
 #[test]
-fn a_program_that_is_debugged_or_tuned_by_others_is_told_with_who_it_is() -> Outcome {
+fn a_program_that_is_debugged_or_tuned_by_others_is_shown_with_who_it_is() -> Outcome {
     let _machine = require!(machine: Root, Cc, Strace);
     let knobs = Knobs::start()?;
     let pid = knobs.pid().to_string();
@@ -103,7 +103,7 @@ fn a_program_that_is_debugged_or_tuned_by_others_is_told_with_who_it_is() -> Out
         .args(["-o", "/dev/null", "-p", &pid])
         .stderr(Stdio::null())
         .spawn()?;
-    let told = (|| -> Outcome<String> {
+    let reported = (|| -> Outcome<String> {
         let deadline = std::time::Instant::now() + SOON;
         loop {
             let (code, text) = Agent::run(&["doctor", &pid])?;
@@ -115,7 +115,7 @@ fn a_program_that_is_debugged_or_tuned_by_others_is_told_with_who_it_is() -> Out
     let debugger = strace.id();
     family::end(&mut strace, SOON);
     assert!(
-        told?.contains(&format!("is being debugged by process {debugger}")),
+        reported?.contains(&format!("is being debugged by process {debugger}")),
         "the debugger is named"
     );
     Ok(())

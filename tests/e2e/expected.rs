@@ -55,13 +55,13 @@ pub(crate) fn start_busywork(rounds: &str) -> Outcome<Job> {
 
 /// Lets programs that wait at their first gate, watched, run to their last one, ends the session there, then lets them end: what each
 /// counted itself, in the order of the ranks, and the report.
-pub(crate) fn tallied(job: &mut Job, agent: &mut Agent, processes: usize) -> Outcome<(Vec<Value>, Value)> {
+pub(crate) fn summed(job: &mut Job, agent: &mut Agent, processes: usize) -> Outcome<(Vec<Value>, Value)> {
     agent.armed()?;
     job.open("go")?;
-    let tallies = job.events("tally", processes, SOON)?;
+    let own_counts = job.events("tally", processes, SOON)?;
     let report = agent.stop()?;
     job.end(SOON)?;
-    Ok((tallies, report))
+    Ok((own_counts, report))
 }
 
 /// Starts `pingpong`, waiting at its gate; 0 iterations: until the gate "stop".

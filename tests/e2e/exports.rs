@@ -12,7 +12,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, start_count, start_pingpong, tallied, with_folder};
+use crate::expected::{SOON, start_count, start_pingpong, summed, with_folder};
 use crate::iterations::wait_for;
 
 /// They are asked again and again, and so in no ring.
@@ -157,8 +157,8 @@ fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
         all,
         "{about}"
     );
-    let told = agent.lines.text();
-    assert!(told.contains("calls did not fit (--trace-max)"), "{told}");
+    let reported = agent.lines.text();
+    assert!(reported.contains("calls did not fit (--trace-max)"), "{reported}");
     Ok(())
 }
 
@@ -216,7 +216,7 @@ fn rows(table: &str) -> Outcome<Vec<BTreeMap<String, String>>> {
 }
 
 #[test]
-fn the_table_has_the_numbers_of_the_report_and_is_there_only_when_it_is_whole() -> Outcome {
+fn the_table_has_the_numbers_of_the_report_and_is_there_only_when_it_is_complete() -> Outcome {
     let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "5"])?;
     let file = job.file("table.csv");
@@ -387,8 +387,8 @@ fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_ra
         let counts = each(&durations["count"]).filter_map(Value::as_u64);
         assert_eq!(counts.sum::<u64>(), seen);
     }
-    let told = agent.lines.text();
-    assert_has!(told, " compute: ", "(rank 1), most");
+    let reported = agent.lines.text();
+    assert_has!(reported, " compute: ", "(rank 1), most");
     Ok(())
 }
 
@@ -398,7 +398,7 @@ fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_se
     let _machine = require!(shared: Root, Mpich);
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "MPI_Send", "MPI_Recv"])?;
-    let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
+    let (own_counts, report) = summed(&mut job, &mut agent, 2)?;
     assert_eq!(
         report["completeness"]["status"], "complete",
         "{}",
@@ -415,9 +415,9 @@ fn a_function_that_is_called_all_the_time_has_every_call_in_its_histogram_and_se
             assert!(!is_named || durations["calls"] == function["calls"], "{function}");
         }
     }
-    for tally in &tallies {
-        let pid = tally["pid"].as_u64().ok_or("no pid")?;
-        for (name, (count, _)) in crate::expected::counts(&tally["functions"])? {
+    for own_count in &own_counts {
+        let pid = own_count["pid"].as_u64().ok_or("no pid")?;
+        for (name, (count, _)) in crate::expected::counts(&own_count["functions"])? {
             if name == "MPI_Send" || name == "MPI_Recv" {
                 assert_eq!(seen.get(&(pid, name.clone())), Some(&count), "{name}");
             }
@@ -487,7 +487,7 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
     job.events("end", 4, SOON)?;
     let recordings = ["node1.rec", "node2.rec"].map(|name| text(&job.file(name)));
     let joined = text(&job.file("joined.json"));
-    let told = Agent::succeed(&[
+    let reported = Agent::succeed(&[
         "replay",
         &recordings[1],
         &recordings[0],
@@ -530,14 +530,14 @@ fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
         .map(|process| &process["host"])
         .collect();
     assert_eq!(hosts, ["node1", "node1", "node2", "node2"]);
-    assert!(told.contains("between 2 nodes 0."), "{told}");
-    assert!(told.contains("4 ranks, MPICH"), "{told}");
+    assert!(reported.contains("between 2 nodes 0."), "{reported}");
+    assert!(reported.contains("4 ranks, MPICH"), "{reported}");
     assert_eq!(report["talp"]["resources"]["numNodes"], 2);
     // The recordings of one node twice are none of a job.
     let copy = text(&job.file("copy.rec"));
     fs::copy(&recordings[0], &copy)?;
-    let told = Agent::succeed(&["replay", &recordings[0], &copy, "--rules", "none"])?;
-    assert!(told.contains("recordings of different jobs"), "{told}");
+    let reported = Agent::succeed(&["replay", &recordings[0], &copy, "--rules", "none"])?;
+    assert!(reported.contains("recordings of different jobs"), "{reported}");
     Ok(())
 }
 

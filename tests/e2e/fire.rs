@@ -146,18 +146,22 @@ fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_res
     stop_when(&job, "an iteration with the factors of the model", by_the_model)?;
     let (iterations, result) = finish(job)?;
     let report = agent.finish(SOON)?;
-    let told = agent.lines.text();
+    let reported = agent.lines.text();
     for name in ["f0", "f1", "f2"] {
-        assert_eq!(number(&iterations[0], name), 0.5, "the first iteration: {told}");
+        assert_eq!(
+            number(&iterations[0], name),
+            0.5,
+            "the first iteration: {reported}"
+        );
         let within = |iteration: &Value| (0.0..=1.0).contains(&number(iteration, name));
-        assert!(iterations.iter().all(within), "{told}");
+        assert!(iterations.iter().all(within), "{reported}");
     }
     let changes = report["changes"].as_array().ok_or("no changes")?;
     assert!(
         changes
             .iter()
             .all(|change| change["rank"] == 0 && change["rule"] == "adjusting-factoring"),
-        "{told}"
+        "{reported}"
     );
     assert_eq!(front_alone(&load, &result["iterations"])?, result);
     Ok(())
@@ -202,19 +206,19 @@ fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_
     stop_when(&job, "all workers in use again", is_back)?;
     let (iterations, result) = finish(job)?;
     let report = agent.finish(SOON)?;
-    let told = agent.lines.text();
+    let reported = agent.lines.text();
     let used: Vec<u64> = iterations
         .iter()
         .filter_map(|iteration| iteration["workers"].as_u64())
         .collect();
     // The simulator itself ends with an error when the number changes within an iteration.
-    assert_eq!(used[0], WORKERS as u64, "{told}");
-    assert!(used[..40].contains(&2), "{used:?}\n{told}");
+    assert_eq!(used[0], WORKERS as u64, "{reported}");
+    assert!(used[..40].contains(&2), "{used:?}\n{reported}");
     let first = &report["changes"][0];
     assert_eq!(
         (&first["variable"], &first["new"]),
         (&"NW".into(), &"2".into()),
-        "{told}"
+        "{reported}"
     );
     assert_ne!(
         first["mechanism"], "plain write",

@@ -120,7 +120,7 @@ fn harm(printed: &[u8]) -> Vec<String> {
 
 /// Every command that shows names of programs.
 #[test]
-fn no_name_of_a_program_acts_on_the_terminal_of_whoever_looks_at_it() -> Outcome {
+fn no_name_of_a_program_acts_on_the_terminal_that_shows_it() -> Outcome {
     require!(Root, Cc);
     let folder = open_folder()?;
     let program = Started::start(&mut Command::new(evil(folder.path())?))?;
@@ -170,7 +170,7 @@ fn no_name_of_a_program_acts_on_the_terminal_of_whoever_looks_at_it() -> Outcome
 
 /// `tuneagent` looks at a process whose file is a FIFO by now, and ends in time.
 #[test]
-fn a_program_that_replaces_its_file_by_a_fifo_keeps_nobody_waiting() -> Outcome {
+fn a_program_that_replaces_its_file_by_a_fifo_blocks_no_process() -> Outcome {
     require!(Root, Cc);
     let folder = open_folder()?;
     let mut command = Command::new(programs::c("replaced")?);

@@ -74,10 +74,10 @@ fn total(iterations: &[Value]) -> f64 {
 }
 
 /// What a session left: its report, and all that it printed.
-type Told = (Value, String);
+type Shown = (Value, String);
 
 /// A whole run under these rules, or under none; its iterations, and what the session left.
-fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<Told>)> {
+fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<Shown>)> {
     let (count, work_us) = length();
     let (count_is, work_is) = (format!("iterations={count}"), format!("work_us={work_us}"));
     let mut job = nbody(&[&count_is, &work_is, "latency_us=200", begin])?;
@@ -90,12 +90,12 @@ fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<Told>)> {
     job.open("go")?;
     let iterations = job.events("iteration", count, SOON)?;
     job.events("result", 1, SOON)?;
-    let told = agent.as_mut().map(|agent| -> Outcome<Told> {
+    let reported = agent.as_mut().map(|agent| -> Outcome<Shown> {
         let report = agent.finish_with(SOON, &[0, 1])?;
         Ok((report, agent.lines.text()))
     });
     job.finish(SOON)?;
-    Ok((iterations, told.transpose()?))
+    Ok((iterations, reported.transpose()?))
 }
 
 /// Whether a run took no longer than an untuned one, beyond its bound. That is asked where nothing else runs; elsewhere it is counted how
@@ -118,8 +118,8 @@ fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_ro
     let bad = file(&folder, "bad.yaml", BAD)?;
     let mut ratios = Vec::new();
     for _ in 0..TRIES {
-        let (tuned, told) = run(&[&bad], "workers=4")?;
-        let (report, text) = told.ok_or("no session")?;
+        let (tuned, reported) = run(&[&bad], "workers=4")?;
+        let (report, text) = reported.ok_or("no session")?;
         // Once, and never again: it is on hold.
         let wrong: Vec<usize> = (0..tuned.len())
             .filter(|place| workers(&tuned[*place]) == 2)
@@ -150,8 +150,8 @@ fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -
     let names = names();
     let mut ratios = Vec::new();
     for _ in 0..TRIES {
-        let (tuned, told) = run(&["optimal-workers", &names], "workers=4")?;
-        let text = told.map(|(_, text)| text).unwrap_or_default();
+        let (tuned, reported) = run(&["optimal-workers", &names], "workers=4")?;
+        let text = reported.map(|(_, text)| text).unwrap_or_default();
         // With fewer workers an iteration takes a third longer at least.
         let wrong = tuned.iter().filter(|event| workers(event) != 4).count();
         assert!(

@@ -35,7 +35,7 @@ fn of_a_step(iterations: &[Value], block: u64) -> f64 {
 /// An exchange takes 4 ms, a step of the slow rank 4 ms: T(b) = 4/b + (63 + b)/16 ms, which is 8 ms between single steps and least, 4.94 ms,
 /// at sqrt(4 · 16) = 8. Who takes the mean of the ranks, of which one step is 2.5 ms, would come to 10.
 #[test]
-fn a_ring_with_a_slow_rank_has_its_borders_widened_in_all_ranks_at_once_and_computes_the_same_as_root()
+fn a_ring_with_a_slow_rank_has_its_boundaries_widened_in_all_ranks_at_once_and_computes_the_same_as_root()
 -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let mut alone = start(&[])?;
@@ -48,19 +48,19 @@ fn a_ring_with_a_slow_rank_has_its_borders_widened_in_all_ranks_at_once_and_comp
     // A change that some ranks take and others do not would leave it waiting for ever.
     job.finish(SOON)?;
     let report = agent.finish_anyhow(SOON)?;
-    let told = agent.lines.text();
+    let reported = agent.lines.text();
 
     let iterations = job.events("iteration", 1, SOON)?;
-    assert_eq!(iterations[0]["block"], 1, "{told}");
+    assert_eq!(iterations[0]["block"], 1, "{reported}");
     // The last may be cut short by the end.
     let whole = &iterations[..iterations.len() - 1];
     let block = whole[whole.len() - 1]["block"].as_u64().ok_or("no block")?;
     assert!(
         (3..=24).contains(&block),
-        "{block} steps between exchanges\n{told}"
+        "{block} steps between exchanges\n{reported}"
     );
     let (before, after) = (of_a_step(whole, 1), of_a_step(whole, block));
-    assert!(after < 0.85 * before, "{before} s then {after} s\n{told}");
+    assert!(after < 0.85 * before, "{before} s then {after} s\n{reported}");
     let changes = report["changes"].as_array().ok_or("no changes")?;
     assert!(
         changes.len() >= RANKS && changes.len().is_multiple_of(RANKS),
@@ -69,9 +69,9 @@ fn a_ring_with_a_slow_rank_has_its_borders_widened_in_all_ranks_at_once_and_comp
     let mechanism = changes[0]["mechanism"].as_str().unwrap_or_default();
     assert!(
         mechanism.contains("at entry:begin_iteration, its thread stopped for"),
-        "{mechanism}\n{told}"
+        "{mechanism}\n{reported}"
     );
-    assert_eq!(changes[0]["guard"]["verdict"], "kept", "{report}\n{told}");
-    assert_eq!(checksum(&job)?, checksum(&alone)?, "{told}");
+    assert_eq!(changes[0]["guard"]["verdict"], "kept", "{report}\n{reported}");
+    assert_eq!(checksum(&job)?, checksum(&alone)?, "{reported}");
     Ok(())
 }

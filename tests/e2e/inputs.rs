@@ -10,17 +10,17 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::{Outcome, each, programs, require};
 
-use crate::expected::{SOON, counts, tallied, with_folder};
+use crate::expected::{SOON, counts, summed, with_folder};
 
 /// Each rank's tally, compared with the newest entry of that rank in the report. Numbers of processes may be those of a container.
-fn assert_counted(tallies: &[Value], report: &Value) -> Outcome {
+fn assert_counted(own_counts: &[Value], report: &Value) -> Outcome {
     let processes = report["processes"].as_array().ok_or("no processes")?;
-    for tally in tallies {
-        let rank = &tally["rank"];
+    for own_count in own_counts {
+        let rank = &own_count["rank"];
         let of_rank = |process: &&Value| process["rank"] == *rank;
         let process = processes.iter().rfind(of_rank).ok_or("a rank is missing")?;
         let seen = counts(&process["functions"])?;
-        for (name, count) in counts(&tally["functions"])? {
+        for (name, count) in counts(&own_count["functions"])? {
             assert_eq!(seen.get(&name), Some(&count), "{name} of rank {rank}: {report}");
         }
     }
@@ -31,8 +31,8 @@ fn assert_counted(tallies: &[Value], report: &Value) -> Outcome {
 fn counted(mut job: Job, target: u32) -> Outcome<Value> {
     job.events("ready", 2, SOON)?;
     let mut agent = Agent::attach(target, &[])?;
-    let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
-    assert_counted(&tallies, &report)?;
+    let (own_counts, report) = summed(&mut job, &mut agent, 2)?;
+    assert_counted(&own_counts, &report)?;
     assert_eq!(report["completeness"]["status"], "complete", "{report}");
     Ok(report)
 }
@@ -81,10 +81,10 @@ fn functions_of_a_program_without_shared_libraries_are_counted_or_refused_with_t
         let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["500".into()]))?;
         job.events("ready", 1, SOON)?;
         let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "step_outer"])?;
-        let (tallies, report) = tallied(&mut job, &mut agent, 1)?;
+        let (own_counts, report) = summed(&mut job, &mut agent, 1)?;
         let function = &report["processes"][0]["functions"][0];
         assert_eq!(function["name"], "step_outer", "{how}: {report}");
-        assert_eq!(function["calls"], tallies[0]["step_outer"], "{how}: {report}");
+        assert_eq!(function["calls"], own_counts[0]["step_outer"], "{how}: {report}");
         assert_eq!(function["calls"], 500, "{how}: {report}");
         assert_eq!(report["completeness"]["status"], "complete", "{how}: {report}");
         assert_refused(&programs::stripped(&program, folder.path())?)?;
@@ -224,8 +224,8 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
         }
         // The programs that they became say so too.
         job.events("ready", 4, SOON)?;
-        let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
-        assert_counted(&tallies, &report)?;
+        let (own_counts, report) = summed(&mut job, &mut agent, 2)?;
+        assert_counted(&own_counts, &report)?;
         let ended: Vec<&Value> = each(&report["processes"])
             .map(|process| &process["ended"])
             .collect();
@@ -238,7 +238,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
 
 /// As on kernels before 6.6.
 #[test]
-fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_the_session_goes_on()
+fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_reported_and_the_session_goes_on()
 -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let [become_, coming] = ["become", "coming"].map(|name| programs::mpi(name, Mpi::OpenMpi));
@@ -267,7 +267,7 @@ fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_
 }
 
 #[test]
-fn a_rank_that_goes_on_without_mpi_is_told_and_the_session_ends_with_the_last_process() -> Outcome {
+fn a_rank_that_goes_on_without_mpi_is_reported_and_the_session_ends_with_the_last_process() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let program = programs::mpi("become", Mpi::OpenMpi)?;
     let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, &program, |folder| {

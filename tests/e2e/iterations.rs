@@ -201,7 +201,7 @@ fn serialisation_and_transfer_of_ranks_that_take_turns_are_those_of_the_closed_f
 }
 
 #[test]
-fn computation_scalability_is_told_against_the_report_of_another_run() -> Outcome {
+fn computation_scalability_is_shown_against_the_report_of_another_run() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let job = start(Mpi::OpenMpi, 3, "balance 120 60 60")?;
     let (reference, _) = watch(job, 3, |now| now["iteration"]["count"].as_u64() > Some(12))?;
@@ -345,7 +345,7 @@ fn the_loop_of_gromacs_is_its_time_step() -> Outcome {
 
 /// Ranks that spin on too few CPUs are descheduled inside MPI: what a profiler within the program takes for communication.
 #[test]
-fn time_inside_mpi_is_told_apart_from_waiting_for_a_cpu_there() -> Outcome {
+fn time_inside_mpi_is_distinguished_from_waiting_for_a_cpu_there() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let ranks = 2 * std::thread::available_parallelism().map_or(2, usize::from);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, ranks, 0)?;

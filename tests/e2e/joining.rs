@@ -60,8 +60,8 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
             Some(7),
             "{report}"
         );
-        let told = format!("rank {rank} (pid {}) has loaded its MPI after", entry["pid"]);
-        assert!(agent.lines.text().contains(&told), "{}", agent.lines.text());
+        let reported = format!("rank {rank} (pid {}) has loaded its MPI after", entry["pid"]);
+        assert!(agent.lines.text().contains(&reported), "{}", agent.lines.text());
     }
     Ok(())
 }
@@ -89,24 +89,24 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     agent.lines.wait_for_line("joined", SOON)?;
     job.events("ready", 2, SOON)?;
     job.open("go")?;
-    let tallies = job.events("tally", 2, SOON)?;
+    let own_counts = job.events("tally", 2, SOON)?;
     let report = agent.stop()?;
     job.open("end")?;
-    for tally in &tallies {
-        let same_pid = |process: &&Value| process["pid"] == tally["pid"];
+    for own_count in &own_counts {
+        let same_pid = |process: &&Value| process["pid"] == own_count["pid"];
         let processes = report["processes"].as_array().ok_or("no processes")?;
         let process = processes
             .iter()
             .find(same_pid)
             .ok_or("a rank is missing in the report")?;
         let seen = counts(&process["functions"])?;
-        for (name, count) in counts(&tally["functions"])? {
+        for (name, count) in counts(&own_count["functions"])? {
             let said = agent.lines.text();
             assert_eq!(
                 seen.get(&name),
                 Some(&count),
                 "{name} of {}:\n{said}",
-                tally["rank"]
+                own_count["rank"]
             );
         }
     }
@@ -255,17 +255,17 @@ fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
     job.open("attach")?;
     job.lines.wait_for_line("armed", SOON)?;
     job.open("go")?;
-    let tallies = job.events("tally", 2, SOON)?;
+    let own_counts = job.events("tally", 2, SOON)?;
     job.end(SOON)?;
     let text = fs::read_to_string(report_file.ok_or("no folder")?)?;
     let report: Value = serde_json::from_str(&text)?;
-    for tally in &tallies {
-        let rank = tally["rank"]
+    for own_count in &own_counts {
+        let rank = own_count["rank"]
             .as_u64()
             .and_then(|rank| usize::try_from(rank).ok())
             .ok_or("no rank")?;
         let seen = counts(&report["processes"][rank]["functions"])?;
-        for (name, count) in counts(&tally["functions"])? {
+        for (name, count) in counts(&own_count["functions"])? {
             assert_eq!(seen.get(&name), Some(&count), "{name} of rank {rank}");
         }
     }
@@ -283,12 +283,12 @@ fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
     fs::remove_file(&copy)?;
     let mut agent = Agent::attach_armed(job.pid(), &["--probe", "step_outer"])?;
     job.open("go")?;
-    let tally = job.events("tally", 1, SOON)?.remove(0);
+    let own_count = job.events("tally", 1, SOON)?.remove(0);
     let report = agent.stop()?;
     job.end(SOON)?;
     let seen = counts(&report["processes"][0]["functions"])?;
     let calls = seen.get("step_outer").map(|(calls, _)| *calls);
-    assert_eq!(calls, tally["step_outer"].as_u64(), "{report}");
+    assert_eq!(calls, own_count["step_outer"].as_u64(), "{report}");
     Ok(())
 }
 
@@ -306,11 +306,11 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
     job.events("ready", 1, SOON)?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
-    let tally = job.events("tally", 1, SOON)?.remove(0);
+    let own_count = job.events("tally", 1, SOON)?.remove(0);
     let report = agent.stop()?;
     job.end(SOON)?;
     assert_eq!(
-        (tally["pass_through"].as_u64(), tally["caught"].as_u64()),
+        (own_count["pass_through"].as_u64(), own_count["caught"].as_u64()),
         (Some(1000), Some(500))
     );
     let function = &report["processes"][0]["functions"][0];

@@ -148,7 +148,7 @@ metrics:
 tune:
   - every: whole
     when: count(region) > 0
-    finding: '{count(region)} regions of {first(region.function)}; threads {asked}'
+    finding: '{count(region)} regions of {first(region.function)}; threads {requested}'
 "#,
     )?;
     let found = "40 regions of GOMP_parallel; threads none";
@@ -161,7 +161,7 @@ tune:
 }
 
 #[test]
-fn a_probe_of_one_role_is_kept_out_of_the_processes_of_the_other_and_calls_are_told_by_name_as_root()
+fn a_probe_of_one_role_is_kept_out_of_the_processes_of_the_other_and_calls_are_reported_by_name_as_root()
 -> Outcome {
     let _machine = require!(shared: Root, OpenMpi);
     let folder = tempfile::tempdir()?;
@@ -191,29 +191,29 @@ tune:
     let recording = folder.path().join("run.rec").to_string_lossy().into_owned();
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     job.open("go")?;
-    let tallies = job.events("tally", 3, SOON)?;
+    let own_counts = job.events("tally", 3, SOON)?;
     agent.lines.wait_for_line("barriers by name", SOON)?;
     agent.stop()?;
     job.open("end")?;
     let live = agent.lines.text();
-    let barriers = |tally: &serde_json::Value| -> Outcome<u64> {
-        let counts = crate::expected::counts(&tally["functions"])?;
+    let barriers = |own_count: &serde_json::Value| -> Outcome<u64> {
+        let counts = crate::expected::counts(&own_count["functions"])?;
         Ok(counts.get("MPI_Barrier").map_or(0, |(calls, _)| *calls))
     };
-    let by_rank = |tally: &&serde_json::Value| tally["rank"] == 0;
-    let own = barriers(tallies.iter().find(by_rank).ok_or("no rank 0")?)?;
-    let all: u64 = tallies.iter().map(barriers).sum::<Outcome<u64>>()?;
+    let by_rank = |own_count: &&serde_json::Value| own_count["rank"] == 0;
+    let own = barriers(own_counts.iter().find(by_rank).ok_or("no rank 0")?)?;
+    let all: u64 = own_counts.iter().map(barriers).sum::<Outcome<u64>>()?;
     assert!(own > 0);
     let found = format!("barriers by name {all} by hit {own}; sent ");
     assert!(live.contains(&found), "{found} is not in:\n{live}");
     assert!(!live.contains("sent none"), "{live}");
     // The function is missing in both processes of its role, and told once.
-    let told = live
+    let reported = live
         .lines()
         .filter(|line| line.contains("`lnoop`"))
         .map(str::trim);
-    let told: std::collections::BTreeSet<&str> = told.collect();
-    assert_eq!(told.len(), 1, "{live}");
+    let reported: std::collections::BTreeSet<&str> = reported.collect();
+    assert_eq!(reported.len(), 1, "{live}");
     let (code, replayed) = Agent::run(&["replay", &recording, "--rules", "none", &rule])?;
     assert!(code == 0 && replayed.contains(&found), "{replayed}");
     Ok(())
@@ -284,7 +284,7 @@ fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> O
 }
 
 #[test]
-fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
+fn a_captured_variable_that_the_program_has_not_is_reported_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let rule = rule(
@@ -297,8 +297,8 @@ fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
     let job = start_busywork("2000")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none", &rule])?;
     job.open("go")?;
-    let told = "missing: outer_cals is not captured at step_outer: process";
-    agent.lines.wait_for_line(told, SOON)?;
+    let reported = "missing: outer_cals is not captured at step_outer: process";
+    agent.lines.wait_for_line(reported, SOON)?;
     // A value that was not read is none, with its reason, and never 0.
     let found = agent.lines.wait_for_line("finding  lacking", SOON)?;
     assert_has!(found.text, "calls none (calls was not captured: ");
@@ -341,7 +341,7 @@ fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_roo
 }
 
 #[test]
-fn two_rules_on_one_function_have_each_what_they_asked_for_as_root() -> Outcome {
+fn two_rules_on_one_function_have_each_what_they_need_as_root() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let entries = rule(

@@ -24,7 +24,7 @@ const GROWTH_KIB: u64 = 4 << 10;
 const MAPPED_PIECES: usize = 400;
 
 /// Programs that the kernel has and no process holds, by their tags: those of links that outlived their session.
-fn programs_of_nobody() -> Outcome<BTreeSet<String>> {
+fn orphaned_programs() -> Outcome<BTreeSet<String>> {
     let symbols = fs::read_to_string("/proc/kallsyms")?;
     let names = symbols.lines().filter_map(|line| line.split("bpf_prog_").nth(1));
     let mut tags: BTreeSet<String> = names
@@ -75,7 +75,7 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
     let rule = folder.path().join("set-knob.yaml");
     fs::write(&rule, SET_KNOB)?;
     let rule = rule.to_string_lossy().into_owned();
-    let (before, programs) = (traces(knobs.pid())?, programs_of_nobody()?);
+    let (before, programs) = (traces(knobs.pid())?, orphaned_programs()?);
     for cycle in 0..cycles {
         // Every third may write and does; every seventh is killed.
         let acts = cycle % 3 == 2;
@@ -108,7 +108,7 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
         })?;
     }
     comes_to_be("a BPF program has outlived its session", || {
-        Ok(programs_of_nobody()?.is_subset(&programs))
+        Ok(orphaned_programs()?.is_subset(&programs))
     })?;
     println!("{cycles} sessions came and went");
     computes_what_it_should(knobs)

@@ -74,7 +74,7 @@ fn a_launcher_is_waited_for_until_it_has_a_rank_and_a_singletons_daemon_is_none(
 }
 
 #[test]
-fn what_was_meant_is_done_or_the_answer_has_the_command_that_does_it() -> Outcome {
+fn a_mistyped_command_is_carried_out_or_the_answer_has_the_right_one() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let folder = tempfile::tempdir()?;
     let (_whole, _bare) = (settings(folder.path(), false)?, settings(folder.path(), true)?);
@@ -205,7 +205,7 @@ const NEVER: &str = "rule: never\nabout: for a test\nroles: {one: has(knob)}\nwi
     metrics: {busy: sum(cpu.time) / pulse.duration}\ntune:\n  - {set: knob, role: one, value: 20, when: busy > 50}\n";
 
 #[test]
-fn who_comes_second_is_told_of_the_session_and_its_rules_and_ctrl_c_ends_it_at_once_as_root() -> Outcome {
+fn a_second_attach_is_shown_the_session_and_its_rules_and_ctrl_c_ends_it_at_once_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let (folder, rule) = text_file("never.yaml", NEVER)?;
     let mut knobs = Knobs::start()?;
@@ -240,10 +240,10 @@ fn who_comes_second_is_told_of_the_session_and_its_rules_and_ctrl_c_ends_it_at_o
                 "{code}: {said}"
             );
         }
-        let asked = Instant::now();
+        let requested = Instant::now();
         agent.signal(Signal::INT)?;
         let code = agent.wait(SOON)?;
-        quickest = quickest.min(asked.elapsed());
+        quickest = quickest.min(requested.elapsed());
         let said = agent.lines.text();
         assert!(code == 0 && said.contains("Ctrl-C; detached"), "{code}: {said}");
         assert!(said.contains("condition false: busy > 50 (0"), "{said}");
@@ -258,8 +258,7 @@ fn who_comes_second_is_told_of_the_session_and_its_rules_and_ctrl_c_ends_it_at_o
 }
 
 #[test]
-fn of_programs_of_one_name_ones_own_is_meant_and_what_a_shell_makes_of_a_command_is_none_as_root() -> Outcome
-{
+fn a_name_of_several_programs_selects_the_users_own_and_never_the_shell_of_a_command_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let folder = knobs::open_folder()?;
     let job = settings(folder.path(), false)?;

@@ -59,14 +59,14 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
 
     let (slow, two) = pace(&before)?;
     let (fast, workers) = pace(&all[all.len() - 10..])?;
-    let told = agent.lines.text();
+    let reported = agent.lines.text();
     assert_eq!(two, 2);
-    assert!((6..=9).contains(&workers), "{workers} workers\n{told}");
+    assert!((6..=9).contains(&workers), "{workers} workers\n{reported}");
     assert!(
         fast < 0.75 * slow,
-        "{slow:.4} s an iteration before, {fast:.4} s after\n{told}"
+        "{slow:.4} s an iteration before, {fast:.4} s after\n{reported}"
     );
-    assert_eq!(report["changes"][0]["guard"]["verdict"], "kept", "{told}");
+    assert_eq!(report["changes"][0]["guard"]["verdict"], "kept", "{reported}");
 
     // The recording leads to the same decision, and to a picture of it.
     let picture = tempfile::NamedTempFile::new()?;
@@ -160,7 +160,7 @@ fn written_to(state: Option<&Path>, flags: &[&str]) -> Outcome<(Vec<Value>, Valu
 
 /// With a CPU of its own the agent practises each decision some ten times before it makes it.
 #[test]
-fn what_is_practised_is_neither_written_nor_told_nor_in_the_journal() -> Outcome {
+fn a_warm_up_is_neither_written_nor_reported_nor_in_the_journal() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let state = tempfile::tempdir()?;
     let (iterations, report) = written_to(Some(state.path()), &["--busy-poll", "--agent-cpus", "0"])?;
@@ -185,7 +185,7 @@ fn what_is_practised_is_neither_written_nor_told_nor_in_the_journal() -> Outcome
 }
 
 #[test]
-fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_was() -> Outcome {
+fn every_change_shows_how_quickly_it_followed_its_iteration_and_how_long_that_was() -> Outcome {
     let _machine = require!(machine: Root, Mpich);
     let (iterations, report) = written_to(None, &[])?;
 
@@ -238,14 +238,14 @@ fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
     let report = agent.stop()?;
     job.open("stop")?;
     job.finish(SOON)?;
-    let told = agent.lines.text();
-    assert_eq!(report["changes"][0]["new"], "4", "{told}");
+    let reported = agent.lines.text();
+    assert_eq!(report["changes"][0]["new"], "4", "{reported}");
     let most = job
         .events("iteration", 0, SOON)?
         .iter()
         .filter_map(|event| event["workers"].as_u64())
         .max();
-    assert_eq!(most, Some(4), "{told}");
+    assert_eq!(most, Some(4), "{reported}");
     Ok(())
 }
 
@@ -273,18 +273,21 @@ fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_re
         job.open("stop")?;
         job.finish(SOON)?;
         let report = agent.finish_anyhow(SOON)?;
-        let told = agent.lines.text();
+        let reported = agent.lines.text();
         let (_, workers) = pace(&job.events("iteration", 1, SOON)?)?;
-        assert!((3..=6).contains(&workers), "{name}: {workers} workers\n{told}");
+        assert!(
+            (3..=6).contains(&workers),
+            "{name}: {workers} workers\n{reported}"
+        );
         let change = &report["changes"][0];
-        assert_eq!(change["variable"], "mw_workers", "{name}: {report}\n{told}");
+        assert_eq!(change["variable"], "mw_workers", "{name}: {report}\n{reported}");
 
         let result = job.events("result", 1, SOON)?.remove(0);
         let as_many = format!("iterations={}", result["iterations"]);
         let mut alone = on_library(&program, &[&*as_many, "work_us=0", "latency_us=0"])?;
         alone.open("go")?;
         alone.finish(SOON)?;
-        assert_eq!(alone.events("result", 1, SOON)?, [result], "{name}\n{told}");
+        assert_eq!(alone.events("result", 1, SOON)?, [result], "{name}\n{reported}");
     }
     Ok(())
 }

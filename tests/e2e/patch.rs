@@ -69,17 +69,17 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     assert!(text.contains("call step_inner(3)  returned 3"), "{text}");
 
     job.open("go")?;
-    let tally = job.events("tally", 1, SOON)?.remove(0);
+    let own_count = job.events("tally", 1, SOON)?.remove(0);
     // 4 by the call; none in the rounds, whose calls are removed. No argument is a multiple of 3 any more.
     assert_eq!(
-        (&tally["step_inner"], &tally["step_outer"]),
+        (&own_count["step_inner"], &own_count["step_outer"]),
         (&4.into(), &10.into()),
-        "{tally}"
+        "{own_count}"
     );
     assert_eq!(
-        (&tally["may_jump"], &tally["jumps"]),
+        (&own_count["may_jump"], &own_count["jumps"]),
         (&10.into(), &0.into()),
-        "{tally}"
+        "{own_count}"
     );
 
     let (code, text) = run(&["undo", &pid])?;

@@ -60,13 +60,13 @@ fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
     let mut job = start_busywork("3000")?;
     let mut agent = Agent::attach_armed(job.pid(), &["--probe", "may_jump", "step_inner"])?;
     job.open("go")?;
-    let tally = job.events("tally", 1, SOON)?.remove(0);
-    assert_eq!(tally["jumps"], 1000);
+    let own_count = job.events("tally", 1, SOON)?.remove(0);
+    assert_eq!(own_count["jumps"], 1000);
     let report = agent.stop()?;
     let seen = crate::expected::counts(&report["processes"][0]["functions"])?;
     assert_eq!(
         seen.get("may_jump").map(|(calls, _)| *calls),
-        tally["may_jump"].as_u64()
+        own_count["may_jump"].as_u64()
     );
     job.end(SOON)
 }
@@ -104,15 +104,18 @@ fn leaving(way: &str, directory: &str) -> Vec<String> {
 }
 
 /// What each rank says at its end is what it says alone, and the report has the calls that were left and those that were not.
-fn left_as_alone(tallies: &[Value], counted: &[&str], report: &Value, what: &str) -> Outcome {
-    assert_eq!(tallies.len(), 2, "{what}: {report}");
-    for tally in tallies {
+fn left_as_alone(own_counts: &[Value], counted: &[&str], report: &Value, what: &str) -> Outcome {
+    assert_eq!(own_counts.len(), 2, "{what}: {report}");
+    for own_count in own_counts {
         for name in counted {
-            assert_eq!(tally[name], ROUNDS, "{what}: {name} of {tally}");
+            assert_eq!(own_count[name], ROUNDS, "{what}: {name} of {own_count}");
         }
         let processes = report["processes"].as_array().ok_or("no processes")?;
-        let process = processes.iter().find(|process| process["pid"] == tally["pid"]);
-        let process = process.ok_or_else(|| format!("{what}: no process {} in {report}", tally["pid"]))?;
+        let process = processes
+            .iter()
+            .find(|process| process["pid"] == own_count["pid"]);
+        let process =
+            process.ok_or_else(|| format!("{what}: no process {} in {report}", own_count["pid"]))?;
         let seen = crate::expected::counts(&process["functions"])?;
         let (calls, _) = seen.get("MPI_Allreduce").ok_or("no MPI_Allreduce")?;
         assert!(*calls >= ROUNDS, "{what}: {calls} calls of MPI_Allreduce");
@@ -131,10 +134,10 @@ fn o2_calls_of_mpi_are_left_by_user_code_as_they_are_alone() -> Outcome {
         job.events("ready", 2, SOON)?;
         let mut agent = Agent::attach_armed(job.pid(), &["--rules", "none"])?;
         job.open("go")?;
-        let tallies = job.events("tally", 2, SOON)?;
+        let own_counts = job.events("tally", 2, SOON)?;
         job.finish(SOON)?;
         let report = agent.finish(SOON)?;
-        left_as_alone(&tallies, counted, &report, &format!("{way}, {mpi:?}"))?;
+        left_as_alone(&own_counts, counted, &report, &format!("{way}, {mpi:?}"))?;
         if way == "throw" {
             // What did not return is counted, and has no time.
             let sends = &report["processes"][0]["functions"]
@@ -169,8 +172,8 @@ fn o2_the_same_where_the_program_is_watched_from_its_start() -> Outcome {
         let said = lines
             .iter()
             .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
-        let tallies: Vec<Value> = said.filter(|value| value["event"] == "tally").collect();
-        left_as_alone(&tallies, counted, &report, &format!("{way}, {mpi:?}"))?;
+        let own_counts: Vec<Value> = said.filter(|value| value["event"] == "tally").collect();
+        left_as_alone(&own_counts, counted, &report, &format!("{way}, {mpi:?}"))?;
     }
     Ok(())
 }
@@ -601,7 +604,7 @@ fn c6_the_target_always_goes_on() -> Outcome {
 }
 
 #[test]
-fn w2_a_second_writer_is_told_who_the_first_is_and_observers_are_let_in() -> Outcome {
+fn w2_a_second_writer_is_shown_the_first_and_observers_are_let_in() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let mut knobs = Knobs::start()?;
     let folder = open_folder()?;

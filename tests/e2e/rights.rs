@@ -294,7 +294,7 @@ fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
 }
 
 #[test]
-fn without_any_capability_ranks_that_share_cores_are_told_of_and_repaired_without_being_judged() -> Outcome {
+fn without_any_capability_ranks_that_share_cores_are_reported_and_repaired_without_being_judged() -> Outcome {
     let _machine = require!(machine: Root, OpenMpi);
     let ana = User::new(ANA, &[])?;
     // So many that they have too few CPUs anywhere.
@@ -307,7 +307,7 @@ fn without_any_capability_ranks_that_share_cores_are_told_of_and_repaired_withou
 }
 
 #[test]
-fn without_any_capability_blas_threads_that_share_cores_are_told_of_and_repaired_without_being_judged()
+fn without_any_capability_blas_threads_that_share_cores_are_reported_and_repaired_without_being_judged()
 -> Outcome {
     let _machine = require!(machine: Root, NumPy);
     let ana = User::new(ANA, &[])?;

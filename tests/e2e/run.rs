@@ -79,26 +79,26 @@ fn every_mpi_call_is_counted_from_mpi_init_on() -> Outcome {
         let command = mpi.command(4, folder.path(), &program, &["25"])?;
         let mut agent = Agent::starting(&[], &command)?;
         let report = agent.finish(SOON)?;
-        let tallies: Vec<Value> = agent
+        let own_counts: Vec<Value> = agent
             .lines
             .all()
             .iter()
             .filter_map(|line| serde_json::from_str(&line.text).ok())
             .collect();
-        assert_eq!(tallies.len(), 4, "{}", agent.lines.text());
+        assert_eq!(own_counts.len(), 4, "{}", agent.lines.text());
         let seen = calls(&report)?;
-        for tally in &tallies {
-            let expected = counts(&tally["functions"])?;
+        for own_count in &own_counts {
+            let expected = counts(&own_count["functions"])?;
             let expected: BTreeMap<String, u64> = expected
                 .into_iter()
                 .map(|(name, (calls, _))| (name, calls))
                 .collect();
             assert_eq!(expected.get("MPI_Init"), Some(&1));
-            let pid = tally["pid"].as_i64().ok_or("no pid")?;
+            let pid = own_count["pid"].as_i64().ok_or("no pid")?;
             assert_eq!(
                 seen.get(&pid),
                 Some(&expected),
-                "{mpi:?}, {tally}\n{}",
+                "{mpi:?}, {own_count}\n{}",
                 agent.lines.text()
             );
             let processes = each(&report["processes"]);
@@ -106,7 +106,7 @@ fn every_mpi_call_is_counted_from_mpi_init_on() -> Outcome {
                 .filter(|process| process["pid"] == pid)
                 .map(|process| &process["rank"])
                 .collect();
-            assert_eq!(ranks, [&tally["rank"]]);
+            assert_eq!(ranks, [&own_count["rank"]]);
         }
         assert_eq!(seen.len(), 4, "{report}");
         assert_eq!(
@@ -148,7 +148,7 @@ fn programs_that_live_for_less_than_a_millisecond_are_counted_fifty_times_of_fif
 }
 
 #[test]
-fn more_processes_than_there_is_room_for_are_told() -> Outcome {
+fn more_processes_than_there_is_room_for_are_reported() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let program = programs::c("brief")?.to_string_lossy().into_owned();
     let cpus = std::thread::available_parallelism()?.get();
@@ -234,7 +234,7 @@ fn until(what: &str, is_there: impl Fn() -> bool) {
 }
 
 #[test]
-fn whoever_of_us_is_killed_the_command_goes_on_to_its_end() -> Outcome {
+fn the_command_goes_on_to_its_end_if_any_process_of_ours_is_killed() -> Outcome {
     let _machine = require!(shared: Root);
     // The one that watches.
     let folder = tempfile::tempdir()?;
@@ -311,7 +311,7 @@ fn ctrl_c_on_a_terminal_is_the_commands_and_the_report_comes_all_the_same() -> O
 }
 
 #[test]
-fn under_sudo_nothing_is_started_and_the_line_to_type_is_told() -> Outcome {
+fn under_sudo_nothing_is_started_and_the_line_to_type_is_shown() -> Outcome {
     require!(Root);
     let mut command = Command::new(binary()?);
     command
@@ -339,7 +339,7 @@ fn as_user(user: &User, more: &[&str]) -> Command {
 }
 
 #[test]
-fn a_user_without_rights_runs_his_command_as_himself_and_sudo_is_asked_for_the_probes_alone() -> Outcome {
+fn a_user_without_rights_runs_his_command_as_himself_and_sudo_runs_the_probes_alone() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let ana = User::new(ANA, &[])?;
     let folder = ana.program.parent().ok_or("no folder")?;
@@ -439,7 +439,7 @@ fn capabilities_of_the_file_take_nothing_of_the_commands_environment_and_give_it
 }
 
 #[test]
-fn a_program_that_nobody_foresaw_is_probed_when_it_is_seen_and_what_was_missed_is_told() -> Outcome {
+fn an_unexpected_program_is_probed_when_it_is_seen_and_what_was_missed_is_reported() -> Outcome {
     let _machine = require!(shared: Root, Cc);
     let folder = tempfile::tempdir()?;
     let place = folder.path().to_string_lossy().into_owned();
@@ -506,7 +506,7 @@ tune:
 ";
 
 #[test]
-fn a_rule_is_for_every_rank_of_a_foreseen_program_that_has_what_it_asks_for() -> Outcome {
+fn a_rule_is_for_every_rank_of_an_expected_program_that_has_what_it_needs() -> Outcome {
     let _machine = require!(shared: Root, OpenMpi, Lammps);
     let folder = tempfile::tempdir()?;
     let [rule, input] = ["having.yaml", "in.melt"].map(|name| folder.path().join(name));

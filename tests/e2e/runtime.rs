@@ -28,17 +28,17 @@ fn becomes_faster(name: &str) -> Outcome {
         case.tried(OVER)
     })?;
     let (paces, text) = (tried.paces, &tried.text);
-    let told = format!("{}, {}: {paces:.1?}", case.name, case.unit);
-    println!("{told}");
+    let reported = format!("{}, {}: {paces:.1?}", case.name, case.unit);
+    println!("{reported}");
     for part in case.done {
-        assert!(text.contains(part), "'{part}' was not said; {told}\n{text}");
+        assert!(text.contains(part), "'{part}' was not said; {reported}\n{text}");
     }
     // Others may use the machine: then starting right does not give as much either.
     let gain = ((case.gain)() / 4.0).min(0.5 * paces.right / paces.before);
-    assert!(paces.after >= gain * paces.before, "{told}\n{text}");
+    assert!(paces.after >= gain * paces.before, "{reported}\n{text}");
     // For MPICH nobody can start right: the experiment says how far its repair is from the stand-in.
     if case.rule != "mpich-busy-wait" {
-        assert!(paces.after >= 0.5 * paces.right, "{told}\n{text}");
+        assert!(paces.after >= 0.5 * paces.right, "{reported}\n{text}");
     }
     let (compared, different) = tried.compared();
     assert_eq!(different, None, "results with and without us\n{tried:?}");
@@ -96,7 +96,7 @@ fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outc
 
 /// As in a container: the machine has more CPUs, and nobody else has to use them.
 #[test]
-fn teams_that_outnumber_the_quota_of_their_group_are_told_with_it_as_root() -> Outcome {
+fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc, Quota);
     let group = Group::with_quota(1.0)?;
     let crowd = (repairs::case("OpenMP")?.start)(Start::Wrong)?;

@@ -48,7 +48,7 @@ fn session_list(screen: &Screen) -> Outcome<String> {
 }
 
 #[test]
-fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> Outcome {
+fn the_live_view_shows_a_run_reads_keys_and_leaves_the_terminal_as_it_was() -> Outcome {
     let _machine = require!(shared: Root, Mpich, Tmux);
     let mut job = start_workers(5, SETTINGS)?;
     let screen = Screen::start(80, 24)?;

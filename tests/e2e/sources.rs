@@ -242,9 +242,9 @@ fn the_counts_on_the_page_are_true() -> Outcome {
     assert!(page.contains(&all), "the page does not say:{all}");
     for (work, _) in WORKS {
         let section = page.split("\n## ").find(|section| section.starts_with(work));
-        let told = section.and_then(|section| section.lines().nth(1));
+        let reported = section.and_then(|section| section.lines().nth(1));
         let of_work = rows.iter().filter(|row| row.id.split('-').next() == Some(work));
-        assert_eq!(told, Some(sentence(&count(of_work)).as_str()), "{work}");
+        assert_eq!(reported, Some(sentence(&count(of_work)).as_str()), "{work}");
     }
     Ok(())
 }

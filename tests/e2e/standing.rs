@@ -13,7 +13,7 @@ use tuneagent_e2e::{Outcome, require};
 use crate::expected::SOON;
 
 /// Sets `knob` where the program is about to say what it has, which it does when it is asked.
-const WHEN_ASKED: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 100ms}}\n\
+const ON_REQUEST: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 100ms}}\n\
     metrics: {used: sum(cpu.time) / pulse.duration}\ntune:\n  - set: knob\n    role: one\n    at: {entry: say}\n    \
     value: 20\n    when: used >= 0\n    MORE\n    finding: knob is not 20\n";
 
@@ -65,7 +65,7 @@ fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_i
         ("for: 1", "remove", &["waits"][..]),
         ("stale: 2", "", &[][..]),
     ] {
-        let (_folder, rule) = rule(&WHEN_ASKED.replace("MORE", more))?;
+        let (_folder, rule) = rule(&ON_REQUEST.replace("MORE", more))?;
         let mut knobs = Knobs::start()?;
         let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule, "--apply"])?;
         agent.lines.wait_for_line("finding  waits", SOON)?;

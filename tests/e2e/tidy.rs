@@ -373,8 +373,8 @@ const OPENING: [&str; 31] = [
     "tuner/src/slot.rs",
     "tuner/src/space.rs",
     "agent/probe/src/awake.rs",
-    "agent/job/src/discover/belonging.rs",
-    "agent/job/src/evidence/",
+    "agent/job/src/discover/job_selector.rs",
+    "agent/job/src/os_metrics/",
     "agent/probe/src/kernel/",
     "agent/src/priority.rs",
     "agent/src/rights/",
@@ -391,7 +391,7 @@ const OPENING: [&str; 31] = [
     "agent/src/rulebook/recorder.rs",
     "agent/src/rulebook/sources.rs",
     "agent/src/session/outputs.rs",
-    "agent/src/whole.rs",
+    "agent/src/atomic_file.rs",
 ];
 
 /// Lines of code with one of these words, in files of these folders that are not among the known.

@@ -29,7 +29,7 @@ type Pairs = BTreeMap<(u64, u64), (u64, u64)>;
 
 /// What both say of a run.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Summary {
     functions: BTreeMap<(u64, String), Function>,
     times: Times,
     sent: Pairs,
@@ -55,8 +55,8 @@ fn number(value: &Value, what: &str) -> Outcome<u64> {
 }
 
 /// What the truth wrote for each rank.
-fn truth(folder: &Path, ranks: usize) -> Outcome<Told> {
-    let mut told = Told::default();
+fn truth(folder: &Path, ranks: usize) -> Outcome<Summary> {
+    let mut reported = Summary::default();
     for rank in 0..ranks as u64 {
         let file = folder.join(format!("truth.{rank}.json"));
         let text = fs::read_to_string(&file).while_(file.display())?;
@@ -77,7 +77,7 @@ fn truth(folder: &Path, ranks: usize) -> Outcome<Told> {
             let sizes: BTreeMap<u64, u64> = sizes.collect();
             let name = function["name"].as_str().ok_or("a function without a name")?;
             // The Fortran bindings have wrappers of their own, under one name.
-            let known = told.functions.entry((rank, name.to_owned())).or_default();
+            let known = reported.functions.entry((rank, name.to_owned())).or_default();
             known.calls += number(function, "calls")?;
             known.bytes = function["bytes"]
                 .as_u64()
@@ -85,36 +85,37 @@ fn truth(folder: &Path, ranks: usize) -> Outcome<Told> {
             for (up_to, count) in sizes {
                 *known.sizes.entry(up_to).or_default() += count;
             }
-            *told.times.entry((rank, name.to_owned())).or_default() += number(function, "ns")? as f64 / 1e9;
+            *reported.times.entry((rank, name.to_owned())).or_default() +=
+                number(function, "ns")? as f64 / 1e9;
         }
         for (way, name) in ["sent", "received"].into_iter().enumerate() {
             for pair in list(&said[name]) {
                 let of = (number(pair, "messages")?, number(pair, "bytes")?);
                 let pairs = if way == 0 {
-                    &mut told.sent
+                    &mut reported.sent
                 } else {
-                    &mut told.received
+                    &mut reported.received
                 };
                 match pair["rank"].as_u64() {
                     Some(other) if way == 0 => pairs.insert((rank, other), of),
                     Some(other) => pairs.insert((other, rank), of),
                     None => {
-                        told.unresolved[way].0 += of.0;
-                        told.unresolved[way].1 += of.1;
+                        reported.unresolved[way].0 += of.0;
+                        reported.unresolved[way].1 += of.1;
                         None
                     }
                 };
             }
         }
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// What the agent reported.
-fn reported(report: &Value) -> Outcome<Told> {
+fn reported(report: &Value) -> Outcome<Summary> {
     let completeness = &report["completeness"];
     assert_eq!(completeness["status"], "complete", "{completeness}");
-    let mut told = Told::default();
+    let mut reported = Summary::default();
     for process in list(&report["processes"]) {
         let rank = number(process, "rank")?;
         for function in list(&process["functions"]) {
@@ -135,26 +136,26 @@ fn reported(report: &Value) -> Outcome<Told> {
             };
             assert_eq!(function["untimed_calls"], 0, "{name} of rank {rank}");
             if let Some(time) = function["time_s"].as_f64() {
-                told.times.insert((rank, name.to_owned()), time);
+                reported.times.insert((rank, name.to_owned()), time);
             }
-            told.functions.insert((rank, name.to_owned()), of);
+            reported.functions.insert((rank, name.to_owned()), of);
         }
     }
     let matrix = &report["matrix"];
     assert_eq!(matrix["pairs_cut"], 0);
-    for (way, pairs) in [("sent", &mut told.sent), ("received", &mut told.received)] {
+    for (way, pairs) in [("sent", &mut reported.sent), ("received", &mut reported.received)] {
         for pair in list(&matrix[way]) {
             let ends = (number(pair, "from")?, number(pair, "to")?);
             pairs.insert(ends, (number(pair, "messages")?, number(pair, "bytes")?));
         }
     }
     for (way, name) in ["unresolved_sent", "unresolved_received"].into_iter().enumerate() {
-        told.unresolved[way] = (
+        reported.unresolved[way] = (
             number(&matrix[name], "messages")?,
             number(&matrix[name], "bytes")?,
         );
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// A program with the truth preloaded, waiting at the end of its MPI_Init.
@@ -193,7 +194,7 @@ fn start_behind(
 }
 
 /// Attaches, lets the program run to its end, and says what truth and agent saw of it.
-fn watch(job: &mut Job, ranks: usize) -> Outcome<(Told, Told)> {
+fn watch(job: &mut Job, ranks: usize) -> Outcome<(Summary, Summary)> {
     let mut agent = Agent::attach_armed(job.pid(), &[])?;
     job.open("go")?;
     job.finish(5 * SOON)?;
@@ -202,7 +203,7 @@ fn watch(job: &mut Job, ranks: usize) -> Outcome<(Told, Told)> {
 }
 
 /// Compares what both saw of a program.
-fn compare(mut job: Job, ranks: usize) -> Outcome<Told> {
+fn compare(mut job: Job, ranks: usize) -> Outcome<Summary> {
     let (truth, seen) = watch(&mut job, ranks)?;
     for (of, expected) in &truth.functions {
         let function = seen.functions.get(of).cloned().unwrap_or_default();

@@ -162,7 +162,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_whole_tree_ends_even_where_a_child_has_its_own_group_and_ignores_sigterm() -> Outcome {
+    fn all_of_a_tree_ends_even_where_a_child_has_its_own_group_and_ignores_sigterm() -> Outcome {
         let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 100 & echo ready; wait' & wait";
         let mut child = Command::new("sh")
             .args(["-c", script])

@@ -46,7 +46,7 @@ pub struct Knobs {
     child: Child,
     input: Option<ChildStdin>,
     lines: Lines,
-    asked: usize,
+    requested: usize,
     _folder: TempDir,
 }
 
@@ -83,7 +83,7 @@ impl Knobs {
             child,
             input,
             lines,
-            asked: 0,
+            requested: 0,
             _folder: folder,
         };
         knobs.event("ready", 1)?;
@@ -111,9 +111,9 @@ impl Knobs {
     }
 
     fn say(&mut self, text: &str) -> Outcome<Value> {
-        self.asked += 1;
+        self.requested += 1;
         writeln!(self.input.as_mut().ok_or("it was ended")?, "{text}")?;
-        self.event("values", self.asked)
+        self.event("values", self.requested)
     }
 
     /// Lets it end by itself, and gives back its last words.

@@ -108,7 +108,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn who_is_alone_meets_nobody_and_who_shares_meets_a_few() {
+    fn a_test_that_is_alone_meets_no_other_and_one_that_shares_meets_a_few() {
         let (sharing, alone) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for number in 0..40 {

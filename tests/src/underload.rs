@@ -22,7 +22,7 @@ pub struct Underload {
     child: Child,
     input: Option<ChildStdin>,
     lines: Lines,
-    asked: usize,
+    requested: usize,
     memory: File,
     folder: TempDir,
 }
@@ -52,7 +52,7 @@ impl Underload {
             child,
             input,
             lines,
-            asked: 0,
+            requested: 0,
             memory,
             folder,
         })
@@ -81,9 +81,9 @@ impl Underload {
     }
 
     fn say(&mut self, text: &str) -> Outcome<String> {
-        self.asked += 1;
+        self.requested += 1;
         writeln!(self.input.as_mut().ok_or("it was ended")?, "{text}")?;
-        self.answer(self.asked)
+        self.answer(self.requested)
     }
 
     /// Its greeting is answer 0.
@@ -95,7 +95,7 @@ impl Underload {
     /// Lets it end by itself, and gives back its last words.
     pub fn end(&mut self) -> Outcome<String> {
         drop(self.input.take());
-        let words = self.answer(self.asked + 1)?;
+        let words = self.answer(self.requested + 1)?;
         match family::wait(&mut self.child, SOON)? {
             0 => Ok(words),
             code => Err(Problem::new(format!("it ended with {code}: {words}"))),

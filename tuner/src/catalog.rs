@@ -31,7 +31,7 @@ pub enum Can {
 
 /// One function or variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// As the source has it.
     pub name: String,
     /// As the linker has it.
@@ -49,7 +49,7 @@ pub struct Entry {
     is_writable: bool,
 }
 
-impl Entry {
+impl CatalogEntry {
     pub fn is_function(&self) -> bool {
         matches!(self.kind, SymbolKind::Function | SymbolKind::IndirectFunction)
     }
@@ -69,9 +69,9 @@ impl Entry {
         let of = known.and_then(|known| known.of);
         match of {
             Some(of) if of.value_type().is_some() => Can::Set { state_type: false },
-            Some(of) if is_whole(of) => Can::Set { state_type: true },
+            Some(of) if is_complete(of) => Can::Set { state_type: true },
             Some(VariableType {
-                kind: dwarf::Kind::Pointer,
+                kind: dwarf::ValueKind::Pointer,
                 ..
             }) => Can::Follow,
             Some(_) => Can::Parts,
@@ -81,13 +81,13 @@ impl Entry {
     }
 }
 
-fn is_whole(of: VariableType) -> bool {
-    of.kind == dwarf::Kind::Enum && matches!(of.size, 1 | 2 | 4 | 8)
+fn is_complete(of: VariableType) -> bool {
+    of.kind == dwarf::ValueKind::Enum && matches!(of.size, 1 | 2 | 4 | 8)
 }
 
 /// All functions and variables that the file defines and `is_wanted` takes by name, in the order of their names. One that has several
 /// names comes with each.
-pub fn entries(image: &Image, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, ImageError> {
+pub fn entries(image: &Image, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<CatalogEntry>, ImageError> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for table in [image.dynamic_symbols()?, image.static_symbols()?] {
@@ -108,13 +108,13 @@ pub fn entries(image: &Image, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<En
     Ok(found)
 }
 
-fn entry(image: &Image, symbol: Symbol, name: String) -> Entry {
+fn entry(image: &Image, symbol: Symbol, name: String) -> CatalogEntry {
     let section = match symbol.kind {
         SymbolKind::ThreadLocal => None,
         _ => image.section_at(symbol.address, symbol.size.max(1)),
     };
     let is_relro = image.is_read_only_after_relocation(symbol.address, symbol.size);
-    Entry {
+    CatalogEntry {
         is_writable: section.is_some_and(|section| section.writable && !section.executable) && !is_relro,
         section: section.map(|section| section.name.clone()),
         is_private: symbol.binding == Binding::Local,
@@ -130,7 +130,7 @@ fn entry(image: &Image, symbol: Symbol, name: String) -> Entry {
 /// What the debug information tells of these, by address. Reads it once for all of them.
 pub fn describe<'e>(
     image: &Image,
-    entries: impl IntoIterator<Item = &'e Entry>,
+    entries: impl IntoIterator<Item = &'e CatalogEntry>,
 ) -> Result<BTreeMap<LinkAddress, Description>, ImageError> {
     let wanted = entries
         .into_iter()

@@ -24,7 +24,6 @@ pub fn now() -> Instant {
     }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC.
 pub fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()

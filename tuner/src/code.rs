@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn returns_and_jumps_out_are_told_apart_from_what_looks_like_them() {
+    fn returns_and_jumps_out_are_distinguished_from_what_looks_like_them() {
         let code = [
             0xb8, 0xc3, 0x00, 0x00,
             0x00, // mov eax, 0xc3: the byte of a return inside another instruction

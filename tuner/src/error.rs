@@ -35,7 +35,6 @@ pub enum ActionError {
     /// It is done by others: a value is set by an order of its own, and the session makes lists of CPUs and switches probes.
     #[error("`{0}` is not done by the actuator")]
     NotOfActuator(String),
-    /// No such function.
     #[error("process {pid} has no function `{name}`{}", within(.module))]
     NoFunction {
         pid: Pid,
@@ -59,11 +58,7 @@ pub enum ActionError {
     #[error(
         "`{function}` at {address} carries a uprobe (perf, bpftrace, or a session of tuneagent): code under a probe is not changed"
     )]
-    Probed {
-        function: String,
-        /// Where.
-        address: Address,
-    },
+    Probed { function: String, address: Address },
     /// A change of ours is there already.
     #[error("change {change} is in force in the same code: revert that first")]
     AlreadyChanged { change: u64 },

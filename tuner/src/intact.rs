@@ -56,7 +56,7 @@ pub fn has_probe(memory: &Memory, address: Address) -> Option<bool> {
 
 /// The code of one process.
 #[derive(Debug)]
-pub struct Text<'a> {
+pub struct CodeText<'a> {
     pid: Pid,
     memory: Arc<Memory>,
     maps: Arc<Vec<Mapping>>,
@@ -76,12 +76,12 @@ pub struct Overwritten {
     /// What is there, up to the length of a long jump.
     pub found: Vec<u8>,
     /// Where it jumps to, if it is a jump.
-    pub target: Option<Target>,
+    pub target: Option<JumpTarget>,
 }
 
 /// What somebody's jump leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct JumpTarget {
     pub address: Address,
     /// The function there, as far as its file names it.
     pub function: Option<String>,
@@ -89,10 +89,10 @@ pub struct Target {
     pub file: Option<String>,
 }
 
-impl<'a> Text<'a> {
+impl<'a> CodeText<'a> {
     /// Of a process that was looked into.
-    pub fn of(space: &'a AddressSpace) -> Text<'a> {
-        Text {
+    pub fn of(space: &'a AddressSpace) -> CodeText<'a> {
+        CodeText {
             pid: space.process.pid,
             memory: Arc::clone(&space.memory),
             maps: Arc::clone(&space.maps),
@@ -104,7 +104,7 @@ impl<'a> Text<'a> {
 
     /// Of any process that has the file of `module` mapped as code; none where it has not. Of us and of init nothing is asked: nobody
     /// overwrites their code.
-    pub fn of_user(number: i32, module: &Module) -> Result<Option<Text<'static>>, SpaceError> {
+    pub fn of_user(number: i32, module: &Module) -> Result<Option<CodeText<'static>>, SpaceError> {
         // Most have not: a look at their mappings is all they take.
         let has_it = |text: Vec<u8>| {
             let maps = maps::parse(&String::from_utf8_lossy(&text)).unwrap_or_default();
@@ -118,7 +118,7 @@ impl<'a> Text<'a> {
             process => process?,
         };
         let memory = Arc::new(Memory::open(&process)?);
-        Ok(Some(Text {
+        Ok(Some(CodeText {
             pid: process.pid,
             memory,
             maps: Arc::new(read_maps(process.pid)?),
@@ -230,7 +230,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    fn target(&self, address: Address) -> Target {
+    fn target(&self, address: Address) -> JumpTarget {
         let modules = self.space.map_or(&[][..], |space| space.modules.as_slice());
         let module = modules.iter().find(|module| module.contains(address));
         let function = module.and_then(|module| {
@@ -242,7 +242,7 @@ impl<'a> Text<'a> {
             Backing::File { path, .. } => path.rsplit('/').next().map(str::to_owned),
             _ => None,
         });
-        Target {
+        JumpTarget {
             address,
             function,
             file,
@@ -354,7 +354,7 @@ impl fmt::Display for Overwritten {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for JumpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.function, &self.file) {
             (Some(function), Some(file)) => write!(f, "{function} in {file}"),

@@ -227,7 +227,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_path_may_hold_spaces_and_a_deleted_file_is_told() {
+    fn a_path_may_hold_spaces_and_a_deleted_file_is_reported() {
         let text = "7f00-7f10 r-xp 00001000 fe:00 42                 /opt/my app/lib.so (deleted)\n\
                     7f10-7f20 rw-p 00000000 00:00 0 \n\
                     7f20-7f30 rw-s 00000000 00:01 7      [heap]\n";

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_a_way_out() {
+    fn what_cannot_be_read_is_shown_with_a_way_out() {
         assert_eq!(read("8f@%xmm0"), Err(NoArgument::FloatingRegister));
         for (text, name) in [
             ("8@dt(%rip)", "dt"),

@@ -26,7 +26,7 @@ pub struct PathError {
 
 /// One step from a value to a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Step {
+pub enum PathStep {
     /// A field: `.name`, `->name`, or `%name` as in Fortran. A pointer on the way is followed.
     Field(String),
     /// An element, counted as the program counts: from 0 in C, from the lower bound in Fortran.
@@ -43,7 +43,7 @@ pub struct Path {
     /// The name, as the source or the linker has it.
     pub name: String,
     /// The steps, in the order in which they are taken.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PathStep>,
 }
 
 impl fmt::Display for Path {
@@ -52,7 +52,7 @@ impl fmt::Display for Path {
             .steps
             .iter()
             .rev()
-            .take_while(|step| **step == Step::Deref)
+            .take_while(|step| **step == PathStep::Deref)
             .count();
         f.write_str(&"*".repeat(derefs))?;
         for part in &self.within {
@@ -61,10 +61,10 @@ impl fmt::Display for Path {
         f.write_str(&self.name)?;
         for step in &self.steps[..self.steps.len() - derefs] {
             match step {
-                Step::Field(name) => write!(f, ".{name}")?,
-                Step::Index(index) => write!(f, "[{index}]")?,
+                PathStep::Field(name) => write!(f, ".{name}")?,
+                PathStep::Index(index) => write!(f, "[{index}]")?,
                 // Of a dereference in the middle the first element is the same place.
-                Step::Deref => write!(f, "[0]")?,
+                PathStep::Deref => write!(f, "[0]")?,
             }
         }
         Ok(())
@@ -96,7 +96,7 @@ impl FromStr for Path {
         }
         let mut steps =
             steps(&text[start + name.len()..]).map_err(|(at, why)| error(start + name.len() + at, why))?;
-        steps.extend(std::iter::repeat_n(Step::Deref, derefs));
+        steps.extend(std::iter::repeat_n(PathStep::Deref, derefs));
         if steps.len() > STEPS_MAX {
             return Err(error(0, "it has too many steps"));
         }
@@ -109,7 +109,7 @@ impl FromStr for Path {
 }
 
 /// The steps of `.count`, `->next.size`, `[3].x`, as they stand behind a name or an argument; at an error its place and what it is.
-pub fn steps(text: &str) -> Result<Vec<Step>, (usize, &'static str)> {
+pub fn steps(text: &str) -> Result<Vec<PathStep>, (usize, &'static str)> {
     let mut steps = Vec::new();
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -119,13 +119,13 @@ pub fn steps(text: &str) -> Result<Vec<Step>, (usize, &'static str)> {
             if name.is_empty() {
                 return Err((at, "a field's name is missing"));
             }
-            steps.push(Step::Field(name.to_owned()));
+            steps.push(PathStep::Field(name.to_owned()));
             at = text.len() - after.len() + name.len();
         } else if let Some(after) = rest.strip_prefix('[') {
             let (inside, _) = after.split_once(']').ok_or((at, "`]` is missing"))?;
             for index in inside.split(',') {
                 let index = index.trim().parse();
-                steps.push(Step::Index(
+                steps.push(PathStep::Index(
                     index.map_err(|_| (at + 1, "an element's number is missing"))?,
                 ));
             }
@@ -188,13 +188,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parts(text: &str) -> (Vec<String>, String, Vec<Step>) {
+    fn parts(text: &str) -> (Vec<String>, String, Vec<PathStep>) {
         let path: Path = text.parse().unwrap();
         (path.within, path.name, path.steps)
     }
 
-    fn field(name: &str) -> Step {
-        Step::Field(name.to_owned())
+    fn field(name: &str) -> PathStep {
+        PathStep::Field(name.to_owned())
     }
 
     #[test]
@@ -208,12 +208,12 @@ mod tests {
                 "cfg",
                 vec![field("solver"), field("chunk")],
             ),
-            ("limits[2]", within(&[]), "limits", vec![Step::Index(2)]),
+            ("limits[2]", within(&[]), "limits", vec![PathStep::Index(2)]),
             (
                 "grid[1,-2].x",
                 within(&[]),
                 "grid",
-                vec![Step::Index(1), Step::Index(-2), field("x")],
+                vec![PathStep::Index(1), PathStep::Index(-2), field("x")],
             ),
             (
                 "head->next->value",
@@ -221,7 +221,7 @@ mod tests {
                 "head",
                 vec![field("next"), field("value")],
             ),
-            ("*p.next", within(&[]), "p", vec![field("next"), Step::Deref]),
+            ("*p.next", within(&[]), "p", vec![field("next"), PathStep::Deref]),
             ("src/solver.c:limit", within(&["src/solver.c"]), "limit", vec![]),
             (
                 "libx.so.1:a.c:limit",
@@ -245,7 +245,7 @@ mod tests {
                 "Table<int, 3>::rows[0]",
                 within(&[]),
                 "Table<int, 3>::rows",
-                vec![Step::Index(0)],
+                vec![PathStep::Index(0)],
             ),
             ("config::Chunk", within(&[]), "config::Chunk", vec![]),
             ("solver%tol", within(&[]), "solver", vec![field("tol")]),

@@ -34,7 +34,6 @@ pub enum ProcessError {
     /// It ended and waits for its parent to notice.
     #[error("process {pid} has ended already (a zombie, its parent {parent} has not collected it)")]
     Zombie { pid: i32, parent: i32 },
-    /// The first process.
     #[error("process 1 is init: it is never inspected")]
     Init,
     /// A thread of the kernel.
@@ -416,7 +415,8 @@ impl ProcessError {
                 private,
             ),
         ];
-        let is_missing = |(_, any_of, asked): &(_, CapabilitySet, bool)| *asked && !held.intersects(*any_of);
+        let is_missing =
+            |(_, any_of, requested): &(_, CapabilitySet, bool)| *requested && !held.intersects(*any_of);
         ProcessError::NotPermitted {
             pid,
             user: owner(pid),

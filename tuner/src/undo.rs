@@ -6,7 +6,7 @@ use plan::{Bytes, SyncPoint};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{
-    ActionRecord, Assignment, Change, Hold, Outcome, RevertOutcome, Settled, StateDir, Status, settle,
+    ActionRecord, Assignment, Change, Outcome, RevertOutcome, Settled, StateDir, Status, WriteHold, settle,
 };
 use crate::module::Images;
 use crate::process::Process;
@@ -128,7 +128,7 @@ impl Writer {
         &mut self,
         returning: Returning,
         outcome: RevertOutcome,
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     ) -> Result<Undone, WriterError> {
         let Returning { change, set, .. } = returning;
         self.reverted(change, set.symbol, outcome, hold)
@@ -139,7 +139,7 @@ impl Writer {
         change: u64,
         symbol: String,
         outcome: RevertOutcome,
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     ) -> Result<Undone, WriterError> {
         self.record_revert(change, outcome.clone(), false, hold)?;
         Ok(Undone {

@@ -19,7 +19,7 @@ impl Who {
     pub fn current() -> Who {
         let uid = rustix::process::getuid().as_raw();
         let user = match std::env::var("SUDO_USER") {
-            Ok(asked) if uid == 0 => format!("{asked} (sudo)"),
+            Ok(requested) if uid == 0 => format!("{requested} (sudo)"),
             _ => user_name(uid),
         };
         Who {

@@ -193,7 +193,7 @@ pub(crate) fn commit(
 }
 
 /// All that [`commit`] does but for the store, for practice: in its place what is there is read, which takes the kernel the same way.
-pub(crate) fn practise(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
+pub(crate) fn warm_up(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
     let way = checked(slot, expected, new)?;
     if matches!(way, Way::Keeping) {
         let mut bytes = [0; Bytes::MAX];
@@ -255,7 +255,7 @@ fn checked(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Way<'static>, Wri
         });
     }
     let way =
-        way(size, short_copies_are_whole(), slot.may_override()).ok_or_else(|| WriteError::HalfSeen {
+        way(size, short_copies_are_complete(), slot.may_override()).ok_or_else(|| WriteError::HalfSeen {
             pid,
             symbol: symbol(),
             size,
@@ -409,21 +409,21 @@ fn words(
 }
 
 /// The way for a value of `size` bytes; none where the only one could be seen half done.
-fn way(size: usize, short_copies_are_whole: bool, may_override: bool) -> Option<Way<'static>> {
+fn way(size: usize, short_copies_are_complete: bool, may_override: bool) -> Option<Way<'static>> {
     match size {
         _ if may_override => Some(Way::Overriding),
-        2 | 4 if !short_copies_are_whole => None,
+        2 | 4 if !short_copies_are_complete => None,
         _ => Some(Way::Keeping),
     }
 }
 
 /// Asks what the first write needs to know of this machine.
 pub(crate) fn look() {
-    short_copies_are_whole();
+    short_copies_are_complete();
 }
 
 /// Whether process_vm_writev copies a few bytes at once: the kernel chooses its copy routine by this flag.
-fn short_copies_are_whole() -> bool {
+fn short_copies_are_complete() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(|| {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -439,8 +439,8 @@ mod tests {
     #[test]
     fn data_goes_through_the_handle_of_the_program_that_was_checked_wherever_it_may_be_written() {
         for size in [1, 2, 4, 8] {
-            for short_copies_are_whole in [true, false] {
-                let chosen = way(size, short_copies_are_whole, true);
+            for short_copies_are_complete in [true, false] {
+                let chosen = way(size, short_copies_are_complete, true);
                 assert!(matches!(chosen, Some(Way::Overriding)), "{size}");
             }
             assert!(matches!(way(size, true, false), Some(Way::Keeping)), "{size}");

@@ -14,7 +14,9 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tuner::actuator::{RendezvousSource, ServeOptions, serve};
-use tuner::rendezvous::{Held, HeldAction, HoldRequest, Meetings, Progress, Rendezvous, Seen, Ticket};
+use tuner::rendezvous::{
+    HeldAction, HoldRequest, Meetings, Progress, Rendezvous, SeenHits, ThreadAtSync, Ticket,
+};
 use tuner::sync::Passage;
 use tuner::write::Hooks;
 
@@ -42,7 +44,7 @@ impl Rendezvous for Scripted {
         let mut call = || {
             if let Some(action) = self.action.take() {
                 // What would be looked after is not: there is no thread.
-                drop(action(&Held {
+                drop(action(&ThreadAtSync {
                     thread: 7,
                     since_ns: 0,
                 }));
@@ -86,8 +88,8 @@ struct Nowhere;
 impl Meetings for Nowhere {
     fn want(&self, _: Ticket, _: i64) {}
 
-    fn seen(&self, _: Ticket) -> Seen {
-        Seen::default()
+    fn seen(&self, _: Ticket) -> SeenHits {
+        SeenHits::default()
     }
 
     fn forgo(&self, _: Ticket) -> bool {

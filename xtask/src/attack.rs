@@ -40,7 +40,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         }
         println!("==> {variable}={number}");
         let number = number.to_string();
-        let mut tests = ci::whole_programs(&crate::root(), profile, &[(variable, &number)])?;
+        let mut tests = ci::program_tests(&crate::root(), profile, &[(variable, &number)])?;
         if let Err(error) = run(tests.args([test, "--", "--nocapture"])) {
             failed.push(format!("{variable}={number}: {error}"));
         }

@@ -137,7 +137,7 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
         ("fuzz targets", Box::new(move || fuzz::smoke(root))),
         (
             "whole programs",
-            Box::new(move || twice::run(&|| whole_programs(root, "", &[]))),
+            Box::new(move || twice::run(&|| program_tests(root, "", &[]))),
         ),
         (
             "experiments, quick form",
@@ -184,13 +184,13 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
         ),
         (
             "whole programs, release",
-            Box::new(move || twice::run(&|| whole_programs(root, "--release", &[]))),
+            Box::new(move || twice::run(&|| program_tests(root, "--release", &[]))),
         ),
         ("benchmarks, quick form", Box::new(move || quick_benches(root))),
         (
             "what wrong decisions cost a run, and rules a call",
             Box::new(move || {
-                let mut tests = whole_programs(root, "--release", &[])?;
+                let mut tests = program_tests(root, "--release", &[])?;
                 tests.args(["--", "guarded::", "cost::", "--nocapture"]);
                 run(tests.env("TUNEAGENT_LONG", "1"))
             }),
@@ -206,7 +206,7 @@ fn documentation(root: &Path) -> Result<()> {
 /// The tests attach probes and so need root. Cargo itself stays with the user: only the test binary goes through
 /// sudo, as cargo's "runner".
 /// `settings` are variables that the tests read.
-pub(crate) fn whole_programs(root: &Path, profile: &str, settings: &[(&str, &str)]) -> Result<Command> {
+pub(crate) fn program_tests(root: &Path, profile: &str, settings: &[(&str, &str)]) -> Result<Command> {
     // Of the whole workspace: for one package alone cargo chooses fewer features, with which half of what it needs would be built anew.
     let mut command = cargo(root, "test --workspace --test e2e");
     command.args(profile.split_whitespace());

@@ -119,8 +119,8 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
 /// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must, and what they count there, of a job of
 /// MPI's too.
 pub(crate) fn oldest(root: &Path) -> Result<()> {
-    let told = capture(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
-    let name = told
+    let reported = capture(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
+    let name = reported
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
         .find(|name| name.starts_with("linux-image-6.1."))
@@ -336,9 +336,9 @@ fn bring_module(file: &Path, folder: &Path) -> Result<()> {
 }
 
 fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let entries = std::fs::read_dir(folder).map_err(told)?;
-    entries.map(|entry| Ok(entry.map_err(told)?.path())).collect()
+    let reported = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let entries = std::fs::read_dir(folder).map_err(reported)?;
+    entries.map(|entry| Ok(entry.map_err(reported)?.path())).collect()
 }
 
 fn make(folder: &Path) -> Result<()> {

@@ -6,8 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use abi::{ExitSite, TallyRule};
-use tuneagent::kernel::{self, At, LinkRequest, Site};
+use abi::{ExitSite, SumRule};
+use tuneagent::kernel::{self, At, LinkRequest, ProbeSite};
 use tuner::{
     address::FileOffset,
     exits::ExitFinder,
@@ -24,7 +24,7 @@ pub(crate) struct Case {
     pub(crate) function: String,
     begin: u64,
     pub(crate) site: EntrySite,
-    exits: Vec<Site>,
+    exits: Vec<ProbeSite>,
 }
 
 impl Case {
@@ -62,9 +62,9 @@ pub(crate) fn cases(image: &Image) -> Vec<Case> {
 }
 
 /// Where a function is left, as a session has it.
-fn exits(image: &Image, function: &Function) -> Vec<Site> {
+fn exits(image: &Image, function: &Function) -> Vec<ProbeSite> {
     let found = ExitFinder::new(image).exits(function).unwrap().own;
-    let site = |offset: FileOffset, exit| Site {
+    let site = |offset: FileOffset, exit| ProbeSite {
         offset: offset.0,
         probe: 0,
         semaphore: 0,
@@ -79,9 +79,9 @@ fn exits(image: &Image, function: &Function) -> Vec<Site> {
 }
 
 /// What calls took, added up by the first rule there is room for.
-pub(crate) const DURATIONS: TallyRule = TallyRule {
+pub(crate) const DURATIONS: SumRule = SumRule {
     number: 1,
-    ..TallyRule::DURATIONS
+    ..SumRule::DURATIONS
 };
 
 /// The program, which answers what a call of a function takes.
@@ -119,7 +119,7 @@ impl Target {
 
     /// The first probe, at a function of this process alone.
     pub(crate) fn request(&self, case: &Case, at: At) -> LinkRequest {
-        let site = |offset: &FileOffset| Site {
+        let site = |offset: &FileOffset| ProbeSite {
             offset: offset.0,
             probe: 0,
             semaphore: 0,

@@ -8,7 +8,7 @@
 
 pub mod clock;
 pub mod discover;
-pub mod evidence;
 pub mod mpi;
+pub mod os_metrics;
 pub mod place;
 pub mod root;

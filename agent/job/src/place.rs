@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use profile::calls::place::Place;
+use profile::calls::place::SourcePlace;
 use tuner::{
     address::{Address, LinkAddress},
     dwarf,
@@ -14,17 +14,16 @@ use tuner::{
 /// Names places, and remembers what it was asked: the ranks of a job run the same files.
 #[derive(Debug, Default)]
 pub struct Namer {
-    known: BTreeMap<(File, LinkAddress), Place>,
+    known: BTreeMap<(File, LinkAddress), SourcePlace>,
     functions: BTreeMap<File, Vec<(u64, u64, String)>>,
 }
 
-/// Inode and path.
 type File = (u64, String);
 
 impl Namer {
     /// The places of these addresses, each of which is behind a call. What cannot be told is none.
-    pub fn places(&mut self, modules: &[Module], addresses: &[u64]) -> Vec<Place> {
-        let mut places = vec![Place::default(); addresses.len()];
+    pub fn places(&mut self, modules: &[Module], addresses: &[u64]) -> Vec<SourcePlace> {
+        let mut places = vec![SourcePlace::default(); addresses.len()];
         for module in modules {
             // The call is in front of the address that it returns to; that may be in another function already.
             let calls: Vec<(usize, LinkAddress)> = addresses
@@ -58,7 +57,7 @@ impl Namer {
         let lines = dwarf::lines(&module.image, new).unwrap_or_default();
         let lines = lines.into_iter().chain(std::iter::repeat(None));
         for (link, line) in new.iter().zip(lines) {
-            let place = Place {
+            let place = SourcePlace {
                 module: Some(module.file_name().to_owned()),
                 function: function_at(functions, *link),
                 file: line.as_ref().map(|line| line.file.clone()),

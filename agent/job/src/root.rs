@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_offered_no_sudo_and_whoever_is_not_is() {
+    fn root_is_offered_no_sudo_and_other_users_are() {
         let command = "tuneagent attach 8123";
         assert_eq!(typed(command, true), command);
         assert_eq!(typed(command, false), "sudo tuneagent attach 8123");

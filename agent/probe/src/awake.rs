@@ -9,7 +9,6 @@ use std::{
     io::{self, Write},
 };
 
-/// What asks.
 pub const DEVICE: &str = "/dev/cpu_dma_latency";
 /// Microseconds that a CPU may take to wake: none, so it waits awake.
 const AT_ONCE_US: i32 = 0;
@@ -59,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_kept_awake_while_that_is_asked_for_and_no_longer_as_root() {
+    fn cpus_are_kept_awake_while_that_is_requested_and_no_longer_as_root() {
         // Not root, or a machine without the device.
         let Ok(awake) = Awake::open() else { return };
         let of_others = in_force();

@@ -34,7 +34,7 @@ impl BytesKind {
 
 /// Where a call says how much it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
+pub struct AmountSource {
     /// How it follows from the arguments.
     pub form: Form,
     /// Which argument is the count, or the array of counts.
@@ -45,9 +45,9 @@ pub struct Amount {
     pub peer: Option<u8>,
 }
 
-impl Amount {
-    const fn new(form: Form, count: u8, datatype: u8) -> Amount {
-        Amount {
+impl AmountSource {
+    const fn new(form: Form, count: u8, datatype: u8) -> AmountSource {
+        AmountSource {
             form,
             count,
             datatype,
@@ -62,11 +62,11 @@ pub struct Carries {
     /// Which way the bytes go.
     pub kind: BytesKind,
     /// How many there are.
-    pub amount: Amount,
+    pub amount: AmountSource,
     /// What a call that sends and receives in one has room for.
-    pub received: Option<Amount>,
+    pub received: Option<AmountSource>,
     /// The buffer that may be MPI_IN_PLACE, and how many bytes there are then.
-    pub in_place: Option<(u8, Amount)>,
+    pub in_place: Option<(u8, AmountSource)>,
     /// Which argument is the communicator.
     pub comm: Option<u8>,
     /// Which argument points to the status.
@@ -81,7 +81,7 @@ pub struct Carries {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function {
+pub struct MpiFunction {
     /// Its name without `MPI_`.
     pub stem: &'static str,
     /// What it carries; `None` for one that carries nothing.
@@ -90,7 +90,7 @@ pub struct Function {
     pub has_large_count: bool,
 }
 
-impl Function {
+impl MpiFunction {
     /// Whether a call of it hands over nothing for sending, whatever it is called with.
     pub fn sends_nothing(&self) -> bool {
         self.carries.is_none_or(|carries| {
@@ -101,16 +101,16 @@ impl Function {
     /// Whether it can be told what a call of it carries.
     pub fn has_bytes(&self) -> bool {
         self.carries.is_some_and(|carries| {
-            carries.template.is_none() && !matches!(carries.amount.form, Form::Free | Form::Untold)
+            carries.template.is_none() && !matches!(carries.amount.form, Form::Free | Form::Unstated)
         })
     }
 
     /// Whether it is asked again and again until something is there: how often tells nothing of the program.
-    pub fn is_asked_again(&self) -> bool {
-        const ASKED: [&str; 7] = [
+    pub fn is_polling(&self) -> bool {
+        const POLLING: [&str; 7] = [
             "Test", "Testall", "Testany", "Testsome", "Iprobe", "Improbe", "Win_test",
         ];
-        ASKED.contains(&self.stem)
+        POLLING.contains(&self.stem)
     }
 
     /// Whether it is what a process calls first of MPI, and once.
@@ -140,8 +140,8 @@ impl Function {
         format!("MPI_{}", self.stem)
     }
 
-    const fn carrying(stem: &'static str, kind: BytesKind, amount: Amount) -> Function {
-        Function {
+    const fn carrying(stem: &'static str, kind: BytesKind, amount: AmountSource) -> MpiFunction {
+        MpiFunction {
             stem,
             carries: Some(Carries {
                 kind,
@@ -158,8 +158,8 @@ impl Function {
         }
     }
 
-    const fn with(self, change: Carries) -> Function {
-        Function {
+    const fn with(self, change: Carries) -> MpiFunction {
+        MpiFunction {
             carries: Some(change),
             ..self
         }
@@ -174,7 +174,7 @@ impl Function {
     }
 
     /// The arguments of the rank at the other end and of the communicator.
-    const fn between(self, peer: u8, comm: u8) -> Function {
+    const fn between(self, peer: u8, comm: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.amount.peer = Some(peer);
         carries.comm = Some(comm);
@@ -183,135 +183,151 @@ impl Function {
     }
 
     /// A message that an earlier call found: that one was told from whom it is.
-    const fn of_found(self, message: u8) -> Function {
+    const fn of_found(self, message: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.is_message = true;
         carries.found = Some(message);
         self.with(carries)
     }
 
-    const fn over(self, comm: u8) -> Function {
+    const fn over(self, comm: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.comm = Some(comm);
         self.with(carries)
     }
 
-    const fn status(self, status: u8) -> Function {
+    const fn status(self, status: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.status = Some(status);
         self.with(carries)
     }
 
-    const fn template(self, request: u8) -> Function {
+    const fn template(self, request: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.template = Some(request);
         self.with(carries)
     }
 
-    const fn receiving(self, count: u8, datatype: u8, peer: u8) -> Function {
+    const fn receiving(self, count: u8, datatype: u8, peer: u8) -> MpiFunction {
         let mut carries = self.carried();
-        carries.received = Some(Amount {
+        carries.received = Some(AmountSource {
             peer: Some(peer),
-            ..Amount::new(Form::One, count, datatype)
+            ..AmountSource::new(Form::One, count, datatype)
         });
         self.with(carries)
     }
 
-    const fn in_place(self, buffer: u8, form: Form, count: u8, datatype: u8) -> Function {
+    const fn in_place(self, buffer: u8, form: Form, count: u8, datatype: u8) -> MpiFunction {
         let mut carries = self.carried();
-        carries.in_place = Some((buffer, Amount::new(form, count, datatype)));
+        carries.in_place = Some((buffer, AmountSource::new(form, count, datatype)));
         self.with(carries)
     }
 
     /// A function without a variant for large counts.
-    const fn small(self) -> Function {
-        Function {
+    const fn small(self) -> MpiFunction {
+        MpiFunction {
             has_large_count: false,
             ..self
         }
     }
 }
 
-const fn sent(stem: &'static str, count: u8, datatype: u8) -> Function {
-    Function::carrying(stem, BytesKind::Sent, Amount::new(Form::One, count, datatype))
+const fn sent(stem: &'static str, count: u8, datatype: u8) -> MpiFunction {
+    MpiFunction::carrying(
+        stem,
+        BytesKind::Sent,
+        AmountSource::new(Form::One, count, datatype),
+    )
 }
 
-const fn posted(stem: &'static str, count: u8, datatype: u8) -> Function {
-    Function::carrying(stem, BytesKind::Posted, Amount::new(Form::One, count, datatype))
+const fn posted(stem: &'static str, count: u8, datatype: u8) -> MpiFunction {
+    MpiFunction::carrying(
+        stem,
+        BytesKind::Posted,
+        AmountSource::new(Form::One, count, datatype),
+    )
 }
 
 /// A message is found, which another call receives. Behind it stands the status.
-const fn finding(stem: &'static str, message: u8) -> Function {
-    Function::carrying(stem, BytesKind::Posted, Amount::new(Form::None, 0, 0))
+const fn finding(stem: &'static str, message: u8) -> MpiFunction {
+    MpiFunction::carrying(stem, BytesKind::Posted, AmountSource::new(Form::None, 0, 0))
         .between(0, 2)
         .template(message)
         .status(message + 1)
         .small()
 }
 
-const fn written(stem: &'static str, count: u8) -> Function {
-    Function::carrying(stem, BytesKind::Written, Amount::new(Form::One, count, count + 1))
+const fn written(stem: &'static str, count: u8) -> MpiFunction {
+    MpiFunction::carrying(
+        stem,
+        BytesKind::Written,
+        AmountSource::new(Form::One, count, count + 1),
+    )
 }
 
-const fn read(stem: &'static str, count: u8) -> Function {
-    Function::carrying(stem, BytesKind::Read, Amount::new(Form::One, count, count + 1))
+const fn read(stem: &'static str, count: u8) -> MpiFunction {
+    MpiFunction::carrying(
+        stem,
+        BytesKind::Read,
+        AmountSource::new(Form::One, count, count + 1),
+    )
 }
 
-const fn sent_as(stem: &'static str, form: Form, count: u8, datatype: u8) -> Function {
-    Function::carrying(stem, BytesKind::Sent, Amount::new(form, count, datatype))
+const fn sent_as(stem: &'static str, form: Form, count: u8, datatype: u8) -> MpiFunction {
+    MpiFunction::carrying(stem, BytesKind::Sent, AmountSource::new(form, count, datatype))
 }
 
 /// The root's own part lies in place: it hands nothing over.
-const fn gathered(stem: &'static str) -> Function {
+const fn gathered(stem: &'static str) -> MpiFunction {
     sent(stem, 1, 2).in_place(0, Form::None, 1, 2)
 }
 
 /// The root's own part lies in place: it needs no room.
-const fn scattered(stem: &'static str, count: u8) -> Function {
+const fn scattered(stem: &'static str, count: u8) -> MpiFunction {
     posted(stem, count, count + 1).in_place(count - 1, Form::None, count, count + 1)
 }
 
 /// Everybody's part lies in the buffer for all.
-const fn allgathered(stem: &'static str) -> Function {
+const fn allgathered(stem: &'static str) -> MpiFunction {
     sent(stem, 1, 2).in_place(0, Form::One, 4, 5).over(6)
 }
 
-const fn allgathered_vectors(stem: &'static str) -> Function {
+const fn allgathered_vectors(stem: &'static str) -> MpiFunction {
     sent(stem, 1, 2).in_place(0, Form::OwnCount, 4, 6).over(7)
 }
 
-const fn all_to_all(stem: &'static str) -> Function {
+const fn all_to_all(stem: &'static str) -> MpiFunction {
     sent_as(stem, Form::PerRank, 1, 2)
         .in_place(0, Form::PerRank, 4, 5)
         .over(6)
 }
 
-const fn all_to_all_vectors(stem: &'static str) -> Function {
+const fn all_to_all_vectors(stem: &'static str) -> MpiFunction {
     sent_as(stem, Form::Counts, 1, 3)
         .in_place(0, Form::Counts, 5, 7)
         .over(8)
 }
 
-const fn all_to_all_types(stem: &'static str) -> Function {
+const fn all_to_all_types(stem: &'static str) -> MpiFunction {
     sent_as(stem, Form::CountsAndTypes, 1, 3)
         .in_place(0, Form::CountsAndTypes, 5, 7)
         .over(8)
 }
 
 /// How many neighbours there are is known to the library alone.
-const fn untold(stem: &'static str) -> Function {
-    sent_as(stem, Form::Untold, 1, 2)
+const fn unstated(stem: &'static str) -> MpiFunction {
+    sent_as(stem, Form::Unstated, 1, 2)
 }
 
-const fn plain(stem: &'static str) -> Function {
-    Function {
+const fn plain(stem: &'static str) -> MpiFunction {
+    MpiFunction {
         stem,
         carries: None,
         has_large_count: false,
     }
 }
 
-pub const FUNCTIONS: &[Function] = &[
+pub const FUNCTIONS: &[MpiFunction] = &[
     // Point to point.
     sent("Send", 1, 2).between(3, 5),
     sent("Bsend", 1, 2).between(3, 5),
@@ -394,14 +410,14 @@ pub const FUNCTIONS: &[Function] = &[
     sent_as("Ireduce_scatter_block", Form::PerRank, 2, 3).over(5),
     sent("Neighbor_allgather", 1, 2),
     sent("Neighbor_allgatherv", 1, 2),
-    untold("Neighbor_alltoall"),
-    untold("Neighbor_alltoallv"),
-    untold("Neighbor_alltoallw"),
+    unstated("Neighbor_alltoall"),
+    unstated("Neighbor_alltoallv"),
+    unstated("Neighbor_alltoallw"),
     sent("Ineighbor_allgather", 1, 2),
     sent("Ineighbor_allgatherv", 1, 2),
-    untold("Ineighbor_alltoall"),
-    untold("Ineighbor_alltoallv"),
-    untold("Ineighbor_alltoallw"),
+    unstated("Ineighbor_alltoall"),
+    unstated("Ineighbor_alltoallv"),
+    unstated("Ineighbor_alltoallw"),
     // One-sided. The target is a rank of the window's group.
     sent("Put", 1, 2),
     sent("Rput", 1, 2),
@@ -494,7 +510,7 @@ pub fn with_bytes() -> u32 {
 }
 
 /// The function of this name (`MPI_Send`, `MPI_Send_c`), and whether its counts have 64 bits.
-pub fn find(name: &str) -> Option<(&'static Function, bool)> {
+pub fn find(name: &str) -> Option<(&'static MpiFunction, bool)> {
     let stem = name.strip_prefix("MPI_")?;
     let by_stem = |stem: &str| FUNCTIONS.iter().find(|function| function.stem == stem);
     if let Some(function) = by_stem(stem) {
@@ -531,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sends_nothing_is_told_from_what_is_not_known() {
+    fn what_sends_nothing_is_distinguished_from_what_is_not_known() {
         let nothing = |name| find(name).map(|(function, _)| function.sends_nothing());
         for name in ["MPI_Recv", "MPI_Barrier", "MPI_Waitall", "MPI_Scatter"] {
             assert_eq!(nothing(name), Some(true), "{name}");
@@ -562,7 +578,7 @@ mod tests {
             for amount in amounts.into_iter().flatten() {
                 let behind = amount.datatype - amount.count;
                 let expected = match amount.form {
-                    Form::One | Form::PerRank | Form::Untold => behind == 1,
+                    Form::One | Form::PerRank | Form::Unstated => behind == 1,
                     Form::None => behind == u8::from(carries.template.is_none()),
                     Form::Counts | Form::CountsAndTypes => [1, 2].contains(&behind),
                     Form::OwnCount => behind == 2,

@@ -14,7 +14,7 @@ use crate::{
     calls::{
         SiteTotals, Split,
         efficiency::{Efficiencies, Scalability},
-        place::Place,
+        place::SourcePlace,
     },
     cost::CostView,
     os_metrics::{Counters, Frequency},
@@ -31,13 +31,11 @@ pub use self::{
 /// Everything that is shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// The job.
     pub job: JobView,
     /// The wall clock now (RFC 3339, UTC).
     pub taken_at: String,
     /// When all probes were armed, in seconds since 1970.
     pub armed_unix_s: f64,
-    /// Time since then.
     pub elapsed: Duration,
     /// Length of the period that the rates speak of; zero before the first one ended.
     pub period: Duration,
@@ -76,9 +74,7 @@ pub struct Snapshot {
 /// What was written of calls one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceView {
-    /// Where to.
     pub file: String,
-    /// Its size.
     pub bytes: u64,
     /// Calls that are in it.
     pub calls: u64,
@@ -126,7 +122,6 @@ pub struct SequenceView {
     pub without_split: Option<String>,
     /// Why nothing is told against the reference that was given.
     pub without_scalability: Option<&'static str>,
-    /// Those of late.
     pub efficiencies_of_late: Option<EfficienciesView>,
     /// Time in MPI, or in parallel regions, by call site, the greatest first; known at the end of a session.
     pub call_sites: Vec<CallSiteView>,
@@ -141,7 +136,6 @@ pub struct SequenceView {
 /// What the loop of a program is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Steps {
-    /// Calls of MPI.
     #[default]
     MpiCalls,
     /// Parallel regions, of a program without MPI.
@@ -212,7 +206,6 @@ impl PaceView {
 pub struct PaceView {
     /// When the last of them ended, since the probes were armed.
     pub until: Duration,
-    /// How many.
     pub count: u64,
     /// Their mean time, in nanoseconds.
     pub mean_ns: f64,
@@ -221,7 +214,6 @@ pub struct PaceView {
 /// The efficiencies of the ranks here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EfficienciesView {
-    /// The factors.
     pub of: Efficiencies,
     /// The part of load balance between nodes; `None` where ranks of the job are on machines that are not seen.
     pub between_nodes: Option<f64>,
@@ -242,13 +234,10 @@ pub struct EfficienciesView {
 /// Where MPI is called.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallSiteView {
-    /// What is called.
     pub function: String,
-    /// Where.
-    pub place: Place,
+    pub place: SourcePlace,
     /// Calls, over all ranks.
     pub calls: u64,
-    /// Their time.
     pub time_ns: u64,
     /// Ranks that call it there.
     pub ranks: u64,
@@ -261,11 +250,8 @@ pub struct JobView {
     pub id: String,
     /// The program that the ranks run.
     pub program: String,
-    /// Whose it is.
     pub user: String,
-    /// This machine.
     pub host: String,
-    /// The launcher.
     pub launcher: Option<i32>,
     /// Ranks of the world communicator, seen or not; `None` where nothing states it.
     pub size: Option<usize>,
@@ -273,18 +259,13 @@ pub struct JobView {
     pub mpi: Option<(String, Option<String>)>,
     /// The file that defines it.
     pub library: Option<String>,
-    /// Functions watched.
     pub watched: usize,
 }
 
-/// One process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessView {
-    /// Its number.
     pub pid: i32,
-    /// Its rank.
     pub rank: Option<u32>,
-    /// It has ended.
     pub ended: bool,
     /// The machine it runs on, where that is not the job's.
     pub host: Option<String>,
@@ -305,7 +286,7 @@ pub struct ProcessView {
     /// The last period; `None` before the first one ended, when it could not be measured, or when the process has ended.
     pub rates: Option<Rates>,
     /// The whole time that it was watched.
-    pub whole: Option<Rates>,
+    pub overall: Option<Rates>,
     /// The same in parts; known at the end of a session.
     pub load: Vec<LoadView>,
 }
@@ -315,9 +296,7 @@ pub struct ProcessView {
 pub struct LoadView {
     /// When the part ended, since all probes were armed.
     pub until: Duration,
-    /// Inside MPI.
     pub mpi: Option<f64>,
-    /// On a CPU.
     pub cpu: Option<f64>,
     /// Ready to run, waiting for a CPU.
     pub runqueue: Option<f64>,
@@ -326,11 +305,9 @@ pub struct LoadView {
 /// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one whole CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Inside MPI.
     pub mpi: Option<f64>,
     /// Of it, ready to run but waiting for a CPU; `None` where the kernel does not tell.
     pub mpi_waiting: Option<f64>,
-    /// On a CPU.
     pub cpu: f64,
     /// Ready to run, waiting for a CPU.
     pub runqueue: f64,

@@ -23,7 +23,7 @@ static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 /// Standard output is for data alone.
 static IS_FOR_DATA: AtomicBool = AtomicBool::new(false);
 
-/// From here on lines go to standard error: standard output is for the data that [`whole`] and [`Output`] write (`--json -`).
+/// From here on lines go to standard error: standard output is for the data that [`complete`] and [`StandardOutput`] write (`--json -`).
 pub fn keep_for_data() {
     IS_FOR_DATA.store(true, Ordering::Relaxed);
 }
@@ -33,7 +33,6 @@ pub fn is_for_data() -> bool {
     IS_FOR_DATA.load(Ordering::Relaxed)
 }
 
-/// Prints a line.
 pub fn line(text: Arguments<'_>) {
     match is_for_data() {
         true => error_line(text),
@@ -81,8 +80,8 @@ pub fn styled_error(text: &str) {
 }
 
 /// Prints a report, a table or a picture.
-pub fn whole(text: &str) -> io::Result<()> {
-    Output.write_all(text.as_bytes())
+pub fn complete(text: &str) -> io::Result<()> {
+    StandardOutput.write_all(text.as_bytes())
 }
 
 /// Writes a line to one of them.
@@ -92,9 +91,9 @@ pub fn write_line(out: &mut impl Write, text: &str) -> io::Result<()> {
 
 /// Standard output, for what is written piece by piece; each piece is a text.
 #[derive(Debug)]
-pub struct Output;
+pub struct StandardOutput;
 
-impl Write for Output {
+impl Write for StandardOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         write_printable(&mut io::stdout(), bytes)
     }

@@ -34,7 +34,7 @@ struct Report<'a> {
     iteration: Option<sequence::Iteration>,
     without_iteration: Option<&'a str>,
     efficiencies: Option<sequence::Efficiencies<'a>>,
-    call_sites: Option<sequence::CallSites<'a>>,
+    call_sites: Option<sequence::CallSiteTable<'a>>,
     matrix: Option<matrix::Matrix>,
     rules: Vec<Rule<'a>>,
     findings: Vec<Finding<'a>>,

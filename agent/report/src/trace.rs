@@ -28,10 +28,8 @@ const ITERATIONS_TRACK: u32 = 1 << 30;
 
 /// What is known at the end, and not from the spans.
 #[derive(Clone, Debug, Default)]
-pub struct Ending<'a> {
-    /// The program.
+pub struct TraceEnd<'a> {
     pub program: &'a str,
-    /// The machine.
     pub host: &'a str,
     /// Calls that were overwritten before they were read.
     pub not_seen: u64,
@@ -107,7 +105,7 @@ impl Trace {
                 call.duration_ns,
             );
             let written = self.write_line();
-            tally(written, &mut self.view.calls, &mut self.view.dropped);
+            count_span(written, &mut self.view.calls, &mut self.view.dropped);
         }
     }
 
@@ -131,7 +129,7 @@ impl Trace {
             );
         }
         let written = fits && self.write_line();
-        tally(
+        count_span(
             written,
             &mut self.view.iterations,
             &mut self.view.iterations_dropped,
@@ -151,7 +149,7 @@ impl Trace {
             serde_json::json!({ "text": text }),
         );
         let written = self.write_line();
-        tally(written, &mut self.view.marks, &mut self.view.marks_dropped);
+        count_span(written, &mut self.view.marks, &mut self.view.marks_dropped);
     }
 
     fn since_origin(&self, at_ns: u64) -> (&'static str, u128) {
@@ -160,7 +158,7 @@ impl Trace {
     }
 
     /// Ends the file; what was written, and what was not.
-    pub fn finish(mut self, ending: &Ending<'_>) -> (TraceView, io::Result<()>) {
+    pub fn finish(mut self, ending: &TraceEnd<'_>) -> (TraceView, io::Result<()>) {
         self.view.not_seen = ending.not_seen;
         self.view.polling = ending.polling;
         let view = &self.view;
@@ -289,7 +287,7 @@ impl Trace {
 }
 
 /// Counts a line as written or as left out.
-fn tally(is_written: bool, written: &mut u64, left_out: &mut u64) {
+fn count_span(is_written: bool, written: &mut u64, left_out: &mut u64) {
     *(if is_written { written } else { left_out }) += 1;
 }
 

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::changes::{Ending, Farewell, Pid};
+use super::changes::{ActuatorPid, Ending, MachineFarewell};
 use profile::format::duration;
 
 /// The reason when a request ends the session.
@@ -12,10 +12,9 @@ pub const STOPPED: &str = "stopped by tuneagent session stop";
 /// What happens on the way.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum LeaveEvent {
     /// The session is to end.
     Stop {
-        /// Why.
         reason: String,
         /// It started the command that it watches.
         is_of_command: bool,
@@ -57,30 +56,28 @@ pub enum Event {
 /// What is to be done.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
+pub enum LeaveEffect {
     /// Give the terminal back: putting back may take a while, and is said line by line.
     EndLive,
-    /// Take what came last: processes, hits, counters; and evaluate it: [`Event::Read`].
+    /// Take what came last: processes, hits, counters; and evaluate it: [`LeaveEvent::Read`].
     ReadLast,
-    /// Complete the recording: [`Event::Recorded`].
+    /// Complete the recording: [`LeaveEvent::Recorded`].
     Record,
     /// Nothing is decided any more, and what has not been judged never will be.
     EndChanges(Ending),
-    /// Have the actuator put back what does not stay: [`Event::PutBack`] or [`Event::NotKnown`].
+    /// Have the actuator put back what does not stay: [`LeaveEvent::PutBack`] or [`LeaveEvent::NotKnown`].
     PutBack,
     /// The changes are to know what was put back.
-    TellChanges(Farewell),
-    /// Complete the trace ([`Event::Traced`]) and take the last snapshot ([`Event::Ready`]).
+    TellChanges(MachineFarewell),
+    /// Complete the trace ([`LeaveEvent::Traced`]) and take the last snapshot ([`LeaveEvent::Ready`]).
     Show,
-    /// Say a line.
     Say(String),
-    /// Write the reports: [`Event::Written`].
+    /// Write the reports: [`LeaveEvent::Written`].
     Write,
-    /// Take the probes off: [`Event::Detached`].
+    /// Take the probes off: [`LeaveEvent::Detached`].
     Detach,
-    /// Remove the control socket, then print what standard output is to have: [`Event::Printed`].
+    /// Remove the control socket, then print what standard output is to have: [`LeaveEvent::Printed`].
     Print,
-    /// This was all.
     End,
 }
 
@@ -88,9 +85,9 @@ pub enum Effect {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Parting {
     /// What became of each change.
-    pub farewell: Farewell,
+    pub farewell: MachineFarewell,
     /// Of which processes nothing could be tried, and why.
-    pub refused: Vec<(Pid, String)>,
+    pub refused: Vec<(ActuatorPid, String)>,
     /// Something that does not stay could not be put back.
     pub has_failed: bool,
 }
@@ -113,9 +110,9 @@ pub struct Leaving {
 
 impl Leaving {
     /// What is to be done next, in this order.
-    pub fn on(&mut self, event: Event) -> Vec<Effect> {
+    pub fn on(&mut self, event: LeaveEvent) -> Vec<LeaveEffect> {
         match event {
-            Event::Stop {
+            LeaveEvent::Stop {
                 reason,
                 is_of_command,
                 has_actuator,
@@ -125,56 +122,60 @@ impl Leaving {
                 if !has_actuator {
                     self.changes = Some("nothing was written".to_owned());
                 }
-                vec![Effect::EndLive, Effect::ReadLast, Effect::Record]
+                vec![LeaveEffect::EndLive, LeaveEffect::ReadLast, LeaveEffect::Record]
             }
-            Event::Read { has_program_ended } => {
+            LeaveEvent::Read { has_program_ended } => {
                 let ending = match has_program_ended {
                     true => Ending::Program,
                     false => Ending::Session,
                 };
                 let next = match self.has_actuator {
-                    true => Effect::PutBack,
-                    false => Effect::Show,
+                    true => LeaveEffect::PutBack,
+                    false => LeaveEffect::Show,
                 };
-                vec![Effect::EndChanges(ending), next]
+                vec![LeaveEffect::EndChanges(ending), next]
             }
-            Event::PutBack(parting) => {
+            LeaveEvent::PutBack(parting) => {
                 if parting.has_failed {
                     self.has_failed = true;
                 }
                 let refused = parting.refused.into_iter();
-                let refused = refused.map(|(pid, why)| Effect::Say(format!("process {pid}: {why}")));
-                let told = [Effect::TellChanges(parting.farewell)];
-                told.into_iter().chain(refused).chain([Effect::Show]).collect()
+                let refused = refused.map(|(pid, why)| LeaveEffect::Say(format!("process {pid}: {why}")));
+                let reported = [LeaveEffect::TellChanges(parting.farewell)];
+                reported
+                    .into_iter()
+                    .chain(refused)
+                    .chain([LeaveEffect::Show])
+                    .collect()
             }
-            Event::NotKnown(error) => {
+            LeaveEvent::NotKnown(error) => {
                 self.has_failed = true;
                 let text =
                     format!("the actuator did not report what it reverted: {error}; see tuneagent journal");
                 self.changes = Some(text);
-                vec![Effect::Show]
+                vec![LeaveEffect::Show]
             }
-            Event::Ready {
+            LeaveEvent::Ready {
                 header,
                 closing,
                 has_undone,
                 changes,
             } => self.ready(header, closing, has_undone, changes),
-            Event::Detached(took_ns) => {
+            LeaveEvent::Detached(took_ns) => {
                 let detached = match took_ns {
                     Some(ns) => format!("detached in {}", duration(ns as f64)),
                     None => "detached; probes end in the background".to_owned(),
                 };
                 let last = format!("{}; {detached}; {}", self.reason, self.last);
-                vec![Effect::Say(last), Effect::Print]
+                vec![LeaveEffect::Say(last), LeaveEffect::Print]
             }
-            Event::Recorded(result) | Event::Traced(result) | Event::Written(result) => {
+            LeaveEvent::Recorded(result) | LeaveEvent::Traced(result) | LeaveEvent::Written(result) => {
                 self.errors.extend(result.err());
                 Vec::new()
             }
-            Event::Printed(result) => {
+            LeaveEvent::Printed(result) => {
                 self.errors.extend(result.err());
-                vec![Effect::End]
+                vec![LeaveEffect::End]
             }
         }
     }
@@ -185,15 +186,15 @@ impl Leaving {
         closing: Vec<String>,
         has_undone: bool,
         changes: String,
-    ) -> Vec<Effect> {
+    ) -> Vec<LeaveEffect> {
         if has_undone {
             self.has_failed = true;
         }
         self.last = self.changes.take().unwrap_or(changes);
         let header = self.is_of_command.then_some(header);
-        let said = header.into_iter().chain(closing).map(Effect::Say);
+        let said = header.into_iter().chain(closing).map(LeaveEffect::Say);
         // Reports are written before anything that the kernel may take long for.
-        said.chain([Effect::Write, Effect::Detach]).collect()
+        said.chain([LeaveEffect::Write, LeaveEffect::Detach]).collect()
     }
 
     /// How the session ended: true where all went well, or what could not be written, the log included.

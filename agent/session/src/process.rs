@@ -6,32 +6,28 @@ use serde::{Deserialize, Serialize};
 
 /// A machine of the job; 0 is this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Machine(pub u32);
+pub struct MachineId(pub u32);
 
-impl Machine {
-    /// This one.
-    pub const HERE: Machine = Machine(0);
+impl MachineId {
+    pub const HERE: MachineId = MachineId(0);
 }
 
 /// A process that runs one program: when it goes on as another one it gets another slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Process {
-    /// Where it runs.
-    pub machine: Machine,
-    /// Its slot there.
+pub struct MemberProcess {
+    pub machine: MachineId,
     pub slot: u32,
 }
 
 /// A process as the actuator names it: a number that is used again belongs to a process with another start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Pid {
-    /// Its number.
+pub struct ActuatorPid {
     pub number: i32,
     /// Clock ticks after boot at which it started.
     pub start_time: u64,
 }
 
-impl fmt::Display for Pid {
+impl fmt::Display for ActuatorPid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.number.fmt(f)
     }

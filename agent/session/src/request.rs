@@ -15,12 +15,7 @@ pub enum Request {
     /// The report as it is now.
     Snapshot,
     /// What a rule may do from now on.
-    Switch {
-        /// The rule.
-        rule: String,
-        /// Its new mode.
-        mode: Mode,
-    },
+    Switch { rule: String, mode: Mode },
     /// One more rule from now on.
     Add {
         /// Its text, and what it is bound to.
@@ -30,7 +25,6 @@ pub enum Request {
     },
     /// A rule is evaluated no more, its probes end, and what it changed is put back.
     Remove {
-        /// The rule.
         rule: String,
         /// What it changed stays as it is.
         keep: bool,
@@ -43,7 +37,6 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// To list.
     Session(Box<SessionView>),
     /// To snapshot: the report, docs/report.md.
     Report(serde_json::Value),
@@ -52,20 +45,16 @@ pub enum Answer {
         /// The word for it.
         before: String,
     },
-    /// To add.
     Added {
-        /// Its name.
         rule: String,
         /// What it may do.
         mode: Mode,
         /// What of it could not be probed, in words.
         missing: Vec<String>,
     },
-    /// To remove.
     Removed {
         /// Changes that are put back.
         put_back: usize,
-        /// Changes that stay.
         kept: usize,
     },
     /// To stop: it ends now.
@@ -74,7 +63,6 @@ pub enum Answer {
     Refused {
         /// For the exit code.
         kind: RefusalKind,
-        /// For the user.
         message: String,
     },
 }
@@ -85,7 +73,6 @@ pub enum Answer {
 pub enum RefusalKind {
     /// The peer is another user, or the session was not started with --apply.
     NotPermitted,
-    /// No such rule.
     NotThere,
     /// The request was not understood.
     Protocol,
@@ -96,11 +83,9 @@ pub enum RefusalKind {
 /// A session, as `tuneagent session list` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionView {
-    /// Its own process.
     pub pid: u32,
     /// The program that it watches.
     pub program: String,
-    /// Whose that is.
     pub user: String,
     /// The launcher, where there is one, and the processes.
     pub pids: Vec<i32>,
@@ -118,7 +103,6 @@ impl Answer {
         Answer::refused(RefusalKind::Failed, "the session is ending")
     }
 
-    /// A refusal.
     pub fn refused(kind: RefusalKind, message: impl Into<String>) -> Answer {
         Answer::Refused {
             kind,
@@ -156,7 +140,6 @@ pub struct RuleText {
 /// A rule as one process gives it to another: all texts that it is made of, and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
-    /// Its text.
     pub source: RuleText,
     /// As [`Settings::parameters`].
     pub parameters: Vec<(String, String)>,

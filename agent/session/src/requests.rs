@@ -17,58 +17,47 @@ pub const CANNOT_WRITE: &str =
 /// What a session can do for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum RequestState {
     /// It was started without `--apply`.
     Watches,
-    /// Rules may write.
     MayWrite,
-    /// It is ending.
     Leaves,
 }
 
 /// What is to be done for a request.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
-    /// Answer it.
+pub enum RequestStep {
     Answer(Answer),
     /// Answer with the session as it is listed.
     List,
     /// Read all counters, and answer with the report.
     Report,
-    /// Switch a rule.
     Switch {
-        /// The rule.
         rule: String,
-        /// Its new mode.
         mode: Mode,
     },
-    /// Add a rule.
     Add {
-        /// The rule.
         #[serde(serialize_with = "name")]
         rule: Box<CheckedRule>,
         /// What it may do.
         mode: Mode,
     },
-    /// Remove a rule.
     Remove {
-        /// The rule.
         rule: String,
         /// What it changed stays.
         keeps: bool,
     },
-    /// Say a line.
-    Say(Notice),
+    Say(RequestNotice),
     /// End the session, for this reason.
     End(&'static str),
 }
 
-impl Step {
+impl RequestStep {
     /// The answer, if it is one.
     pub fn answer(self) -> Option<Answer> {
         match self {
-            Step::Answer(answer) => Some(answer),
+            RequestStep::Answer(answer) => Some(answer),
             _ => None,
         }
     }
@@ -77,45 +66,35 @@ impl Step {
 /// A line that stays on the screen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Notice {
+pub enum RequestNotice {
     /// A rule was switched.
     Switched {
-        /// The rule.
         rule: String,
-        /// Its mode before.
         before: String,
-        /// Its mode now.
         mode: Mode,
     },
     /// A rule was added.
-    Added {
-        /// The rule.
-        rule: String,
-        /// Its mode.
-        mode: Mode,
-    },
+    Added { rule: String, mode: Mode },
     /// What of an added rule is not probed.
     Missing(String),
     /// A rule was removed, and so many of its changes are put back, or stay.
     Removed {
-        /// The rule.
         rule: String,
         /// Changes that are put back.
         put_back: usize,
-        /// Changes that stay.
         kept: usize,
     },
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for RequestNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::Switched { rule, before, mode } => {
+            RequestNotice::Switched { rule, before, mode } => {
                 write!(f, "{rule} switched from {before} to {}", mode.name())
             }
-            Notice::Added { rule, mode } => write!(f, "{rule} added, {}", mode.name()),
-            Notice::Missing(missing) => write!(f, "missing: {missing}"),
-            Notice::Removed { rule, put_back, kept } => match (put_back, kept) {
+            RequestNotice::Added { rule, mode } => write!(f, "{rule} added, {}", mode.name()),
+            RequestNotice::Missing(missing) => write!(f, "missing: {missing}"),
+            RequestNotice::Removed { rule, put_back, kept } => match (put_back, kept) {
                 (0, 0) => write!(f, "{rule} removed; it had changed nothing"),
                 (0, kept) => write!(f, "{rule} removed; {} left in place", plural(*kept, "change")),
                 (put_back, _) => write!(f, "{rule} removed; {} reverted", plural(*put_back, "change")),
@@ -133,26 +112,26 @@ fn name<S: Serializer>(rule: &CheckedRule, to: S) -> Result<S::Ok, S::Error> {
 pub type Check = fn(&Given) -> Result<CheckedRule, String>;
 
 /// The steps that a request takes, in this order.
-pub fn steps(request: Request, state: State, check: Check) -> Vec<Step> {
-    let may = |mode: Mode| mode != Mode::Applying || state == State::MayWrite;
+pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<RequestStep> {
+    let may = |mode: Mode| mode != Mode::Applying || state == RequestState::MayWrite;
     match request {
-        _ if state == State::Leaves => vec![Step::Answer(Answer::ending())],
-        Request::List => vec![Step::List],
-        Request::Snapshot => vec![Step::Report],
+        _ if state == RequestState::Leaves => vec![RequestStep::Answer(Answer::ending())],
+        Request::List => vec![RequestStep::List],
+        Request::Snapshot => vec![RequestStep::Report],
         Request::Switch { mode, .. } | Request::Add { mode, .. } if !may(mode) => {
             refused(RefusalKind::NotPermitted, CANNOT_WRITE)
         }
-        Request::Switch { rule, mode } => vec![Step::Switch { rule, mode }],
+        Request::Switch { rule, mode } => vec![RequestStep::Switch { rule, mode }],
         Request::Add { given, mode } => match check(&given) {
-            Ok(rule) => vec![Step::Add {
+            Ok(rule) => vec![RequestStep::Add {
                 rule: Box::new(rule),
                 mode,
             }],
             Err(message) => refused(RefusalKind::NotThere, message),
         },
-        Request::Remove { rule, keep } => vec![Step::Remove { rule, keeps: keep }],
+        Request::Remove { rule, keep } => vec![RequestStep::Remove { rule, keeps: keep }],
         // Whoever asked for the end gets the answer first.
-        Request::Stop => vec![Step::Answer(Answer::Stopping), Step::End(STOPPED)],
+        Request::Stop => vec![RequestStep::Answer(Answer::Stopping), RequestStep::End(STOPPED)],
     }
 }
 
@@ -162,7 +141,7 @@ pub fn switched(
     mode: Mode,
     result: Result<&str, NotSwitched>,
     unknown: impl FnOnce() -> String,
-) -> Vec<Step> {
+) -> Vec<RequestStep> {
     let before = match result {
         Ok(before) => before.to_owned(),
         Err(NotSwitched::NoSuchRule) => return refused(RefusalKind::NotThere, unknown()),
@@ -183,9 +162,9 @@ pub fn switched(
     };
     let notice = (before != mode.name()).then(|| {
         let (rule, before) = (rule.to_owned(), before.clone());
-        Step::Say(Notice::Switched { rule, before, mode })
+        RequestStep::Say(RequestNotice::Switched { rule, before, mode })
     });
-    let answer = Step::Answer(Answer::Switched { before });
+    let answer = RequestStep::Answer(Answer::Switched { before });
     notice.into_iter().chain([answer]).collect()
 }
 
@@ -214,7 +193,7 @@ pub enum NotAdded {
 }
 
 /// What follows once a rule was added, without what is missing, or was not.
-pub fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) -> Vec<Step> {
+pub fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) -> Vec<RequestStep> {
     let missing = match result {
         Ok(missing) => missing,
         Err(NotAdded::Stays(why)) => return refused(RefusalKind::NotPermitted, format!("{rule}: {why}")),
@@ -224,30 +203,34 @@ pub fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) ->
         }
         Err(NotAdded::Failed(why)) => return refused(RefusalKind::Failed, why),
     };
-    let said = Step::Say(Notice::Added {
+    let said = RequestStep::Say(RequestNotice::Added {
         rule: rule.clone(),
         mode,
     });
-    let say_missing = missing.iter().cloned().map(Notice::Missing).map(Step::Say);
-    let mut steps: Vec<Step> = [said].into_iter().chain(say_missing).collect();
-    steps.push(Step::Answer(Answer::Added { rule, mode, missing }));
+    let say_missing = missing
+        .iter()
+        .cloned()
+        .map(RequestNotice::Missing)
+        .map(RequestStep::Say);
+    let mut steps: Vec<RequestStep> = [said].into_iter().chain(say_missing).collect();
+    steps.push(RequestStep::Answer(Answer::Added { rule, mode, missing }));
     steps
 }
 
 /// What follows once a rule was removed that had so many changes in force.
-pub fn removed(rule: String, keeps: bool, in_force: usize) -> Vec<Step> {
+pub fn removed(rule: String, keeps: bool, in_force: usize) -> Vec<RequestStep> {
     let (put_back, kept) = match keeps {
         true => (0, in_force),
         false => (in_force, 0),
     };
     vec![
-        Step::Say(Notice::Removed { rule, put_back, kept }),
-        Step::Answer(Answer::Removed { put_back, kept }),
+        RequestStep::Say(RequestNotice::Removed { rule, put_back, kept }),
+        RequestStep::Answer(Answer::Removed { put_back, kept }),
     ]
 }
 
-pub fn refused(kind: RefusalKind, message: impl Into<String>) -> Vec<Step> {
-    vec![Step::Answer(Answer::refused(kind, message))]
+pub fn refused(kind: RefusalKind, message: impl Into<String>) -> Vec<RequestStep> {
+    vec![RequestStep::Answer(Answer::refused(kind, message))]
 }
 
 /// An answer in the words of the live view.

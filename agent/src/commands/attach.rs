@@ -9,12 +9,12 @@ use crate::{
     actuator::Actuator,
     cli::{AttachArgs, ExportArgs, WatchArgs},
     control::Control,
-    discover::{Job, Member, ProcessTable, Scout, job_id},
-    evidence::Sampler,
-    exit::{Failure, Outcome},
+    discover::{Discovery, Job, Member, ProcessTable, job_id},
+    exit::{CommandResult, Failure},
     format::plural,
     hint::{as_root, as_root_again},
     kernel::{self, Closer, KernelError},
+    os_metrics::Sampler,
     priority::{self, Hurry},
     probe::has_regions,
     report::reference::Reference,
@@ -48,7 +48,7 @@ fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
-pub(super) fn run(args: AttachArgs) -> Outcome {
+pub(super) fn run(args: AttachArgs) -> CommandResult {
     // Beside ranks that keep every CPU busy finding them alone would take seconds. That it failed is told once there is a session.
     let _ = priority::raise();
     let hurry = Hurry::begin();
@@ -56,8 +56,8 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let targets = targets(&mut args)?;
     let typed = targets.join(" ");
     let reference = reference(&args.watch)?;
-    let mut scout = Scout::default();
-    let mut job = target::jobs(&mut scout, &targets, args.any_user)?;
+    let mut discovery = Discovery::default();
+    let mut job = target::jobs(&mut discovery, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
     let refusal = missing.is_empty().then(kernel::refusal).flatten();
     let rules = rules(&args.watch, missing.is_empty() && refusal.is_none())?;
@@ -66,7 +66,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let looked = rights::looking(|| match needs_mpi && !has_regions(&job) {
         true => Err(no_mpi(&job)),
         false => {
-            job.tell_of_stripped();
+            job.report_stripped();
             Ok(())
         }
     });
@@ -98,7 +98,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let program = job.program();
     let watched = Watched {
         job,
-        scout,
+        discovery,
         rules,
         program,
         hurry,
@@ -121,7 +121,7 @@ pub(super) fn rules(args: &WatchArgs, can_probe: bool) -> Result<RuleBook, Failu
 /// What a session is about.
 pub(super) struct Watched {
     pub(super) job: Job,
-    pub(super) scout: Scout,
+    pub(super) discovery: Discovery,
     pub(super) rules: RuleBook,
     /// Its name in a recording.
     pub(super) program: String,
@@ -136,7 +136,7 @@ impl Watched {
         args: WatchArgs,
         mut options: Options,
         armed: impl FnOnce() -> Result<(), Failure>,
-    ) -> Outcome {
+    ) -> CommandResult {
         // Before there is another thread: those that come inherit it, and so does the actuator.
         if let Some(cpus) = &args.agent_cpus {
             super::cpus::bind(cpus)?;
@@ -146,7 +146,7 @@ impl Watched {
         }
         if args.apply.is_some() {
             let never = self.rules.never_applying();
-            options.notes.extend(told_at_once(never).map(only_advises));
+            options.notes.extend(shown_at_once(never).map(only_advises));
         }
         options.applies = args.apply.is_some();
         options.keep = args.keep;
@@ -190,7 +190,7 @@ impl Watched {
             rights::only_look_and_arm().map_err(Failure::not_permitted)?;
             rights::have_armed
         };
-        let session = Session::arm(self.job, self.scout, self.rules, outputs, options)?;
+        let session = Session::arm(self.job, self.discovery, self.rules, outputs, options)?;
         give_up().map_err(Failure::not_permitted)?;
         armed()?;
         session.run(actuator, control, closer, self.hurry)
@@ -226,7 +226,7 @@ fn closer() -> Closer {
 }
 
 /// Of rules that never apply, those that the user brought. Of the others it is said with what they find, for most programs are none of theirs.
-fn told_at_once(never_applying: Vec<String>) -> impl Iterator<Item = String> {
+fn shown_at_once(never_applying: Vec<String>) -> impl Iterator<Item = String> {
     let is_shipped = |rule: &String| rules::library().iter().any(|(name, _)| name == rule);
     never_applying.into_iter().filter(move |rule| !is_shipped(rule))
 }
@@ -364,11 +364,11 @@ fn stopped(job: &Job) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::told_at_once;
+    use super::shown_at_once;
 
     #[test]
     fn that_a_rule_has_to_be_named_is_said_at_the_start_of_those_that_the_user_brought() {
         let never = ["mpich-busy-wait", "mine"].map(str::to_owned).to_vec();
-        assert_eq!(told_at_once(never).collect::<Vec<_>>(), ["mine"]);
+        assert_eq!(shown_at_once(never).collect::<Vec<_>>(), ["mine"]);
     }
 }

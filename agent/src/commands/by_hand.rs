@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use plan::{SyncPoint, Value, ValueType};
 use tuner::{
-    actuator::{ArmCommand, ClientError, RefusalKind, SetCommand},
-    dwarf::{Kind, Leaf},
+    actuator::{ActuatorRefusalKind, ArmCommand, ClientError, SetCommand},
+    dwarf::{Leaf, ValueKind},
     module::Images,
     process::Pid,
     space::AddressSpace,
@@ -20,17 +20,17 @@ use super::{
 use crate::{
     actuator::{Actuator, passage_text},
     cli::{GetArgs, SetArgs},
-    discover::{Job, Member, Scout},
-    exit::{Code, Failure, Outcome},
+    discover::{Discovery, Job, Member},
+    exit::{Code, CommandResult, Failure},
     rights,
 };
 
 /// How often it is asked whether the processes were where they are to be written.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
-pub(super) fn get(args: &GetArgs) -> Outcome {
-    let mut scout = Scout::default();
-    let job = target::job(&mut scout, &args.target, args.any_user)?;
+pub(super) fn get(args: &GetArgs) -> CommandResult {
+    let mut discovery = Discovery::default();
+    let job = target::job(&mut discovery, &args.target, args.any_user)?;
     // Files that only more rights can open are open by now.
     rights::only_look().map_err(Failure::not_permitted)?;
     let (mut found, mut outcomes) = (false, Outcomes::default());
@@ -110,8 +110,8 @@ fn value_of(space: &AddressSpace, location: &Location) -> Result<String, String>
             Some(of) => format!("{value} ({})", of.name()),
             None => format!("{value} ({})", leaf.type_name),
         },
-        (_, Some(leaf)) if leaf.of.kind == Kind::Pointer => format!("0x{} ({})", hex(), leaf.type_name),
-        (_, Some(leaf)) if leaf.of.kind == Kind::Compound => {
+        (_, Some(leaf)) if leaf.of.kind == ValueKind::Pointer => format!("0x{} ({})", hex(), leaf.type_name),
+        (_, Some(leaf)) if leaf.of.kind == ValueKind::Compound => {
             let (symbol, size) = (&location.symbol, location.size);
             return Err(match leaf.fields.split_first() {
                 Some((first, _)) => format!(
@@ -136,20 +136,20 @@ fn value_of(space: &AddressSpace, location: &Location) -> Result<String, String>
 
 /// An enum is shown as its number.
 fn enum_type(location: &Location) -> Option<ValueType> {
-    let of = location.variable_type().filter(|of| of.kind == Kind::Enum)?;
+    let of = location.variable_type().filter(|of| of.kind == ValueKind::Enum)?;
     ValueType::ALL.iter().copied().find(|known| of.accepts(*known))
 }
 
-pub(super) fn set(args: &SetArgs) -> Outcome {
+pub(super) fn set(args: &SetArgs) -> CommandResult {
     let value_type = args.value_type.as_deref().map(parse_type).transpose()?;
-    let mut scout = Scout::default();
-    let job = target::job(&mut scout, &args.target, args.any_user)?;
+    let mut discovery = Discovery::default();
+    let job = target::job(&mut discovery, &args.target, args.any_user)?;
     let processes = members(&job, &args.target, args.only)?;
     let mut actuator = Actuator::start(true, args.at.is_some()).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut hand = ByHand {
         actuator: &mut actuator,
-        images: scout.images(),
+        images: discovery.images(),
         args,
         value_type,
         failed: None,
@@ -207,7 +207,7 @@ impl ByHand<'_> {
     fn set_at_once(&mut self, processes: &[&Member]) {
         for (pid, variable, command) in self.commands(processes) {
             let written = self.actuator.client.set(command);
-            self.tell(pid, &variable, written);
+            self.report(pid, &variable, written);
         }
     }
 
@@ -224,14 +224,14 @@ impl ByHand<'_> {
             });
             match armed {
                 Ok(ticket) => drop(waiting.insert(ticket, (pid, variable))),
-                Err(error) => self.tell(pid, &variable, Err(error)),
+                Err(error) => self.report(pid, &variable, Err(error)),
             }
         }
         while !waiting.is_empty() {
             std::thread::sleep(COLLECT_EVERY);
             for (ticket, result) in self.actuator.client.collect().map_err(Failure::no)?.finished {
                 if let Some((pid, variable)) = waiting.remove(&ticket) {
-                    self.tell(pid, &variable, result.map_err(ClientError::Refused));
+                    self.report(pid, &variable, result.map_err(ClientError::Refused));
                 }
             }
         }
@@ -265,7 +265,7 @@ impl ByHand<'_> {
         commands
     }
 
-    fn tell(&mut self, pid: Pid, variable: &str, written: Result<Receipt, ClientError>) {
+    fn report(&mut self, pid: Pid, variable: &str, written: Result<Receipt, ClientError>) {
         // Set by hand is meant to stay: the user is the guard.
         let written = written.and_then(|receipt| {
             if let Some(change) = receipt.change {
@@ -318,11 +318,13 @@ pub(super) fn code(error: &ClientError) -> Code {
     }
 }
 
-pub(super) fn code_of(kind: RefusalKind) -> Code {
+pub(super) fn code_of(kind: ActuatorRefusalKind) -> Code {
     match kind {
-        RefusalKind::NotPermitted => Code::NotPermitted,
-        RefusalKind::NotFound | RefusalKind::Ended | RefusalKind::Protocol => Code::NotThere,
-        RefusalKind::Busy | RefusalKind::Refused | RefusalKind::Failed => Code::No,
+        ActuatorRefusalKind::NotPermitted => Code::NotPermitted,
+        ActuatorRefusalKind::NotFound | ActuatorRefusalKind::Ended | ActuatorRefusalKind::Protocol => {
+            Code::NotThere
+        }
+        ActuatorRefusalKind::Busy | ActuatorRefusalKind::Refused | ActuatorRefusalKind::Failed => Code::No,
     }
 }
 

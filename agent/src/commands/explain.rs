@@ -3,9 +3,9 @@
 
 use rules::{CheckedRule, RuleFile};
 
-use crate::exit::{Code, Failure, Outcome};
+use crate::exit::{Code, CommandResult, Failure};
 
-pub(super) fn run(words: &[String]) -> Outcome {
+pub(super) fn run(words: &[String]) -> CommandResult {
     let id = words.join(" ");
     let id = id.trim();
     if let Some(page) = rules::explain(id) {

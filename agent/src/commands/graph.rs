@@ -1,13 +1,13 @@
 //! `tuneagent rule plan`: what rules compute and where, as text or for Graphviz. Attaches nothing.
 
 use crate::{
-    exit::{Code, Outcome},
+    exit::{Code, CommandResult},
     request::Settings,
     rulebook::load,
 };
 
 /// Shows the plan of the rules that `names` name: built-in ones and files, together, as they would share probes.
-pub(super) fn run(names: &[String], dot: bool) -> Outcome {
+pub(super) fn run(names: &[String], dot: bool) -> CommandResult {
     let paths: Vec<String> = std::iter::once("none".to_owned())
         .chain(names.iter().cloned())
         .collect();

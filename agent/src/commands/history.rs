@@ -3,8 +3,8 @@
 use plan::SyncPoint;
 use serde_json::json;
 use tuner::{
-    actuator::{ChangeNumber, ClientError, Farewell, RefusalKind},
-    journal::{Change, Hold, RevertOutcome, StateDir, Status},
+    actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, Farewell},
+    journal::{Change, RevertOutcome, StateDir, Status, WriteHold},
     lock::writer_of,
     process::Pid,
 };
@@ -15,13 +15,13 @@ use crate::{
     cli::{JournalArgs, UndoArgs},
     console::printable,
     control,
-    discover::{Job, Scout},
-    exit::{Code, Failure, Outcome},
+    discover::{Discovery, Job},
+    exit::{Code, CommandResult, Failure},
     format::plural,
     rights,
 };
 
-pub(super) fn journal(args: &JournalArgs) -> Outcome {
+pub(super) fn journal(args: &JournalArgs) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let mut histories = state.histories().map_err(Failure::not_there)?;
@@ -78,7 +78,7 @@ fn as_json(change: &Change) -> serde_json::Value {
 }
 
 /// `tuneagent explain change N`: what the journals say of the changes of this number, one in each process that was changed.
-pub(super) fn explain(number: u64) -> Outcome {
+pub(super) fn explain(number: u64) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let histories = state.histories().map_err(Failure::not_there)?;
@@ -105,7 +105,7 @@ pub(super) fn explain(number: u64) -> Outcome {
 
 fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
     let pid = target::pid(target)?;
-    let job = Scout::default().job_of(pid).map_err(Failure::not_there)?;
+    let job = Discovery::default().job_of(pid).map_err(Failure::not_there)?;
     Ok(job.members.iter().map(|member| member.process.pid).collect())
 }
 
@@ -134,7 +134,7 @@ fn print(change: &Change) {
 }
 
 /// How it was written, in words.
-fn said(hold: &Hold, place: Option<&SyncPoint>) -> String {
+fn said(hold: &WriteHold, place: Option<&SyncPoint>) -> String {
     match (place, &hold.passage) {
         (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
         _ => hold_text(hold.mechanism, hold.hold_ns),
@@ -160,10 +160,10 @@ fn status(change: &Change) -> String {
     }
 }
 
-pub(super) fn undo(args: &UndoArgs) -> Outcome {
+pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     let pid = target::pid(&args.target)?;
-    let mut scout = Scout::default();
-    let job = target::job(&mut scout, &args.target, args.any_user)?;
+    let mut discovery = Discovery::default();
+    let job = target::job(&mut discovery, &args.target, args.any_user)?;
     let mut actuator = Actuator::start(true, true).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
@@ -219,7 +219,7 @@ fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> 
         for ((number, status), result) in tried.into_iter().zip(results) {
             match result {
                 Err(ClientError::Refused(refusal))
-                    if refusal.kind == RefusalKind::Refused && status != Status::Applied =>
+                    if refusal.kind == ActuatorRefusalKind::Refused && status != Status::Applied =>
                 {
                     continue;
                 }
@@ -300,7 +300,7 @@ fn other_writer(job: &Job) -> Option<String> {
     ))
 }
 
-fn say(farewell: &Farewell) -> Outcome {
+fn say(farewell: &Farewell) -> CommandResult {
     let mut code = Code::Done;
     for (pid, undone) in &farewell.undone {
         let said = match &undone.outcome {
@@ -322,7 +322,7 @@ fn say(farewell: &Farewell) -> Outcome {
     }
     for (pid, refusal) in &farewell.refused {
         // A process that has ended took its changes with it.
-        if refusal.kind != RefusalKind::Ended {
+        if refusal.kind != ActuatorRefusalKind::Ended {
             code = super::by_hand::code_of(refusal.kind);
         }
         say!("{pid:>8}  {refusal}");

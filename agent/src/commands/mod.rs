@@ -20,19 +20,19 @@ mod target;
 
 use crate::{
     cli::{Cli, Command},
-    exit::{Code, Failure, Outcome},
+    exit::{Code, CommandResult, Failure},
     kernel, rights,
 };
 
 /// Prints rows for other programs: an array, one object each.
-fn print_json(rows: &[serde_json::Value]) -> Outcome {
+fn print_json(rows: &[serde_json::Value]) -> CommandResult {
     let text = serde_json::to_string_pretty(rows).map_err(Failure::no)?;
-    crate::console::whole(&(text + "\n")).map_err(Failure::no)?;
+    crate::console::complete(&(text + "\n")).map_err(Failure::no)?;
     Ok(Code::Done)
 }
 
 /// Runs what was asked for.
-pub fn run(cli: Cli) -> Outcome {
+pub fn run(cli: Cli) -> CommandResult {
     let environment = run::Environment::given();
     rights::begin().map_err(Failure::not_permitted)?;
     // The command of `run` would inherit it.

@@ -17,15 +17,15 @@ use super::{refusals::Outcomes, target};
 use crate::{
     actuator::Actuator,
     cli::{CallArgs, PatchArgs, PatchCommand},
-    discover::Scout,
-    exit::{Code, Failure, Outcome},
+    discover::Discovery,
+    exit::{Code, CommandResult, Failure},
     rights,
 };
 
 /// The actuator is taken for dead when it does not answer for a little longer.
 const WAIT_MAX: Duration = Duration::from_secs(8);
 
-pub(super) fn call(args: &CallArgs) -> Outcome {
+pub(super) fn call(args: &CallArgs) -> CommandResult {
     let Invocation { function, arguments } = Invocation::parse(&args.call).map_err(Failure::not_there)?;
     if args.wait > WAIT_MAX {
         return Err(Failure::not_there(format!(
@@ -76,7 +76,7 @@ fn return_type(text: &str) -> Result<ReturnType, Failure> {
     })
 }
 
-pub(super) fn patch(args: &PatchArgs) -> Outcome {
+pub(super) fn patch(args: &PatchArgs) -> CommandResult {
     let action = action(&args.change)?;
     let by_hand = ByHand {
         target: &args.target,
@@ -148,9 +148,9 @@ struct ByHand<'a> {
     despite_seccomp: bool,
 }
 
-fn act(by_hand: &ByHand<'_>, action: &Action) -> Outcome {
-    let mut scout = Scout::default();
-    let job = target::job(&mut scout, by_hand.target, by_hand.any_user)?;
+fn act(by_hand: &ByHand<'_>, action: &Action) -> CommandResult {
+    let mut discovery = Discovery::default();
+    let job = target::job(&mut discovery, by_hand.target, by_hand.any_user)?;
     let members = members(&job, by_hand.target, by_hand.only)?;
     let mut actuator = Actuator::by_hand(by_hand.despite_seccomp).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;

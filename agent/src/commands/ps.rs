@@ -11,10 +11,10 @@ use procfs::process::MMapPath;
 use crate::{
     cli::PsArgs,
     discover::{ProcessTable, launcher_above},
-    evidence::{Counters, Sampler, available, usable},
-    exit::{Code, Failure, Outcome},
+    exit::{Code, CommandResult, Failure},
     format::{percent, wrapped},
     glob::matches,
+    os_metrics::{Counters, Sampler, available, usable},
     rights, view,
 };
 
@@ -71,7 +71,7 @@ impl Program {
     }
 }
 
-pub(super) fn run(args: &PsArgs) -> Outcome {
+pub(super) fn run(args: &PsArgs) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let table = ProcessTable::read();
     let mut samplers: Vec<(i32, Sampler, Counters)> = table
@@ -133,7 +133,7 @@ fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program
     }
 }
 
-fn print_json(busy: &BTreeMap<Key, Program>, all: bool) -> Outcome {
+fn print_json(busy: &BTreeMap<Key, Program>, all: bool) -> CommandResult {
     let row = |&(key, program): &(&Key, &Program)| {
         serde_json::json!({
             "pids": program.pids,
@@ -293,9 +293,9 @@ mod tests {
             };
             (key, program)
         };
-        let nobody = names(&BTreeMap::new(), true).unwrap_err();
-        assert!(!nobody.contains("--all"), "{nobody}");
-        assert_eq!(names(&BTreeMap::new(), false), Err(nobody));
+        let no_process = names(&BTreeMap::new(), true).unwrap_err();
+        assert!(!no_process.contains("--all"), "{no_process}");
+        assert_eq!(names(&BTreeMap::new(), false), Err(no_process));
         let mut busy = BTreeMap::from([program("a", 0.0)]);
         let hint = names(&busy, false).unwrap_err();
         assert!(hint.contains("1 busy; --all shows them"), "{hint}");

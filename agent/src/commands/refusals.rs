@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_meanwhile_is_no_failure_unless_nobody_is_left() {
+    fn a_process_that_ended_meanwhile_is_no_failure_unless_no_process_is_left() {
         let mut outcomes = Outcomes::default();
         outcomes.ended("process 7 has ended");
         assert!(outcomes.have_all_ended());

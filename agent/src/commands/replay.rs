@@ -6,27 +6,27 @@ use std::{
     io::{self, Write},
 };
 
-use rules::{Dimension, Reading};
+use rules::{Dimension, MetricReading};
 
 use super::replay_session;
 use crate::{
+    atomic_file::AtomicFile,
     cli::ReplayArgs,
     console,
-    exit::{Code, Failure, Outcome},
+    exit::{Code, CommandResult, Failure},
     format::{csv_field, duration},
-    plot::{MarkKind, Plot},
+    plot::{Plot, PlotMarkKind},
     report,
-    rulebook::{Act, Replayed, RuleBook, joined, replay},
+    rulebook::{Act, ReplayEvent, RuleBook, joined, replay},
     session::log::is_log,
     snapshot::{Snapshot, outcome::KEPT},
     view,
-    whole::Whole,
 };
 
 /// The value is the mean of the rows of a table.
 const COLUMNS: &str = "time_s,rule,window,index,metric,unit,value,least,greatest,note";
 
-pub(super) fn run(args: &ReplayArgs) -> Outcome {
+pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     let files: Vec<io::Result<Vec<u8>>> = args.recordings.iter().map(fs::read).collect();
     if let Some(log) = files.iter().flatten().find(|bytes| is_log(bytes)) {
         return replay_session::run(args, log);
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
     // Of what is no recording its error says all.
     outputs.is_quiet |= windows == 0 && result.is_err();
     outputs.finish()?;
-    tell_of_the_job(&recordings, json, (is_quiet, result.is_err()))?;
+    report_job(&recordings, json, (is_quiet, result.is_err()))?;
     result.map_err(Failure::no)?;
     match windows == 0 && rules.has_any() {
         true => Err(Failure::no(without_windows(&rules))),
@@ -74,7 +74,7 @@ fn without_windows(rules: &RuleBook) -> String {
 }
 
 /// What was recorded of the ranks, of all hosts together.
-fn tell_of_the_job(
+fn report_job(
     recordings: &[(String, Vec<u8>)],
     json: Option<Report>,
     (is_quiet, is_broken): (bool, bool),
@@ -105,14 +105,14 @@ fn tell_of_the_job(
 /// Where the report goes.
 pub(super) enum Report {
     Stdout,
-    File(Whole),
+    File(AtomicFile),
 }
 
 impl Report {
     pub(super) fn open(name: &str) -> Result<Report, Failure> {
         match name {
             "-" => Ok(Report::Stdout),
-            name => Whole::create(name)
+            name => AtomicFile::create(name)
                 .map(Report::File)
                 .map_err(|error| Failure::not_there(format!("{name} cannot be written: {error}"))),
         }
@@ -124,7 +124,7 @@ impl Report {
 
     pub(super) fn write_text(self, text: &str) -> Result<(), Failure> {
         match self {
-            Report::Stdout => console::whole(text).map_err(Failure::no),
+            Report::Stdout => console::complete(text).map_err(Failure::no),
             Report::File(file) => file.complete(text.as_bytes()).map_err(Failure::no),
         }
     }
@@ -144,19 +144,19 @@ impl Outputs {
     fn open(args: &ReplayArgs, objectives: Vec<(String, String)>) -> Result<Outputs, Failure> {
         let mut csv = open(args.csv.as_deref())?;
         let failed = csv.as_mut().and_then(|csv| writeln!(csv, "{COLUMNS}").err());
-        let asked = [&args.csv, &args.svg, &args.json];
+        let requested = [&args.csv, &args.svg, &args.json];
         Ok(Outputs {
             csv,
             svg: open(args.svg.as_deref())?.map(|file| (file, Plot::new(objectives))),
-            is_quiet: asked.into_iter().flatten().any(|name| name == "-"),
+            is_quiet: requested.into_iter().flatten().any(|name| name == "-"),
             windows: 0,
             failed,
         })
     }
 
-    fn take(&mut self, since_ns: u64, what: Replayed) {
+    fn take(&mut self, since_ns: u64, what: ReplayEvent) {
         match what {
-            Replayed::Window {
+            ReplayEvent::Window {
                 rule,
                 window,
                 index,
@@ -181,7 +181,7 @@ impl Outputs {
                     plot.window(since_ns, (&rule, &window), length, named);
                 }
             }
-            Replayed::Marked { kind, rule, text } => {
+            ReplayEvent::Marked { kind, rule, text } => {
                 if let Some((_, plot)) = &mut self.svg {
                     plot.recorded(since_ns, &rule, kind.into(), &text);
                 }
@@ -196,8 +196,8 @@ impl Outputs {
                     say!("{time:>9}  session  {rule}   {kind}{}", indented(&text));
                 }
             }
-            Replayed::Act(act) => {
-                let Some((kind, rule, text)) = told(&act) else {
+            ReplayEvent::Act(act) => {
+                let Some((kind, rule, text)) = reported(&act) else {
                     return;
                 };
                 if let Some((_, plot)) = &mut self.svg {
@@ -205,10 +205,10 @@ impl Outputs {
                 }
                 if !self.is_quiet {
                     let word = match kind {
-                        MarkKind::Finding => "finding ",
-                        MarkKind::Gone => "gone    ",
-                        MarkKind::Decision => "decision",
-                        MarkKind::Kept | MarkKind::Undone => "guard   ",
+                        PlotMarkKind::Finding => "finding ",
+                        PlotMarkKind::Gone => "gone    ",
+                        PlotMarkKind::Decision => "decision",
+                        PlotMarkKind::Kept | PlotMarkKind::Undone => "guard   ",
                     };
                     let text = indented(&text);
                     let line = format!("{:>9}  {word} {rule}   {text}", duration(since_ns as f64));
@@ -246,7 +246,7 @@ fn indented(text: &str) -> String {
 fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
     match name {
         None => Ok(None),
-        Some("-") => Ok(Some(Box::new(console::Output))),
+        Some("-") => Ok(Some(Box::new(console::StandardOutput))),
         Some(name) => match fs::File::create(name) {
             Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
             Err(error) => Err(Failure::not_there(format!("{name} cannot be written: {error}"))),
@@ -256,10 +256,10 @@ fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
 
 /// Unit, value, least and greatest row of a metric as a table has them: in base units and full precision. One that is no number, or has no
 /// value, is a note.
-fn columns(text: &str, reading: Option<Reading>) -> (String, String, &str) {
+fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str) {
     match reading {
         None => (String::new(), ",,".to_owned(), text),
-        Some(Reading {
+        Some(MetricReading {
             low,
             mean,
             high,
@@ -273,20 +273,20 @@ fn columns(text: &str, reading: Option<Reading>) -> (String, String, &str) {
 }
 
 /// What is told of an act: nothing of a finding that only goes on.
-fn told(act: &Act) -> Option<(MarkKind, &str, String)> {
+fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
     match act {
         Act::Found {
             rule,
             text,
             is_new: true,
             ..
-        } => Some((MarkKind::Finding, rule, text.trim_end().to_owned())),
+        } => Some((PlotMarkKind::Finding, rule, text.trim_end().to_owned())),
         Act::Found { .. } => None,
-        Act::Gone { rule } => Some((MarkKind::Gone, rule, String::new())),
-        Act::Decided(decision) => Some((MarkKind::Decision, &decision.rule, decision.steps.join(", "))),
+        Act::Gone { rule } => Some((PlotMarkKind::Gone, rule, String::new())),
+        Act::Decided(decision) => Some((PlotMarkKind::Decision, &decision.rule, decision.steps.join(", "))),
         Act::Judged { rule, guard, .. } if guard.verdict == KEPT => {
-            Some((MarkKind::Kept, rule, guard.text.clone()))
+            Some((PlotMarkKind::Kept, rule, guard.text.clone()))
         }
-        Act::Judged { rule, guard, .. } => Some((MarkKind::Undone, rule, guard.text.clone())),
+        Act::Judged { rule, guard, .. } => Some((PlotMarkKind::Undone, rule, guard.text.clone())),
     }
 }

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use super::replay::Report;
 use crate::{
     cli::ReplayArgs,
-    exit::{Code, Failure, Outcome},
+    exit::{Code, CommandResult, Failure},
     format::{duration, plural},
     request::Given,
     rulebook::checked,
-    session::log::{Mismatch, Replayed, Step, replay},
+    session::log::{Mismatch, ReplayStep, Replayed, replay},
 };
 
-pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> Outcome {
+pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> CommandResult {
     let [path] = args.recordings.as_slice() else {
         return Err(Failure::not_there(
             "a session log is replayed alone: give one file, or recordings of `--record` only",
@@ -62,7 +62,7 @@ pub(super) fn run(args: &ReplayArgs, log: &[u8]) -> Outcome {
     }
 }
 
-fn list(step: &Step) {
+fn list(step: &ReplayStep) {
     let time = duration(step.since_ns as f64);
     say!("{time:>9}  {:<8} {}", step.part.name(), step.event_text());
     for effect in step.effect_texts() {
@@ -87,7 +87,7 @@ fn last_line(replayed: &Replayed, skipped: usize) -> String {
     line
 }
 
-fn as_json(step: &Step) -> Value {
+fn as_json(step: &ReplayStep) -> Value {
     json!({
         "since_s": step.since_ns as f64 / 1e9,
         "part": step.part.name(),

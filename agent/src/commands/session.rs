@@ -4,14 +4,14 @@ use serde_json::json;
 
 use crate::{
     cli::{AddRuleArgs, SessionCommand},
-    control::{self, ClientError, Session},
-    exit::{Code, Failure, Outcome},
+    control::{self, ControlError, SessionClient},
+    exit::{Code, CommandResult, Failure},
     format::{duration, plural},
     request::{RefusalKind, SessionView},
     rulebook,
 };
 
-pub(super) fn run(command: &SessionCommand) -> Outcome {
+pub(super) fn run(command: &SessionCommand) -> CommandResult {
     match command {
         SessionCommand::List { json } => list(*json),
         SessionCommand::Snapshot { session } => {
@@ -46,7 +46,7 @@ pub(super) fn run(command: &SessionCommand) -> Outcome {
 }
 
 /// The rule is read and checked here, with the rights of whoever asks; the session is sent its text.
-fn add(args: &AddRuleArgs) -> Outcome {
+fn add(args: &AddRuleArgs) -> CommandResult {
     let given = rulebook::given(&args.rule, args.settings.as_settings())?;
     let (rule, missing) = find(&args.session)?.add(given, args.mode).map_err(failure)?;
     say!("{rule} is added, {} now", args.mode.name());
@@ -56,7 +56,7 @@ fn add(args: &AddRuleArgs) -> Outcome {
     Ok(Code::Done)
 }
 
-fn list(json: bool) -> Outcome {
+fn list(json: bool) -> CommandResult {
     let answered = control::sessions().map_err(failure)?;
     for error in &answered.silent {
         warn!("{error}");
@@ -107,12 +107,12 @@ fn as_json(view: &SessionView) -> serde_json::Value {
 }
 
 /// The session with this number, or the one that watches the process with it.
-fn find(number: &str) -> Result<Session, Failure> {
+fn find(number: &str) -> Result<SessionClient, Failure> {
     let pid: i32 = number
         .parse()
         .map_err(|_| Failure::not_there(format!("`{number}` is no number of a process")))?;
     let control::Answered { sessions, mut silent } = control::sessions().map_err(failure)?;
-    let mut fitting: Vec<Session> = sessions
+    let mut fitting: Vec<SessionClient> = sessions
         .into_iter()
         .filter(|session| session.view.pid == pid.unsigned_abs() || session.view.pids.contains(&pid))
         .collect();
@@ -141,15 +141,15 @@ fn find(number: &str) -> Result<Session, Failure> {
     }
 }
 
-fn failure(error: ClientError) -> Failure {
+fn failure(error: ControlError) -> Failure {
     let is_refused = match &error {
-        ClientError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
-        ClientError::Refused { kind, .. } => *kind == RefusalKind::NotPermitted,
-        ClientError::Silent { .. } | ClientError::OutOfStep { .. } => false,
+        ControlError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+        ControlError::Refused { kind, .. } => *kind == RefusalKind::NotPermitted,
+        ControlError::Silent { .. } | ControlError::OutOfStep { .. } => false,
     };
     match &error {
         _ if is_refused => Failure::not_permitted(error),
-        ClientError::Refused {
+        ControlError::Refused {
             kind: RefusalKind::Failed,
             ..
         } => Failure::no(error),

@@ -11,7 +11,7 @@ use tuner::{
 
 use crate::{
     console,
-    discover::{DiscoverError, Job, ProcessTable, Scout, TargetError, resolve},
+    discover::{DiscoverError, Discovery, Job, ProcessTable, TargetError, resolve},
     exit::Failure,
     rights,
 };
@@ -46,29 +46,29 @@ fn is_rule(name: &str) -> bool {
 }
 
 /// All that the TARGETs mean, to be looked at together.
-pub(super) fn jobs(scout: &mut Scout, targets: &[String], any_user: bool) -> Result<Job, Failure> {
+pub(super) fn jobs(discovery: &mut Discovery, targets: &[String], any_user: bool) -> Result<Job, Failure> {
     let mut all = Job::default();
     for target in targets {
-        all.join(job(scout, target, any_user)?);
+        all.join(job(discovery, target, any_user)?);
     }
     Ok(all)
 }
 
 /// The job of TARGET. What is read of it is parsed with the rights of whoever only looks.
-pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
-    let job = rights::looking(|| looked_up(scout, target)).map_err(Failure::not_permitted)??;
+pub(super) fn job(discovery: &mut Discovery, target: &str, any_user: bool) -> Result<Job, Failure> {
+    let job = rights::looking(|| looked_up(discovery, target)).map_err(Failure::not_permitted)??;
     for member in &job.members {
         may_look(&member.process, &job.program(), any_user)?;
     }
     Ok(job)
 }
 
-fn looked_up(scout: &mut Scout, target: &str) -> Result<Job, Failure> {
+fn looked_up(discovery: &mut Discovery, target: &str) -> Result<Job, Failure> {
     let mut job = Job::default();
     for pid in pids(target)? {
         let is_known = job.members.iter().any(|member| member.process.pid.number == pid);
         if !is_known {
-            job.join(once_it_has_ranks(scout, pid)?);
+            job.join(once_it_has_ranks(discovery, pid)?);
         }
     }
     if job.members.is_empty() {
@@ -80,19 +80,19 @@ fn looked_up(scout: &mut Scout, target: &str) -> Result<Job, Failure> {
 }
 
 /// The job of a process; of a launcher that lives and has started no rank yet once it has, or the time for that is over.
-fn once_it_has_ranks(scout: &mut Scout, pid: i32) -> Result<Job, Failure> {
+fn once_it_has_ranks(discovery: &mut Discovery, pid: i32) -> Result<Job, Failure> {
     let began = Instant::now();
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
-        match scout.job_of(pid) {
+        match discovery.job_of(pid) {
             Err(DiscoverError::NoRanks { pid, name }) if began.elapsed() < RANKS_WAIT => {
-                if !is_told {
+                if !is_reported {
                     console::error_line(format_args!(
                         "{name} (process {pid}) has started no rank yet: waiting for one, {} s at most",
                         RANKS_WAIT.as_secs()
                     ));
                 }
-                is_told = true;
+                is_reported = true;
                 std::thread::sleep(RANKS_LOOK);
             }
             result => return result.map_err(failure),

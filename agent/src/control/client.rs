@@ -18,37 +18,24 @@ const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub enum ControlError {
     /// The folder of the sockets may not be looked into, or a socket not be used.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// It takes too long.
     #[error(
         "{}: the session has not answered for {} s: it is stopped (kill -CONT) or starved of CPU time; its program continues. Try again",
         path.display(),
         ANSWER_TIMEOUT.as_secs()
     )]
-    Silent {
-        /// The socket.
-        path: PathBuf,
-    },
+    Silent { path: PathBuf },
     /// It answered something else than was asked.
     #[error("{}: the session sent an answer that does not fit the request", path.display())]
-    OutOfStep {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// The session refused.
+    OutOfStep { path: PathBuf },
     #[error("{message}")]
     Refused {
         /// For the exit code.
         kind: RefusalKind,
-        /// Its words.
         message: String,
     },
 }
@@ -56,15 +43,14 @@ pub enum ClientError {
 /// What came of looking for the sessions: those that answered, and why others did not.
 #[derive(Debug, Default)]
 pub struct Answered {
-    /// Those that did.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<SessionClient>,
     /// Those that did not.
-    pub silent: Vec<ClientError>,
+    pub silent: Vec<ControlError>,
 }
 
 /// A session that can be asked.
 #[derive(Debug)]
-pub struct Session {
+pub struct SessionClient {
     path: PathBuf,
     reader: BufReader<UnixStream>,
     /// What it says of itself.
@@ -72,9 +58,9 @@ pub struct Session {
 }
 
 /// Asks every session of the caller who it is. Sockets of sessions that were killed are removed.
-pub fn sessions() -> Result<Answered, ClientError> {
+pub fn sessions() -> Result<Answered, ControlError> {
     let folder = folder();
-    let io_error = |source| ClientError::Io {
+    let io_error = |source| ControlError::Io {
         path: folder.clone(),
         source,
     };
@@ -92,7 +78,7 @@ pub fn sessions() -> Result<Answered, ClientError> {
         .iter()
         .filter(|path| path.extension().is_some_and(|ending| ending == "sock"))
     {
-        match Session::open(path) {
+        match SessionClient::open(path) {
             Ok(Some(session)) => answered.sessions.push(session),
             Ok(None) => drop(fs::remove_file(path)),
             Err(error) => answered.silent.push(error),
@@ -101,20 +87,20 @@ pub fn sessions() -> Result<Answered, ClientError> {
     Ok(answered)
 }
 
-impl Session {
+impl SessionClient {
     /// None when nobody listens any more.
-    fn open(path: &Path) -> Result<Option<Session>, ClientError> {
+    fn open(path: &Path) -> Result<Option<SessionClient>, ControlError> {
         let stream = match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
             result => result,
         };
-        let io_error = |source| ClientError::Io {
+        let io_error = |source| ControlError::Io {
             path: path.to_owned(),
             source,
         };
         let stream = stream.map_err(io_error)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io_error)?;
-        let mut session = Session {
+        let mut session = SessionClient {
             path: path.to_owned(),
             reader: BufReader::new(stream),
             view: SessionView::default(),
@@ -127,7 +113,7 @@ impl Session {
     }
 
     /// The report as it is now.
-    pub fn snapshot(&mut self) -> Result<serde_json::Value, ClientError> {
+    pub fn snapshot(&mut self) -> Result<serde_json::Value, ControlError> {
         match self.ask(&Request::Snapshot)? {
             Answer::Report(report) => Ok(report),
             _ => Err(self.out_of_step()),
@@ -135,7 +121,7 @@ impl Session {
     }
 
     /// Switches a rule; the mode before.
-    pub fn switch(&mut self, rule: &str, mode: Mode) -> Result<String, ClientError> {
+    pub fn switch(&mut self, rule: &str, mode: Mode) -> Result<String, ControlError> {
         let rule = rule.to_owned();
         match self.ask(&Request::Switch { rule, mode })? {
             Answer::Switched { before } => Ok(before),
@@ -144,7 +130,7 @@ impl Session {
     }
 
     /// Adds a rule; its name, and what of it could not be probed.
-    pub fn add(&mut self, given: Given, mode: Mode) -> Result<(String, Vec<String>), ClientError> {
+    pub fn add(&mut self, given: Given, mode: Mode) -> Result<(String, Vec<String>), ControlError> {
         let given = Box::new(given);
         match self.ask(&Request::Add { given, mode })? {
             Answer::Added { rule, missing, .. } => Ok((rule, missing)),
@@ -153,7 +139,7 @@ impl Session {
     }
 
     /// Removes a rule; how many changes of it are put back, and how many stay.
-    pub fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ClientError> {
+    pub fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ControlError> {
         let rule = rule.to_owned();
         match self.ask(&Request::Remove { rule, keep })? {
             Answer::Removed { put_back, kept } => Ok((put_back, kept)),
@@ -162,12 +148,12 @@ impl Session {
     }
 
     /// Ends it, and waits until it has ended.
-    pub fn stop(mut self) -> Result<(), ClientError> {
+    pub fn stop(mut self) -> Result<(), ControlError> {
         match self.ask(&Request::Stop) {
             Ok(Answer::Stopping) => {}
             Ok(_) => return Err(self.out_of_step()),
             // It ended before it could answer.
-            Err(ClientError::Io { source, .. }) if source.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(ControlError::Io { source, .. }) if source.kind() == io::ErrorKind::UnexpectedEof => {
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -179,7 +165,7 @@ impl Session {
         });
         match ended {
             // It was given more time to end than to answer.
-            Err(source) if source.kind() != io::ErrorKind::ConnectionReset => Err(ClientError::Io {
+            Err(source) if source.kind() != io::ErrorKind::ConnectionReset => Err(ControlError::Io {
                 path: self.path,
                 source,
             }),
@@ -187,10 +173,10 @@ impl Session {
         }
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Answer, ClientError> {
+    fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
         let exchanged = self.exchange(request);
         match exchanged.map_err(|error| self.io_error(error))? {
-            Answer::Refused { kind, message } => Err(ClientError::Refused { kind, message }),
+            Answer::Refused { kind, message } => Err(ControlError::Refused { kind, message }),
             answer => Ok(answer),
         }
     }
@@ -211,17 +197,17 @@ impl Session {
         Ok(serde_json::from_slice(&answer)?)
     }
 
-    fn io_error(&self, source: io::Error) -> ClientError {
+    fn io_error(&self, source: io::Error) -> ControlError {
         let path = self.path.clone();
         // What a socket says when its time is over.
         match source.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::Silent { path },
-            _ => ClientError::Io { path, source },
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::Silent { path },
+            _ => ControlError::Io { path, source },
         }
     }
 
-    fn out_of_step(&self) -> ClientError {
-        ClientError::OutOfStep {
+    fn out_of_step(&self) -> ControlError {
+        ControlError::OutOfStep {
             path: self.path.clone(),
         }
     }

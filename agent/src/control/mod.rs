@@ -10,9 +10,9 @@ mod server;
 
 use crate::request::{Answer, RefusalKind, Request};
 
-pub use client::{Answered, ClientError, Session, sessions};
-pub use place::{PlaceError, folder};
-pub use server::{Asked, Control, serve};
+pub use client::{Answered, ControlError, SessionClient, sessions};
+pub use place::{FolderError, folder};
+pub use server::{Control, PendingRequest, serve};
 
 /// The longest request, which brings the text of a rule along. A longer one ends the connection.
 pub const REQUEST_BYTES_MAX: usize = 256 << 10;

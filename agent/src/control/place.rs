@@ -12,21 +12,17 @@ use rustix::process::geteuid;
 
 /// Why there is no folder.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum FolderError {
     /// It cannot be used.
     #[error("{}: {source}", path.display())]
     Io {
         /// The folder or the socket.
         path: PathBuf,
-        /// What went wrong.
         source: io::Error,
     },
     /// Somebody else made it, or others may enter it.
     #[error("{}: it must be yours, with mode 0700", path.display())]
-    Unsafe {
-        /// The folder.
-        path: PathBuf,
-    },
+    Unsafe { path: PathBuf },
 }
 
 /// The folder of the caller's sockets: `tuneagent` in $XDG_RUNTIME_DIR or, for root, /run; without either one in /tmp.
@@ -45,8 +41,8 @@ pub fn folder() -> PathBuf {
 }
 
 /// Creates the folder where it is missing, and refuses one that others may enter.
-pub(super) fn create(path: &Path) -> Result<(), PlaceError> {
-    let io_error = |source| PlaceError::Io {
+pub(super) fn create(path: &Path) -> Result<(), FolderError> {
+    let io_error = |source| FolderError::Io {
         path: path.to_owned(),
         source,
     };
@@ -59,7 +55,7 @@ pub(super) fn create(path: &Path) -> Result<(), PlaceError> {
     if meta.is_dir() && meta.uid() == geteuid().as_raw() && meta.mode() & 0o077 == 0 {
         Ok(())
     } else {
-        Err(PlaceError::Unsafe {
+        Err(FolderError::Unsafe {
             path: path.to_owned(),
         })
     }
@@ -80,12 +76,12 @@ mod tests {
         assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
         let link = base.path().join("link");
         std::os::unix::fs::symlink(&made, &link).unwrap();
-        assert!(matches!(create(&link), Err(PlaceError::Unsafe { .. })));
+        assert!(matches!(create(&link), Err(FolderError::Unsafe { .. })));
         fs::set_permissions(&made, fs::Permissions::from_mode(0o750)).unwrap();
-        assert!(matches!(create(&made), Err(PlaceError::Unsafe { .. })));
+        assert!(matches!(create(&made), Err(FolderError::Unsafe { .. })));
         assert!(matches!(
             create(&base.path().join("no/such")),
-            Err(PlaceError::Io { .. })
+            Err(FolderError::Io { .. })
         ));
     }
 }

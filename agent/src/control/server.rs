@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    PlaceError, REQUEST_BYTES_MAX, parse,
+    FolderError, REQUEST_BYTES_MAX, parse,
     place::{create, folder},
 };
 use crate::request::{Answer, RefusalKind, Request};
@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A request, and where its answer goes.
-pub type Asked = (Request, oneshot::Sender<Answer>);
+pub type PendingRequest = (Request, oneshot::Sender<Answer>);
 
 /// The socket of a session, made before it gives up the right to write. Dropping it removes the file, where that right is still there;
 /// else the next session does, or whoever looks for sessions.
@@ -41,15 +41,15 @@ pub struct Control {
 
 impl Control {
     /// Makes the socket of this process.
-    pub fn open() -> Result<Control, PlaceError> {
+    pub fn open() -> Result<Control, FolderError> {
         Control::at(&folder())
     }
 
-    fn at(folder: &Path) -> Result<Control, PlaceError> {
+    fn at(folder: &Path) -> Result<Control, FolderError> {
         create(folder)?;
         remove_ended(folder);
         let path = folder.join(format!("{}.sock", std::process::id()));
-        let io_error = |source| PlaceError::Io {
+        let io_error = |source| FolderError::Io {
             path: path.clone(),
             source,
         };
@@ -93,13 +93,13 @@ fn remove_ended(folder: &Path) {
 }
 
 /// Serves until the session ends. One request after the other on each connection.
-pub async fn serve(listener: UnixListener, asked: mpsc::Sender<Asked>) -> std::io::Result<()> {
-    serve_within(listener, asked, IDLE).await
+pub async fn serve(listener: UnixListener, requested: mpsc::Sender<PendingRequest>) -> std::io::Result<()> {
+    serve_within(listener, requested, IDLE).await
 }
 
 async fn serve_within(
     listener: UnixListener,
-    asked: mpsc::Sender<Asked>,
+    requested: mpsc::Sender<PendingRequest>,
     idle: Duration,
 ) -> std::io::Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -117,16 +117,20 @@ async fn serve_within(
                 continue;
             }
         };
-        let asked = asked.clone();
+        let requested = requested.clone();
         tokio::spawn(async move {
             // A peer that goes away in the middle is its own affair.
-            let _ = converse(stream, asked, idle).await;
+            let _ = converse(stream, requested, idle).await;
             drop(place);
         });
     }
 }
 
-async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>, idle: Duration) -> std::io::Result<()> {
+async fn converse(
+    stream: UnixStream,
+    requested: mpsc::Sender<PendingRequest>,
+    idle: Duration,
+) -> std::io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     let (reader, writer) = stream.into_split();
     let mut writer = Answers { writer, idle };
@@ -150,12 +154,12 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>, idle: Duration
             // The end, an error, or nothing said.
             _ => return Ok(()),
         }
-        let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
+        let is_complete = line.pop_if(|byte| *byte == b'\n').is_some();
         match parse(&line) {
-            Ok(request) if is_whole => writer.say(&ask(&asked, request).await).await?,
+            Ok(request) if is_complete => writer.say(&ask(&requested, request).await).await?,
             Err(refused) => {
                 writer.say(&refused).await?;
-                if !is_whole {
+                if !is_complete {
                     // The rest of a line that is too long is not read.
                     return Ok(());
                 }
@@ -166,15 +170,14 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>, idle: Duration
     }
 }
 
-async fn ask(asked: &mpsc::Sender<Asked>, request: Request) -> Answer {
+async fn ask(requested: &mpsc::Sender<PendingRequest>, request: Request) -> Answer {
     let (answer, answered) = oneshot::channel();
-    if asked.send((request, answer)).await.is_err() {
+    if requested.send((request, answer)).await.is_err() {
         return Answer::ending();
     }
     answered.await.unwrap_or_else(|_| Answer::ending())
 }
 
-/// Where answers go.
 struct Answers {
     writer: tokio::net::unix::OwnedWriteHalf,
     idle: Duration,
@@ -233,10 +236,10 @@ mod tests {
                 .build()
                 .unwrap();
             runtime.block_on(async {
-                let (sender, mut asked) = mpsc::channel::<Asked>(8);
+                let (sender, mut requested) = mpsc::channel::<PendingRequest>(8);
                 tokio::spawn(serve_within(listener, sender, idle));
                 while !talking.is_finished() {
-                    let next = tokio::time::timeout(Duration::from_millis(10), asked.recv()).await;
+                    let next = tokio::time::timeout(Duration::from_millis(10), requested.recv()).await;
                     if let Ok(Some((request, answer))) = next {
                         assert_eq!(request, Request::Stop);
                         let _ = answer.send(answer_with());

@@ -93,10 +93,9 @@ pub fn capabilities() -> &'static [Capability] {
 
 /// A part of tuneagent, by what it does once it has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ProgramPart {
     /// A session: probes and /proc.
     Watcher,
-    /// The actuator: memory.
     Writer,
     /// The actuator where changes wait for places in the program: the probe there, and the priority of whoever answers, too.
     WriterAtPlaces,
@@ -106,18 +105,18 @@ pub enum Part {
     Closer,
 }
 
-impl Part {
+impl ProgramPart {
     fn keeps(self) -> CapabilitySet {
         let looking = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
         let probing = CapabilitySet::BPF | CapabilitySet::PERFMON;
         let writing = CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE;
         match self {
             // A program whose file was deleted or replaced while we watch is read by what it has mapped.
-            Part::Watcher => looking | probing | CapabilitySet::CHECKPOINT_RESTORE,
+            ProgramPart::Watcher => looking | probing | CapabilitySet::CHECKPOINT_RESTORE,
             // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
-            Part::Writer => looking | writing,
-            Part::WriterAtPlaces => looking | writing | probing,
-            Part::ReportWriter | Part::Closer => CapabilitySet::empty(),
+            ProgramPart::Writer => looking | writing,
+            ProgramPart::WriterAtPlaces => looking | writing | probing,
+            ProgramPart::ReportWriter | ProgramPart::Closer => CapabilitySet::empty(),
         }
     }
 
@@ -125,8 +124,8 @@ impl Part {
     /// whoever started us was root.
     fn reserves(self) -> CapabilitySet {
         match self {
-            Part::Watcher | Part::ReportWriter | Part::Closer => CapabilitySet::empty(),
-            Part::Writer | Part::WriterAtPlaces => CapabilitySet::SYS_ADMIN,
+            ProgramPart::Watcher | ProgramPart::ReportWriter | ProgramPart::Closer => CapabilitySet::empty(),
+            ProgramPart::Writer | ProgramPart::WriterAtPlaces => CapabilitySet::SYS_ADMIN,
         }
     }
 }
@@ -194,7 +193,7 @@ pub fn begin() -> Result<(), RightsError> {
 /// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way to get one; what it needs for an
 /// instant only stays permitted and is not in force. Before
 /// other threads are started; it cannot be taken back.
-pub fn keep_only(part: Part) -> Result<(), RightsError> {
+pub fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
     let keep = part.keeps();
     // Needs CAP_SETPCAP; without it nothing can be added to what is dropped either, for no_new_privs says so.
     for capability in CapabilitySet::all().iter().filter(|set| !keep.contains(*set)) {
@@ -237,10 +236,10 @@ mod tests {
         let table = TABLE
             .iter()
             .fold(CapabilitySet::empty(), |all, row| all | row.set);
-        for part in [Part::Watcher, Part::Writer] {
+        for part in [ProgramPart::Watcher, ProgramPart::Writer] {
             assert!(table.contains(part.keeps()), "{part:?}");
         }
-        assert_eq!(Part::Watcher.keeps() | Part::Writer.keeps(), table);
+        assert_eq!(ProgramPart::Watcher.keeps() | ProgramPart::Writer.keeps(), table);
     }
 
     #[test]

@@ -5,19 +5,19 @@ mod capabilities;
 mod filter;
 
 pub use capabilities::{
-    Capability, Need, Part, begin, caller, capabilities, give_command, handed_on_by, held, is_lent,
+    Capability, Need, ProgramPart, begin, caller, capabilities, give_command, handed_on_by, held, is_lent,
     keep_only, missing_to_probe,
 };
 
 /// For whoever only looks, from now on: the watcher's capabilities, and the system calls that looking takes.
 pub fn only_look() -> Result<(), RightsError> {
-    keep_only(Part::Watcher)?;
+    keep_only(ProgramPart::Watcher)?;
     filter::leave_to_all()
 }
 
 /// The same for a session that is about to load its programs and maps, until [`have_armed`].
 pub fn only_look_and_arm() -> Result<(), RightsError> {
-    keep_only(Part::Watcher)?;
+    keep_only(ProgramPart::Watcher)?;
     filter::leave_to_all_to_arm()
 }
 
@@ -28,13 +28,13 @@ pub fn have_armed() -> Result<(), RightsError> {
 
 /// For the process that writes a report: no capability, and nothing is opened for writing any more.
 pub fn only_complete_files() -> Result<(), RightsError> {
-    keep_only(Part::ReportWriter)?;
+    keep_only(ProgramPart::ReportWriter)?;
     filter::leave_to_report_writer()
 }
 
 /// For the process that closes probes: no capability, and the system calls of whoever looks.
 pub fn only_close() -> Result<(), RightsError> {
-    keep_only(Part::Closer)?;
+    keep_only(ProgramPart::Closer)?;
     filter::leave_to_all()
 }
 
@@ -42,7 +42,7 @@ pub fn only_close() -> Result<(), RightsError> {
 /// the memory of other programs before all is open that has to be.
 pub fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {
     let confined = || {
-        keep_only(Part::Watcher)?;
+        keep_only(ProgramPart::Watcher)?;
         filter::leave_to_this_thread()?;
         Ok(look())
     };

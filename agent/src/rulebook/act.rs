@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rules::Output;
 
-use super::{Decision, RuleBook};
+use super::{ResolvedDecision, RuleBook};
 use crate::snapshot::{
     GuardView,
     outcome::{ENDED, KEPT, UNDONE},
@@ -16,7 +16,6 @@ pub enum Act {
     /// A condition holds, with its present numbers.
     Found {
         rule: String,
-        /// In words.
         text: String,
         /// What to start the program with next time.
         next_start: Option<String>,
@@ -26,12 +25,11 @@ pub enum Act {
     /// A condition holds no longer.
     Gone { rule: String },
     /// Something is to be written.
-    Decided(Decision),
+    Decided(ResolvedDecision),
     /// A change was judged.
     Judged {
         decision: u64,
         rule: String,
-        /// The verdict.
         guard: GuardView,
         /// The slots of the processes of which it is said; none is all of the decision.
         slots: Option<BTreeSet<u32>>,

@@ -2,11 +2,11 @@
 
 use plan::{Action, Meeting, SyncPoint};
 
-use super::Switch;
+use super::ProbeSwitch;
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
+pub struct ResolvedDecision {
     pub id: u64,
     pub rule: String,
     /// The numbers it was made from.
@@ -16,25 +16,25 @@ pub struct Decision {
     /// All that is to be done, in words.
     pub steps: Vec<String>,
     /// What to do, by process.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ResolvedAction>,
     /// Where in the program; at once when it does not matter.
     pub at: Option<SyncPoint>,
     /// Where all processes do it at the same iteration, or none does; or why they cannot agree on one.
     pub together: Option<Result<Meeting, String>>,
     /// Probes to switch, by process.
-    pub switches: Vec<Switch>,
+    pub switches: Vec<ProbeSwitch>,
     /// When the window began and ended that it was decided on; none of a first value.
     pub window_ns: Option<(u64, u64)>,
 }
 
 /// What is done to one process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ResolvedAction {
     pub slot: u32,
     pub action: Action,
 }
 
-impl Change {
+impl ResolvedAction {
     /// In words: `call flush(3)`; of a `set` the variable alone.
     pub fn text(&self) -> String {
         match &self.action {
@@ -44,25 +44,26 @@ impl Change {
     }
 }
 
-impl From<rules::Decision> for Decision {
-    fn from(decision: rules::Decision) -> Decision {
-        let step = |change: &rules::Change| format!("{} in process {}", change.action, change.process.0);
+impl From<rules::Decision> for ResolvedDecision {
+    fn from(decision: rules::Decision) -> ResolvedDecision {
+        let step =
+            |change: &rules::ProcessAction| format!("{} in process {}", change.action, change.process.0);
         let steps = decision.changes.iter().map(step).collect();
         let (mut changes, mut switches) = (Vec::new(), Vec::new());
         for change in decision.changes {
             let slot = change.process.0;
             match change.action {
-                Action::Switch(switch) => switches.push(Switch {
+                Action::Switch(switch) => switches.push(ProbeSwitch {
                     rule: decision.rule.0,
                     probe: switch.probe,
                     slot,
                     on: switch.on,
                 }),
-                action => changes.push(Change { slot, action }),
+                action => changes.push(ResolvedAction { slot, action }),
             }
         }
         let because = decision.because.into_iter();
-        Decision {
+        ResolvedDecision {
             id: decision.id.0,
             rule: decision.rule_name,
             because: because.map(|(name, value)| format!("{name}: {value}")).collect(),

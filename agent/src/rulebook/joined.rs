@@ -8,7 +8,7 @@ use std::{
 
 use rules::{
     Measure, ProcessFacts, ProcessId,
-    recording::{Header, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
+    recording::{Header, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge},
 };
 
 use crate::{
@@ -48,7 +48,7 @@ pub fn joined(recordings: &[(String, Vec<u8>)]) -> Result<Snapshot, String> {
     let readers = recordings
         .iter()
         .map(|(name, bytes)| Reader::new(bytes).map_err(|error| format!("{name}: {error}")));
-    let mut merge = Merge::new(readers.collect::<Result<_, _>>()?);
+    let mut merge = RecordingMerge::new(readers.collect::<Result<_, _>>()?);
     let mut processes: BTreeMap<u32, Recorded> = BTreeMap::new();
     let mut definitions: BTreeMap<ProbeKey, ProbeDefinition> = BTreeMap::new();
     let mut missing = Vec::new();
@@ -104,7 +104,7 @@ fn take(
             let place = known.map(|definition| definition.place);
             let of = known.map(|definition| function(definition, process, processes));
             match (of, place) {
-                (Some(of), Some(Place::Entry)) => of.calls = count,
+                (Some(of), Some(ProbePlace::Entry)) => of.calls = count,
                 (Some(of), _) => {
                     // The time of a function that was timed now and then is not that of its calls.
                     of.time_ns = Some(duration_sum_ns).filter(|_| count >= of.calls / 2);
@@ -245,8 +245,8 @@ fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesVie
     let mut nodes: BTreeMap<(Option<&String>, usize), Vec<f64>> = BTreeMap::new();
     let mut over_iterations = true;
     for process in &ranks {
-        let (useful, is_whole) = process.useful()?;
-        over_iterations &= is_whole;
+        let (useful, is_complete) = process.useful()?;
+        over_iterations &= is_complete;
         let host = process.facts.host.as_ref();
         // Without a name, a recording is a node.
         let node = (host, if host.is_some() { 0 } else { process.source });
@@ -313,11 +313,11 @@ impl Recorded {
             let is_one_thread = elapsed > 0 && mpi <= elapsed;
             is_one_thread.then(|| 1.0 - mpi as f64 / elapsed as f64)
         };
-        let whole = self
+        let overall = self
             .over_iterations
             .and_then(|(elapsed, mpi)| share(elapsed, mpi));
         let of_all = || share(self.watched_ns(), self.grown(Measure::MpiTime)?);
-        whole
+        overall
             .map(|share| (share, true))
             .or_else(|| Some((of_all()?, false)))
     }
@@ -352,7 +352,7 @@ impl Recorded {
                 .over_iterations
                 .and_then(|_| self.useful())
                 .map(|(useful, _)| useful),
-            whole: self.rates(),
+            overall: self.rates(),
             ..ProcessView::default()
         }
     }
@@ -360,7 +360,7 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
-    use rules::{Time, recording::Writer};
+    use rules::{Time, recording::RecordingWriter};
 
     use super::*;
 
@@ -372,7 +372,7 @@ mod tests {
             notes: [("user".to_owned(), "ana".to_owned())].into(),
             ..Header::default()
         };
-        let mut writer = Writer::new(&header).unwrap();
+        let mut writer = RecordingWriter::new(&header).unwrap();
         for (slot, (rank, mpi)) in (0..).zip(ranks) {
             let process = ProcessId(slot);
             let facts = ProcessFacts {
@@ -449,14 +449,17 @@ mod tests {
 
     #[test]
     fn a_function_that_was_timed_now_and_then_has_no_time_and_steps_without_mpi_are_of_regions() {
-        let mut writer = Writer::new(&Header::default()).unwrap();
+        let mut writer = RecordingWriter::new(&Header::default()).unwrap();
         let (process, time) = (ProcessId(0), Time(5));
         let facts = ProcessFacts::default();
         writer
             .write(&Record::ProcessJoined { process, time, facts })
             .unwrap();
         for (function, first, timed) in [("seldom", 0, 20), ("always", 2, 1000)] {
-            for (place, probe, count) in [(Place::Entry, first, 1000), (Place::Span, first + 1, timed)] {
+            for (place, probe, count) in [
+                (ProbePlace::Entry, first, 1000),
+                (ProbePlace::Span, first + 1, timed),
+            ] {
                 let probe = ProbeKey(probe);
                 let definition = ProbeDefinition {
                     name: function.into(),
@@ -494,14 +497,14 @@ mod tests {
             origin: Time(0),
             notes: [].into(),
         };
-        let mut writer = Writer::new(&header).unwrap();
+        let mut writer = RecordingWriter::new(&header).unwrap();
         let process = ProcessId(0);
         for (probe, (function, counted)) in (0..).zip([("MPI_Send", None), ("MPI_Iprobe", Some(40))]) {
             let (probe, time) = (ProbeKey(probe), Time(5));
             let definition = ProbeDefinition {
                 name: function.into(),
                 function: function.into(),
-                place: Place::Entry,
+                place: ProbePlace::Entry,
                 captures: Vec::new(),
             };
             writer.write(&Record::ProbeDefined { probe, definition }).unwrap();

@@ -3,12 +3,12 @@
 use plan::Mode;
 use rules::{CheckedRule, RuleId, Time};
 
-use super::{Act, RuleBook, asking, modes};
+use super::{Act, RuleBook, modes, probe_requests};
 use crate::{discover::Member, probe::Wanted};
 
 /// Why a rule is not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotAdded {
+pub enum RuleConflict {
     /// Another rule has its name, or changes the same.
     Conflict(String),
 }
@@ -24,33 +24,36 @@ pub struct Added {
 
 impl RuleBook {
     /// Takes a rule in beside the others; `first` is the number that the first of its wanted will have.
-    pub fn add(&mut self, rule: CheckedRule, first: usize, now_ns: u64) -> Result<Added, NotAdded> {
+    pub fn add(&mut self, rule: CheckedRule, first: usize, now_ns: u64) -> Result<Added, RuleConflict> {
         let name = rule.name().to_owned();
         let id = self
             .engine
             .add(rule, Time(now_ns))
-            .map_err(|conflict| NotAdded::Conflict(conflict.to_string()))?;
+            .map_err(|conflict| RuleConflict::Conflict(conflict.to_string()))?;
         tracing::debug!(rule = name, "added");
         self.are_unasked = false;
-        let asks = self.engine.rule(id).map(|rule| asking::asks(id, rule));
-        let asks = asks.unwrap_or_default();
-        let wanted: Vec<Wanted> = asks.iter().filter_map(|ask| self.wanted_of(*ask)).collect();
-        let numbers = first..first + asks.len();
-        self.asks.extend(numbers.clone().zip(asks));
+        let requests = self
+            .engine
+            .rule(id)
+            .map(|rule| probe_requests::requests(id, rule));
+        let requests = requests.unwrap_or_default();
+        let wanted: Vec<Wanted> = requests.iter().filter_map(|ask| self.wanted_of(*ask)).collect();
+        let numbers = first..first + requests.len();
+        self.requests.extend(numbers.clone().zip(requests));
         Ok(Added { id, wanted, numbers })
     }
 
     /// Which of the wanted of a rule are asked for in a process.
     pub fn added_in(&self, added: &Added, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
-        let asks = self.asks.range(added.numbers.clone());
-        asks.map(|(_, ask)| ask.is_of(&facts, &self.engine)).collect()
+        let requests = self.requests.range(added.numbers.clone());
+        requests.map(|(_, ask)| ask.is_of(&facts, &self.engine)).collect()
     }
 
     /// Its probes are there: its windows begin.
     pub fn begin(&mut self, added: &Added, mode: Mode, now_ns: u64) {
         let name = self.name_of(added.id);
-        self.rehearsal.forget();
+        self.warm_up.forget();
         self.engine.begin(added.id, Time(now_ns));
         self.engine.set_mode(added.id, mode);
         if mode == Mode::Applying {
@@ -83,12 +86,12 @@ impl RuleBook {
     }
 
     fn take_out(&mut self, id: RuleId) -> (Vec<usize>, Vec<Act>) {
-        self.rehearsal.forget();
+        self.warm_up.forget();
         let outputs = self.engine.remove(id);
         let acts = outputs.into_iter().map(|output| self.act(output)).collect();
-        let gone = self.asks.iter().filter(|(_, ask)| ask.rule == id);
+        let gone = self.requests.iter().filter(|(_, ask)| ask.rule == id);
         let gone: Vec<usize> = gone.map(|(number, _)| *number).collect();
-        self.asks.retain(|_, ask| ask.rule != id);
+        self.requests.retain(|_, ask| ask.rule != id);
         self.pairs.forget_rule(id);
         self.switches.forget_rule(id);
         (gone, acts)

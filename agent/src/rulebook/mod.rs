@@ -2,34 +2,34 @@
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
 mod act;
-mod asking;
 mod decision;
 mod effects;
-mod hearing;
+mod ingest;
 mod joined;
 mod live;
 mod modes;
 mod pairs;
 mod places;
+mod probe_requests;
 mod readings;
 mod receipt;
 mod recorder;
-mod rehearsal;
 mod replay;
 mod sources;
 mod switches;
 mod texts;
 mod values;
+mod warm_up;
 
-pub use ::session::changes::Switch;
+pub use ::session::changes::ProbeSwitch;
 pub use act::Act;
-pub use asking::facts;
-pub use decision::{Change, Decision};
+pub use decision::{ResolvedAction, ResolvedDecision};
 pub use joined::joined;
-pub use live::NotAdded;
-pub use places::Places;
+pub use live::RuleConflict;
+pub use places::ProbePlaces;
+pub use probe_requests::facts;
 pub use recorder::Recorder;
-pub use replay::{Replayed, replay};
+pub use replay::{ReplayEvent, replay};
 /// Nanoseconds of the clock of hits and readings.
 pub use rules::Time;
 pub use sources::{beside, checked, given, load};
@@ -45,12 +45,12 @@ use rules::{CheckedRule, Engine, Observation, ProcessFacts, ProcessId, Standing}
 
 use self::{
     act::{found, newest_first},
-    asking::{Ask, Reads},
     pairs::Pairs,
+    probe_requests::{Ask, Reads},
     readings::Summed,
-    rehearsal::Rehearsal,
     switches::Switches,
     texts::Waiting,
+    warm_up::EngineWarmUp,
 };
 use crate::{
     calls::Iterations,
@@ -66,7 +66,7 @@ use crate::{
 pub struct RuleBook {
     engine: Engine,
     /// What they ask to be probed, by the number of its [`Wanted`].
-    asks: BTreeMap<usize, Ask>,
+    requests: BTreeMap<usize, Ask>,
     reads: Reads,
     variables: Variables,
     /// Processes that are there.
@@ -93,10 +93,10 @@ pub struct RuleBook {
     has_due: bool,
     /// A hit was heard that parts what is added up, since this was last read.
     has_parted: bool,
-    rehearsal: Rehearsal,
+    warm_up: EngineWarmUp,
     /// Which measures of MPI's functions were told last of each process, by slot, and of what: most ranks sleep or compute when they are
     /// looked at, and hundreds of functions are as they were.
-    calls_heard: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[hearing::Counted]>)>,
+    calls_observed: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[ingest::Counted]>)>,
     /// What the last reading of each process came to, by slot.
     summed: BTreeMap<u32, Summed>,
     /// Nobody asked for any of the rules that are loaded.
@@ -122,9 +122,11 @@ impl RuleBook {
     fn of(checked: Vec<CheckedRule>, apply: Option<&[String]>) -> Result<RuleBook, Failure> {
         let applying = sources::applying(&checked, apply)?;
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
-        let asks = engine.rules().flat_map(|(id, rule, _)| asking::asks(id, rule));
+        let requests = engine
+            .rules()
+            .flat_map(|(id, rule, _)| probe_requests::requests(id, rule));
         Ok(RuleBook {
-            asks: asks.enumerate().collect(),
+            requests: requests.enumerate().collect(),
             reads: Reads::default(),
             engine,
             variables: Variables::default(),
@@ -142,8 +144,8 @@ impl RuleBook {
             may_decide: false,
             has_due: false,
             has_parted: false,
-            rehearsal: Rehearsal::default(),
-            calls_heard: BTreeMap::new(),
+            warm_up: EngineWarmUp::default(),
+            calls_observed: BTreeMap::new(),
             summed: BTreeMap::new(),
             are_unasked: false,
         })
@@ -201,14 +203,13 @@ impl RuleBook {
         self.recorder.take().map_or(Ok(()), Recorder::finish)
     }
 
-    fn tell(&mut self, observation: Observation) {
+    fn report(&mut self, observation: Observation) {
         if let Some(recorder) = &mut self.recorder {
             recorder.observed(&observation);
         }
         self.engine.observe(observation);
     }
 
-    /// Windows begin now.
     pub fn start(&mut self, now_ns: u64) {
         let rules: Vec<CheckedRule> = self.engine.rules().map(|(_, rule, _)| rule.clone()).collect();
         // The same rules ran together a moment ago, so they still can.
@@ -216,8 +217,8 @@ impl RuleBook {
             self.engine = engine;
         }
         let rules = self.engine.rules();
-        let asks = rules.flat_map(|(id, rule, _)| asking::asks(id, rule));
-        self.asks = asks.enumerate().collect();
+        let requests = rules.flat_map(|(id, rule, _)| probe_requests::requests(id, rule));
+        self.requests = requests.enumerate().collect();
         let apply: Vec<_> = self
             .engine
             .rules()
@@ -232,7 +233,7 @@ impl RuleBook {
 
     /// What the rules need probed.
     pub fn wanted(&self) -> Vec<Wanted> {
-        self.asks
+        self.requests
             .values()
             .filter_map(|ask| self.wanted_of(*ask))
             .collect()
@@ -241,29 +242,32 @@ impl RuleBook {
     fn wanted_of(&self, ask: Ask) -> Option<Wanted> {
         let wanted = ask.wanted(ask.planned(&self.engine)?);
         // A recording has each hit, for whatever rule it may be replayed to.
-        let tally = wanted.tally.filter(|_| self.recorder.is_none());
-        Some(Wanted { tally, ..wanted })
+        let partial_sum = wanted.partial_sum.filter(|_| self.recorder.is_none());
+        Some(Wanted {
+            partial_sum,
+            ..wanted
+        })
     }
 
     /// Which of the wanted are asked for in a process: those of its roles.
-    pub fn asked_in(&self, member: &Member) -> Vec<bool> {
+    pub fn requested_in(&self, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
         // Numbers that are nobody's any more, or were never a rule's, are asked for by none.
-        let count = self.asks.last_key_value().map_or(0, |(last, _)| last + 1);
-        let mut asked = vec![false; count];
-        for (number, ask) in &self.asks {
-            asked[*number] = ask.is_of(&facts, &self.engine);
+        let count = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
+        let mut requested = vec![false; count];
+        for (number, ask) in &self.requests {
+            requested[*number] = ask.is_of(&facts, &self.engine);
         }
-        asked
+        requested
     }
 
     fn facts_of(&self, member: &Member) -> ProcessFacts {
         let symbols = self.engine.rules().flat_map(|(_, rule, _)| &rule.plan().symbols);
-        asking::facts_by(member, symbols, |name| self.variables.has(member, name))
+        probe_requests::facts_by(member, symbols, |name| self.variables.has(member, name))
     }
 
     /// Takes note of probes that are switched.
-    pub fn switch_probes(&mut self, switches: &[Switch]) {
+    pub fn switch_probes(&mut self, switches: &[ProbeSwitch]) {
         switches.iter().for_each(|switch| self.switches.set(*switch));
     }
 
@@ -282,7 +286,7 @@ impl RuleBook {
             let slots = self.slots.iter().copied();
             Some((place, self.switches.is_on_in_any(of, slots, checked.plan())))
         };
-        self.asks.iter().filter_map(on).collect()
+        self.requests.iter().filter_map(on).collect()
     }
 
     /// What was lost on the way from the kernel side to the rules, by kind.
@@ -301,7 +305,7 @@ impl RuleBook {
 
     fn join_facts(&mut self, slot: u32, facts: ProcessFacts, now_ns: u64) {
         self.slots.insert(slot);
-        self.rehearsal.forget();
+        self.warm_up.forget();
         self.switches.forget(slot);
         if let Some(recorder) = &mut self.recorder {
             recorder.joined(ProcessId(slot), Time(now_ns), &facts);
@@ -315,9 +319,9 @@ impl RuleBook {
             recorder.left(ProcessId(slot), Time(now_ns));
         }
         self.slots.remove(&slot);
-        self.rehearsal.forget();
+        self.warm_up.forget();
         self.pairs.forget(slot);
-        self.calls_heard.remove(&slot);
+        self.calls_observed.remove(&slot);
         self.summed.remove(&slot);
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
@@ -332,7 +336,7 @@ impl RuleBook {
     pub fn watermark(&mut self, slots: impl Iterator<Item = u32>, time_ns: u64) {
         for slot in slots {
             let (process, time) = (ProcessId(slot), Time(time_ns));
-            self.tell(Observation::Watermark { process, time });
+            self.report(Observation::Watermark { process, time });
         }
     }
 
@@ -343,14 +347,14 @@ impl RuleBook {
         }
         self.engine.forget_windows();
         self.has_due = false;
-        let copy = self.rehearsal.copy(&self.engine);
+        let copy = self.warm_up.copy(&self.engine);
         let mut acts: Vec<Act> = self
             .engine
             .tick(Time(now_ns))
             .into_iter()
             .map(|output| self.act(output))
             .collect();
-        self.rehearsal.keep(copy, Time(now_ns), &acts);
+        self.warm_up.keep(copy, Time(now_ns), &acts);
         // Numbers of findings that hold on are those of the last window.
         acts.extend(
             self.engine
@@ -373,9 +377,9 @@ impl RuleBook {
     }
 
     /// The windows that the last tick closed.
-    fn closed_windows(&mut self) -> Vec<Replayed> {
+    fn closed_windows(&mut self) -> Vec<ReplayEvent> {
         let closed = self.engine.drain_windows();
-        let window = |window: rules::ClosedWindow| Replayed::Window {
+        let window = |window: rules::ClosedWindow| ReplayEvent::Window {
             rule: self.name_of(window.rule),
             window: window.window,
             index: window.index,
@@ -408,7 +412,7 @@ impl RuleBook {
         let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
         let view = |status: rules::TuneStatus| RuleView {
             mode: modes_now.get(&status.rule).copied().unwrap_or(Mode::Off).name(),
-            saw_nobody: status.saw_nobody && says_nothing(status.standing),
+            saw_no_process: status.saw_no_process && says_nothing(status.standing),
             standing: status.standing,
             had_processes: status.had_processes,
             had_value: status.had_value,

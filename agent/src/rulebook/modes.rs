@@ -24,7 +24,7 @@ impl RuleBook {
         if mode == Mode::Applying && !self.keeps && stays(rule) {
             return Err(NotSwitched::Stays);
         }
-        self.rehearsal.forget();
+        self.warm_up.forget();
         let outputs = self.engine.set_mode(id, mode);
         if let Some(recorder) = &mut self.recorder {
             recorder.ruled(Time(now_ns), name, mode.name());

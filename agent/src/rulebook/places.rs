@@ -10,22 +10,22 @@ use crate::{mpi::BytesKind, probe::Probe};
 
 /// Places in a list of probes.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct ProbePlaces {
     /// MPI's functions, and whether what they carry is sent.
     pub(super) mpi: Vec<(usize, bool)>,
     /// By what asks for them.
-    pub(super) asked: BTreeMap<usize, Vec<usize>>,
+    pub(super) requested: BTreeMap<usize, Vec<usize>>,
     /// What rules want to know of MPI function by function.
     pub(super) by_call: BTreeSet<Measure>,
 }
 
 impl RuleBook {
     /// Those of these probes.
-    pub fn places(&self, probes: &[Probe]) -> Places {
+    pub fn places(&self, probes: &[Probe]) -> ProbePlaces {
         let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
-        let mut places = Places {
+        let mut places = ProbePlaces {
             by_call: plans.flat_map(|plan| plan.calls.iter().copied()).collect(),
-            ..Places::default()
+            ..ProbePlaces::default()
         };
         for (place, probe) in probes.iter().enumerate() {
             if probe.mpi.is_some() {
@@ -33,7 +33,7 @@ impl RuleBook {
                 places.mpi.push((place, sends));
             }
             for wanted in &probe.wanted {
-                let of = places.asked.entry(*wanted).or_default();
+                let of = places.requested.entry(*wanted).or_default();
                 // Once, however often it is asked for.
                 if of.last() != Some(&place) {
                     of.push(place);
@@ -44,9 +44,9 @@ impl RuleBook {
     }
 }
 
-impl Places {
+impl ProbePlaces {
     /// The functions that something means which is asked for.
     pub(super) fn of(&self, ask: usize) -> &[usize] {
-        self.asked.get(&ask).map_or(&[], Vec::as_slice)
+        self.requested.get(&ask).map_or(&[], Vec::as_slice)
     }
 }

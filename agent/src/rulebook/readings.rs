@@ -5,9 +5,9 @@ use std::sync::Arc;
 use abi::Totals;
 use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
-use super::{Places, RuleBook, hearing::Counted};
+use super::{ProbePlaces, RuleBook, ingest::Counted};
 use crate::{
-    evidence::{Busy, CpuShare},
+    os_metrics::{Busy, CpuShare},
     probe::Probe,
     profile::Reading,
 };
@@ -24,7 +24,7 @@ pub(super) struct Summed {
 }
 
 impl Summed {
-    fn of(reading: &Reading, places: &Places) -> Summed {
+    fn of(reading: &Reading, places: &ProbePlaces) -> Summed {
         let counted = reading.totals.iter().zip(0..);
         let counted = counted.map(|(totals, probe)| Counted::of(totals, reading.time_ns(probe)));
         let of_mpi = places.mpi.iter();
@@ -48,7 +48,7 @@ impl Summed {
 
 impl RuleBook {
     /// What a process has counted.
-    pub fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &Places)) {
+    pub fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &ProbePlaces)) {
         let (of, time) = (Subject::Process(ProcessId(slot)), Time(reading.at_ns));
         let (probes, places) = functions;
         let known = self.summed.remove(&slot);
@@ -76,7 +76,7 @@ impl RuleBook {
                 (Measure::MemoryResident, counted.resident_bytes),
             ];
             for (measure, value) in gauges {
-                self.tell(Observation::Gauge {
+                self.report(Observation::Gauge {
                     of,
                     measure,
                     time,
@@ -91,7 +91,7 @@ impl RuleBook {
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };
-            self.tell(Observation::Gauge {
+            self.report(Observation::Gauge {
                 of,
                 measure,
                 time,
@@ -99,7 +99,7 @@ impl RuleBook {
             });
         }
         for (measure, total) in counters {
-            self.tell(Observation::Counter {
+            self.report(Observation::Counter {
                 of,
                 measure,
                 time,
@@ -109,14 +109,14 @@ impl RuleBook {
         if let Some(recorder) = &mut self.recorder {
             recorder.totals(slot, reading, probes);
         }
-        self.hear_totals(slot, time, functions, &summed.counted);
+        self.ingest_totals(slot, time, functions, &summed.counted);
         self.summed.insert(slot, summed);
     }
 
     /// What the variables of a process hold that rules would write.
     pub fn observe_variables(&mut self, slot: u32, held: Vec<(String, f64)>, now_ns: u64) {
         for (name, value) in held {
-            self.tell(Observation::Variable {
+            self.report(Observation::Variable {
                 process: ProcessId(slot),
                 name,
                 time: Time(now_ns),
@@ -139,7 +139,7 @@ impl RuleBook {
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };
-            self.tell(Observation::Gauge {
+            self.report(Observation::Gauge {
                 of,
                 measure,
                 time,
@@ -148,7 +148,7 @@ impl RuleBook {
         }
         if let Some(total) = share.throttled_ns {
             let measure = Measure::CpuThrottled;
-            self.tell(Observation::Counter {
+            self.report(Observation::Counter {
                 of,
                 measure,
                 time,
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn what_a_reading_comes_to_is_kept_until_calls_are_counted_or_one_is_open() {
-        let places = Places {
+        let places = ProbePlaces {
             mpi: vec![(0, true), (2, false)],
-            ..Places::default()
+            ..ProbePlaces::default()
         };
         let totals = |calls, bytes| Totals {
             calls,

@@ -9,12 +9,12 @@ impl RuleBook {
     /// What came of a decision. False when the rules no longer wait for it: what was written for it must be undone.
     pub fn receipt(&mut self, decision: u64, outcome: Result<(), NotDone>, now_ns: u64) -> bool {
         let outcome = match outcome {
-            Ok(()) => rules::Outcome::Applied,
+            Ok(()) => rules::DecisionOutcome::Applied,
             Err(NotDone {
                 reason,
                 may_pass: true,
-            }) => rules::Outcome::Hindered(reason),
-            Err(NotDone { reason, .. }) => rules::Outcome::Failed(reason),
+            }) => rules::DecisionOutcome::Hindered(reason),
+            Err(NotDone { reason, .. }) => rules::DecisionOutcome::Failed(reason),
         };
         self.engine
             .receipt(rules::DecisionId(decision), outcome, Time(now_ns))

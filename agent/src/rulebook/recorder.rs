@@ -8,11 +8,14 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use abi::{Hit, HitKind};
+use abi::{HitKind, HitRecord};
 use plan::MarkKind;
 use rules::{
     Observation, ProcessFacts, ProcessId, Scalar, Time,
-    recording::{Captured, CapturedType, Header, Place, ProbeDefinition, ProbeKey, Reason, Record, Writer},
+    recording::{
+        Captured, CapturedType, Header, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record,
+        RecordingWriter,
+    },
 };
 
 use super::texts::Texts;
@@ -33,7 +36,7 @@ const TAIL_BYTES: u64 = 1 << 20;
 /// A recording that is being made.
 pub struct Recorder {
     /// None once it is finished.
-    writer: Option<Writer>,
+    writer: Option<RecordingWriter>,
     file: File,
     name: String,
     /// Bytes in the file, and how many it may have.
@@ -44,7 +47,7 @@ pub struct Recorder {
     /// Why nothing more is written.
     stopped: Option<Stop>,
     /// That it has stopped was said.
-    is_told: bool,
+    is_reported: bool,
     /// What the records say of the probes is so still.
     defined: bool,
     probes: Vec<Defined>,
@@ -93,7 +96,7 @@ impl Recorder {
             origin: Time(monotonic_ns()),
             notes: notes.map(|(name, text)| (name.to_owned(), text)).collect(),
         };
-        let writer = Writer::new(&header).map_err(|error| failure(&error))?;
+        let writer = RecordingWriter::new(&header).map_err(|error| failure(&error))?;
         let file = File::create(name).map_err(|error| failure(&error))?;
         Ok(Recorder {
             writer: Some(writer),
@@ -103,7 +106,7 @@ impl Recorder {
             limit: BYTES_MAX,
             unwritten: 0,
             stopped: None,
-            is_told: false,
+            is_reported: false,
             defined: false,
             probes: Vec::new(),
             estimated: BTreeSet::new(),
@@ -138,10 +141,13 @@ impl Recorder {
                 continue;
             }
             self.next += 2;
-            let places = [(Place::Entry, defined.entry), (Place::Span, defined.span)];
+            let places = [
+                (ProbePlace::Entry, defined.entry),
+                (ProbePlace::Span, defined.span),
+            ];
             for (place, key) in places
                 .into_iter()
-                .filter(|(place, _)| *place == Place::Entry || defined.is_timed)
+                .filter(|(place, _)| *place == ProbePlace::Entry || defined.is_timed)
             {
                 let definition = ProbeDefinition {
                     name: probe.name.clone(),
@@ -171,12 +177,12 @@ impl Recorder {
 
     /// What the whole iterations of a process came to.
     pub(super) fn iterations(&mut self, process: ProcessId, time: Time, iterations: &Iterations) {
-        let whole = iterations.whole();
+        let overall = iterations.overall();
         self.put(&Record::Iterations {
             process,
             time,
-            count: whole.count,
-            whole_ns: whole.sum_ns,
+            count: overall.count,
+            whole_ns: overall.sum_ns,
             elapsed_ns: iterations.elapsed_ns(),
             mpi_ns: iterations.mpi_ns(),
             calls_per_1000: (iterations.calls * 1e3).round() as u64,
@@ -261,7 +267,7 @@ impl Recorder {
             Observation::ProbeTotals { .. }
             | Observation::CallCounter { .. }
             | Observation::Hit { .. }
-            | Observation::Tally { .. } => return,
+            | Observation::PartialSum { .. } => return,
         };
         self.put(&record);
     }
@@ -290,7 +296,7 @@ impl Recorder {
         }
     }
 
-    pub(super) fn hit(&mut self, hit: &Hit, texts: &Texts, probes: &[Probe]) {
+    pub(super) fn hit(&mut self, hit: &HitRecord, texts: &Texts, probes: &[Probe]) {
         self.define(probes);
         let index = hit.probe as usize;
         let Some((probe, defined)) = probes.get(index).zip(self.probes.get(index)) else {
@@ -300,10 +306,10 @@ impl Recorder {
         let is_return = hit.kind == HitKind::Return as u16;
         let captures = probe.captures.iter().enumerate();
         let captured = captures.map(|(place, capture)| match hit.valid & (1 << place) {
-            0 => Captured::None(Reason::Unreadable),
+            0 => Captured::None(MissingReason::Unreadable),
             _ if capture.length > 0 => match texts.get(place).cloned().flatten() {
                 Some(text) => Captured::Text(text),
-                None => Captured::None(Reason::Lost),
+                None => Captured::None(MissingReason::Lost),
             },
             _ => captured(
                 hit.captures.get(place).copied().unwrap_or_default(),
@@ -377,16 +383,16 @@ impl Recorder {
 
     /// That the recording does not go on, in words, once.
     pub(super) fn news(&mut self) -> Option<String> {
-        let stop = self.stopped.as_ref().filter(|_| !self.is_told)?;
+        let stop = self.stopped.as_ref().filter(|_| !self.is_reported)?;
         let text = format!("the recording {} ends here: {stop}", self.name);
-        self.is_told = true;
+        self.is_reported = true;
         Some(text)
     }
 
     /// Ends the recording; that it is not whole is an error in words.
     pub fn finish(mut self) -> Result<(), String> {
         if !matches!(self.stopped, Some(Stop::Failed(_))) {
-            let end = std::mem::take(&mut self.writer).map(Writer::finish);
+            let end = std::mem::take(&mut self.writer).map(RecordingWriter::finish);
             self.append(&end.unwrap_or_default());
         }
         let (name, lacks) = (&self.name, self.lacks);
@@ -420,7 +426,7 @@ fn captured_type(type_name: &str) -> CapturedType {
 /// A register or a piece of memory as its type has it.
 fn captured(raw: u64, type_name: &str) -> Captured {
     let Some(number) = number_of(raw, type_name) else {
-        return Captured::None(Reason::Unreadable);
+        return Captured::None(MissingReason::Unreadable);
     };
     match captured_type(type_name) {
         CapturedType::Signed if type_name == "i64" => Captured::Signed(raw as i64),
@@ -466,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_has_a_bound_and_is_whole_up_to_there() {
+    fn a_recording_has_a_bound_and_is_complete_up_to_there() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join("run.rec");
         let limit = TAIL_BYTES + 1_000_000;
@@ -494,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_with_the_reason_and_nothing_comes_after_it() {
+    fn what_cannot_be_written_is_shown_with_the_reason_and_nothing_comes_after_it() {
         let mut recorder = recorder("/dev/full".as_ref(), BYTES_MAX);
         ticks(&mut recorder, 200_000);
         let news = recorder.news().unwrap();

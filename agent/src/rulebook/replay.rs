@@ -2,24 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
+use abi::{HitKind, HitRecord, ProbeSpec, SpecFlags};
 use plan::{MarkKind, Mode};
 use rules::{
-    Machine, Observation, ProcessId, Reading, Scalar, Subject, Time,
-    recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
+    Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time,
+    recording::{self, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge},
 };
 
-use super::{Act, RuleBook, Switch, asking::Ask, hearing::Counted, modes, recorder, texts::Texts};
+use super::{
+    Act, ProbeSwitch, RuleBook, ingest::Counted, modes, probe_requests::Ask, recorder, texts::Texts,
+};
 use crate::{
     mpi,
-    probe::{Probe, ProbeCapture, Sought},
+    probe::{Probe, ProbeCapture, ProbeSelector},
     snapshot::outcome::UNDONE,
 };
 
 /// Something that happened in a replay.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Replayed {
-    /// A window closed.
+pub enum ReplayEvent {
     Window {
         rule: String,
         window: String,
@@ -29,7 +30,7 @@ pub enum Replayed {
         /// Its metrics with their values as people read them.
         metrics: Vec<(String, String)>,
         /// The same as numbers, in the same order.
-        readings: Vec<Option<Reading>>,
+        readings: Vec<Option<MetricReading>>,
     },
     /// A rule found, decided or judged something.
     Act(Act),
@@ -38,7 +39,6 @@ pub enum Replayed {
         /// What kind of mark it is.
         kind: MarkKind,
         rule: String,
-        /// What was told.
         text: String,
     },
 }
@@ -53,25 +53,25 @@ struct Functions {
     counted: Vec<Counted>,
     at: Option<(ProcessId, Time)>,
     /// Probes that decisions switched.
-    switched: std::collections::BTreeMap<u64, Vec<Switch>>,
+    switched: std::collections::BTreeMap<u64, Vec<ProbeSwitch>>,
 }
 
-/// Replays recordings of one session (of several hosts, joined by their clocks). `tell` is called with the time since the
+/// Replays recordings of one session (of several hosts, joined by their clocks). `report` is called with the time since the
 /// first record, in nanoseconds. The error says which recording breaks off, and where; what came before was replayed.
 pub fn replay(
     rules: &mut RuleBook,
     recordings: &[(String, Vec<u8>)],
-    mut tell: impl FnMut(u64, Replayed),
+    mut report: impl FnMut(u64, ReplayEvent),
 ) -> Result<(), String> {
     let readers = recordings
         .iter()
         .map(|(name, bytes)| Reader::new(bytes).map_err(|error| format!("{name}: {error}")));
-    let merge = Merge::new(readers.collect::<Result<_, _>>()?);
+    let merge = RecordingMerge::new(readers.collect::<Result<_, _>>()?);
     rules.hold(&merge);
     let mut found = BTreeSet::new();
-    let mut tell = |since, what| {
+    let mut report = |since, what| {
         if let Some(what) = once_a_rule(what, &mut found) {
-            tell(since, what);
+            report(since, what);
         }
     };
     let mut functions = Functions::default();
@@ -95,21 +95,24 @@ pub fn replay(
             Record::RuleSet { time, rule, mode } => {
                 rules.take_totals(&mut functions);
                 for act in rules.set(&rule, &mode, time, &mut functions) {
-                    tell(since.unwrap_or_default(), Replayed::Act(act));
+                    report(since.unwrap_or_default(), ReplayEvent::Act(act));
                 }
             }
             Record::Marked { kind, rule, text, .. } => {
                 let kind = MarkKind::named(&kind);
-                tell(since.unwrap_or_default(), Replayed::Marked { kind, rule, text })
+                report(
+                    since.unwrap_or_default(),
+                    ReplayEvent::Marked { kind, rule, text },
+                )
             }
             Record::Tick { time } => {
                 rules.take_totals(&mut functions);
                 for act in rules.tick(time.0) {
                     rules.pretend(&act, time, &mut functions);
-                    tell(since.unwrap_or_default(), Replayed::Act(act));
+                    report(since.unwrap_or_default(), ReplayEvent::Act(act));
                 }
                 for window in rules.closed_windows() {
-                    tell(since.unwrap_or_default(), window);
+                    report(since.unwrap_or_default(), window);
                 }
             }
             other => rules.take(other, machine, &mut functions),
@@ -120,20 +123,20 @@ pub fn replay(
 }
 
 /// Several tunes of a rule have one finding, as in a session.
-fn once_a_rule(what: Replayed, found: &mut BTreeSet<String>) -> Option<Replayed> {
+fn once_a_rule(what: ReplayEvent, found: &mut BTreeSet<String>) -> Option<ReplayEvent> {
     Some(match what {
-        Replayed::Act(Act::Found {
+        ReplayEvent::Act(Act::Found {
             rule,
             text,
             next_start,
             is_new,
-        }) => Replayed::Act(Act::Found {
+        }) => ReplayEvent::Act(Act::Found {
             is_new: is_new && found.insert(rule.clone()),
             rule,
             text,
             next_start,
         }),
-        Replayed::Act(Act::Gone { rule }) if !found.remove(&rule) => return None,
+        ReplayEvent::Act(Act::Gone { rule }) if !found.remove(&rule) => return None,
         other => other,
     })
 }
@@ -189,24 +192,24 @@ impl RuleBook {
             Record::ProcessLearned { process, facts, .. } => self.engine.process_learned(process, facts),
             Record::ProcessLeft { process, time } => self.leave(process.0, time.0),
             Record::ProbeDefined { probe, definition } => {
-                functions.define(probe, &definition, &self.sought())
+                functions.define(probe, &definition, &self.selector())
             }
             Record::Hit(hit) => {
                 if let Some((hit, texts)) = functions.hit(&hit)
                     && let Some(probe) = functions.probes.get(hit.probe as usize)
                 {
-                    self.hear(&hit, &texts, probe);
+                    self.ingest(&hit, &texts, probe);
                 }
             }
             record @ (Record::Counter { .. } | Record::Gauge { .. } | Record::Variable { .. }) => {
                 measured(record, machine)
                     .into_iter()
-                    .for_each(|observation| self.tell(observation));
+                    .for_each(|observation| self.report(observation));
             }
-            Record::Watermark { process, time } => self.tell(Observation::Watermark { process, time }),
+            Record::Watermark { process, time } => self.report(Observation::Watermark { process, time }),
             Record::HitsLost { process, from, to } => {
                 self.pairs.forget_open();
-                self.tell(Observation::Lost { process, from, to });
+                self.report(Observation::Lost { process, from, to });
             }
             Record::ProbeTotals {
                 probe,
@@ -245,31 +248,31 @@ impl RuleBook {
                 ..
             } if guard.verdict == UNDONE => {
                 let made = functions.switched.get(decision).map_or(&[][..], Vec::as_slice);
-                self.switch_probes(&Switch::back(made, slots.as_ref()));
+                self.switch_probes(&ProbeSwitch::back(made, slots.as_ref()));
             }
             _ => {}
         }
     }
 
     /// Rules that were added while the recording was made wait for their moment.
-    fn hold(&mut self, recording: &Merge<'_>) {
+    fn hold(&mut self, recording: &RecordingMerge<'_>) {
         let records = recording.clone().filter_map(Result::ok);
         let first = records.filter_map(|merged| match merged.record {
             Record::RuleSet { rule, mode, .. } => Some((rule, mode)),
             _ => None,
         });
-        let mut told = BTreeMap::new();
+        let mut reported = BTreeMap::new();
         for (rule, mode) in first {
-            told.entry(rule).or_insert(mode);
+            reported.entry(rule).or_insert(mode);
         }
         // One that was removed and came again was there at the start.
-        told.retain(|_, mode| mode == modes::ADDED);
+        reported.retain(|_, mode| mode == modes::ADDED);
         let names: Vec<String> = self
             .engine
             .rules()
             .map(|(_, rule, _)| rule.name().to_owned())
             .collect();
-        for name in names.into_iter().filter(|name| told.contains_key(name)) {
+        for name in names.into_iter().filter(|name| reported.contains_key(name)) {
             let of = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
             let Some(rule) = of.map(|(_, rule, _)| rule.clone()) else {
                 continue;
@@ -286,10 +289,10 @@ impl RuleBook {
                 return Vec::new();
             };
             let rule = self.held.remove(place);
-            let first = self.asks.last_key_value().map_or(0, |(last, _)| last + 1);
+            let first = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
             // It ran beside the others then.
             if let Ok(added) = self.add(rule.clone(), first, time.0) {
-                functions.grow(first, added.wanted.iter().map(|wanted| &wanted.sought));
+                functions.grow(first, added.wanted.iter().map(|wanted| &wanted.selector));
                 self.begin(&added, Mode::Advising, time.0);
             }
             return Vec::new();
@@ -321,12 +324,12 @@ impl RuleBook {
             .unwrap_or_default()
     }
 
-    fn sought(&self) -> Vec<(usize, Sought)> {
+    fn selector(&self) -> Vec<(usize, ProbeSelector)> {
         let planned = |(number, ask): (&usize, &Ask)| {
             let wanted = ask.wanted(ask.planned(&self.engine)?);
-            Some((*number, wanted.sought))
+            Some((*number, wanted.selector))
         };
-        self.asks.iter().filter_map(planned).collect()
+        self.requests.iter().filter_map(planned).collect()
     }
 
     /// Hands in the totals that were recorded of one process at one moment.
@@ -334,7 +337,7 @@ impl RuleBook {
         if let Some((process, time)) = functions.at.take() {
             let counted = std::mem::take(&mut functions.counted);
             let places = self.places(&functions.probes);
-            self.hear_totals(process.0, time, (&functions.probes, &places), &counted.into());
+            self.ingest_totals(process.0, time, (&functions.probes, &places), &counted.into());
         }
     }
 }
@@ -367,31 +370,31 @@ impl Functions {
     }
 
     /// A rule that was added asks for these too, the first of which has this number.
-    fn grow<'a>(&mut self, first: usize, sought: impl Iterator<Item = &'a Sought>) {
-        for (number, sought) in (first..).zip(sought) {
+    fn grow<'a>(&mut self, first: usize, selector: impl Iterator<Item = &'a ProbeSelector>) {
+        for (number, selector) in (first..).zip(selector) {
             for probe in &mut self.probes {
-                if sought.means(&probe.name, probe.mpi.is_some()) {
+                if selector.means(&probe.name, probe.mpi.is_some()) {
                     probe.wanted.push(number);
                 }
             }
         }
     }
 
-    fn define(&mut self, key: ProbeKey, definition: &ProbeDefinition, sought: &[(usize, Sought)]) {
+    fn define(&mut self, key: ProbeKey, definition: &ProbeDefinition, selector: &[(usize, ProbeSelector)]) {
         let known = self
             .probes
             .iter()
             .position(|probe| probe.name == definition.function);
         let index = known.unwrap_or_else(|| {
             let (name, mpi) = (&definition.function, mpi::find(&definition.function));
-            let means = |(_, sought): &&(usize, Sought)| sought.means(name, mpi.is_some());
+            let means = |(_, selector): &&(usize, ProbeSelector)| selector.means(name, mpi.is_some());
             self.probes.push(Probe {
                 name: name.clone(),
                 mpi: mpi.map(|(function, _)| function),
                 spec: ProbeSpec::default(),
                 symbols: [].into(),
                 mark: None,
-                wanted: sought.iter().filter(means).map(|(number, _)| *number).collect(),
+                wanted: selector.iter().filter(means).map(|(number, _)| *number).collect(),
                 captures: Vec::new(),
                 is_quiet: false,
                 is_only_counted: false,
@@ -405,7 +408,7 @@ impl Functions {
         self.probes[index].captures = labels
             .filter_map(|(label, _)| ProbeCapture::from_label(label))
             .collect();
-        let is_span = definition.place != Place::Entry;
+        let is_span = definition.place != ProbePlace::Entry;
         if is_span {
             self.probes[index].spec.flags |= SpecFlags::SPAN;
         }
@@ -413,16 +416,16 @@ impl Functions {
     }
 
     /// The hit as the kernel side sent it.
-    fn hit(&self, recorded: &recording::Hit) -> Option<(Hit, Texts)> {
+    fn hit(&self, recorded: &recording::Hit) -> Option<(HitRecord, Texts)> {
         let (index, is_span) = *self.keys.get(&recorded.probe)?;
-        let mut hit = Hit {
+        let mut hit = HitRecord {
             time_ns: recorded.time.0,
             duration_ns: recorded.duration_ns.unwrap_or(abi::NO_DURATION),
             probe: index as u32,
             process: recorded.process.0,
             thread: recorded.thread,
             kind: if is_span { HitKind::Return } else { HitKind::Entry } as u16,
-            ..Hit::default()
+            ..HitRecord::default()
         };
         let captures = self.probes[index].captures.iter().zip(&recorded.captures);
         let mut texts = Texts::new();

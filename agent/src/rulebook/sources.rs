@@ -181,12 +181,13 @@ fn chosen<'a>(
     let mut mine = BTreeMap::new();
     for of_instance in [false, true] {
         for (name, value) in settings {
-            let (plain, meant) = match name.split_once('@') {
-                Some((plain, meant)) => (plain, Some(meant)),
+            let (plain, resolved) = match name.split_once('@') {
+                Some((plain, resolved)) => (plain, Some(resolved)),
                 None => (name.as_str(), None),
             };
-            let is_meant = meant.is_some() == of_instance && (meant.is_none() || meant == instance);
-            if is_meant && known.iter().any(|known| known == plain) {
+            let is_selected =
+                resolved.is_some() == of_instance && (resolved.is_none() || resolved == instance);
+            if is_selected && known.iter().any(|known| known == plain) {
                 used.insert((flag, name.as_str()));
                 mine.insert(plain.to_owned(), value.clone());
             }

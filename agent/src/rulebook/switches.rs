@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rules::{Plan, ProbeId, RuleId};
-use session::changes::Switch;
+use session::changes::ProbeSwitch;
 
 /// One probe of a rule in one process.
 type Of = (RuleId, ProbeId, u32);
@@ -19,13 +19,13 @@ pub(super) struct Switches {
 /// Totals of a probe that is switched.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
-    told: (u64, u64),
+    reported: (u64, u64),
     /// What was counted while it was off, for someone else.
     skipped: (u64, u64),
 }
 
 impl Switches {
-    pub(super) fn set(&mut self, switch: Switch) {
+    pub(super) fn set(&mut self, switch: ProbeSwitch) {
         let of = (RuleId(switch.rule), ProbeId(switch.probe), switch.slot);
         self.state.insert(of, switch.on);
     }
@@ -64,10 +64,10 @@ impl Switches {
         let less = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_sub(b.0), a.1.saturating_sub(b.1));
         let counted = self.counted.entry(of).or_default();
         if is_on {
-            counted.told = less(read, counted.skipped);
-            Some(counted.told)
+            counted.reported = less(read, counted.skipped);
+            Some(counted.reported)
         } else {
-            counted.skipped = less(read, counted.told);
+            counted.skipped = less(read, counted.reported);
             None
         }
     }
@@ -78,9 +78,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_while_a_probe_is_off_is_not_told() {
+    fn calls_that_are_counted_while_a_probe_is_off_are_not_reported() {
         let of = (RuleId(0), ProbeId(0), 1);
-        let switch = |on| Switch {
+        let switch = |on| ProbeSwitch {
             rule: 0,
             probe: 0,
             slot: 1,

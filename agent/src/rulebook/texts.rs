@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use abi::{Hit, Text};
+use abi::{HitRecord, TextRecord};
 
 use crate::{console::printable_bytes, probe::Probe};
 
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn add(&mut self, text: &Text) {
+    pub(super) fn add(&mut self, text: &TextRecord) {
         let bytes = text.bytes.get(..usize::from(text.length)).unwrap_or_default();
         let key = (text.time_ns, text.thread, text.place);
         self.texts.insert(key, printable_bytes(bytes));
@@ -34,7 +34,7 @@ impl Waiting {
     }
 
     /// The texts of a hit; none at all where none is captured.
-    pub(super) fn of(&mut self, hit: &Hit, probe: &Probe) -> Texts {
+    pub(super) fn of(&mut self, hit: &HitRecord, probe: &Probe) -> Texts {
         let mut texts = Texts::new();
         if probe.captures.iter().all(|capture| capture.length == 0) {
             return texts;

@@ -32,13 +32,13 @@ fn values_of(rule: &str, window: ClosedWindow) -> impl Iterator<Item = RuleValue
 
 #[cfg(test)]
 mod tests {
-    use rules::Reading;
+    use rules::MetricReading;
 
     use super::*;
 
     #[test]
     fn what_has_no_value_is_not_there() {
-        let reading = Reading {
+        let reading = MetricReading {
             low: 1.0,
             mean: 2.0,
             high: 3.0,

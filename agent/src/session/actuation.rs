@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tuner::{
-    actuator::{ChangeNumber, Practice},
+    actuator::{ChangeNumber, SetWarmUp},
     process::Pid,
 };
 
 use super::{
-    actuator_queue::{self, ActuatorQueue, Receipt},
-    changes::{Change, Changes, Event, Machine, Order},
+    actuator_queue::{self, ActuatorQueue, OrderReceipt},
+    changes::{ChangeEvent, ChangeId, Changes, MachineId, Order},
     orders::{Ordered, Path, pid_here, pid_of},
     receipts,
 };
@@ -31,7 +31,7 @@ impl Actuation {
     }
 
     /// An order may come at once, perhaps this one: the actuator looks out for it for so long without sleeping.
-    pub(super) fn expect(&self, look_out: Duration, like: Option<Practice>) {
+    pub(super) fn expect(&self, look_out: Duration, like: Option<SetWarmUp>) {
         if let Some(queue) = &self.queue {
             queue.expect(monotonic_ns(), look_out, like);
         }
@@ -64,33 +64,33 @@ impl Actuation {
     }
 
     /// An answer of the actuator, as the changes take it; none where nobody waits for it.
-    pub(super) fn answered(&self, receipt: Receipt) -> Option<Event> {
+    pub(super) fn answered(&self, receipt: OrderReceipt) -> Option<ChangeEvent> {
         match receipt {
-            Receipt::Done {
+            OrderReceipt::Done {
                 decision,
                 part,
                 result,
             } => {
                 let answer = receipts::answer(self.ordered.get(&decision)?, part, result.map(|done| *done));
-                Some(Event::Receipt {
+                Some(ChangeEvent::Receipt {
                     decision,
                     part,
                     answer,
                 })
             }
-            Receipt::Confirmed(pid, change, Err(error)) => {
+            OrderReceipt::Confirmed(pid, change, Err(error)) => {
                 tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be reverted at the end");
                 None
             }
-            Receipt::Confirmed(_, _, Ok(())) => None,
-            Receipt::Undone(pid, number, result) => {
-                Some(Event::Undone(here(pid, number), receipts::undo(result)))
+            OrderReceipt::Confirmed(_, _, Ok(())) => None,
+            OrderReceipt::Undone(pid, number, result) => {
+                Some(ChangeEvent::Undone(here(pid, number), receipts::undo(result)))
             }
         }
     }
 
     /// What is sent to the actuator of this machine for an order.
-    fn actuator_orders(&self, order: &Order) -> Result<Vec<actuator_queue::Order>, ()> {
+    fn actuator_orders(&self, order: &Order) -> Result<Vec<actuator_queue::QueuedOrder>, ()> {
         let single = match order {
             Order::Do {
                 decision,
@@ -98,7 +98,7 @@ impl Actuation {
                 replaces,
             } => {
                 let ordered = self.ordered.get(decision).ok_or(())?;
-                let task = actuator_queue::Order::Do {
+                let task = actuator_queue::QueuedOrder::Do {
                     decision: *decision,
                     part: *part,
                     task: ordered.work.get(*part).ok_or(())?.task.clone(),
@@ -108,14 +108,14 @@ impl Actuation {
             }
             Order::Together { decision } => {
                 let ordered = self.ordered.get(decision).ok_or(())?;
-                actuator_queue::Order::Together {
+                actuator_queue::QueuedOrder::Together {
                     decision: *decision,
                     parts: ordered.work.len(),
                     command: ordered.together.clone().ok_or(())?,
                 }
             }
-            Order::GiveUp(decision) => actuator_queue::Order::GiveUp(*decision),
-            Order::Confirm(change) => actuator_queue::Order::Confirm(pid_of(change.pid), change.number),
+            Order::GiveUp(decision) => actuator_queue::QueuedOrder::GiveUp(*decision),
+            Order::Confirm(change) => actuator_queue::QueuedOrder::Confirm(pid_of(change.pid), change.number),
             Order::Undo(changes) => return Ok(undo(changes).into_iter().collect()),
         };
         Ok(vec![single])
@@ -123,19 +123,19 @@ impl Actuation {
 }
 
 /// As the changes name a change of this machine.
-pub(super) fn here(pid: Pid, number: u64) -> Change {
-    Change {
-        machine: Machine::HERE,
+pub(super) fn here(pid: Pid, number: u64) -> ChangeId {
+    ChangeId {
+        machine: MachineId::HERE,
         pid: pid_here(pid),
         number,
     }
 }
 
 /// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past the thread.
-fn undo(changes: &[Change]) -> Option<actuator_queue::Order> {
-    let number = |change: &Change| ChangeNumber {
+fn undo(changes: &[ChangeId]) -> Option<actuator_queue::QueuedOrder> {
+    let number = |change: &ChangeId| ChangeNumber {
         pid: pid_of(change.pid),
         change: change.number,
     };
-    (!changes.is_empty()).then(|| actuator_queue::Order::Undo(changes.iter().map(number).collect()))
+    (!changes.is_empty()).then(|| actuator_queue::QueuedOrder::Undo(changes.iter().map(number).collect()))
 }

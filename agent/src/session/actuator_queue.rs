@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tuner::{
     action::ActionReceipt,
     actuator::{
-        ActCommand, ChangeNumber, ClientError, Farewell, GetCommand, Practice, SentSet, SetCommand,
+        ActCommand, ChangeNumber, ClientError, Farewell, GetCommand, SentSet, SetCommand, SetWarmUp,
         TogetherCommand,
     },
     process::Pid,
@@ -42,7 +42,7 @@ const EXPECT_EVERY_NS: u64 = 2_000_000;
 
 /// What one process is to do.
 #[derive(Clone, Debug)]
-pub enum Task {
+pub enum ProcessTask {
     /// A variable gets a value.
     Set(Box<SetCommand>),
     /// A function is called, a library loaded, code changed, threads bound.
@@ -51,21 +51,18 @@ pub enum Task {
 
 /// What the actuator is to do.
 #[derive(Debug)]
-pub enum Order {
+pub enum QueuedOrder {
     /// Something for a decision.
     Do {
-        /// The decision.
         decision: u64,
         /// Which of what is done for it.
         part: usize,
-        /// What to do.
-        task: Task,
+        task: ProcessTask,
         /// Where in the program; at once when none is given.
         at: Option<SyncPoint>,
     },
     /// Write a variable of each of several processes at the same iteration, for a decision.
     Together {
-        /// The decision.
         decision: u64,
         /// How many: the parts of the decision are in the order of the sets.
         parts: usize,
@@ -84,30 +81,28 @@ pub enum Order {
     Undo(Vec<ChangeNumber>),
 }
 
-/// What was done.
 #[derive(Debug)]
 pub enum Done {
-    /// Of [`Task::Set`].
+    /// Of [`ProcessTask::Set`].
     Set(tuner::writer::Receipt),
-    /// Of [`Task::Act`].
+    /// Of [`ProcessTask::Act`].
     Acted(ActionReceipt),
 }
 
 /// What became of an order.
 #[derive(Debug)]
-pub enum Receipt {
-    /// Of [`Order::Do`].
+pub enum OrderReceipt {
+    /// Of [`QueuedOrder::Do`].
     Done {
-        /// The decision.
         decision: u64,
         /// Which of what is done for it.
         part: usize,
         /// What was done, or why not.
         result: Result<Box<Done>, ClientError>,
     },
-    /// Of [`Order::Confirm`].
+    /// Of [`QueuedOrder::Confirm`].
     Confirmed(Pid, u64, Result<(), ClientError>),
-    /// Of [`Order::Undo`].
+    /// Of [`QueuedOrder::Undo`].
     Undone(Pid, u64, Result<Undone, ClientError>),
 }
 
@@ -141,20 +136,20 @@ impl Shared {
 
     /// Sends a value that is to be written at once, if nothing else is under way. Does not block: what the actuator was told to expect and
     /// has not read leaves room for it.
-    fn send(&self, order: Order) -> Order {
-        let Order::Do {
+    fn send(&self, order: QueuedOrder) -> QueuedOrder {
+        let QueuedOrder::Do {
             decision,
             part,
-            task: Task::Set(command),
+            task: ProcessTask::Set(command),
             at: None,
         } = order
         else {
             return order;
         };
-        let back = |command| Order::Do {
+        let back = |command| QueuedOrder::Do {
             decision,
             part,
-            task: Task::Set(command),
+            task: ProcessTask::Set(command),
             at: None,
         };
         if self.under_way.load(Ordering::Acquire) > 0 {
@@ -174,11 +169,11 @@ impl Shared {
         };
         let set = actuator.client.send_set(*command);
         *sent = Some(Sent { decision, part, set });
-        Order::TakeReceipt
+        QueuedOrder::TakeReceipt
     }
 
     /// The receipt of what was sent, if it comes in time and nobody else has taken it.
-    fn receipt_within(&self, longest: Duration) -> Option<Receipt> {
+    fn receipt_within(&self, longest: Duration) -> Option<OrderReceipt> {
         let mut talk = self.talk.try_lock().ok()?;
         let client = &talk.actuator.as_ref()?.client;
         let is_there = talk.sent.is_some() && client.is_answered_within(longest);
@@ -188,11 +183,11 @@ impl Shared {
 
 impl Talk {
     /// Waits for what came of what was sent past the thread.
-    fn take_receipt(&mut self) -> Option<Receipt> {
+    fn take_receipt(&mut self) -> Option<OrderReceipt> {
         let Sent { decision, part, set } = self.sent.take()?;
         let client = self.actuator.as_mut().map(|actuator| &mut actuator.client);
         let result = set.and_then(|set| client.ok_or(ClientError::Ended)?.receipt(set));
-        Some(Receipt::Done {
+        Some(OrderReceipt::Done {
             decision,
             part,
             result: result.map(|receipt| Box::new(Done::Set(receipt))),
@@ -203,10 +198,10 @@ impl Talk {
 /// The thread, and the ways to and from it.
 pub struct ActuatorQueue {
     shared: Arc<Shared>,
-    orders: SyncSender<Order>,
-    receipts: mpsc::Receiver<Receipt>,
+    orders: SyncSender<QueuedOrder>,
+    receipts: mpsc::Receiver<OrderReceipt>,
     /// Those that were taken past the thread.
-    taken: VecDeque<Receipt>,
+    taken: VecDeque<OrderReceipt>,
     thread: JoinHandle<Result<Farewell, ClientError>>,
 }
 
@@ -235,7 +230,7 @@ impl ActuatorQueue {
 
     /// An order may come at once, perhaps this one: the actuator wakes up while it is decided on, practises it, and looks out for it
     /// without sleeping for so long. Does nothing where anything is under way, or when it was told so a moment ago.
-    pub fn expect(&self, now_ns: u64, look_out: Duration, like: Option<Practice>) {
+    pub fn expect(&self, now_ns: u64, look_out: Duration, like: Option<SetWarmUp>) {
         if self.is_busy() {
             return;
         }
@@ -264,11 +259,11 @@ impl ActuatorQueue {
 
     /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended. Of one that was sent past the
     /// thread [`ActuatorQueue::see_to_receipt`] must be called.
-    pub fn order(&self, order: Order) -> Result<(), Order> {
+    pub fn order(&self, order: QueuedOrder) -> Result<(), QueuedOrder> {
         use std::sync::mpsc::TrySendError;
         let order = self.shared.send(order);
         self.shared.under_way.fetch_add(1, Ordering::AcqRel);
-        if matches!(order, Order::TakeReceipt) {
+        if matches!(order, QueuedOrder::TakeReceipt) {
             return Ok(());
         }
         self.orders.try_send(order).map_err(|error| {
@@ -290,12 +285,12 @@ impl ActuatorQueue {
                 self.shared.under_way.fetch_sub(1, Ordering::AcqRel);
             }
             // A thread that has too much to do comes by it anyway.
-            None => drop(self.orders.try_send(Order::TakeReceipt)),
+            None => drop(self.orders.try_send(QueuedOrder::TakeReceipt)),
         }
     }
 
     /// The next receipt; `None` when the thread has ended.
-    pub async fn receipt(&mut self) -> Option<Receipt> {
+    pub async fn receipt(&mut self) -> Option<OrderReceipt> {
         // What the thread did was done before anything was sent past it.
         let earlier = self.receipts.try_recv().ok();
         match earlier.or_else(|| self.taken.pop_front()) {
@@ -306,7 +301,7 @@ impl ActuatorQueue {
 
     /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no longer; the receipts that
     /// were not fetched come with the farewell.
-    pub async fn finish(mut self) -> (Vec<Receipt>, Result<Farewell, ClientError>) {
+    pub async fn finish(mut self) -> (Vec<OrderReceipt>, Result<Farewell, ClientError>) {
         drop(self.orders);
         let mut last = Vec::from(self.taken);
         while let Some(receipt) = self.receipts.recv().await {

@@ -6,7 +6,7 @@ use super::{Options, Started, kernel_failure};
 use crate::{
     discover::{Job, Member},
     exit::Failure,
-    probe::{ArmError, Probes, Sought, Wanted},
+    probe::{ArmError, ProbeSelector, Probes, Wanted},
     rulebook::RuleBook,
 };
 
@@ -33,26 +33,29 @@ impl Requests {
         }
     }
 
-    /// The probes, attached.
     pub(super) fn arm(self, job: &Job, rules: &RuleBook, options: &Options) -> Result<Probes, Failure> {
         let Requests { wanted, own, regions } = self;
-        let foreseen = options.started.as_ref().map(Started::job);
-        let members = &foreseen.as_ref().unwrap_or(job).members;
-        let asked = members.iter().map(|member| asked_in(rules, &own, member));
-        let asked: Vec<Vec<bool>> = asked.collect();
-        let is_asked = asked.iter().any(|asked| asked[..regions.start].contains(&true));
-        let is_without = !is_asked && members.iter().all(|member| member.mpi.is_none());
-        let probes = match (&options.cannot_probe, options.started.as_ref().zip(foreseen)) {
+        let expected = options.started.as_ref().map(Started::job);
+        let members = &expected.as_ref().unwrap_or(job).members;
+        let requested = members.iter().map(|member| requested_in(rules, &own, member));
+        let requested: Vec<Vec<bool>> = requested.collect();
+        let is_requested = requested
+            .iter()
+            .any(|requested| requested[..regions.start].contains(&true));
+        let is_without = !is_requested && members.iter().all(|member| member.mpi.is_none());
+        let probes = match (&options.cannot_probe, options.started.as_ref().zip(expected)) {
             (Some(why), _) => Probes::none(job, vec![why.clone()]),
             (None, Some((started, job))) => {
-                Probes::arm_family(&job, wanted, &asked, started.root).map_err(arm_failure)?
+                Probes::arm_family(&job, wanted, &requested, started.root).map_err(arm_failure)?
             }
             // There may be rules to come that want some.
             (None, None) if is_without => {
-                let armed = Probes::arm(job, wanted, asked, options.force_tracefs);
+                let armed = Probes::arm(job, wanted, requested, options.force_tracefs);
                 armed.unwrap_or_else(|_| Probes::none(job, Vec::new()))
             }
-            (None, None) => Probes::arm(job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
+            (None, None) => {
+                Probes::arm(job, wanted, requested, options.force_tracefs).map_err(arm_failure)?
+            }
         };
         let must_probe = options.started.is_none() && (!options.probe.is_empty() || rules.is_empty());
         if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
@@ -63,11 +66,11 @@ impl Requests {
 }
 
 /// Which of the wanted are asked for in a process: what the user named is asked for in all.
-pub(super) fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) -> Vec<bool> {
-    let mut asked = rules.asked_in(member);
-    asked.resize(asked.len().max(plain.end), false);
-    plain.clone().for_each(|number| asked[number] = true);
-    asked
+pub(super) fn requested_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) -> Vec<bool> {
+    let mut requested = rules.requested_in(member);
+    requested.resize(requested.len().max(plain.end), false);
+    plain.clone().for_each(|number| requested[number] = true);
+    requested
 }
 
 /// Parallel regions, which the profile wants beside all others. More threads than the kernel side has half the room for, and what each does in a
@@ -75,8 +78,8 @@ pub(super) fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) 
 fn wanted_regions(job: &Job) -> Vec<Wanted> {
     let threads = job.members.iter().map(threads_of);
     let has_room = threads.sum::<u64>() <= abi::MAX_THREADS as u64 / 2;
-    let bodies = has_room.then(|| Wanted::quietly(Sought::OpenmpBody));
-    let region = Wanted::quietly(Sought::OpenmpRegion);
+    let bodies = has_room.then(|| Wanted::quietly(ProbeSelector::OpenmpBody));
+    let region = Wanted::quietly(ProbeSelector::OpenmpRegion);
     [region].into_iter().chain(bodies).collect()
 }
 

@@ -1,7 +1,7 @@
 //! CPUs that the job may use, as they are shown: what was read last, and the quotas' periods since the session began.
 
 use crate::{
-    evidence::{CpuShare, Periods, online},
+    os_metrics::{CpuShare, Periods, online},
     snapshot::CpusView,
 };
 

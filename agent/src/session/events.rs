@@ -11,20 +11,20 @@ use tokio::sync::oneshot;
 
 use super::{
     Session,
-    actuator_queue::Receipt,
-    changes::{Effect, Event, NotDone, Process},
+    actuator_queue::OrderReceipt,
+    changes::{ChangeEffect, ChangeEvent, MemberProcess, NotDone},
     log::Requests,
-    members::{self, Machine},
+    members::{self, MachineId},
     orders::{Path, Resolver},
     prefetch,
-    requests::{self, NotAdded, State, Step},
+    requests::{self, NotAdded, RequestState, RequestStep},
     target::{Read, candidate},
 };
 use crate::{
     clock::monotonic_ns,
     kernel::{Kernel, KernelError},
     request::{Answer, Given, Mode, RefusalKind, Request},
-    rulebook::{self, Act, Decision, Switch, Time},
+    rulebook::{self, Act, ProbeSwitch, ResolvedDecision, Time},
     snapshot::{FindingView, GuardView, outcome::KEPT},
     view::{Input, Wish},
 };
@@ -64,7 +64,7 @@ impl Session {
             .filter(|decision| !self.rules.awaits(*decision))
             .collect();
         for decision in given_up {
-            self.change(Event::GaveUp(decision));
+            self.change(ChangeEvent::GaveUp(decision));
         }
     }
 
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    fn decided(&mut self, decision: Decision) {
+    fn decided(&mut self, decision: ResolvedDecision) {
         if self.actuation.queue.is_none() {
             let refused = Err(NotDone::for_good("this session does not write"));
             self.rules.receipt(decision.id, refused, monotonic_ns());
@@ -104,10 +104,10 @@ impl Session {
         match self.resolver().resolve(decision) {
             Ok((decided, ordered)) => {
                 self.actuation.ordered.insert(id, ordered);
-                self.change(Event::Decided(decided));
+                self.change(ChangeEvent::Decided(decided));
                 self.actuation.forget_answered(id, &self.changes);
             }
-            Err(reason) => self.change(Event::NotOrdered {
+            Err(reason) => self.change(ChangeEvent::NotOrdered {
                 decision: id,
                 rule,
                 reason,
@@ -126,7 +126,7 @@ impl Session {
         let keeps = guard.verdict == KEPT;
         let kind = if keeps { MarkKind::Kept } else { MarkKind::Undone };
         self.rules.record_mark(kind, &rule, &guard.text, monotonic_ns());
-        self.change(Event::Judged {
+        self.change(ChangeEvent::Judged {
             decision,
             rule,
             guard,
@@ -136,33 +136,33 @@ impl Session {
     }
 
     /// Takes an event of the changes in, and does what follows from it.
-    pub(super) fn change(&mut self, event: Event) {
+    pub(super) fn change(&mut self, event: ChangeEvent) {
         let effects = self.log.on(&mut self.changes, event, Time(monotonic_ns()));
         for effect in effects {
             match effect {
-                Effect::Order(machine, order) => {
+                ChangeEffect::Order(machine, order) => {
                     if !self.actuation.order(&order) {
-                        self.change(Event::NoRoom(machine, order));
+                        self.change(ChangeEvent::NoRoom(machine, order));
                     }
                 }
-                Effect::Say(notice) => {
+                ChangeEffect::Say(notice) => {
                     self.screen.say_when(&notice);
                     if let Some((kind, name, text)) = notice.mark() {
                         self.mark(kind, name, text);
                     }
                 }
-                Effect::Result(decision, result) => {
+                ChangeEffect::Result(decision, result) => {
                     self.rules.receipt(decision, result, monotonic_ns());
                 }
-                Effect::Switch(decision, switches) => {
+                ChangeEffect::Switch(decision, switches) => {
                     let result = self.switch_probes(&switches);
-                    self.change(Event::Switched(decision, result));
+                    self.change(ChangeEvent::Switched(decision, result));
                 }
-                Effect::SwitchBack(switches) => self.switch_back(&switches),
+                ChangeEffect::SwitchBack(switches) => self.switch_back(&switches),
                 // What is neither confirmed nor undone now is put back at the end.
-                Effect::NoRoom(_, order) => tracing::warn!(?order, "too many orders wait"),
+                ChangeEffect::NoRoom(_, order) => tracing::warn!(?order, "too many orders wait"),
                 // `leave` waits for the actuator, and says the last words.
-                Effect::Finish | Effect::LastWords(_) => {}
+                ChangeEffect::Finish | ChangeEffect::LastWords(_) => {}
             }
         }
     }
@@ -188,9 +188,9 @@ impl Session {
     }
 
     /// A process that has ended or runs another program needs nothing any more of what was decided for it, and holds nothing.
-    pub(super) fn look_whether_ended(&mut self, process: Process) {
+    pub(super) fn look_whether_ended(&mut self, process: MemberProcess) {
         if self.target.has_ended(process.slot) {
-            self.change(Event::Ended(process));
+            self.change(ChangeEvent::Ended(process));
         }
     }
 
@@ -222,7 +222,7 @@ impl Session {
 
     /// Switches probes that rules ask for: they are the session's own, so nothing is written and it is done at once. What is counted up to now
     /// belongs to the state before.
-    fn switch_probes(&mut self, switches: &[Switch]) -> Result<(), String> {
+    fn switch_probes(&mut self, switches: &[ProbeSwitch]) -> Result<(), String> {
         let taken = self.take_all_hits();
         let (measuring, mut context) = self.measuring();
         let switched = taken.and_then(|()| measuring.switch_probes(&mut context, switches));
@@ -230,7 +230,7 @@ impl Session {
     }
 
     /// Puts switches back that a verdict takes back.
-    pub(super) fn switch_back(&mut self, back: &[Switch]) {
+    pub(super) fn switch_back(&mut self, back: &[ProbeSwitch]) {
         if let Err(error) = self.switch_probes(back) {
             self.screen
                 .say_when(&format_args!("probes could not be switched back: {error}"));
@@ -238,19 +238,19 @@ impl Session {
     }
 
     /// An answer of the actuator.
-    pub(super) fn receive(&mut self, receipt: Receipt) {
+    pub(super) fn receive(&mut self, receipt: OrderReceipt) {
         let Some(event) = self.actuation.answered(receipt) else {
             return;
         };
         if let Some(process) = self.changes.failed_in(&event) {
             self.look_whether_ended(process);
         }
-        let Event::Receipt { decision, .. } = event else {
+        let ChangeEvent::Receipt { decision, .. } = event else {
             return self.change(event);
         };
         // What was written for a decision that nobody waits for is taken back.
         if !self.rules.awaits(decision) {
-            self.change(Event::GaveUp(decision));
+            self.change(ChangeEvent::GaveUp(decision));
         }
         self.change(event);
         self.actuation.forget_answered(decision, &self.changes);
@@ -260,14 +260,17 @@ impl Session {
 // Who belongs to the job.
 impl Session {
     /// Takes an event of the members in, and carries out what follows; gives the reason when the session is over.
-    pub(super) fn members_on(&mut self, event: members::Event) -> Result<Option<&'static str>, KernelError> {
+    pub(super) fn members_on(
+        &mut self,
+        event: members::MemberEvent,
+    ) -> Result<Option<&'static str>, KernelError> {
         self.members_on_with(event, Read::new())
     }
 
     /// What follows from an effect comes before the effects that are left.
     fn members_on_with(
         &mut self,
-        event: members::Event,
+        event: members::MemberEvent,
         mut read: Read,
     ) -> Result<Option<&'static str>, KernelError> {
         let (mut over, mut events, mut effects) = (None, vec![event], VecDeque::new());
@@ -281,7 +284,7 @@ impl Session {
             }
             match effects.pop_front() {
                 None => return Ok(over),
-                Some(members::Effect::Finish(reason)) => over = Some(reason),
+                Some(members::MemberEffect::Finish(reason)) => over = Some(reason),
                 Some(effect) => events = self.carry_out_for_members(effect, &mut read)?,
             }
         }
@@ -289,19 +292,19 @@ impl Session {
 
     fn carry_out_for_members(
         &mut self,
-        effect: members::Effect,
+        effect: members::MemberEffect,
         read: &mut Read,
-    ) -> Result<Vec<members::Event>, KernelError> {
+    ) -> Result<Vec<members::MemberEvent>, KernelError> {
         match &effect {
-            members::Effect::Scan(_) => return self.scan(read),
-            members::Effect::CheckChanges(process) => self.look_whether_ended(*process),
-            members::Effect::End(_) => self.take_all_hits()?,
+            members::MemberEffect::Scan(_) => return self.scan(read),
+            members::MemberEffect::CheckChanges(process) => self.look_whether_ended(*process),
+            members::MemberEffect::End(_) => self.take_all_hits()?,
             _ => {}
         }
-        let is_newcomer = matches!(effect, members::Effect::Watch { slot: None, .. });
+        let is_newcomer = matches!(effect, members::MemberEffect::Watch { slot: None, .. });
         let (measuring, mut context) = self.measuring();
         let events = measuring.carry_out(&mut context, effect, read)?;
-        if is_newcomer && matches!(events.as_slice(), [members::Event::Watched { .. }]) {
+        if is_newcomer && matches!(events.as_slice(), [members::MemberEvent::Watched { .. }]) {
             let newest = self.target.job.members.last().map(std::slice::from_ref);
             prefetch::look_up(
                 self.actuation.queue.as_ref(),
@@ -313,9 +316,9 @@ impl Session {
     }
 
     /// Looks for processes that are not known.
-    fn scan(&mut self, read: &mut Read) -> Result<Vec<members::Event>, KernelError> {
+    fn scan(&mut self, read: &mut Read) -> Result<Vec<members::MemberEvent>, KernelError> {
         self.measuring.settle(&mut self.target)?;
-        let known = self.members.known(Machine::HERE);
+        let known = self.members.known(MachineId::HERE);
         let Some(found) = self.target.find(&known) else {
             return Ok(Vec::new());
         };
@@ -324,7 +327,7 @@ impl Session {
         let named = found
             .iter()
             .map(|member| (candidate(member), member.process.pid.is_alive()));
-        let event = members::Event::Found(Machine::HERE, named.collect());
+        let event = members::MemberEvent::Found(MachineId::HERE, named.collect());
         let found = found.into_iter();
         read.extend(found.map(|member| (member.process.pid.number, member)));
         Ok(vec![event])
@@ -333,13 +336,13 @@ impl Session {
     /// Takes note of processes of the command that came and went.
     pub(super) fn take_family(&mut self) -> Result<(), KernelError> {
         self.take_comings();
-        let machine = Machine::HERE;
+        let machine = MachineId::HERE;
         let state = self.measuring.probes.kernel().and_then(Kernel::family_state);
         if let (Some(state), true) = (state, self.target.is_of_command()) {
             let execs = state.execs;
-            self.members_on(members::Event::Look { machine, execs })?;
+            self.members_on(members::MemberEvent::Look { machine, execs })?;
         }
-        self.members_on(members::Event::Settled(machine)).map(drop)
+        self.members_on(members::MemberEvent::Settled(machine)).map(drop)
     }
 
     /// Takes in what the kernel side tells of processes of the command.
@@ -366,35 +369,37 @@ impl Session {
 
     fn serve(&mut self, request: Request) -> (Option<Answer>, Option<&'static str>) {
         let state = match self.options.applies {
-            true => State::MayWrite,
-            false => State::Watches,
+            true => RequestState::MayWrite,
+            false => RequestState::Watches,
         };
         let (mut answer, mut reason) = (None, None);
         let now = Time(monotonic_ns());
         let mut steps = VecDeque::from(self.log.on(&mut Requests(check), (request, state), now));
         while let Some(step) = steps.pop_front() {
             let next = match step {
-                Step::Answer(given) => {
+                RequestStep::Answer(given) => {
                     answer = Some(given);
                     continue;
                 }
-                Step::End(why) => {
+                RequestStep::End(why) => {
                     reason = Some(why);
                     continue;
                 }
-                Step::Say(notice) => {
+                RequestStep::Say(notice) => {
                     self.screen.say(&notice);
                     continue;
                 }
-                Step::List => vec![Step::Answer(Answer::Session(Box::new(self.views().listed())))],
-                Step::Report => vec![Step::Answer(self.report_now())],
-                Step::Switch { rule, mode } => self.switch(&rule, mode),
-                Step::Add { rule, mode } => {
+                RequestStep::List => vec![RequestStep::Answer(Answer::Session(Box::new(
+                    self.views().listed(),
+                )))],
+                RequestStep::Report => vec![RequestStep::Answer(self.report_now())],
+                RequestStep::Switch { rule, mode } => self.switch(&rule, mode),
+                RequestStep::Add { rule, mode } => {
                     let name = rule.name().to_owned();
                     let result = self.add_rule(*rule, mode);
                     requests::added(name, mode, result)
                 }
-                Step::Remove { rule, keeps } => self.remove_rule(rule, keeps),
+                RequestStep::Remove { rule, keeps } => self.remove_rule(rule, keeps),
             };
             steps.extend(next);
         }
@@ -425,7 +430,7 @@ impl Session {
         }
     }
 
-    fn switch(&mut self, rule: &str, mode: Mode) -> Vec<Step> {
+    fn switch(&mut self, rule: &str, mode: Mode) -> Vec<RequestStep> {
         let (result, acts) = match self.rules.switch(rule, mode, monotonic_ns()) {
             Ok((before, acts)) => (Ok(before), acts),
             Err(refused) => (Err(refused), Vec::new()),
@@ -450,7 +455,7 @@ impl Session {
     }
 
     /// Lets go of a rule: its probes end, and what it has in force is taken back, unless it is to be kept.
-    fn remove_rule(&mut self, rule: String, keeps: bool) -> Vec<Step> {
+    fn remove_rule(&mut self, rule: String, keeps: bool) -> Vec<RequestStep> {
         if let Err(error) = self.take_all_hits() {
             return requests::refused(RefusalKind::Failed, error.to_string());
         }
@@ -462,7 +467,7 @@ impl Session {
         self.give_up();
         let in_force = self.changes.in_force_of(&rule).count();
         let name = rule.clone();
-        self.change(Event::Removed { rule: name, keeps });
+        self.change(ChangeEvent::Removed { rule: name, keeps });
         match self.measuring.probes.shrink(&gone) {
             Ok(()) => requests::removed(rule, keeps, in_force),
             Err(error) => requests::refused(RefusalKind::Failed, error.to_string()),
@@ -473,7 +478,7 @@ impl Session {
     pub(super) fn say_news_of_recording(&mut self) {
         if let Some(text) = self.rules.recording_news() {
             self.screen.say(&text);
-            let event = members::Event::NotMeasured(text);
+            let event = members::MemberEvent::NotMeasured(text);
             self.log.on(&mut self.members, event, Time(monotonic_ns()));
         }
     }

@@ -14,7 +14,6 @@ const UNNAMED: &str =
 /// What a rule that found something could do about it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repair<'a> {
-    /// The rule.
     pub(super) rule: &'a str,
     /// The target as it was typed.
     pub(super) target: &'a str,

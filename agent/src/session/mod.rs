@@ -45,7 +45,7 @@ use self::{
     budget::Budget,
     changes::Changes,
     intake::HITS_PER_WAKE,
-    log::{Header, Log},
+    log::{Log, LogHeader},
     measuring::{Context, Measuring},
     members::Members,
     orders::process_here,
@@ -59,8 +59,8 @@ use crate::{
     actuator::Actuator,
     clock::monotonic_ns,
     control::Control,
-    discover::{Job, Scout},
-    exit::{Failure, Outcome},
+    discover::{Discovery, Job},
+    exit::{CommandResult, Failure},
     heap,
     kernel::{Closer, KernelError},
     priority::Hurry,
@@ -88,10 +88,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Arms all probes.
     pub fn arm(
         job: Job,
-        scout: Scout,
+        discovery: Discovery,
         rules: RuleBook,
         mut outputs: Outputs,
         mut options: Options,
@@ -104,12 +103,12 @@ impl Session {
         let now = monotonic_ns();
         let start = Start::new(&job, now);
         let is_beside = options.started.is_some();
-        let target = Target::new(job, scout, options.started.take(), &mut probes)?;
+        let target = Target::new(job, discovery, options.started.take(), &mut probes)?;
         let origin = target.origin();
         let times = (now.saturating_sub(began), now);
         let budget = Budget::new(options.budget, options.busy_poll, regions, times);
         let missing = not_watched(&target.job);
-        let header = || Header::new(target.job.program(), origin, missing.clone(), Time(now));
+        let header = || LogHeader::new(target.job.program(), origin, missing.clone(), Time(now));
         let log = Log::new(outputs.take_log(), header);
         let mut session = Session {
             log,
@@ -132,7 +131,7 @@ impl Session {
         self.rules.start(now);
         for (slot, member) in (0..self.measuring.probes.slots()).zip(&self.target.job.members) {
             self.measuring.begin(&mut self.rules, (slot, member), now);
-            let present = members::Event::Present(process_here(slot), candidate(member));
+            let present = members::MemberEvent::Present(process_here(slot), candidate(member));
             self.log.on(&mut self.members, present, Time(now));
         }
         self.measuring.begin_regions(now);
@@ -155,7 +154,6 @@ impl Session {
         (&mut self.measuring, context)
     }
 
-    /// What is shown.
     fn views(&self) -> Views<'_> {
         Views {
             options: &self.options,
@@ -182,7 +180,6 @@ impl Session {
         (&mut self.screen, views)
     }
 
-    /// Reads all counters.
     fn read(&mut self) -> Result<(), KernelError> {
         let (measuring, mut context) = self.measuring();
         measuring.read(&mut context)
@@ -196,7 +193,7 @@ impl Session {
         control: Option<Control>,
         closer: Closer,
         hurry: Option<Hurry>,
-    ) -> Outcome {
+    ) -> CommandResult {
         self.measuring.probes.close_by(closer);
         self.liveness.hurry = hurry;
         let stream = actuator.as_ref().map(Actuator::stream);
@@ -211,7 +208,7 @@ impl Session {
         );
         // What a session that writes asks of files again, a decision waits for.
         if self.actuation.queue.is_none() {
-            self.target.scout.images().forget_tables();
+            self.target.discovery.images().forget_tables();
         }
         heap::give_back();
         heap::give_back_code();

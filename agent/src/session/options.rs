@@ -19,16 +19,15 @@ pub struct Started {
     /// What the kernel side must know of it.
     pub root: FamilyRoot,
     /// What its processes will be, as far as that is known.
-    pub foreseen: Vec<Member>,
-    /// Of no process.
-    pub nobody: Member,
+    pub expected: Vec<Member>,
+    pub no_member: Member,
 }
 
 impl Started {
     /// The job as it will be, to number and attach by.
     pub(super) fn job(&self) -> Job {
         let mut job = Job::of_command(self.process.clone());
-        job.members.clone_from(&self.foreseen);
+        job.members.clone_from(&self.expected);
         job
     }
 }
@@ -38,13 +37,10 @@ impl Started {
 pub struct Options {
     /// The target as it was typed.
     pub typed: String,
-    /// Rules may write.
     pub applies: bool,
     /// What the guard confirmed stays at the end.
     pub keep: bool,
-    /// Ends by itself.
     pub duration: Option<Duration>,
-    /// Lines, no screen.
     pub plain: bool,
     /// What each rule saw is told, too.
     pub is_verbose: bool,
@@ -52,7 +48,6 @@ pub struct Options {
     pub reference: Option<Reference>,
     /// Functions whose calls are counted.
     pub probe: Vec<String>,
-    /// Attach with tracefs.
     pub force_tracefs: bool,
     /// What watching may cost.
     pub budget: BudgetShare,

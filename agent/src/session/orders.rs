@@ -5,24 +5,24 @@ use std::collections::BTreeSet;
 use plan::{Action, Affinity, Cores, Set, SyncPoint};
 use tuner::{
     action::Reason,
-    actuator::{ActCommand, Practice, SetCommand, TogetherCommand},
+    actuator::{ActCommand, SetCommand, SetWarmUp, TogetherCommand},
     process::Pid,
 };
 
 use super::{
     Start,
-    actuator_queue::Task,
-    changes::{self, Decided, How, Machine, Part, Process},
+    actuator_queue::ProcessTask,
+    changes::{self, Decided, How, MachineId, MemberProcess, OrderPart},
     resolve,
     switching::switched,
     target::Target,
     together, warm_up,
 };
 use crate::{
-    evidence,
+    os_metrics,
     profile::Metered,
-    rulebook::{Change, Decision},
-    snapshot::{ChangeView, Reaction, outcome::NOBODY_LEFT},
+    rulebook::{ResolvedAction, ResolvedDecision},
+    snapshot::{ChangeView, Reaction, outcome::NO_PROCESS_LEFT},
 };
 
 /// When a decision passed where, by CLOCK_MONOTONIC.
@@ -81,7 +81,7 @@ impl Ordered {
 /// What one process is to do.
 #[derive(Debug)]
 pub(super) struct Work {
-    pub(super) task: Task,
+    pub(super) task: ProcessTask,
     leaves_nothing: bool,
 }
 
@@ -94,10 +94,10 @@ pub(super) struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// What a decision comes to; the error is why it cannot be ordered.
-    pub(super) fn resolve(&self, decision: Decision) -> Result<(Decided, Ordered), String> {
+    pub(super) fn resolve(&self, decision: ResolvedDecision) -> Result<(Decided, Ordered), String> {
         let meeting = decision.together.clone().transpose()?;
         let (mut how, mut together) = (How::Each, None);
-        let (parts, work): (Vec<Part>, Vec<Work>) = match decision.switches.is_empty() {
+        let (parts, work): (Vec<OrderPart>, Vec<Work>) = match decision.switches.is_empty() {
             true => self.parts(&decision)?.into_iter().unzip(),
             false => {
                 how = How::Switch(decision.switches.clone());
@@ -110,7 +110,7 @@ impl Resolver<'_> {
                 Err(reason) => how = How::Barred(reason),
             }
         }
-        let is_value = |change: &Change| matches!(change.action, Action::Set(_));
+        let is_value = |change: &ResolvedAction| matches!(change.action, Action::Set(_));
         let is_counted = decision.changes.first().is_none_or(is_value) && decision.switches.is_empty();
         let decided = Decided {
             id: decision.id,
@@ -131,7 +131,7 @@ impl Resolver<'_> {
     }
 
     /// What a decision comes to, process by process; the error is why it cannot be ordered.
-    fn parts(&self, decision: &Decision) -> Result<Vec<(Part, Work)>, String> {
+    fn parts(&self, decision: &ResolvedDecision) -> Result<Vec<(OrderPart, Work)>, String> {
         let mut parts = Vec::new();
         for change in &decision.changes {
             let Some(pid) = self.target.pid_of(change.slot) else {
@@ -139,7 +139,7 @@ impl Resolver<'_> {
             };
             let leaves_nothing = change.action.leaves_nothing();
             for (text, task) in self.tasks(decision, change, pid)? {
-                let part = Part {
+                let part = OrderPart {
                     process: process_here(change.slot),
                     pid: pid_here(pid),
                     label: change.action.label(),
@@ -149,24 +149,29 @@ impl Resolver<'_> {
             }
         }
         match parts.is_empty() {
-            true => Err(NOBODY_LEFT.to_owned()),
+            true => Err(NO_PROCESS_LEFT.to_owned()),
             false => Ok(parts),
         }
     }
 
     /// The first order of a decision as [`Resolver::resolve`] would give it; none where that is no plain value to be written at once.
-    pub(super) fn without_write(&self, decision: &Decision) -> Option<Practice> {
+    pub(super) fn without_write(&self, decision: &ResolvedDecision) -> Option<SetWarmUp> {
         if !warm_up::is_quick(decision) {
             return None;
         }
         let parts = self.parts(decision).ok()?;
         match parts.into_iter().next()?.1.task {
-            Task::Set(command) => Some(Practice::of(*command)),
-            Task::Act(_) => None,
+            ProcessTask::Set(command) => Some(SetWarmUp::of(*command)),
+            ProcessTask::Act(_) => None,
         }
     }
 
-    fn tasks(&self, decision: &Decision, change: &Change, pid: Pid) -> Result<Vec<(String, Task)>, String> {
+    fn tasks(
+        &self,
+        decision: &ResolvedDecision,
+        change: &ResolvedAction,
+        pid: Pid,
+    ) -> Result<Vec<(String, ProcessTask)>, String> {
         let action = match &change.action {
             Action::Set(set) => return Ok(self.writes(decision, change.slot, pid, set)),
             Action::Affinity(Affinity::Cores(how)) => {
@@ -180,7 +185,7 @@ impl Resolver<'_> {
             rule: Some(decision.rule.clone()),
         };
         let command = ActCommand { pid, action, reason };
-        Ok(vec![(change.text(), Task::Act(Box::new(command)))])
+        Ok(vec![(change.text(), ProcessTask::Act(Box::new(command)))])
     }
 
     fn resolved(&self, action: &Action, slot: u32) -> Result<Action, String> {
@@ -188,16 +193,22 @@ impl Resolver<'_> {
             return Ok(action.clone());
         };
         // What it has loaded since the session began counts, too.
-        let now = member.space_now(self.target.scout.images());
+        let now = member.space_now(self.target.discovery.images());
         let resolved = resolve::functions(action, now.as_ref().unwrap_or(&member.space));
         resolved.map_err(|error| error.to_string())
     }
 
-    fn writes(&self, decision: &Decision, slot: u32, pid: Pid, set: &Set) -> Vec<(String, Task)> {
+    fn writes(
+        &self,
+        decision: &ResolvedDecision,
+        slot: u32,
+        pid: Pid,
+        set: &Set,
+    ) -> Vec<(String, ProcessTask)> {
         let member = self.target.member(slot);
         let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
             // A library that came since the session began has a copy, too.
-            member.copies(&set.variable, self.target.scout.images())
+            member.copies(&set.variable, self.target.discovery.images())
         });
         let command = |module: &Option<String>| SetCommand {
             pid,
@@ -215,7 +226,7 @@ impl Resolver<'_> {
         };
         let tasks = copies.iter();
         tasks
-            .map(|module| (shown(module), Task::Set(Box::new(command(module)))))
+            .map(|module| (shown(module), ProcessTask::Set(Box::new(command(module)))))
             .collect()
     }
 
@@ -227,14 +238,20 @@ impl Resolver<'_> {
         let roots = self.target.job.roots.iter().map(|root| root.process.pid.number);
         // Ranks may be bound already, to less than the job was given.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
-        let cpus: BTreeSet<usize> = evidence::usable(&all);
-        let dealt = evidence::dealt(how, &pids, &cpus)?;
+        let cpus: BTreeSet<usize> = os_metrics::usable(&all);
+        let dealt = os_metrics::dealt(how, &pids, &cpus)?;
         let place = living.iter().position(|process| process.slot == slot);
         let own = place.and_then(|place| dealt.into_iter().nth(place));
         own.ok_or_else(|| "the process has ended".to_owned())
     }
 
-    fn change_view(&self, decision: &Decision, change: &Change, pid: Pid, variable: String) -> ChangeView {
+    fn change_view(
+        &self,
+        decision: &ResolvedDecision,
+        change: &ResolvedAction,
+        pid: Pid,
+        variable: String,
+    ) -> ChangeView {
         let rank = self
             .processes
             .iter()
@@ -256,20 +273,20 @@ impl Resolver<'_> {
     }
 }
 
-pub(super) fn process_here(slot: u32) -> Process {
-    Process {
-        machine: Machine::HERE,
+pub(super) fn process_here(slot: u32) -> MemberProcess {
+    MemberProcess {
+        machine: MachineId::HERE,
         slot,
     }
 }
 
 /// As events name a process.
-pub(super) fn pid_here(Pid { number, start_time }: Pid) -> changes::Pid {
-    changes::Pid { number, start_time }
+pub(super) fn pid_here(Pid { number, start_time }: Pid) -> changes::ActuatorPid {
+    changes::ActuatorPid { number, start_time }
 }
 
 /// As the tuner names it.
-pub(super) fn pid_of(changes::Pid { number, start_time }: changes::Pid) -> Pid {
+pub(super) fn pid_of(changes::ActuatorPid { number, start_time }: changes::ActuatorPid) -> Pid {
     Pid { number, start_time }
 }
 

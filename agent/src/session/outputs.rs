@@ -14,7 +14,7 @@ use crate::{
     report_file::ReportFile,
     session::log::LogFile,
     snapshot::{Snapshot, TraceView},
-    trace::{Ending, Trace},
+    trace::{Trace, TraceEnd},
 };
 
 /// The file of snapshots becomes no larger: what would come after is counted.
@@ -164,7 +164,7 @@ impl Outputs {
     }
 
     /// Ends the trace: what became of it, and an error in words.
-    pub fn end_trace(&mut self, ending: &Ending<'_>) -> (Option<TraceView>, Result<(), String>) {
+    pub fn end_trace(&mut self, ending: &TraceEnd<'_>) -> (Option<TraceView>, Result<(), String>) {
         let Some(trace) = self.trace.take() else {
             return (None, Ok(()));
         };
@@ -207,10 +207,9 @@ impl Outputs {
 pub struct Printout(Option<String>);
 
 impl Printout {
-    /// Prints it.
     pub fn write(self) -> Result<(), String> {
         let Some(text) = self.0 else { return Ok(()) };
-        let written = console::printing(|| console::whole(&text));
+        let written = console::printing(|| console::complete(&text));
         written.map_err(|error| format!("standard output could not be written: {error}"))
     }
 }

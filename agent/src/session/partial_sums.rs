@@ -1,8 +1,8 @@
 //! What the kernel side has added up of hits, handed on to the rules: read where a hit has parted it, or as the kernel side hands it over.
-//! What has come since the last time is found out by [`Tallies`].
+//! What has come since the last time is found out by [`SumReadings`].
 
 use crate::{
-    kernel::{Kernel, Tallies},
+    kernel::{Kernel, SumReadings},
     probe::Probes,
     rulebook::RuleBook,
     snapshot::EventsView,
@@ -11,7 +11,7 @@ use crate::{
 /// What is kept of it.
 #[derive(Default)]
 pub(super) struct PartialSums {
-    tallies: Tallies,
+    partial_sums: SumReadings,
     /// How much came of it, and by itself.
     pub(super) events: EventsView,
 }
@@ -28,26 +28,26 @@ impl PartialSums {
         let Some(kernel) = probes.kernel() else {
             return true;
         };
-        let numbers: Vec<u16> = probes.tallies().collect();
+        let numbers: Vec<u16> = probes.partial_sums().collect();
         let (list, events) = (probes.list(), &mut self.events);
-        let hear = |tally: abi::Tally| {
-            events.added_up += tally.count;
-            if let Some(probe) = list.get(tally.probe as usize) {
-                rules.observe_tally(&tally, probe);
+        let hear = |partial_sum: abi::SumCell| {
+            events.added_up += partial_sum.count;
+            if let Some(probe) = list.get(partial_sum.probe as usize) {
+                rules.observe_partial_sum(&partial_sum, probe);
             }
         };
         let cells = slots.flat_map(|slot| numbers.iter().map(move |number| (slot, *number)));
-        self.tallies.read(kernel, now_ns, cells, hear)
+        self.partial_sums.read(kernel, now_ns, cells, hear)
     }
 
     /// The kernel side needed the place of this.
-    pub(super) fn hand_over(&mut self, tally: abi::Tally, probes: &Probes, rules: &mut RuleBook) {
-        let Some(more) = self.tallies.hand_over(tally) else {
+    pub(super) fn hand_over(&mut self, partial_sum: abi::SumCell, probes: &Probes, rules: &mut RuleBook) {
+        let Some(more) = self.partial_sums.hand_over(partial_sum) else {
             return;
         };
         self.events.added_up += more.count;
-        if let Some(probe) = probes.list().get(tally.probe as usize) {
-            rules.observe_tally(&more, probe);
+        if let Some(probe) = probes.list().get(partial_sum.probe as usize) {
+            rules.observe_partial_sum(&more, probe);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use tuner::actuator::GetCommand;
 
-use super::actuator_queue::{ActuatorQueue, Order};
+use super::actuator_queue::{ActuatorQueue, QueuedOrder};
 use crate::{discover::Member, rulebook::RuleBook};
 
 /// Variables of processes that are looked up; those of more wait until they are written.
@@ -14,7 +14,7 @@ pub(super) fn look_up(queue: Option<&ActuatorQueue>, rules: &RuleBook, members: 
     let Some(queue) = queue else { return };
     let commands = members.iter().flat_map(|member| written_in(rules, member));
     for command in commands.take(LOOKED_UP_MAX) {
-        if queue.order(Order::LookUp(Box::new(command))).is_err() {
+        if queue.order(QueuedOrder::LookUp(Box::new(command))).is_err() {
             return;
         }
     }

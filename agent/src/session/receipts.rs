@@ -3,21 +3,21 @@
 use plan::{SyncPoint, Value};
 use tuner::{
     action::{ActionOutcome, ActionReceipt},
-    actuator::{self, ChangeNumber, ClientError, Refusal, RefusalKind},
+    actuator::{self, ActuatorRefusalKind, ChangeNumber, ClientError, Refusal},
     journal::{self, RevertOutcome},
 };
 
 use super::{
     actuation::here,
     actuator_queue::Done,
-    changes::{Answer, Farewell, Outcome, Shown, Undo},
+    changes::{ChangeOutcome, MachineFarewell, OrderAnswer, ShownChange, Undo},
     leave::Parting,
     orders::{Ordered, pid_here},
 };
 use crate::actuator::{hold_text, passage_text};
 
 /// What came of a part of a decision.
-pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, ClientError>) -> Answer {
+pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, ClientError>) -> OrderAnswer {
     let at = ordered.at();
     match result {
         Ok(Done::Set(receipt)) => {
@@ -28,13 +28,13 @@ pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, Client
             answer
         }
         Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.leaves_nothing(part)),
-        Err(error) => Answer::not_done(error.to_string(), may_pass(&error)),
+        Err(error) => OrderAnswer::not_done(error.to_string(), may_pass(&error)),
     }
 }
 
 /// Somebody is in the way, or the machine has failed: later it may be otherwise.
 fn may_pass(error: &ClientError) -> bool {
-    matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, RefusalKind::Busy | RefusalKind::Failed))
+    matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, ActuatorRefusalKind::Busy | ActuatorRefusalKind::Failed))
 }
 
 pub(super) fn undo(result: Result<tuner::undo::Undone, ClientError>) -> Undo {
@@ -59,10 +59,10 @@ pub(super) fn reverted(outcome: RevertOutcome) -> Undo {
 }
 
 /// What a set did.
-fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::writer::Receipt) -> Answer {
+fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::writer::Receipt) -> OrderAnswer {
     let show =
         |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
-    let shown = Shown {
+    let shown = ShownChange {
         number: receipt.change.unwrap_or(0),
         old: Some(show(receipt.old)),
         new: Some(show(receipt.new)),
@@ -71,17 +71,17 @@ fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::writer::Receipt) -> An
             _ => "plain write".into(),
         },
         hold_ns: receipt.hold_ns,
-        ..Shown::default()
+        ..ShownChange::default()
     };
     let outcome = match (&receipt.outcome, receipt.change) {
-        (journal::Outcome::Applied, Some(_)) => Outcome::Written,
-        (journal::Outcome::Applied, None) => Outcome::AlreadyThere,
-        (journal::Outcome::NotWritten(reason), _) => Outcome::Refused(format!("not written: {reason}")),
+        (journal::Outcome::Applied, Some(_)) => ChangeOutcome::Written,
+        (journal::Outcome::Applied, None) => ChangeOutcome::AlreadyThere,
+        (journal::Outcome::NotWritten(reason), _) => ChangeOutcome::Refused(format!("not written: {reason}")),
         (journal::Outcome::Overwritten(_), _) => {
-            Outcome::Refused("the program wrote it at the same time".into())
+            ChangeOutcome::Refused("the program wrote it at the same time".into())
         }
     };
-    Answer {
+    OrderAnswer {
         outcome,
         may_pass: false,
         shown: Some(Box::new(shown)),
@@ -89,8 +89,8 @@ fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::writer::Receipt) -> An
 }
 
 /// What an action did. Of a call without an inverse the rule may say that nothing is left to be taken back.
-fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, leaves_nothing: bool) -> Answer {
-    let mut shown = Shown {
+fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, leaves_nothing: bool) -> OrderAnswer {
+    let mut shown = ShownChange {
         number: receipt.change,
         variable: Some(receipt.text.clone()),
         mechanism: match (at, &receipt.passage) {
@@ -98,24 +98,24 @@ fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, leaves_nothing
             _ => hold_text(receipt.mechanism, receipt.hold_ns),
         },
         hold_ns: receipt.hold_ns,
-        ..Shown::default()
+        ..ShownChange::default()
     };
     let outcome = match &receipt.outcome {
-        ActionOutcome::InForce => Outcome::InForce,
+        ActionOutcome::InForce => ChangeOutcome::InForce,
         ActionOutcome::Returned {
             result, was, back, ..
         } => {
             shown.new = Some(result.clone());
             shown.old = Some(was.clone().unwrap_or_default());
             match (back, leaves_nothing) {
-                (Some(_), _) => Outcome::InForce,
-                (None, true) => Outcome::Over(result.clone()),
-                (None, false) => Outcome::Stays(result.clone()),
+                (Some(_), _) => ChangeOutcome::InForce,
+                (None, true) => ChangeOutcome::Over(result.clone()),
+                (None, false) => ChangeOutcome::Stays(result.clone()),
             }
         }
-        ActionOutcome::Running => Outcome::Running,
+        ActionOutcome::Running => ChangeOutcome::Running,
     };
-    Answer {
+    OrderAnswer {
         outcome,
         may_pass: false,
         shown: Some(Box::new(shown)),
@@ -130,7 +130,7 @@ pub(super) fn parting(farewell: &actuator::Farewell) -> Parting {
         .map(|(pid, undone)| (here(*pid, undone.change), reverted(undone.outcome.clone())))
         .collect();
     // A process that has ended holds nothing any more.
-    let has_ended = |refusal: &Refusal| refusal.kind == RefusalKind::Ended;
+    let has_ended = |refusal: &Refusal| refusal.kind == ActuatorRefusalKind::Ended;
     let refusals = farewell.failed.iter().map(|(_, refusal)| refusal);
     let mut refusals = refusals.chain(farewell.refused.iter().map(|(_, refusal)| refusal));
     let is_failed = |(_, undo): &(_, Undo)| matches!(undo, Undo::Failed { .. });
@@ -141,7 +141,7 @@ pub(super) fn parting(farewell: &actuator::Farewell) -> Parting {
         refused: refused
             .map(|(pid, refusal)| (pid_here(*pid), refusal.to_string()))
             .collect(),
-        farewell: Farewell {
+        farewell: MachineFarewell {
             undone,
             failed: failed
                 .map(|(number, refusal)| (of(number), refusal.to_string(), has_ended(refusal)))

@@ -9,7 +9,7 @@ use tuner::{process::Pid, space::AddressSpace};
 
 use crate::{
     glob::matches,
-    probe::{Sought, sought::Seen},
+    probe::{ProbeSelector, selection::FileSelections},
 };
 
 /// Functions that a message lists.
@@ -18,20 +18,11 @@ const LISTED_MAX: usize = 6;
 /// Why nothing is done with a pattern.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotOne {
-    /// Nothing fits.
     #[error("no function of process {pid} fits `{pattern}`")]
-    Nothing {
-        /// The process.
-        pid: Pid,
-        /// The pattern.
-        pattern: String,
-    },
-    /// Several do.
+    Nothing { pid: Pid, pattern: String },
     #[error("`{pattern}` fits {} functions of process {pid}: {}; say which", .found.len(), listed(.found))]
     Several {
-        /// The process.
         pid: Pid,
-        /// The pattern.
         pattern: String,
         /// What fits, with its file.
         found: Vec<String>,
@@ -64,7 +55,7 @@ fn is_pattern(text: &str) -> bool {
 
 fn the_one(wanted: &FunctionName, space: &AddressSpace) -> Result<FunctionName, NotOne> {
     let (pid, pattern) = (space.process.pid, || wanted.to_string());
-    let sought = Sought::Pattern(wanted.name.clone());
+    let selector = ProbeSelector::Pattern(wanted.name.clone());
     let is_in = |file: &str| {
         wanted
             .module
@@ -74,7 +65,7 @@ fn the_one(wanted: &FunctionName, space: &AddressSpace) -> Result<FunctionName, 
     let mut found = BTreeSet::new();
     let modules = space.modules.iter();
     for module in modules.filter(|module| is_in(module.file_name())) {
-        for seen in Seen::default().functions(module, &sought) {
+        for seen in FileSelections::default().functions(module, &selector) {
             found.insert((module.path.clone(), seen.symbol.clone()));
         }
     }
@@ -109,7 +100,7 @@ mod tests {
     use plan::{Inverse, Invocation};
 
     use super::*;
-    use crate::discover::Scout;
+    use crate::discover::Discovery;
 
     fn call(function: &str) -> Action {
         Action::call(Invocation::parse(function).unwrap(), Inverse::Unstated)
@@ -125,7 +116,7 @@ mod tests {
         // Once it has answered, its libraries are there.
         child.stdin.as_mut().unwrap().write_all(b"a").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        let job = Scout::default().job_of(child.id() as i32).unwrap();
+        let job = Discovery::default().job_of(child.id() as i32).unwrap();
         let space = &job.members[0].space;
         let resolved = |function: &str| {
             let resolved = functions(&call(function), space)?;

@@ -8,10 +8,10 @@ use tuner::{address::Address, module::Images, unwind::bytes_to_caller};
 
 use crate::{
     calls::{
-        Collectives, Pace, Part, SiteTotals, WINDOW,
+        Collectives, Pace, SiteTotals, TeamPart, WINDOW,
         bindings::is_library_of_bindings,
         efficiency::{Efficiencies, Scalability},
-        place::Place,
+        place::SourcePlace,
     },
     discover::Member,
     kernel::{Kernel, KernelError},
@@ -60,13 +60,13 @@ impl Rings<'_> {
         }
         let probes = self.probes;
         let mpi_of = |probe: u32| probes.get(probe as usize).and_then(|probe| probe.mpi);
-        let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::Function::keeps_all_together);
-        let parts: Vec<Option<Part>> = probes.iter().map(Probe::part).collect();
+        let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::MpiFunction::keeps_all_together);
+        let parts: Vec<Option<TeamPart>> = probes.iter().map(Probe::part).collect();
         let part = |probe: u32| parts.get(probe as usize).copied().flatten();
         let has_mpi = self.has_mpi;
         let is_of_loop = |probe: u32| match has_mpi {
             true => mpi_of(probe).is_some(),
-            false => part(probe) == Some(Part::Region),
+            false => part(probe) == Some(TeamPart::Region),
         };
         let running = self.processes.iter_mut().enumerate();
         for (place, process) in running.filter(|(_, process)| !process.ended) {
@@ -103,12 +103,10 @@ pub(super) fn look_for_loops(processes: &mut [Metered], mut trace: Option<&mut T
 #[derive(Clone, Copy)]
 pub(super) struct Calls<'a> {
     pub(super) processes: &'a [Metered],
-    /// The same processes.
     pub(super) members: &'a [Member],
     pub(super) collectives: &'a Collectives,
     /// How many ranks the job has, as far as that is stated.
     pub(super) size: Option<usize>,
-    /// Functions are probed.
     pub(super) can_probe: bool,
     /// Parallel regions are probed.
     pub(super) has_regions: bool,
@@ -175,8 +173,8 @@ impl Calls<'_> {
             .filter(|(_, member)| member.mpi.is_some())
             .map(|(process, _)| {
                 let iterations = process.iterations()?;
-                Some(iterations.useful()? * iterations.whole().mean_ns())
-                    .filter(|_| iterations.whole().count > 0)
+                Some(iterations.useful()? * iterations.overall().mean_ns())
+                    .filter(|_| iterations.overall().count > 0)
             });
         efficiencies.useful_ns = useful.sum();
         let now = efficiencies
@@ -231,7 +229,7 @@ impl Calls<'_> {
         let by_rank = |process: &&Metered| (process.rank.unwrap_or(u32::MAX), process.pid);
         let looping = self.processes.iter().filter(|process| {
             let iterations = process.sequence.iterations();
-            iterations.is_some_and(|iterations| iterations.whole().count > 0)
+            iterations.is_some_and(|iterations| iterations.overall().count > 0)
         });
         let process = looping.min_by_key(by_rank)?;
         let iterations = process.sequence.iterations()?;
@@ -240,8 +238,8 @@ impl Calls<'_> {
         Some(IterationView {
             rank: process.rank,
             calls: iterations.calls,
-            count: iterations.whole().count,
-            mean_ns: iterations.whole().mean_ns(),
+            count: iterations.overall().count,
+            mean_ns: iterations.overall().mean_ns(),
             of_late_ns: iterations.recent_ns().filter(|_| !is_over),
             change: iterations.change(),
             is_over,
@@ -294,7 +292,7 @@ impl Calls<'_> {
             scalability: None,
             ranks: shares.len(),
             nodes: 1,
-            over_iterations: shares.iter().all(|(_, whole)| *whole),
+            over_iterations: shares.iter().all(|(_, overall)| *overall),
         })
     }
 }
@@ -332,7 +330,7 @@ pub(super) fn name_call_sites(
     (probes, images): (&[Probe], &Images),
     view: &mut SequenceView,
 ) {
-    let mut sums: BTreeMap<(String, Place), CallSiteView> = BTreeMap::new();
+    let mut sums: BTreeMap<(String, SourcePlace), CallSiteView> = BTreeMap::new();
     let mut others = SiteTotals::default();
     for (process, member) in processes.iter().zip(members) {
         let mut sites: Vec<_> = process.sequence.sites().iter().collect();

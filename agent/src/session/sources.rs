@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    actuator_queue::{ActuatorQueue, Receipt},
+    actuator_queue::{ActuatorQueue, OrderReceipt},
     intake::Expected,
     measuring::Measuring,
     members,
@@ -22,12 +22,12 @@ use super::{
     waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
-    control::Asked,
+    control::PendingRequest,
     kernel::Ring,
     readable::Readable,
     request::{Answer, Request},
     view::{Input, Keys},
-    watchdog::Step,
+    watchdog::LoopStep,
 };
 
 /// Requests that may wait for an answer.
@@ -49,7 +49,7 @@ pub(super) enum Wake {
     /// A ring of calls fills, or it is time for a window to begin or end.
     Calls,
     /// The actuator has answered.
-    Receipt(Receipt),
+    Receipt(OrderReceipt),
     /// The process in this slot has ended.
     Ended(u32),
     /// The user did something at the live view; none: nothing can be read from the terminal any more.
@@ -58,7 +58,6 @@ pub(super) enum Wake {
     Snapshot,
     /// Time for the first numbers.
     First,
-    /// Links were closed.
     Closed,
     /// A process of the command came or went, or it is time to look for some.
     Family,
@@ -70,19 +69,19 @@ pub(super) enum Wake {
 
 impl Wake {
     /// What the loop does then.
-    pub(super) fn step(&self) -> Step {
+    pub(super) fn step(&self) -> LoopStep {
         match self {
-            Wake::Tick | Wake::First => Step::ReadCounters,
-            Wake::Hits | Wake::Gather | Wake::Poll | Wake::Due(_) => Step::ReadHits,
-            Wake::Calls => Step::ReadCalls,
-            Wake::Receipt(_) => Step::TakeReceipt,
-            Wake::Ended(_) => Step::EndProcess,
-            Wake::Input(_) => Step::AnswerKey,
-            Wake::Snapshot => Step::WriteSnapshot,
-            Wake::Closed => Step::AttachProbes,
-            Wake::Family => Step::AttachToProcesses,
-            Wake::Request(..) => Step::AnswerRequest,
-            Wake::Shutdown(_) => Step::Leave,
+            Wake::Tick | Wake::First => LoopStep::ReadCounters,
+            Wake::Hits | Wake::Gather | Wake::Poll | Wake::Due(_) => LoopStep::ReadHits,
+            Wake::Calls => LoopStep::ReadCalls,
+            Wake::Receipt(_) => LoopStep::TakeReceipt,
+            Wake::Ended(_) => LoopStep::EndProcess,
+            Wake::Input(_) => LoopStep::AnswerKey,
+            Wake::Snapshot => LoopStep::WriteSnapshot,
+            Wake::Closed => LoopStep::AttachProbes,
+            Wake::Family => LoopStep::AttachToProcesses,
+            Wake::Request(..) => LoopStep::AnswerRequest,
+            Wake::Shutdown(_) => LoopStep::Leave,
         }
     }
 }
@@ -119,8 +118,8 @@ pub(super) struct Sources {
     /// When the first numbers are due.
     pub(super) first: Option<Instant>,
     pub(super) keys: Option<Keys>,
-    asking: mpsc::Sender<Asked>,
-    asked: mpsc::Receiver<Asked>,
+    requesting: mpsc::Sender<PendingRequest>,
+    requested: mpsc::Receiver<PendingRequest>,
 }
 
 impl Sources {
@@ -137,7 +136,7 @@ impl Sources {
             let descriptor = descriptor.map(|descriptor| Readable::new(descriptor.try_clone_to_owned()?));
             descriptor.transpose()
         };
-        let (asking, asked) = mpsc::channel::<Asked>(REQUESTS_MAX);
+        let (requesting, requested) = mpsc::channel::<PendingRequest>(REQUESTS_MAX);
         let stdin = io::stdin();
         Ok(Sources {
             signals,
@@ -152,19 +151,19 @@ impl Sources {
             deadline: duration.map(|duration| Instant::now() + duration),
             first: None,
             keys: None,
-            asking,
-            asked,
+            requesting,
+            requested,
         })
     }
 
     /// Where requests are to be sent.
-    pub(super) fn asking(&self) -> mpsc::Sender<Asked> {
-        self.asking.clone()
+    pub(super) fn requesting(&self) -> mpsc::Sender<PendingRequest> {
+        self.requesting.clone()
     }
 
     /// A request that has come already.
-    pub(super) fn request(&mut self) -> Option<Asked> {
-        self.asked.try_recv().ok()
+    pub(super) fn request(&mut self) -> Option<PendingRequest> {
+        self.requested.try_recv().ok()
     }
 
     /// What wakes the session next; what comes at the same time in this order.
@@ -180,7 +179,7 @@ impl Sources {
             _ = self.family.tick(), if self.comings.is_some() => Wake::Family,
             receipt = next_receipt(queue) => Wake::Receipt(receipt),
             input = next_input(&mut self.keys) => Wake::Input(input),
-            Some((request, to)) = self.asked.recv() => Wake::Request(request, to),
+            Some((request, to)) = self.requested.recv() => Wake::Request(request, to),
             Ok(()) = self.ticks.next() => Wake::Tick,
             () = until(turn) => Wake::Calls,
             () = until(calls) => Wake::Calls,

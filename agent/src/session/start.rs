@@ -8,7 +8,7 @@ use crate::{
     exit::Failure,
     kernel::KernelError,
     priority::Hurry,
-    watchdog::Progress,
+    watchdog::LoopProgress,
 };
 
 /// Where and when a session began.
@@ -22,7 +22,6 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Armed now.
     pub(super) fn new(job: &Job, armed_ns: u64) -> Start {
         Start {
             host: host(),
@@ -40,8 +39,7 @@ impl Start {
 /// How it shows that it lives.
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
-    /// For the watchdog.
-    pub(super) progress: Progress,
+    pub(super) progress: LoopProgress,
     /// Until there are first numbers.
     pub(super) hurry: Option<Hurry>,
 }

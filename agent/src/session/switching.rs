@@ -3,8 +3,8 @@
 use crate::format::plural;
 
 /// What was done, of what the rule asked for in each process.
-pub(super) fn switched(asked: &[String]) -> String {
-    let what = asked.first().map_or("", String::as_str);
+pub(super) fn switched(requested: &[String]) -> String {
+    let what = requested.first().map_or("", String::as_str);
     let what = what.split(" in process").next().unwrap_or(what);
-    format!("{what}: done in {}", plural(asked.len(), "process"))
+    format!("{what}: done in {}", plural(requested.len(), "process"))
 }

@@ -8,17 +8,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     cost::AgentCost,
-    evidence::{self, Counters, Sampler},
-    profile::{Metered, Threads, Unknown},
+    os_metrics::{self, Counters, Sampler},
+    profile::{Metered, Threads, UnknownThreads},
 };
 
 /// All that is kept to read it.
 #[derive(Debug, Default)]
 pub(super) struct System {
     /// What the job may use.
-    pub(super) shares: evidence::Shares,
-    /// What others do.
-    pub(super) others: evidence::Others,
+    pub(super) shares: os_metrics::Shares,
+    pub(super) others: os_metrics::Others,
     /// The actuator's number, where there is one.
     pub(super) actuator: Option<i32>,
     /// By slot; none where /proc does not let itself be read.
@@ -60,7 +59,7 @@ impl System {
             return Sample {
                 counters: None,
                 has_run: None,
-                threads: &Unknown,
+                threads: &UnknownThreads,
             };
         };
         let counters = (!process.ended).then(|| sampler.sample().ok()).flatten();
@@ -75,7 +74,7 @@ impl System {
     pub(super) fn threads(&self, slot: u32) -> &dyn Threads {
         let known = self.samplers.get(slot as usize).and_then(Option::as_ref);
         let sampler = known.and_then(|known| known.1.as_ref());
-        sampler.map_or(&Unknown, |sampler| sampler)
+        sampler.map_or(&UnknownThreads, |sampler| sampler)
     }
 
     /// What agent and actuator have taken since they began.
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_proc_does_not_tell_is_none_rather_than_0() {
+    fn memory_that_proc_does_not_have_is_none_rather_than_0() {
         // A file that is not what it should be.
         let mut system = System {
             statm: File::open("/dev/null").ok(),

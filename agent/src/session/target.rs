@@ -10,12 +10,12 @@ use super::{
     Started,
     ends::Ends,
     kernel_failure,
-    members::{Candidate, Event, Origin, Process},
+    members::{Candidate, MemberEvent, MemberProcess, MembersOrigin},
     orders::{pid_here, process_here},
 };
 use crate::{
     clock::monotonic_ns,
-    discover::{Job, Member, Scout},
+    discover::{Discovery, Job, Member},
     exit::Failure,
     kernel::{Kernel, Ring, read_coming},
     probe::Probes,
@@ -37,7 +37,7 @@ pub(super) enum Arrival {
 /// The job, and who finds its processes.
 pub(super) struct Target {
     pub(super) job: Job,
-    pub(super) scout: Scout,
+    pub(super) discovery: Discovery,
     /// The command that the session was started with.
     pub(super) started: Option<Started>,
     /// Of a command, who of its processes came and went.
@@ -49,7 +49,7 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn new(
         job: Job,
-        scout: Scout,
+        discovery: Discovery,
         started: Option<Started>,
         probes: &mut Probes,
     ) -> Result<Target, Failure> {
@@ -57,7 +57,7 @@ impl Target {
         let comings = kernel.map(Kernel::take_comings).transpose();
         Ok(Target {
             job,
-            scout,
+            discovery,
             started,
             comings: comings.map_err(kernel_failure)?,
             ends: None,
@@ -79,10 +79,10 @@ impl Target {
         self.comings.is_some()
     }
 
-    pub(super) fn origin(&self) -> Origin {
+    pub(super) fn origin(&self) -> MembersOrigin {
         match self.is_of_command() {
-            true => Origin::Command,
-            false => Origin::Attached {
+            true => MembersOrigin::Command,
+            false => MembersOrigin::Attached {
                 has_launcher: self.job.roots.iter().any(|root| root.is_launcher),
             },
         }
@@ -120,12 +120,12 @@ impl Target {
     }
 
     /// Of a command, what its processes will be, as far as that was known before there were any.
-    pub(super) fn foreseen(&self) -> &[Member] {
-        self.started.as_ref().map_or(&[], |started| &started.foreseen)
+    pub(super) fn expected(&self) -> &[Member] {
+        self.started.as_ref().map_or(&[], |started| &started.expected)
     }
 
     /// Processes that have run since this was asked last, and run another program now.
-    pub(super) fn replaced(&self, processes: &mut [Metered]) -> Vec<Event> {
+    pub(super) fn replaced(&self, processes: &mut [Metered]) -> Vec<MemberEvent> {
         let running = processes.iter_mut().filter(|process| !process.ended);
         // Who has used no CPU time runs what it ran.
         let have_run = running.filter_map(|process| std::mem::take(&mut process.has_run).then_some(process));
@@ -133,7 +133,7 @@ impl Target {
             let member = self.member(process.slot)?;
             // One that is about to end has no program either, and cannot be opened.
             let now: Option<Opened> = member.space.is_gone().then(|| member.process.pid.open().ok())?;
-            Some(Event::RunsAnother {
+            Some(MemberEvent::RunsAnother {
                 process: process_here(process.slot),
                 program: now?.executable,
             })
@@ -144,25 +144,25 @@ impl Target {
     /// Of these, who has loaded its MPI.
     pub(super) fn loaded_mpi(
         &mut self,
-        those: &[Process],
+        those: &[MemberProcess],
         processes: &[Metered],
         read: &mut Read,
-    ) -> Vec<Event> {
+    ) -> Vec<MemberEvent> {
         let late = those.iter().filter_map(|process| {
             let running = processes.get(process.slot as usize);
             let running = running.filter(|process| !process.ended)?;
-            let member = self.scout.late_rank(running.pid)?;
-            let event = Event::LoadedMpi(*process, candidate(&member));
+            let member = self.discovery.late_rank(running.pid)?;
+            let event = MemberEvent::LoadedMpi(*process, candidate(&member));
             read.insert(member.process.pid.number, member);
             Some(event)
         });
         late.collect()
     }
 
-    pub(super) fn look_into(&mut self, process: Process, read: &mut Read) -> Option<Event> {
+    pub(super) fn look_into(&mut self, process: MemberProcess, read: &mut Read) -> Option<MemberEvent> {
         let before = self.member(process.slot)?;
-        let member = self.scout.arrived(before.process.pid.number)?;
-        let event = Event::LookedInto(process, candidate(&member));
+        let member = self.discovery.arrived(before.process.pid.number)?;
+        let event = MemberEvent::LookedInto(process, candidate(&member));
         read.insert(member.process.pid.number, member);
         Some(event)
     }
@@ -171,10 +171,14 @@ impl Target {
     pub(super) fn find(&mut self, known: &BTreeSet<i32>) -> Option<Vec<Member>> {
         if !self.is_of_command() {
             let roots = self.job.roots.iter();
-            return Some(roots.flat_map(|root| self.scout.newcomers(root, known)).collect());
+            return Some(
+                roots
+                    .flat_map(|root| self.discovery.newcomers(root, known))
+                    .collect(),
+            );
         }
         let command = &self.job.roots.first()?.process;
-        Some(self.scout.family(command.pid, command.uid, known))
+        Some(self.discovery.family(command.pid, command.uid, known))
     }
 
     /// What the kernel side tells of processes of the command. All of them are looked into before anything is done for the first: some live for no
@@ -185,7 +189,9 @@ impl Target {
             let coming = comings.take().and_then(read_coming);
             let Some(coming) = coming else { break };
             let is_new = coming.kind != ComingKind::Went as u32;
-            let member = is_new.then(|| self.scout.arrived(coming.pid as i32)).flatten();
+            let member = is_new
+                .then(|| self.discovery.arrived(coming.pid as i32))
+                .flatten();
             arrivals.push(match member {
                 Some(member) => Arrival::Came(coming.slot, Box::new(member)),
                 None if is_new => Arrival::Unseen(coming),
@@ -201,7 +207,7 @@ impl Target {
         let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
         Some(Member {
             process: Opened::gone(coming.pid as i32, &String::from_utf8_lossy(name)),
-            ..started.nobody.clone()
+            ..started.no_member.clone()
         })
     }
 }

@@ -4,8 +4,8 @@ use plan::Meeting;
 use tuner::actuator::{SetCommand, TogetherCommand};
 
 use super::{
-    actuator_queue::{SYNC_WAIT, Task},
-    changes::Part,
+    actuator_queue::{ProcessTask, SYNC_WAIT},
+    changes::OrderPart,
     orders::Work,
 };
 use crate::discover::Job;
@@ -14,10 +14,10 @@ use crate::discover::Job;
 pub(super) fn together(
     job: &Job,
     meeting: &Meeting,
-    parts: &[Part],
+    parts: &[OrderPart],
     work: &[Work],
 ) -> Result<TogetherCommand, String> {
-    is_whole(job.size_here(), job.size())?;
+    is_complete(job.size_here(), job.size())?;
     let sets = parts.iter().zip(work);
     Ok(TogetherCommand {
         sets: sets
@@ -30,7 +30,7 @@ pub(super) fn together(
 }
 
 /// Whether all ranks of the job are here: a part of them would change without the others.
-fn is_whole(here: usize, size: Option<usize>) -> Result<(), String> {
+fn is_complete(here: usize, size: Option<usize>) -> Result<(), String> {
     match size {
         None => Err(
             "nothing states how many ranks the job has: where some run on other machines, they would not change with those here"
@@ -43,10 +43,10 @@ fn is_whole(here: usize, size: Option<usize>) -> Result<(), String> {
     }
 }
 
-fn set(part: &Part, task: &Task) -> Result<SetCommand, String> {
+fn set(part: &OrderPart, task: &ProcessTask) -> Result<SetCommand, String> {
     match task {
-        Task::Set(command) => Ok((**command).clone()),
-        Task::Act(_) => Err(format!(
+        ProcessTask::Set(command) => Ok((**command).clone()),
+        ProcessTask::Act(_) => Err(format!(
             "only values change in all processes together, not `{}`",
             part.label
         )),
@@ -55,18 +55,18 @@ fn set(part: &Part, task: &Task) -> Result<SetCommand, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_whole;
+    use super::is_complete;
 
     #[test]
     fn ranks_change_together_only_where_it_is_known_that_all_are_here() {
-        assert_eq!(is_whole(4, Some(4)), Ok(()));
+        assert_eq!(is_complete(4, Some(4)), Ok(()));
         assert!(
-            is_whole(2, Some(4))
+            is_complete(2, Some(4))
                 .unwrap_err()
                 .starts_with("2 of 4 ranks run on this machine")
         );
         assert!(
-            is_whole(2, None)
+            is_complete(2, None)
                 .unwrap_err()
                 .starts_with("nothing states how many ranks")
         );

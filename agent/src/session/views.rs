@@ -6,7 +6,7 @@ use job::place::Namer;
 
 use super::{
     Options, Start,
-    budget::Shown,
+    budget::CostContext,
     changes::{Changes, Trial},
     found::{Repair, copies},
     greeting::Greeting,
@@ -45,7 +45,6 @@ pub(super) struct Views<'a> {
 }
 
 impl<'a> Views<'a> {
-    /// The state now.
     pub(super) fn snapshot(&self) -> Snapshot {
         let kernel = self.measuring.probes.kernel();
         Snapshot {
@@ -159,7 +158,7 @@ impl<'a> Views<'a> {
 
     /// What all came to.
     fn cost(&self) -> Option<CostView> {
-        let shown = Shown {
+        let shown = CostContext {
             prices: self.measuring.probes.prices()?,
             profile: &self.measuring.profile,
             probes: self.measuring.probes.list(),
@@ -205,7 +204,7 @@ impl<'a> Views<'a> {
         sequence::name_call_sites(
             namer,
             (&self.measuring.profile.processes, &self.target.job.members),
-            (self.measuring.probes.list(), self.target.scout.images()),
+            (self.measuring.probes.list(), self.target.discovery.images()),
             view,
         );
     }
@@ -256,7 +255,7 @@ impl<'a> Views<'a> {
         let (processes, probes) = (&self.measuring.profile.processes, self.measuring.probes.list());
         let not_seen = processes.iter().map(|process| process.sequence.unseen());
         let polling = processes.iter().map(|process| process.polling_calls(probes));
-        outputs.end_trace(&trace::Ending {
+        outputs.end_trace(&trace::TraceEnd {
             program: &self.target.job.program(),
             host: &self.start.host,
             not_seen: not_seen.sum(),

@@ -8,7 +8,7 @@ use rustix::time::{
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::{
-    actuator_queue::{ActuatorQueue, Receipt},
+    actuator_queue::{ActuatorQueue, OrderReceipt},
     intake::Expected,
 };
 use crate::{clock::monotonic_ns, readable::Readable};
@@ -67,7 +67,6 @@ impl Ticks {
         }
     }
 
-    /// Waits for it.
     pub(super) async fn next(&self) -> io::Result<()> {
         self.timer.wait().await
     }
@@ -115,8 +114,8 @@ pub(super) async fn turn_if(now: bool) {
 /// A moment before a decision is expected, for the clock of the loop counts milliseconds; never, where none is.
 pub(super) fn expected(next: Option<Expected>) -> impl Future<Output = Expected> {
     let now_ns = monotonic_ns();
-    let ahead = next.map(|expected| Duration::from_nanos(expected.from_ns.saturating_sub(now_ns)));
-    let before = ahead.map(|ahead| ahead.saturating_sub(CLOCK_OF_LOOP));
+    let early = next.map(|expected| Duration::from_nanos(expected.from_ns.saturating_sub(now_ns)));
+    let before = early.map(|early| early.saturating_sub(CLOCK_OF_LOOP));
     async move {
         match next.zip(before) {
             Some((expected, before)) => {
@@ -132,7 +131,7 @@ pub(super) fn expected(next: Option<Expected>) -> impl Future<Output = Expected>
 }
 
 /// The next receipt; never, without a queue or when it has ended.
-pub(super) async fn next_receipt(queue: &mut Option<ActuatorQueue>) -> Receipt {
+pub(super) async fn next_receipt(queue: &mut Option<ActuatorQueue>) -> OrderReceipt {
     match queue {
         Some(queue) => match queue.receipt().await {
             Some(receipt) => receipt,
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn ticks_come_when_they_were_asked_for_and_are_brought_forward_but_never_put_off() {
+    async fn ticks_come_when_they_are_due_and_are_brought_forward_but_never_put_off() {
         let began = Instant::now();
         let mut ticks = Ticks::new().unwrap();
         ticks.next().await.unwrap();
@@ -160,13 +159,13 @@ mod tests {
         // One that was not waited for is replaced by the next that is asked for.
         ticks.next_after(Duration::from_millis(1)).unwrap();
         ticks.next_after(Duration::from_millis(30)).unwrap();
-        let asked = Instant::now();
+        let requested = Instant::now();
         ticks.next().await.unwrap();
-        assert!(asked.elapsed() >= Duration::from_millis(25));
+        assert!(requested.elapsed() >= Duration::from_millis(25));
     }
 
     #[tokio::test]
-    async fn who_has_his_turn_again_and_again_keeps_nobody_from_being_heard() {
+    async fn a_source_that_is_always_ready_does_not_starve_the_others() {
         let (ticks, began) = (Ticks::new().unwrap(), Instant::now());
         while began.elapsed() < Duration::from_secs(10) {
             tokio::select! {

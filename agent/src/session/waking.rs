@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::{
     HITS_PER_WAKE, Session,
-    changes::Event,
+    changes::ChangeEvent,
     intake::{Drain, Expected},
     kernel_failure,
-    members::{self, Machine},
+    members::{self, MachineId},
     orders::process_here,
     sources::{Sources, Wake},
     system::own_cpu_ns,
@@ -18,11 +18,11 @@ use super::{
 use crate::{
     clock::monotonic_ns,
     control::{self, Control},
-    exit::{Failure, Outcome},
+    exit::{CommandResult, Failure},
     heap,
     kernel::KernelError,
     rulebook::Time,
-    watchdog::Step,
+    watchdog::LoopStep,
 };
 
 /// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
@@ -41,7 +41,7 @@ const POLL_NS: u64 = 2_000_000;
 const DRAINS: usize = 16;
 
 /// More hits than the ring can hold: at the end of a window all that belong to it are taken.
-const ALL_HITS: usize = abi::RING_BYTES as usize / abi::Hit::SHORT_BYTES;
+const ALL_HITS: usize = abi::RING_BYTES as usize / abi::HitRecord::SHORT_BYTES;
 
 /// So long a hit takes at most from being counted to its place in the ring, where its thread is let run.
 const UNDER_WAY: Duration = Duration::from_millis(1);
@@ -50,14 +50,14 @@ const UNDER_WAY: Duration = Duration::from_millis(1);
 const LAST_LOOKS: usize = 100;
 
 impl Session {
-    pub(super) async fn watch(mut self, mut control: Option<Control>) -> Outcome {
+    pub(super) async fn watch(mut self, mut control: Option<Control>) -> CommandResult {
         let ended = self.target.watch_ends(&self.measuring.profile.processes);
         let times = (self.options.duration, self.screen.series_period());
         let mut sources = Sources::new(&self.target, &self.measuring, ended, times).map_err(Failure::no)?;
         let (screen, views) = self.showing();
         screen.serve(&views)?;
         if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
-            tokio::spawn(control::serve(listener, sources.asking()));
+            tokio::spawn(control::serve(listener, sources.requesting()));
         }
         let (screen, views) = self.showing();
         screen.greet(&views, Time(monotonic_ns()));
@@ -80,7 +80,7 @@ impl Session {
                 false => sources.ticks.next_within(self.tick()),
             };
             next.map_err(Failure::no)?;
-            self.liveness.progress.begin(Step::Waiting);
+            self.liveness.progress.begin(LoopStep::Waiting);
         }
     }
 
@@ -120,7 +120,7 @@ impl Session {
                 self.liveness.hurry = None;
             }
             Wake::Ended(slot) => {
-                let ended = members::Event::Ended(process_here(slot));
+                let ended = members::MemberEvent::Ended(process_here(slot));
                 return self.members_on(ended);
             }
             Wake::Tick => {
@@ -129,9 +129,9 @@ impl Session {
                 measuring.at_tick(&mut context)?;
                 self.evaluate(monotonic_ns());
                 self.say_news_of_recording();
-                self.change(Event::Tick);
+                self.change(ChangeEvent::Tick);
                 if !self.target.is_of_command() {
-                    let tick = members::Event::Tick(Machine::HERE);
+                    let tick = members::MemberEvent::Tick(MachineId::HERE);
                     self.members_on(tick)?;
                 }
                 let (screen, views) = self.showing();
@@ -333,7 +333,7 @@ impl Session {
     fn warm_up(&mut self, look_out: Duration) {
         // What was aggregated belongs to what is decided, and less is left to read then.
         self.measuring.read_partial_sums(&mut self.rules);
-        let decision = self.rules.rehearse(monotonic_ns());
+        let decision = self.rules.warm_up(monotonic_ns());
         let like = decision.and_then(|decision| self.resolver().without_write(&decision));
         self.actuation.expect(look_out, like);
     }

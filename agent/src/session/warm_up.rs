@@ -1,19 +1,19 @@
 //! A warm-up shortly before a decision is likely: decided on as the last decisions were, put into words and sent, and done by the actuator up to the
 //! write. What was last used an iteration before has left the caches, and fetching it takes longer than using it.
 //!
-//! Orders nothing: what leaves here is a [`tuner::actuator::Practice`], of which nobody can make a set.
+//! Orders nothing: what leaves here is a [`tuner::actuator::SetWarmUp`], of which nobody can make a set.
 
 use plan::Action;
 
-use crate::rulebook::{Change, Decision};
+use crate::rulebook::{ResolvedAction, ResolvedDecision};
 
 /// No decision of more changes is warmed up for: that would take longer than what it is to save.
 const CHANGES_MAX: usize = 8;
 
 /// Whether all of it is written at once, and nothing has to be looked for first.
-pub(super) fn is_quick(decision: &Decision) -> bool {
+pub(super) fn is_quick(decision: &ResolvedDecision) -> bool {
     let has_no_place = decision.at.is_none() && decision.together.is_none();
-    let is_plain = |change: &Change| matches!(&change.action, Action::Set(set) if !set.everywhere);
+    let is_plain = |change: &ResolvedAction| matches!(&change.action, Action::Set(set) if !set.everywhere);
     has_no_place
         && decision.switches.is_empty()
         && decision.changes.len() <= CHANGES_MAX
@@ -25,20 +25,20 @@ mod tests {
     use super::*;
     use plan::{Inverse, Invocation, Scalar, Set};
 
-    fn decision(everywhere: bool) -> Decision {
+    fn decision(everywhere: bool) -> ResolvedDecision {
         let set = Set {
             variable: "knob".into(),
             value_type: None,
             everywhere,
             value: Scalar::Number(11.0),
         };
-        Decision {
+        ResolvedDecision {
             id: 1,
             rule: "r".into(),
             because: Vec::new(),
             expect: None,
             steps: Vec::new(),
-            changes: vec![Change {
+            changes: vec![ResolvedAction {
                 slot: 0,
                 action: Action::Set(set),
             }],
@@ -54,7 +54,7 @@ mod tests {
         assert!(is_quick(&decision(false)));
         assert!(!is_quick(&decision(true)));
         let at = Some("entry:step".parse().unwrap());
-        assert!(!is_quick(&Decision {
+        assert!(!is_quick(&ResolvedDecision {
             at,
             ..decision(false)
         }));

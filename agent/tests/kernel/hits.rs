@@ -26,8 +26,9 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
                 .enumerate()
                 .all(|(i, hit)| hit.captures[0] == 40 + i as u64)
         );
-        let ordinal =
-            |hits: &[&abi::Hit], place: usize| hits.iter().map(|hit| hit.captures[place]).collect::<Vec<_>>();
+        let ordinal = |hits: &[&abi::HitRecord], place: usize| {
+            hits.iter().map(|hit| hit.captures[place]).collect::<Vec<_>>()
+        };
         assert_eq!(
             ordinal(&entries, 2),
             (0..100).collect::<Vec<u64>>(),
@@ -117,25 +118,25 @@ fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
 }
 
 #[test]
-fn who_sleeps_until_a_ring_of_calls_is_half_full_is_told_once_as_root() {
+fn a_sleeper_on_a_half_full_ring_of_calls_is_woken_once_as_root() {
     for_every_way(|way| {
         let mut probed = Probed::new(SpecFlags::SPAN | SpecFlags::SEQUENCE, way);
-        let mut told_after = |times: u32| {
+        let mut woken_after = |times: u32| {
             (0..times).for_each(|_| probed.target.run("outer"));
             std::iter::from_fn(|| probed.ring.take().map(|item| assert!(is_filling(item)))).count()
         };
         // 200 calls each time.
         let half = abi::RING_CALLS / 2 / 200;
-        assert_eq!(told_after(half + 1), 0, "nobody sleeps yet");
+        assert_eq!(woken_after(half + 1), 0, "nobody sleeps yet");
         let next = probed.kernel.calls_so_far(2).unwrap();
         assert_eq!(probed.kernel.calls(2, 0).unwrap().1.len() as u64, next);
         probed.kernel.sleep_until_half_full();
         assert_eq!(
-            (told_after(half), told_after(1), told_after(half)),
+            (woken_after(half), woken_after(1), woken_after(half)),
             (0, 1, 0),
             "{way:?}"
         );
         probed.kernel.sleep_until_half_full();
-        assert_eq!(told_after(1), 1, "it sleeps though it has read nothing");
+        assert_eq!(woken_after(1), 1, "it sleeps though it has read nothing");
     });
 }

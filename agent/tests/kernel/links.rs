@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site};
+use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, ProbeSite};
 
 use tuner::{address::FileOffset, exits::ExitFinder};
 
@@ -29,22 +29,22 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         .filter(|name| name.starts_with("PMPI_"))
         .collect();
     let functions = image.functions(&names).unwrap();
-    let site = |offset: FileOffset| Site {
+    let site = |offset: FileOffset| ProbeSite {
         offset: offset.0,
         probe: 0,
         semaphore: 0,
         exit: 0,
     };
-    let entries: Vec<Site> = functions.iter().map(|function| site(function.offset)).collect();
+    let entries: Vec<ProbeSite> = functions.iter().map(|function| site(function.offset)).collect();
     let returns = functions
         .iter()
         .filter_map(|function| Some(tuner::code::returns(&image, function).ok()?.instructions));
-    let returns: Vec<Site> = returns.flatten().map(site).collect();
+    let returns: Vec<ProbeSite> = returns.flatten().map(site).collect();
     let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let mut times: Vec<(Duration, Duration)> = (0..5)
         .map(|_| {
             let began = Instant::now();
-            let request = |at, sites: &[Site]| LinkRequest {
+            let request = |at, sites: &[ProbeSite]| LinkRequest {
                 path: LIBRARY.into(),
                 sites: sites.to_vec(),
                 at,
@@ -126,7 +126,7 @@ fn mpi_is_left_by_jumps_before_its_returns() {
 
 /// A process that has ended is no reason to refuse a session.
 #[test]
-fn a_process_that_has_ended_is_told_from_a_file_that_cannot_be_probed_as_root() {
+fn a_process_that_has_ended_is_distinguished_from_a_file_that_cannot_be_probed_as_root() {
     require_root!();
     let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     if kernel.link_kind() != (LinkKind::UprobeMulti { by_process: true }) {
@@ -137,7 +137,7 @@ fn a_process_that_has_ended_is_told_from_a_file_that_cannot_be_probed_as_root() 
     child.wait().unwrap();
     let request = |path: &str, pid| LinkRequest {
         path: path.into(),
-        sites: vec![Site {
+        sites: vec![ProbeSite {
             offset: 0x1000,
             probe: 0,
             semaphore: 0,

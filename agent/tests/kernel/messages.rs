@@ -2,7 +2,7 @@
 
 use abi::{MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
 use tuneagent::{
-    kernel::{At, Kernel, LinkRequest, LoadOptions, Site},
+    kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite},
     mpi::{self, Implementation},
 };
 
@@ -52,7 +52,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
     kernel.set_spec(0, spec).unwrap();
     kernel.set_world(0, world).unwrap();
     kernel.watch(pid, 0).unwrap();
-    let site = Site {
+    let site = ProbeSite {
         offset: target.offset("message"),
         probe: 0,
         semaphore: 0,
@@ -62,7 +62,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
     let image = tuner::image::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
     let function = image.functions(&["message"]).unwrap().remove(0);
     let returns = tuner::code::returns(&image, &function).unwrap().instructions;
-    let returns = returns.into_iter().map(|offset| Site {
+    let returns = returns.into_iter().map(|offset| ProbeSite {
         offset: offset.0,
         ..site
     });

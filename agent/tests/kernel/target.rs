@@ -3,7 +3,7 @@
 use std::{ops::Range, process::Command};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
-use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Ring, Site};
+use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, Ring};
 
 use tuner::address::FileOffset;
 
@@ -117,7 +117,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
         probes,
         processes: 4,
         rows: probes * Durations::ROWS,
-        tallies: 0,
+        partial_sums: 0,
         force_tracefs: way.force_tracefs,
     })
     .unwrap();
@@ -148,7 +148,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
     let pid = target.0.pid();
     let image = tuner::image::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
     let functions = image.functions(&FUNCTIONS).unwrap();
-    let (mut entries, mut exits) = (Vec::<Site>::new(), Vec::<Site>::new());
+    let (mut entries, mut exits) = (Vec::<ProbeSite>::new(), Vec::<ProbeSite>::new());
     for (probe, name) in FUNCTIONS.iter().enumerate() {
         let probe = probe as u32;
         let function = functions
@@ -157,7 +157,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
             .unwrap();
         let durations = rows(probe).start;
         kernel.set_spec(probe, ProbeSpec { durations, ..spec }).unwrap();
-        let site = |offset: FileOffset| Site {
+        let site = |offset: FileOffset| ProbeSite {
             offset: offset.0,
             probe,
             semaphore: 0,

@@ -8,7 +8,7 @@ use std::{
 use tuneagent::rendezvous::KernelRendezvous;
 use tuner::{
     journal::{StateDir, Status},
-    rendezvous::{Held, HoldRequest, Progress, Rendezvous, Then},
+    rendezvous::{HoldRequest, Progress, Rendezvous, Then, ThreadAtSync},
     variable::VariableName,
 };
 
@@ -19,7 +19,7 @@ fn armed(
     rendezvous: &mut KernelRendezvous,
     target: &Target,
     misses_max: u64,
-    action: impl FnOnce(&Held) -> Then + Send + 'static,
+    action: impl FnOnce(&ThreadAtSync) -> Then + Send + 'static,
 ) -> tuner::rendezvous::Ticket {
     let request = HoldRequest {
         point: target.point("entry:step"),
@@ -73,7 +73,7 @@ fn the_thread_executes_nothing_of_the_program_while_it_is_held_as_root() {
 }
 
 #[test]
-fn an_action_that_takes_too_long_is_told_and_the_program_goes_on_at_the_bound_as_root() {
+fn an_action_that_takes_too_long_is_reported_and_the_program_goes_on_at_the_bound_as_root() {
     let Some(_alone) = alone_as_root() else { return };
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");

@@ -11,8 +11,8 @@ mod hold;
 mod instant;
 #[path = "../needs/mod.rs"]
 mod needs;
+mod reported;
 #[path = "../running/mod.rs"]
 mod running;
 mod target;
 mod together;
-mod told;

@@ -19,11 +19,9 @@ pub struct Coming {
     pub time_ns: u64,
     /// The process, as the agent's pid namespace counts.
     pub pid: u32,
-    /// Its slot.
     pub slot: u32,
     /// A [`ComingKind`].
     pub kind: u32,
-    /// Zero.
     pub zero: u32,
     /// The short name of its thread that hit or ended, up to a zero.
     pub name: [u8; 16],

@@ -5,7 +5,6 @@
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Row {
-    /// By bucket.
     pub counts: [u64; Row::BUCKETS],
 }
 
@@ -19,7 +18,6 @@ impl Row {
 pub struct Sizes;
 
 impl Sizes {
-    /// Its rows.
     pub const ROWS: u32 = 1;
 
     /// The first is of 0 bytes, the one with number n of more than 2^(n-2) up to 2^(n-1) bytes, the last of all that are greater.
@@ -55,7 +53,6 @@ impl Sizes {
 pub struct Durations;
 
 impl Durations {
-    /// Its rows.
     pub const ROWS: u32 = 2;
 
     /// The first is of 0 and 1 ns, the one with number n of 2^n to less than 2^(n+1) ns.

@@ -75,7 +75,6 @@ pub struct Hold {
     pub address: u64,
     /// Only if this is there.
     pub expected: u64,
-    /// What it writes.
     pub value: u64,
     /// What was found: after the write, or instead of what was expected.
     pub found: u64,
@@ -98,7 +97,6 @@ pub struct Hold {
     pub key_last: u64,
     /// By how much it was greater than at the hit before.
     pub key_step: u64,
-    /// Zero.
     pub zero: [u64; 7],
 }
 

@@ -1,6 +1,6 @@
 //! The records that the kernel side and the user side of tuneagent share: what a probe is told to do
-//! ([`ProbeSpec`]), what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Row`]), what it sends ([`Hit`], [`Text`]), what it
-//! adds up instead ([`Tally`]), what it lost ([`Loss`]), what waits for a sync point ([`Hold`]); and who belongs to a command ([`Coming`], [`FamilyState`]).
+//! ([`ProbeSpec`]), what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Row`]), what it sends ([`HitRecord`], [`TextRecord`]), what it
+//! adds up instead ([`SumCell`]), what it lost ([`Loss`]), what waits for a sync point ([`Hold`]); and who belongs to a command ([`Coming`], [`FamilyState`]).
 //!
 //! Plain `repr(C)` data without padding and without dependencies; every size is asserted where it is declared, so
 //! that a change of one side alone does not compile. No policy lives here, and no knowledge of MPI's functions: a probe learns
@@ -13,9 +13,9 @@ mod histogram;
 mod hold;
 mod limits;
 mod message;
+mod partial_sum;
 mod records;
 mod spec;
-mod tally;
 
 pub use family::{Coming, ComingKind, FamilyState};
 pub use histogram::{Durations, Row, Sizes};
@@ -25,8 +25,8 @@ pub use message::{
     Amount, Flow, Form, MessageRule, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout, Template,
     UNKNOWN_BYTES, World,
 };
+pub use partial_sum::{SumCell, SumRule, SumValue, ValueSums};
 pub use records::{
-    Alarm, Call, Filling, Frame, Hit, HitKind, Loss, NO_DURATION, RingHead, Text, Thread, Totals,
+    Alarm, Call, Filling, Frame, HitKind, HitRecord, Loss, NO_DURATION, RingHead, TextRecord, Thread, Totals,
 };
 pub use spec::{Capture, CaptureKind, ExitSite, ProbeSpec, SpecFlags};
-pub use tally::{Tally, TallyRule, TallySums, TallyValue};

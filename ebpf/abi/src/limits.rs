@@ -24,10 +24,10 @@ pub const MAX_CAPTURES: usize = 6;
 pub const MAX_READS: usize = 5;
 
 /// Values that are added up of a probe's hits.
-pub const MAX_TALLIED: usize = 4;
+pub const MAX_SUMMED: usize = 4;
 
-/// Cells of [`crate::Tally`], two for each process and probe that is added up: 64 MiB. What finds no cell is sent.
-pub const MAX_TALLIES: u32 = 1 << 18;
+/// Cells of [`crate::SumCell`], two for each process and probe that is added up: 64 MiB. What finds no cell is sent.
+pub const MAX_SUMS: u32 = 1 << 18;
 
 /// Longest text that is captured, in bytes.
 pub const MAX_TEXT: usize = 64;

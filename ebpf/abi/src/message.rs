@@ -26,7 +26,6 @@ impl SizeLayout {
 pub enum Form {
     /// There is none: 0 bytes.
     None = 0,
-    /// count × size.
     One = 1,
     /// count × size × ranks of the communicator.
     PerRank = 2,
@@ -45,7 +44,7 @@ pub enum Form {
     /// None, and the request at the argument is no more.
     Free = 9,
     /// It cannot be told.
-    Untold = 10,
+    Unstated = 10,
 }
 
 impl Form {
@@ -75,7 +74,6 @@ pub struct Amount {
 pub const NO_ARGUMENT: u8 = u8::MAX;
 
 impl Amount {
-    /// Nothing.
     pub const NONE: Amount = Amount {
         form: Form::None as u8,
         count: NO_ARGUMENT,
@@ -197,9 +195,7 @@ pub struct RankMap {
     pub mode: u32,
     /// The table that the numbers are of: 0 has the world's processes, in the order of their ranks.
     pub table: u32,
-    /// How many ranks.
     pub size: u32,
-    /// Added to each.
     pub offset: u32,
     /// From one rank, or from one block, to the next.
     pub stride: u32,
@@ -214,7 +210,6 @@ pub struct RankMap {
 impl RankMap {
     /// Each rank is its number.
     pub const DIRECT: u32 = 0;
-    /// With an offset.
     pub const OFFSET: u32 = 2;
     /// With an offset and a stride.
     pub const STRIDE: u32 = 4;
@@ -224,7 +219,6 @@ impl RankMap {
     pub const LIST: u32 = 8;
     /// There is a list of tables and numbers.
     pub const LIST_OF_BOTH: u32 = 10;
-    /// There is none.
     pub const NONE: u32 = 11;
     /// Set where all are of the world's table.
     pub const OF_WORLD: u32 = 1;
@@ -239,15 +233,12 @@ pub struct World {
     pub comm: u64,
     /// The handle of MPI_COMM_SELF where its structures are not read; else 0.
     pub own: u64,
-    /// Its rank.
     pub rank: u32,
     /// Ranks of the world; 0 when that is not known.
     pub size: u32,
     /// The job that the world's processes belong to, as their records name it.
     pub job: u32,
-    /// MPI_PROC_NULL.
     pub proc_null: i32,
-    /// MPI_ANY_SOURCE.
     pub any_source: i32,
     /// Where a status has the source, in bytes.
     pub status_source: u16,
@@ -267,7 +258,6 @@ pub struct World {
     pub proc_rank: u16,
     /// An odd address of a record is none, but has the rank above these bits; 0 when that is not so.
     pub sentinel_shift: u16,
-    /// Zero.
     pub zero: u16,
     /// Where the object of a communicator has how many the other ends are.
     pub comm_size: u16,
@@ -279,7 +269,6 @@ pub struct World {
     pub type_size: u16,
     /// The communicators that handles stand for. Last, and its step last of it: what stands before it is there when this is.
     pub comms: Objects,
-    /// The datatypes.
     pub types: Objects,
 }
 
@@ -288,7 +277,6 @@ pub struct World {
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Pair {
-    /// How many.
     pub messages: u64,
     /// Their bytes, of those whose bytes are known.
     pub bytes: u64,
@@ -334,14 +322,11 @@ pub struct Pending {
     pub place: u64,
     /// The status that will say from whom it came; 0 without one.
     pub status: u64,
-    /// The communicator.
     pub comm: u64,
-    /// What it carries.
     pub template: Template,
 }
 
 impl Pending {
-    /// Nothing.
     pub const NOTHING: u64 = 0;
     /// From whom the message came.
     pub const SOURCE: u64 = 1;

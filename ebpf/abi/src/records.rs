@@ -26,7 +26,6 @@ pub struct Totals {
     pub unpaired: u64,
 }
 
-/// One open call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -66,7 +65,6 @@ pub struct Thread {
     pub inside: u32,
     /// Calls entered while the frames were full and not yet returned from.
     pub overflow: u32,
-    /// The process's slot.
     pub process: u32,
     /// How often the watched processes had changed when that was looked up.
     pub known_at: u64,
@@ -96,7 +94,6 @@ pub struct Call {
     /// Time of the thread in closed outermost calls, this one included: what lies between two calls is known also where calls between
     /// them were not seen.
     pub closed_ns: u64,
-    /// The thread.
     pub thread: u32,
     /// The lowest 32 bits of the stack pointer at its entry: the same site reached over another path has another one.
     pub stack: u32,
@@ -107,7 +104,6 @@ pub struct Call {
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct RingHead {
-    /// Calls so far.
     pub next: u64,
     /// How many of them were read. The user side writes it.
     pub read: u64,
@@ -116,11 +112,10 @@ pub struct RingHead {
     pub is_asleep: u64,
     /// Some call sites of this process are within language bindings. The user side writes it.
     pub has_bindings: u64,
-    /// Zero.
     pub zero: [u64; 4],
 }
 
-/// Half of a ring of calls is filled with what was not read. It is told from a [`Hit`] by its size.
+/// Half of a ring of calls is filled with what was not read. It is told from a [`HitRecord`] by its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -156,7 +151,6 @@ impl Alarm {
 pub enum HitKind {
     /// The function was entered.
     Entry = 1,
-    /// The function returned.
     Return = 2,
 }
 
@@ -167,14 +161,13 @@ pub const NO_DURATION: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-pub struct Hit {
+pub struct HitRecord {
     /// When it was given its place in the ring: the call was entered or left just before.
     pub time_ns: u64,
     /// Time since entry in nanoseconds, or [`NO_DURATION`].
     pub duration_ns: u64,
     /// Index of its [`crate::ProbeSpec`].
     pub probe: u32,
-    /// The process's slot.
     pub process: u32,
     /// The thread's number, as the agent's pid namespace counts.
     pub thread: u32,
@@ -186,10 +179,10 @@ pub struct Hit {
     pub captures: [u64; MAX_CAPTURES],
 }
 
-impl Hit {
+impl HitRecord {
     /// Bytes of a hit of which the first two captures at most have a value: it is sent without the others, so that the ring lasts half as
     /// long again for a reader who is late.
-    pub const SHORT_BYTES: usize = size_of::<Hit>() - 8 * (MAX_CAPTURES - 2);
+    pub const SHORT_BYTES: usize = size_of::<HitRecord>() - 8 * (MAX_CAPTURES - 2);
 
     /// Whether it is sent so.
     pub fn is_short(&self) -> bool {
@@ -198,20 +191,17 @@ impl Hit {
 }
 
 /// A captured text, sent before the hit that it belongs to: the hit has `time_ns` in the place of the capture, so that what is
-/// read at an entry is found again at the return. It has another size than a [`Hit`], by which it is told from one.
+/// read at an entry is found again at the return. It has another size than a [`HitRecord`], by which it is told from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-pub struct Text {
+pub struct TextRecord {
     /// When it was read.
     pub time_ns: u64,
     /// Index of its [`crate::ProbeSpec`].
     pub probe: u32,
-    /// The process's slot.
     pub process: u32,
-    /// The thread's number.
     pub thread: u32,
-    /// Which capture.
     pub place: u16,
     /// Bytes of `bytes` that have a meaning; those behind are whatever was there.
     pub length: u16,
@@ -243,7 +233,6 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Number of kinds.
     pub const COUNT: u32 = 8;
     /// The real losses with the name under which they are reported.
     pub const REPORTED: [(Loss, &'static str); 4] = [
@@ -264,9 +253,11 @@ const _: () = assert!(size_of::<Frame>() == 24 + 8 * MAX_CAPTURES);
 const _: () = assert!(size_of::<Thread>() == 56 + size_of::<Pending>() + MAX_FRAMES * size_of::<Frame>());
 const _: () = assert!(size_of::<Call>() == 48);
 const _: () = assert!(size_of::<RingHead>() == 64);
-const _: () = assert!(size_of::<Hit>() == 32 + 8 * MAX_CAPTURES);
-const _: () = assert!(size_of::<Text>() == 24 + MAX_TEXT + 8);
-const _: () = assert!(size_of::<Text>() != size_of::<Hit>() && size_of::<Text>() != Hit::SHORT_BYTES);
+const _: () = assert!(size_of::<HitRecord>() == 32 + 8 * MAX_CAPTURES);
+const _: () = assert!(size_of::<TextRecord>() == 24 + MAX_TEXT + 8);
+const _: () = assert!(
+    size_of::<TextRecord>() != size_of::<HitRecord>() && size_of::<TextRecord>() != HitRecord::SHORT_BYTES
+);
 const _: () = assert!(size_of::<Filling>() == 8);
 const _: () = assert!(size_of::<Alarm>() == 16);
 const _: () = assert!(MAX_FRAMES.is_power_of_two());

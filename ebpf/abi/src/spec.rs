@@ -1,6 +1,6 @@
 //! What a probe is told to do at a hit.
 
-use crate::{MAX_CAPTURES, MAX_READS, MessageRule, TallyRule};
+use crate::{MAX_CAPTURES, MAX_READS, MessageRule, SumRule};
 
 /// Where the way to a captured value begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,6 @@ pub struct Capture {
     pub second: u8,
     /// How far the second is shifted to the left.
     pub shift: u8,
-    /// Zero.
     pub zero: u8,
     /// What is added before each read.
     pub offsets: [i32; MAX_READS],
@@ -58,9 +57,9 @@ pub struct SpecFlags;
 impl SpecFlags {
     /// A return probe sits on the function too: calls are timed.
     pub const SPAN: u32 = 1;
-    /// Each entry is sent as a [`crate::Hit`].
+    /// Each entry is sent as a [`crate::HitRecord`].
     pub const SEND_ENTRY: u32 = 1 << 1;
-    /// Each return is sent as a [`crate::Hit`], with the call's duration.
+    /// Each return is sent as a [`crate::HitRecord`], with the call's duration.
     pub const SEND_RETURN: u32 = 1 << 2;
     /// The function belongs to a library whose calls are counted at their outermost level only: a call inside
     /// another one that carries this flag is counted as nested.
@@ -75,10 +74,10 @@ impl SpecFlags {
     pub const CAPTURES_AT_RETURN: u32 = 1 << 7;
     /// Outermost calls are entered into the ring of their process ([`crate::Call`]).
     pub const SEQUENCE: u32 = 1 << 8;
-    /// With [`SpecFlags::SEND_ENTRY`]: an entry that can be added up as `tally` says is, and is not sent.
-    pub const TALLY_ENTRY: u32 = 1 << 9;
+    /// With [`SpecFlags::SEND_ENTRY`]: an entry that can be added up as `partial_sum` says is, and is not sent.
+    pub const SUM_ENTRY: u32 = 1 << 9;
     /// The same with [`SpecFlags::SEND_RETURN`].
-    pub const TALLY_RETURN: u32 = 1 << 10;
+    pub const SUM_RETURN: u32 = 1 << 10;
     /// What is added up before a hit that is sent is apart from what is added up after it, in its process.
     pub const PARTS: u32 = 1 << 11;
     /// How long calls took is counted by powers of two ([`crate::Durations`]), in the rows that begin at `durations`.
@@ -102,7 +101,7 @@ pub struct ProbeSpec {
     /// What the call carries.
     pub message: MessageRule,
     /// What is added up instead of sending each hit.
-    pub tally: TallyRule,
+    pub partial_sum: SumRule,
 }
 
 /// What the cookie of a link says of an instruction by which a function is left, above the probe's index: how far the stack pointer is
@@ -167,5 +166,5 @@ const fn jumps(condition: u64, flags: u64) -> bool {
 const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
 const _: () = assert!(
     size_of::<ProbeSpec>()
-        == 8 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<TallyRule>()
+        == 8 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<SumRule>()
 );

@@ -21,7 +21,7 @@ mod namespace;
 
 use core::ffi::c_void;
 
-use abi::{Hit, HitKind};
+use abi::{HitRecord, HitKind};
 use aya_ebpf::{helpers::bpf_loop, programs::RawTracePointContext};
 
 /// What hits have in common.
@@ -58,7 +58,7 @@ extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
     // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
     let producing = unsafe { &*producing };
     let number = producing.first.wrapping_add(u64::from(index));
-    let mut hit = Hit {
+    let mut hit = HitRecord {
         time_ns: 0,
         duration_ns: number & 0xffff,
         probe: 0,

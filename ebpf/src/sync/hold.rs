@@ -22,7 +22,6 @@ static FIRST_CPU: u32 = 0;
 /// Wakes the reader now, whether or not it has caught up.
 const FORCE_WAKEUP: u64 = 2;
 
-/// One hold.
 #[repr(C)]
 struct Wait {
     since_ns: u64,
@@ -31,7 +30,6 @@ struct Wait {
     armed_again: u32,
 }
 
-/// One hit.
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     let reached = Reached::now(ctx)?;
     let hold = reached.hold;

@@ -30,11 +30,8 @@ pub static WAKE_SECOND: RingBuf = RingBuf::with_byte_size(abi::WAKE_RING_BYTES, 
 
 /// A hit of a process at a sync point for which an action of it is armed.
 pub struct Reached {
-    /// The action's index.
     pub index: u32,
-    /// The action.
     pub hold: *mut Hold,
-    /// The current thread.
     pub thread: u64,
 }
 

@@ -8,7 +8,6 @@ use aya_ebpf::{
 
 use crate::holds::{self, Reached};
 
-/// One hit.
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     let Reached { hold, thread, .. } = Reached::now(ctx)?;
     if !holds::step(hold, HoldState::Armed, HoldState::Storing) {

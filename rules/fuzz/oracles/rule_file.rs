@@ -117,7 +117,7 @@ impl Farm {
             }
             for output in self.engine.tick(time) {
                 if let rules::Output::Decision(decision) = output {
-                    self.engine.receipt(decision.id, rules::Outcome::Applied, time);
+                    self.engine.receipt(decision.id, rules::DecisionOutcome::Applied, time);
                 }
             }
             self.engine.status();
@@ -170,13 +170,13 @@ impl Farm {
             let process = (measure.scope() == rules::Scope::Process).then_some(process);
             let of = rules::Subject::of(process, rules::Machine(0));
             let observation = match measure.kind() {
-                rules::Kind::Counter => rules::Observation::Counter {
+                rules::MeasureKind::Counter => rules::Observation::Counter {
                     of,
                     measure,
                     time,
                     total: self.data.below(u64::MAX, window * window * pace * 100_000_000),
                 },
-                rules::Kind::Gauge => rules::Observation::Gauge {
+                rules::MeasureKind::Gauge => rules::Observation::Gauge {
                     of,
                     measure,
                     time,

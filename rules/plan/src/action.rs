@@ -29,7 +29,6 @@ pub enum Action {
         /// As in [`CallRequest`].
         wait_ms: u64,
     },
-    /// Code is changed.
     Patch(PatchRequest),
     /// All threads are bound to CPUs.
     Affinity(Affinity),
@@ -64,9 +63,7 @@ pub enum PatchRequest {
     InsertCall {
         /// The function that is called. It must not throw exceptions.
         function: FunctionName,
-        /// Constants.
         arguments: Vec<Argument>,
-        /// In which function.
         into: FunctionName,
         /// Before its first instruction, or before each return instruction.
         place: Moment,
@@ -85,7 +82,6 @@ pub enum PatchRequest {
         /// Its type, where the debug information does not say it. Without debug information the arguments before it are taken
         /// to be of its kind (whole numbers and addresses, or floating-point numbers).
         value_type: Option<ValueType>,
-        /// What it becomes.
         value: Expression,
     },
 }
@@ -132,7 +128,6 @@ pub struct Switch {
     /// The probe, by its place in the rule.
     pub probe: usize,
     pub name: String,
-    /// On, or off.
     pub on: bool,
 }
 
@@ -170,7 +165,6 @@ impl Keyword {
         ("disable", Keyword::Disable),
     ];
 
-    /// Its word.
     pub fn name(self) -> &'static str {
         let found = Keyword::ALL.iter().find(|(_, keyword)| *keyword == self);
         found.map_or("", |(name, _)| name)

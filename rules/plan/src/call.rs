@@ -87,7 +87,6 @@ pub enum ReturnType {
     Nothing,
     /// A number or a bool.
     Value(ValueType),
-    /// An address.
     Pointer,
     /// What the debug information says, and nothing where it is silent.
     IfKnown,
@@ -132,9 +131,7 @@ pub enum Inverse {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{text}` is not a call: {why} (as in `f(1, 2.5, \"text\", true)`)")]
 pub struct TextError {
-    /// What was given.
     pub text: String,
-    /// What is wrong.
     pub why: String,
 }
 
@@ -295,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_told() {
+    fn a_text_that_is_no_call_is_refused_with_the_reason() {
         let error = |text| Invocation::parse(text).unwrap_err().why;
         assert_eq!(error("f(1"), "it does not end with `)`");
         assert_eq!(error("(1)"), "it has no name");

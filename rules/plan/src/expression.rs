@@ -22,11 +22,7 @@ pub enum ExpressionError {
     #[error(
         "`{text}` is not understood from character {at} on: numbers, `original`, + - * /, min max clamp and parentheses"
     )]
-    Syntax {
-        text: String,
-        /// Where, from 1.
-        at: usize,
-    },
+    Syntax { text: String, at: usize },
     #[error(
         "the expression is nested deeper than {DEPTH_MAX} or longer than {NODES_MAX} numbers and operators"
     )]

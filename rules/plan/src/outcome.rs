@@ -49,7 +49,6 @@ impl FromStr for Mode {
 /// What a session marks in its trace and its recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {
-    /// A condition holds.
     Finding,
     /// A change was made.
     Change,

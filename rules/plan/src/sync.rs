@@ -97,12 +97,10 @@ pub enum Key {
     Argument {
         /// The first is 0.
         number: u8,
-        /// Its size.
         bytes: Option<u8>,
     },
     /// An argument by its name in the source.
     NamedArgument { name: String },
-    /// A global variable.
     Variable {
         name: String,
         /// Its size, where the symbol does not say it either.

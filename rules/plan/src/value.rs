@@ -45,7 +45,6 @@ fn expected(value_type: ValueType) -> &'static str {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scalar {
-    /// A truth value.
     Boolean(bool),
     /// A number in seconds, bytes, or their powers; its dimension is known from the rule.
     Number(f64),

@@ -6,7 +6,7 @@
 //! whatever they are. The digits of a sum are then sums of whole numbers, and the same for every order of adding and
 //! merging.
 
-use super::natural::{Natural, Whole};
+use super::natural::{Natural, SignedInteger};
 
 /// Digits for a sum of doubles.
 pub(super) const SINGLE: usize = 33;
@@ -95,7 +95,7 @@ impl<const DIGITS: usize> Exact<DIGITS> {
     }
 
     /// The sum in units of its lowest bit.
-    pub(super) fn total(&self) -> Whole {
+    pub(super) fn total(&self) -> SignedInteger {
         let mut carry = 0;
         let mut limbs = Vec::with_capacity(DIGITS + 1);
         for digit in &self.0 {
@@ -112,6 +112,6 @@ impl<const DIGITS: usize> Exact<DIGITS> {
                 (*limb, one) = (!*limb).overflowing_add(one.into());
             }
         }
-        Whole::new(negative, Natural::from_limbs(limbs))
+        SignedInteger::new(negative, Natural::from_limbs(limbs))
     }
 }

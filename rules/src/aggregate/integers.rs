@@ -1,7 +1,7 @@
 //! Count, sum and sum of squares of whole numbers: nanoseconds, bytes, counts.
 
 use super::moments::Moments;
-use super::natural::{Natural, Whole};
+use super::natural::{Natural, SignedInteger};
 use super::{Count, MOST_VALUES, Merge, WhyNone};
 
 /// Exact count, sum and sum of squares of u64 and i64.
@@ -99,7 +99,7 @@ impl Integers {
         match (small(sum), per < EXACT) {
             // Both are doubles: one division is the nearest.
             (Some(sum), true) => Ok(sum / per as f64),
-            _ => Whole::from(sum).ratio(&Natural::from(u128::from(per.max(1))), 0),
+            _ => SignedInteger::from(sum).ratio(&Natural::from(u128::from(per.max(1))), 0),
         }
     }
 
@@ -112,7 +112,7 @@ impl Integers {
         let by = u128::from(count) * u128::from(per.max(1));
         match (small(self.sum), by < u128::from(EXACT)) {
             (Some(sum), true) => Ok(sum / by as f64),
-            _ => Whole::from(self.sum).ratio(&Natural::from(by), 0),
+            _ => SignedInteger::from(self.sum).ratio(&Natural::from(by), 0),
         }
     }
 

@@ -58,7 +58,7 @@ pub use numbers::Numbers;
 pub use product::Product;
 pub use quantiles::{FEW, Quantiles};
 pub(crate) use reals::Reals;
-pub use regression::{Line, Regression};
+pub use regression::{FittedLine, Regression};
 pub use truths::Truths;
 
 /// The most values one aggregate takes, 2⁶³: at a billion a second that is 292 years.

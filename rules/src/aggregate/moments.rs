@@ -1,12 +1,12 @@
 //! Mean and spread from exact sums: every result is the nearest f64 to the exact one.
 
-use super::natural::{Natural, Scaled, Whole};
+use super::natural::{Natural, Scaled, SignedInteger};
 use super::{Count, WhyNone};
 
 /// n, Σx in units of 2^`exponent`, Σx² in units of 2^(2·`exponent`).
 pub(super) struct Moments {
     pub(super) count: Count,
-    pub(super) sum: Whole,
+    pub(super) sum: SignedInteger,
     pub(super) squares: Natural,
     pub(super) exponent: i64,
 }
@@ -30,8 +30,8 @@ impl Moments {
     /// MPI uses σ_C of the measured chunks (Eq. 4.3 and 4.4) without saying it. Ours is that of the values there are.
     pub(super) fn stddev(&self, per: u64) -> Result<f64, WhyNone> {
         let count = self.count.at_least(2)?;
-        let whole = Natural::from(u128::from(count));
-        let deviations = Whole::from(whole.times(&self.squares)).minus(&self.sum.times(&self.sum));
+        let integral = Natural::from(u128::from(count));
+        let deviations = SignedInteger::from(integral.times(&self.squares)).minus(&self.sum.times(&self.sum));
         let by = Natural::from(u128::from(count) * u128::from(count));
         let by = by.times(&Natural::from(u128::from(per) * u128::from(per)));
         // Never negative, by Cauchy and Schwarz, for the sums are exact.

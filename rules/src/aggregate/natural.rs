@@ -13,7 +13,7 @@ pub(super) struct Natural(Vec<u64>);
 
 /// A whole number with its sign; 0 is never negative.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Whole {
+pub(super) struct SignedInteger {
     negative: bool,
     size: Natural,
 }
@@ -208,21 +208,21 @@ impl Ord for Natural {
     }
 }
 
-impl From<i128> for Whole {
-    fn from(value: i128) -> Whole {
-        Whole::new(value < 0, value.unsigned_abs().into())
+impl From<i128> for SignedInteger {
+    fn from(value: i128) -> SignedInteger {
+        SignedInteger::new(value < 0, value.unsigned_abs().into())
     }
 }
 
-impl From<Natural> for Whole {
-    fn from(size: Natural) -> Whole {
-        Whole::new(false, size)
+impl From<Natural> for SignedInteger {
+    fn from(size: Natural) -> SignedInteger {
+        SignedInteger::new(false, size)
     }
 }
 
-impl Whole {
-    pub(super) fn new(negative: bool, size: Natural) -> Whole {
-        Whole {
+impl SignedInteger {
+    pub(super) fn new(negative: bool, size: Natural) -> SignedInteger {
+        SignedInteger {
             negative: negative && !size.is_zero(),
             size,
         }
@@ -232,26 +232,26 @@ impl Whole {
         &self.size
     }
 
-    pub(super) fn times(&self, other: &Whole) -> Whole {
-        Whole::new(self.negative != other.negative, self.size.times(&other.size))
+    pub(super) fn times(&self, other: &SignedInteger) -> SignedInteger {
+        SignedInteger::new(self.negative != other.negative, self.size.times(&other.size))
     }
 
-    pub(super) fn plus(&self, other: &Whole) -> Whole {
-        self.minus(&Whole::new(!other.negative, other.size.clone()))
+    pub(super) fn plus(&self, other: &SignedInteger) -> SignedInteger {
+        self.minus(&SignedInteger::new(!other.negative, other.size.clone()))
     }
 
     /// This · 2^`bits`.
-    pub(super) fn up(&self, bits: usize) -> Whole {
-        Whole::new(self.negative, self.size.up(bits))
+    pub(super) fn up(&self, bits: usize) -> SignedInteger {
+        SignedInteger::new(self.negative, self.size.up(bits))
     }
 
-    pub(super) fn minus(&self, other: &Whole) -> Whole {
+    pub(super) fn minus(&self, other: &SignedInteger) -> SignedInteger {
         if self.negative != other.negative {
-            return Whole::new(self.negative, self.size.plus(&other.size));
+            return SignedInteger::new(self.negative, self.size.plus(&other.size));
         }
         match self.size.cmp(&other.size) {
-            Ordering::Less => Whole::new(!self.negative, other.size.minus(&self.size)),
-            _ => Whole::new(self.negative, self.size.minus(&other.size)),
+            Ordering::Less => SignedInteger::new(!self.negative, other.size.minus(&self.size)),
+            _ => SignedInteger::new(self.negative, self.size.minus(&other.size)),
         }
     }
 
@@ -299,10 +299,10 @@ impl Scaled {
             up if up <= 0 => self.size << -up,
             down @ 1..=128 => {
                 let half = 1_u128 << (down - 1);
-                let whole = self.size.checked_shr(down as u32).unwrap_or(0);
+                let integral = self.size.checked_shr(down as u32).unwrap_or(0);
                 let rest = self.size & (half | (half - 1));
-                let above = rest > half || rest == half && (self.inexact || whole & 1 == 1);
-                whole + u128::from(above)
+                let above = rest > half || rest == half && (self.inexact || integral & 1 == 1);
+                integral + u128::from(above)
             }
             _ => 0,
         };

@@ -3,7 +3,7 @@
 use super::exact::UNIT;
 use super::integers::EXACT;
 use super::moments::Moments;
-use super::natural::Whole;
+use super::natural::SignedInteger;
 use super::{Integers, Merge, Reals, WhyNone};
 
 /// Exact count, sum and sum of squares of f64, as fast as [`Integers`] where the values are whole and below 2⁵³.
@@ -22,7 +22,7 @@ use super::{Integers, Merge, Reals, WhyNone};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    whole: Integers,
+    integral: Integers,
     others: Option<Box<Reals>>,
 }
 
@@ -30,9 +30,9 @@ impl Numbers {
     #[inline]
     pub fn add(&mut self, value: f64) {
         // A cast saturates, and NaN becomes 0, which is not equal to it.
-        let whole = value as i64;
-        if whole as f64 == value && whole.unsigned_abs() <= EXACT {
-            self.whole.add_signed(whole);
+        let integral = value as i64;
+        if integral as f64 == value && integral.unsigned_abs() <= EXACT {
+            self.integral.add_signed(integral);
         } else {
             self.others.get_or_insert_default().add(value);
         }
@@ -44,7 +44,7 @@ impl Numbers {
     /// [`WhyNone::NotFinite`], [`WhyNone::TooLarge`], [`WhyNone::Overflow`].
     pub fn sum(&self) -> Result<f64, WhyNone> {
         match &self.others {
-            None => self.whole.sum_in(1),
+            None => self.integral.sum_in(1),
             Some(others) => self.both(others)?.sum(),
         }
     }
@@ -55,7 +55,7 @@ impl Numbers {
     /// [`WhyNone::NoValues`], [`WhyNone::NotFinite`], [`WhyNone::Overflow`].
     pub fn mean(&self) -> Result<f64, WhyNone> {
         match &self.others {
-            None => self.whole.mean_in(1),
+            None => self.integral.mean_in(1),
             Some(others) => self.both(others)?.mean(),
         }
     }
@@ -66,21 +66,21 @@ impl Numbers {
     /// [`WhyNone::NoValues`] and [`WhyNone::OneValue`]; [`WhyNone::NotFinite`], [`WhyNone::Overflow`].
     pub fn stddev(&self) -> Result<f64, WhyNone> {
         match &self.others {
-            None => self.whole.stddev_in(1),
+            None => self.integral.stddev_in(1),
             Some(others) => self.both(others)?.stddev(1),
         }
     }
 
     /// The sums of both, in units of 2^-1074 and of its square.
     fn both(&self, others: &Reals) -> Result<Moments, WhyNone> {
-        let (whole, others) = (self.whole.moments(), others.moments()?);
-        self.whole.count()?;
+        let (integral, others) = (self.integral.moments(), others.moments()?);
+        self.integral.count()?;
         let up = UNIT.unsigned_abs() as usize;
-        let sum: Whole = whole.sum.up(up);
+        let sum: SignedInteger = integral.sum.up(up);
         Ok(Moments {
-            count: whole.count.plus(others.count.0),
+            count: integral.count.plus(others.count.0),
             sum: sum.plus(&others.sum),
-            squares: whole.squares.up(2 * up).plus(&others.squares),
+            squares: integral.squares.up(2 * up).plus(&others.squares),
             exponent: UNIT,
         })
     }
@@ -88,14 +88,17 @@ impl Numbers {
 
 /// Of whole numbers below 2⁵³.
 impl From<Integers> for Numbers {
-    fn from(whole: Integers) -> Numbers {
-        Numbers { whole, others: None }
+    fn from(integral: Integers) -> Numbers {
+        Numbers {
+            integral,
+            others: None,
+        }
     }
 }
 
 impl Merge for Numbers {
     fn merge(&mut self, other: &Numbers) {
-        self.whole.merge(&other.whole);
+        self.integral.merge(&other.integral);
         if let Some(others) = &other.others {
             self.others.get_or_insert_default().merge(others);
         }

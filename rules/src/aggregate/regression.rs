@@ -1,12 +1,12 @@
 //! The straight line through points, by least squares.
 
 use super::exact::{DOUBLE, Exact, Parts, SINGLE, UNIT};
-use super::natural::{Natural, Whole};
+use super::natural::{Natural, SignedInteger};
 use super::{Count, Merge, WhyNone};
 
 /// A straight line: y = intercept + slope · x.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct FittedLine {
     /// In the unit of y over the unit of x.
     pub slope: f64,
     /// In the unit of y.
@@ -72,12 +72,12 @@ impl Regression {
     /// # Errors
     /// [`WhyNone::NoValues`], [`WhyNone::OneValue`], [`WhyNone::SameX`], [`WhyNone::NotFinite`],
     /// [`WhyNone::TooLarge`], [`WhyNone::Overflow`].
-    pub fn line(&self) -> Result<Line, WhyNone> {
+    pub fn line(&self) -> Result<FittedLine, WhyNone> {
         if self.not_finite > 0 {
             return Err(WhyNone::NotFinite(self.not_finite));
         }
         let count = self.count.at_least(2)?;
-        let count = Whole::from(Natural::from(u128::from(count)));
+        let count = SignedInteger::from(Natural::from(u128::from(count)));
         let (x, y) = (self.x.total(), self.y.total());
         let (xx, xy) = (self.xx.total(), self.xy.total());
         let below = count.times(&xx).minus(&x.times(&x));
@@ -86,7 +86,7 @@ impl Regression {
         }
         let slope = count.times(&xy).minus(&x.times(&y));
         let intercept = y.times(&xx).minus(&x.times(&xy));
-        Ok(Line {
+        Ok(FittedLine {
             slope: slope.ratio(below.size(), 0)?,
             intercept: intercept.ratio(below.size(), UNIT)?,
         })

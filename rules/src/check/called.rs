@@ -80,7 +80,7 @@ impl Infer<'_> {
             return self.refuse("E0143", table.span, message);
         }
         let names = self.names;
-        let taken = names.homes.contains_key(name) || names.parameters.contains_key(name);
+        let taken = names.scopes.contains_key(name) || names.parameters.contains_key(name);
         if taken || self.variables.iter().any(|variable| variable == name) {
             let message = format!("`{name}` is the name of something else already");
             return self.refuse("E0132", name_span, message);

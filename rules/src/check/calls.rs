@@ -8,7 +8,7 @@ use crate::folds::NOWHERE;
 use crate::function::Reduction;
 use crate::lang::ast::Expr;
 use crate::measure::Measure;
-use crate::term::{Field, Fold, Reach, Rowed, Term, Typed};
+use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
 use crate::types::{KeyKind, Type};
 
 /// What `call` stands for in the condition that is read.
@@ -103,7 +103,7 @@ impl Infer<'_> {
         let part = |field: Field| Typed::new(of, span, Term::Field(field));
         let fold = Fold {
             probe,
-            reach: Reach::Instance,
+            range: FoldRange::Instance,
             reduction,
             of: field.map(part),
             second: None,

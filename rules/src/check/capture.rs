@@ -9,7 +9,7 @@ use crate::lang::ast::Expr;
 use crate::read::{Base, Known, Layout, PlannedCapture, Source};
 use crate::rule::Probe;
 use crate::target::Site;
-use crate::target::{Set, Target};
+use crate::target::{FunctionSet, Target};
 use crate::term::{Term, Typed};
 use crate::types::Type;
 use crate::unit::Dimension;
@@ -72,12 +72,14 @@ impl Checker<'_> {
     fn known_of(&mut self, probe: &mut Probe) {
         let known: &[(&str, Known, Type)] = match &probe.target {
             Target::Function(_) | Target::Mark(_) => &[],
-            Target::Pattern(_) | Target::Set(Set::BlasCall) => &[("function", Known::Function, Type::TEXT)],
-            Target::Set(Set::Mpi(_)) => &[
+            Target::Pattern(_) | Target::Set(FunctionSet::BlasCall) => {
+                &[("function", Known::Function, Type::TEXT)]
+            }
+            Target::Set(FunctionSet::Mpi(_)) => &[
                 ("function", Known::Function, Type::TEXT),
                 ("bytes", Known::Bytes, Type::number(Dimension::BYTES)),
             ],
-            Target::Set(Set::OpenmpRegion) => &[
+            Target::Set(FunctionSet::OpenmpRegion) => &[
                 ("function", Known::Function, Type::TEXT),
                 ("threads", Known::Threads, Type::PLAIN),
             ],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::diag::Span;
 use crate::folds::{Intake, NOWHERE, WindowFolds};
 use crate::rule::{CheckedRule, FilledPart, Tune};
-use crate::term::{Fold, Reach, Rowed, Term, Typed};
+use crate::term::{Fold, FoldRange, Rowed, Term, Typed};
 use crate::window::{Window, WindowKind};
 
 /// The folds of one window while they are gathered, with what tells them apart.
@@ -23,9 +23,9 @@ impl CheckedRule {
         let mut gathered: Vec<Gathered> = self.windows.iter().map(|_| Gathered::default()).collect();
         self.each_formula(&mut |home, formula| {
             each_fold(formula, &mut |fold| {
-                let window = match fold.reach {
-                    Reach::Enclosing(window) => window,
-                    Reach::Instance | Reach::Newest(_) | Reach::Run => home,
+                let window = match fold.range {
+                    FoldRange::Enclosing(window) => window,
+                    FoldRange::Instance | FoldRange::Newest(_) | FoldRange::Run => home,
                 };
                 if let Some(gathered) = gathered.get_mut(window) {
                     fold.slot = gathered.place(fold);
@@ -84,10 +84,10 @@ impl Tune {
 
 impl Window {
     fn each_formula(&mut self, f: &mut impl FnMut(&mut Typed)) {
-        if let WindowKind::Probed(borders) = &mut self.kind {
-            borders.until.iter_mut().for_each(&mut *f);
-            borders.discard.iter_mut().for_each(&mut *f);
-            borders
+        if let WindowKind::Probed(boundaries) = &mut self.kind {
+            boundaries.until.iter_mut().for_each(&mut *f);
+            boundaries.discard.iter_mut().for_each(&mut *f);
+            boundaries
                 .complete
                 .iter_mut()
                 .for_each(|(_, condition)| f(condition));
@@ -109,10 +109,10 @@ impl Gathered {
             .skip(place)
             .take(1)
             .for_each(|(_, uses)| *uses += 1);
-        match fold.reach {
-            Reach::Newest(hits) => self.newest.push((place, fold.probe, hits)),
-            Reach::Run => self.runs = true,
-            Reach::Instance | Reach::Enclosing(_) => {}
+        match fold.range {
+            FoldRange::Newest(hits) => self.newest.push((place, fold.probe, hits)),
+            FoldRange::Run => self.runs = true,
+            FoldRange::Instance | FoldRange::Enclosing(_) => {}
         }
         place
     }
@@ -155,7 +155,7 @@ fn key(fold: &Fold) -> String {
         crate::types::Type::PLAIN,
         Span::default(),
         Term::Fold(Box::new(Fold {
-            reach: Reach::Instance,
+            range: FoldRange::Instance,
             ..fold.clone()
         })),
     );

@@ -1,14 +1,14 @@
 //! What is computed of each hit: the parts a hit has, and the types of reductions over the hits of a probe.
 
-use super::homes::is_reduction;
 use super::infer::{Infer, ProbeNames};
 use super::reduce::Call;
+use super::scope::is_reduction;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::folds::NOWHERE;
 use crate::function::Reduction;
 use crate::lang::ast::{Expr, Node};
 use crate::target::Site;
-use crate::term::{Field, Fold, Reach, Rowed, Statistic, Term, Typed};
+use crate::term::{Field, Fold, FoldRange, Rowed, Statistic, Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
 
 /// What every hit has, durations apart.
@@ -25,12 +25,12 @@ impl Infer<'_> {
     pub(super) fn stream_of(&self, expr: &Expr) -> Option<usize> {
         let mut streams = Vec::new();
         self.streams_of(expr, &mut streams);
-        let other = streams.iter().find(|probe| !self.is_border(**probe));
+        let other = streams.iter().find(|probe| !self.is_boundary(**probe));
         other.or(streams.first()).copied()
     }
 
-    pub(super) fn is_border(&self, probe: usize) -> bool {
-        self.reach_of_border(probe).is_some()
+    pub(super) fn is_boundary(&self, probe: usize) -> bool {
+        self.range_of_boundary(probe).is_some()
     }
 
     fn streams_of(&self, expr: &Expr, out: &mut Vec<usize>) {
@@ -79,7 +79,7 @@ impl Infer<'_> {
         }
         if !base.is_empty() && base != probe {
             let other = self.names.probes.get(base)?.index;
-            if self.is_border(other) {
+            if self.is_boundary(other) {
                 return None;
             }
             let message = format!("hits of `{probe}` and of `{base}` in one formula");
@@ -172,11 +172,11 @@ impl Infer<'_> {
             Some(expr) => Some(self.of_each(probe, expr).and_then(|typed| self.boolean(typed))?),
             None => None,
         };
-        let reach = self.reach_of_call(call, probe)?;
+        let range = self.range_of_call(call, probe)?;
         let fold = Fold {
             slot: NOWHERE,
             probe,
-            reach,
+            range,
             reduction: call.reduction,
             of,
             second,
@@ -192,51 +192,51 @@ impl Infer<'_> {
     }
 
     /// Which hits a formula about each of them is over, if a metric in it says so.
-    pub(super) fn reach_inside(&self, of: &Expr) -> Option<Reach> {
+    pub(super) fn range_inside(&self, of: &Expr) -> Option<FoldRange> {
         let mut found = None;
         self.names.outside_reductions(of, &mut |name| {
-            let reach = self.metric(name).flatten().and_then(|metric| metric.reach);
-            found = found.or(reach);
+            let range = self.metric(name).flatten().and_then(|metric| metric.range);
+            found = found.or(range);
         });
         found
     }
 
     /// Which hits a reduction takes: what it says itself, or what the metrics of each hit in it say.
-    fn reach_of_call(&mut self, call: &Call<'_>, probe: usize) -> Option<Reach> {
-        let mut said: Option<Reach> = None;
+    fn range_of_call(&mut self, call: &Call<'_>, probe: usize) -> Option<FoldRange> {
+        let mut said: Option<FoldRange> = None;
         let parts = [Some(call.of), call.second, call.filter].into_iter().flatten();
         let mut reaches = Vec::new();
         for part in parts {
             self.names.outside_reductions(part, &mut |name| {
-                let reach = self.metric(name).flatten().and_then(|metric| metric.reach);
-                reaches.push((reach, part.span));
+                let range = self.metric(name).flatten().and_then(|metric| metric.range);
+                reaches.push((range, part.span));
             });
         }
-        for (reach, span) in reaches {
-            if reach.is_some() && said.is_some_and(|said| Some(said) != reach) {
+        for (range, span) in reaches {
+            if range.is_some() && said.is_some_and(|said| Some(said) != range) {
                 self.refuse("E0134", span, "two parts of this formula are over different hits");
                 return None;
             }
-            said = said.or(reach);
+            said = said.or(range);
         }
         if let Some(over) = call.over {
-            let reach = self.reach(probe, over.count, over.unit, over.span)?;
-            if said.is_some_and(|said| said != reach) {
+            let range = self.range(probe, over.count, over.unit, over.span)?;
+            if said.is_some_and(|said| said != range) {
                 let message = "what is reduced says already which hits it is over";
                 self.refuse("E0134", over.span, message);
                 return None;
             }
-            said = Some(reach);
+            said = Some(range);
         }
-        let reach = said.unwrap_or(Reach::Instance);
-        let kept = matches!(reach, Reach::Newest(_) | Reach::Run);
+        let range = said.unwrap_or(FoldRange::Instance);
+        let kept = matches!(range, FoldRange::Newest(_) | FoldRange::Run);
         if let (true, Reduction::Quantile(_)) = (kept, call.reduction) {
             let message = "a quantile cannot be carried on from instance to instance";
             let help = "mean, stddev, min, max, sum, count and the others can";
             self.report(Diagnostic::wrong("E0144", call.span, message).help(help));
             return None;
         }
-        Some(reach)
+        Some(range)
     }
 
     /// Why hits cannot be folded so; `whole` is the probe's name, where the hits themselves are to be folded.
@@ -282,10 +282,10 @@ impl Infer<'_> {
     }
 
     /// The border of a window has one hit in it, and so its captures have one value.
-    pub(super) fn of_border(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
+    pub(super) fn of_boundary(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let (base, _) = name.split_once('.')?;
         let probe = self.names.probes.get(base)?.index;
-        let reach = self.reach_of_border(probe)?;
+        let range = self.range_of_boundary(probe)?;
         let outer = self.stream.replace(probe);
         let part = self.part_of_hit(name, span);
         self.stream = outer;
@@ -298,7 +298,7 @@ impl Infer<'_> {
         let fold = Fold {
             slot: NOWHERE,
             probe,
-            reach,
+            range,
             reduction: Reduction::Only,
             of: Some(of),
             second: None,
@@ -317,7 +317,7 @@ impl Infer<'_> {
             .windows
             .get(self.home)
             .is_none_or(|window| window.timed);
-        if !timed || fold.probe >= self.pairs_from || fold.reach != Reach::Instance {
+        if !timed || fold.probe >= self.pairs_from || fold.range != FoldRange::Instance {
             return Term::Fold(Box::new(fold));
         }
         let statistic = match (fold.reduction, fold.of.as_ref().map(|of| &of.term)) {

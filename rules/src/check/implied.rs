@@ -13,14 +13,16 @@ impl RuleFile {
     /// The rule with the probes it implies.
     pub(super) fn with_implied(&self) -> RuleFile {
         let mut file = self.clone();
-        let borders = self
+        let boundaries = self
             .windows
             .iter()
             .flat_map(|window| window.from.iter().chain(&window.to));
-        let mut entries: Vec<&Text> = borders.filter(|border| border.raw.ends_with(".entry")).collect();
-        entries.dedup_by_key(|border| border.raw.as_str());
-        for border in entries {
-            file.add_entry(border);
+        let mut entries: Vec<&Text> = boundaries
+            .filter(|boundary| boundary.raw.ends_with(".entry"))
+            .collect();
+        entries.dedup_by_key(|boundary| boundary.raw.as_str());
+        for boundary in entries {
+            file.add_entry(boundary);
         }
         let probed = self.windows.iter().any(|window| window.every.is_none());
         if probed && self.all_formulas().into_iter().any(chooses_calls) {
@@ -38,17 +40,17 @@ impl RuleFile {
     }
 
     /// A probe of its own at the entry of a span, with all that can be captured there.
-    fn add_entry(&mut self, border: &Text) {
-        let base = border.raw.trim_end_matches(".entry");
+    fn add_entry(&mut self, boundary: &Text) {
+        let base = boundary.raw.trim_end_matches(".entry");
         let span = self.probes.iter().find(|probe| probe.name.raw == base);
         let Some(span) = span.filter(|probe| probe.site == Site::Span) else {
             return;
         };
-        if self.probes.iter().any(|probe| probe.name.raw == border.raw) {
+        if self.probes.iter().any(|probe| probe.name.raw == boundary.raw) {
             return;
         }
         let entry = ProbeEntry {
-            name: border.clone(),
+            name: boundary.clone(),
             site: Site::Entry,
             to: None,
             implied: true,
@@ -59,7 +61,7 @@ impl RuleFile {
             captured.filter(|capture| !capture.expr.names().iter().any(|(name, _)| is_returned(name)));
         let known: Vec<CaptureEntry> = known
             .map(|capture| CaptureEntry {
-                probe: border.clone(),
+                probe: boundary.clone(),
                 ..capture.clone()
             })
             .collect();

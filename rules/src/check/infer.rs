@@ -1,13 +1,13 @@
-//! A formula's types found: [`Expr`] to [`Typed`]. What a name in it means is in `meant`, reductions are in `reduce`.
+//! A formula's types found: [`Expr`] to [`Typed`]. What a name in it means is in `resolved`, reductions are in `reduce`.
 
 use std::collections::BTreeMap;
 
 use super::calls::{CallIs, Calls};
-use super::homes::Home;
 pub(crate) use super::names::{MetricNames, Names, ProbeNames, WindowNames};
 use super::operators::different;
+use super::scope::Home;
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::function::{FUNCTIONS, Function, Meaning, ScalarFunction, function_named};
+use crate::function::{FUNCTIONS, FormulaFunction, Meaning, ScalarFunction, function_named};
 use crate::lang::ast::{Expr, Node, Operator};
 use crate::read::PlannedCapture;
 use crate::rule::Run;
@@ -85,7 +85,7 @@ impl Infer<'_> {
 
     /// The metric `name` as this formula sees it; the inner nothing stands for one that is wrong and was reported.
     pub(crate) fn metric(&self, name: &str) -> Option<Option<MetricNames>> {
-        let home = match self.names.homes.get(name)? {
+        let home = match self.names.scopes.get(name)? {
             Home::Fixed(home) => *home,
             Home::Floating { .. } => self.home,
         };
@@ -309,13 +309,13 @@ impl Infer<'_> {
 
     fn at(&mut self, of: &Expr, place: &str, place_span: Span, span: Span) -> Option<Typed> {
         if self.place == Place::Window {
-            return self.at_border(of, place, place_span, span);
+            return self.at_boundary(of, place, place_span, span);
         }
         let message = "values at a hit are measured; they belong under `metrics` and `tune`";
         self.refuse("E0134", span, message)
     }
 
-    fn about_process(&mut self, function: &Function, argument: &Expr, span: Span) -> Option<Typed> {
+    fn about_process(&mut self, function: &FormulaFunction, argument: &Expr, span: Span) -> Option<Typed> {
         let name = function.name;
         if self.place != Place::Role {
             let message = format!("`{name}` is a fact of a process and belongs under `roles`");

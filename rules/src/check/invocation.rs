@@ -15,12 +15,11 @@ use crate::term::Typed;
 
 /// What may be handed over beside values of the rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Passing {
+enum ArgumentPassing {
     /// Variables of the program.
     Variables,
     /// What was read just before the call that is taken back.
     Was,
-    /// Nothing.
     Constants,
 }
 
@@ -44,7 +43,7 @@ impl Called {
 
 impl Checker<'_> {
     pub(super) fn call(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<Checked> {
-        let called = self.called(action.call.as_ref()?, home, Passing::Variables);
+        let called = self.called(action.call.as_ref()?, home, ArgumentPassing::Variables);
         let inverse = self.inverse(entry, called.as_ref().map_or(0, Called::count), home);
         let (called, (inverse, of_inverse)) = (called?, inverse?);
         self.must_be_taken_back(entry, &inverse, action.target.span)?;
@@ -61,7 +60,8 @@ impl Checker<'_> {
         home: usize,
     ) -> Option<Checked> {
         // What a variable holds would have to be read at each call.
-        let Called { call, formulas } = self.called(action.call.as_ref()?, home, Passing::Constants)?;
+        let Called { call, formulas } =
+            self.called(action.call.as_ref()?, home, ArgumentPassing::Constants)?;
         let patch = PatchRequest::InsertCall {
             function: call.function,
             arguments: call.arguments,
@@ -108,9 +108,9 @@ impl Checker<'_> {
         }
         let reader = match was {
             None => None,
-            Some(was) => Some(self.called(was, home, Passing::Constants)?),
+            Some(was) => Some(self.called(was, home, ArgumentPassing::Constants)?),
         };
-        let inverse = self.called(call, home, Passing::Was)?;
+        let inverse = self.called(call, home, ArgumentPassing::Was)?;
         let passes = inverse.call.arguments.contains(&Argument::Was);
         match (&reader, passes, was) {
             (None, true, _) => {
@@ -155,7 +155,7 @@ impl Checker<'_> {
     }
 
     /// A function and what it is called with.
-    fn called(&mut self, call: &Expr, home: usize, passing: Passing) -> Option<Called> {
+    fn called(&mut self, call: &Expr, home: usize, passed: ArgumentPassing) -> Option<Called> {
         let Node::Call {
             function, arguments, ..
         } = &call.node
@@ -170,7 +170,7 @@ impl Checker<'_> {
         }
         let given: Vec<Option<Given>> = arguments
             .iter()
-            .map(|argument| self.given(argument, home, passing))
+            .map(|argument| self.given(argument, home, passed))
             .collect();
         let (mut arguments, mut formulas) = (Vec::new(), Vec::new());
         for (place, given) in given.into_iter().enumerate() {
@@ -189,15 +189,16 @@ impl Checker<'_> {
         Some(Called { call, formulas })
     }
 
-    fn given(&mut self, argument: &Expr, home: usize, passing: Passing) -> Option<Given> {
-        if passing == Passing::Was && matches!(&argument.node, Node::Name(name) if name == WAS) {
+    fn given(&mut self, argument: &Expr, home: usize, passed: ArgumentPassing) -> Option<Given> {
+        if passed == ArgumentPassing::Was && matches!(&argument.node, Node::Name(name) if name == WAS) {
             return Some(Given::Known(Argument::Was));
         }
         if is_path(argument) && self.is_of_the_program(argument, home) {
-            if passing != Passing::Variables {
+            if passed != ArgumentPassing::Variables {
                 let message = "what a variable holds then is not known before: here only values of the rule can be passed";
                 let wrong = Diagnostic::wrong("E0134", argument.span, message);
-                return self.report(wrong.help_if((passing == Passing::Was).then(|| "or `was`".to_string())));
+                return self
+                    .report(wrong.help_if((passed == ArgumentPassing::Was).then(|| "or `was`".to_string())));
             }
             return match source(argument, &self.file.bindings) {
                 Ok(source) if matches!(source.base, Base::Global(_)) => {

@@ -8,12 +8,10 @@ mod calls;
 mod capture;
 mod folds;
 mod hits;
-mod homes;
 mod implied;
 mod infer;
 mod invocation;
 mod join;
-mod meant;
 mod names;
 mod operators;
 mod order;
@@ -21,7 +19,9 @@ mod past;
 mod plan;
 mod reduce;
 mod requirements;
+mod resolve;
 mod roles;
+mod scope;
 mod seen;
 mod source;
 #[cfg(test)]
@@ -84,7 +84,7 @@ impl RuleFile {
             Some(mut rule) if !has_errors(&wrong) => {
                 rule.warnings = wrong;
                 rule.gather_folds();
-                rule.plan_tallies();
+                rule.plan_sums();
                 rule.requirements = Requirements::of(&rule);
                 Ok(rule)
             }
@@ -355,14 +355,14 @@ impl Checker<'_> {
         let order = order::order(&definitions, &mut self.wrong);
         for entry in &file.metrics {
             // What is in a circle has no value anywhere; that was reported.
-            let home = homes::Home::Fixed(usize::MAX);
-            self.names.homes.insert(entry.named.name.raw.clone(), home);
+            let home = scope::Home::Fixed(usize::MAX);
+            self.names.scopes.insert(entry.named.name.raw.clone(), home);
         }
-        let homes = self.homes(&order);
+        let scopes = self.scopes(&order);
         let mut metrics: Vec<Metric> = Vec::new();
         for entry in order.into_iter().filter_map(|place| file.metrics.get(place)) {
             self.parameter_clash(entry);
-            for window in homes.get(&entry.named.name.raw).into_iter().flatten() {
+            for window in scopes.get(&entry.named.name.raw).into_iter().flatten() {
                 self.metric(entry, *window, &mut metrics);
             }
         }
@@ -380,15 +380,15 @@ impl Checker<'_> {
             .extend(entry.parameter.iter().map(|name| name.raw.clone()));
         let stream = infer
             .stream_of(&named.expr)
-            .filter(|probe| !infer.is_border(*probe));
-        let (of, reach) = match (&named.expr.node, stream) {
+            .filter(|probe| !infer.is_boundary(*probe));
+        let (of, range) = match (&named.expr.node, stream) {
             (Node::Over { of, count, unit }, Some(probe)) => {
-                match infer.reach(probe, count, unit.as_ref(), named.expr.span) {
-                    Some(reach) => (&**of, Some(reach)),
+                match infer.range(probe, count, unit.as_ref(), named.expr.span) {
+                    Some(range) => (&**of, Some(range)),
                     None => return,
                 }
             }
-            _ => (&named.expr, stream.and_then(|_| infer.reach_inside(&named.expr))),
+            _ => (&named.expr, stream.and_then(|_| infer.range_inside(&named.expr))),
         };
         infer.stream = stream;
         let value = infer.infer(of);
@@ -402,7 +402,7 @@ impl Checker<'_> {
             cost,
             body: is_called.then(|| Arc::new(value.clone())),
             stream,
-            reach,
+            range,
         };
         self.names.metrics.insert(key, Some(names));
         metrics.push(Metric {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::homes::Home;
+use super::scope::Home;
 use crate::target::Site;
-use crate::term::{Reach, Typed};
+use crate::term::{FoldRange, Typed};
 use crate::types::Type;
 use crate::value::Scalar;
 
@@ -19,7 +19,7 @@ pub(crate) struct Names {
     pub(crate) probes: BTreeMap<String, ProbeNames>,
     pub(crate) windows: Vec<WindowNames>,
     /// Where each metric lives. Every name of a metric is in it.
-    pub(crate) homes: BTreeMap<String, Home>,
+    pub(crate) scopes: BTreeMap<String, Home>,
     /// By name and window. `None` stands for a metric that is wrong itself and was reported.
     pub(crate) metrics: BTreeMap<(String, usize), Option<MetricNames>>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Names {
 pub(crate) struct WindowNames {
     pub(crate) name: String,
     pub(crate) timed: bool,
-    pub(crate) borders: Vec<usize>,
+    pub(crate) boundaries: Vec<usize>,
     /// The probes at which its instances begin and end.
     pub(crate) begin: Option<usize>,
     pub(crate) end: Option<usize>,
@@ -50,7 +50,7 @@ pub(crate) struct MetricNames {
     /// The probe, if it has a value for each of its hits.
     pub(crate) stream: Option<usize>,
     /// Which hits these are, where it says so.
-    pub(crate) reach: Option<Reach>,
+    pub(crate) range: Option<FoldRange>,
 }
 
 /// What formulas may say of a probe's hits.

@@ -1,7 +1,7 @@
 //! The types of operators between values, and what is said when two values cannot meet.
 
-use super::homes::is_reduction;
 use super::infer::Infer;
+use super::scope::is_reduction;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::facts::MPI_LIBRARIES;
 use crate::lang::ast::{Comparison, Expr, Node, Operator};
@@ -67,7 +67,7 @@ impl Infer<'_> {
         let dimension = if base == Dimension::NONE {
             Some(base)
         } else {
-            whole_constant(&right).and_then(|exponent| base.power(exponent))
+            integer_constant(&right).and_then(|exponent| base.power(exponent))
         };
         let Some(dimension) = dimension else {
             let message = format!("the exponent of {base} must be a small integer written out");
@@ -86,10 +86,10 @@ impl Infer<'_> {
 
     /// `x in [1, 2]` is `x == 1 or x == 2`.
     pub(super) fn in_list(&mut self, of: &Expr, list: &[Expr], span: Span) -> Option<Typed> {
-        let mut whole: Option<Typed> = None;
+        let mut overall: Option<Typed> = None;
         for part in list {
             let one = self.comparisons(of, &[(Comparison::Equal, part.clone())], span)?;
-            whole = Some(match whole {
+            overall = Some(match overall {
                 None => one,
                 Some(before) => {
                     let table = self.rows(&before, &one)?;
@@ -104,7 +104,7 @@ impl Infer<'_> {
                 }
             });
         }
-        whole
+        overall
     }
 
     /// `changed(x)` is `min(x) != max(x)`.
@@ -176,12 +176,12 @@ impl Infer<'_> {
     ) -> Option<Typed> {
         let mut left_expr = first;
         let mut left = self.infer(first);
-        let mut whole: Option<Typed> = None;
+        let mut overall: Option<Typed> = None;
         for (comparison, right_expr) in rest {
             let right = self.infer(right_expr);
             let text = format!("{left_expr} {} {right_expr}", comparison.sign());
             let one = self.compare(*comparison, left?, right.clone()?, text)?;
-            whole = Some(match whole {
+            overall = Some(match overall {
                 None => one,
                 Some(before) => {
                     let of = Type {
@@ -193,7 +193,7 @@ impl Infer<'_> {
             });
             (left_expr, left) = (right_expr, right);
         }
-        whole
+        overall
     }
 
     fn compare(&mut self, comparison: Comparison, left: Typed, right: Typed, text: String) -> Option<Typed> {
@@ -235,12 +235,12 @@ impl Infer<'_> {
     }
 }
 
-fn whole_constant(of: &Typed) -> Option<i8> {
+fn integer_constant(of: &Typed) -> Option<i8> {
     match &of.term {
         Term::Constant(Scalar::Number(value)) if value.fract() == 0.0 && value.abs() <= 16.0 => {
             Some(*value as i8)
         }
-        Term::Negate(inner) => whole_constant(inner).map(|value| -value),
+        Term::Negate(inner) => integer_constant(inner).map(|value| -value),
         _ => None,
     }
 }

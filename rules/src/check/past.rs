@@ -6,7 +6,7 @@ use crate::diag::{Diagnostic, Span};
 use crate::function::Reduction;
 use crate::lang::ast::{Expr, Node};
 use crate::rule::{Run, RunFold};
-use crate::term::{Reach, Term, Typed};
+use crate::term::{FoldRange, Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
 use crate::value::Scalar;
 
@@ -74,7 +74,7 @@ impl Infer<'_> {
                     .help(help),
             );
         }
-        let Some(count) = whole(&count_of, 1000.0) else {
+        let Some(count) = integer(&count_of, 1000.0) else {
             let message = "`over` is a constant number of windows: an integer of 1 to 1000";
             return self.refuse("E0145", count.span, message);
         };
@@ -114,13 +114,13 @@ impl Infer<'_> {
     }
 
     /// Which hits of a probe `over` means.
-    pub(super) fn reach(
+    pub(super) fn range(
         &mut self,
         probe: usize,
         count: &Expr,
         unit: Option<&(String, Span)>,
         span: Span,
-    ) -> Option<Reach> {
+    ) -> Option<FoldRange> {
         if let Some((unit, place)) = unit {
             let (name, _) = self.probe(probe)?;
             if unit != name && unit.strip_suffix('s') != Some(name) {
@@ -130,20 +130,20 @@ impl Infer<'_> {
                 return None;
             }
             let count_of = self.infer(count)?;
-            let found = whole(&count_of, MOST_NEWEST);
+            let found = integer(&count_of, MOST_NEWEST);
             if found.is_none() {
                 let message = "`over` is a constant number of hits: an integer of 1 to 1000000";
                 self.refuse("E0145", count.span, message);
             }
-            return found.map(Reach::Newest);
+            return found.map(FoldRange::Newest);
         }
         let Node::Name(name) = &count.node else {
             self.hits_over(probe, count, unit, span);
             return None;
         };
         match self.names.window_named(name) {
-            Some(window) if window == self.home => Some(Reach::Instance),
-            Some(window) if self.names.encloses(window, self.home) => Some(Reach::Enclosing(window)),
+            Some(window) if window == self.home => Some(FoldRange::Instance),
+            Some(window) if self.names.encloses(window, self.home) => Some(FoldRange::Enclosing(window)),
             Some(_) => {
                 let home = self.names.window_name(self.home).to_string();
                 let message =
@@ -151,7 +151,7 @@ impl Infer<'_> {
                 self.refuse("E0147", count.span, message);
                 None
             }
-            None if name == "run" => Some(Reach::Run),
+            None if name == "run" => Some(FoldRange::Run),
             None => {
                 let message = "`over` is a number of windows or hits, a window around this one, or `run`";
                 self.refuse("E0145", count.span, message);
@@ -297,7 +297,7 @@ impl Infer<'_> {
 }
 
 /// A constant whole number of 1 to `most`.
-fn whole(of: &Typed, most: f64) -> Option<u32> {
+fn integer(of: &Typed, most: f64) -> Option<u32> {
     match of.term {
         Term::Constant(Scalar::Number(value))
             if of.of.kind == Type::PLAIN.kind && value.fract() == 0.0 && (1.0..=most).contains(&value) =>

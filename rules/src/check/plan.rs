@@ -62,16 +62,16 @@ pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
     formulas
         .chain(parts.tunes.iter().flat_map(Tune::formulas))
         .for_each(|formula| plan.need(formula));
-    for borders in parts.windows.iter().filter_map(Window::borders) {
-        borders
+    for boundaries in parts.windows.iter().filter_map(Window::boundaries) {
+        boundaries
             .begins_at()
             .into_iter()
             .for_each(|probe| plan.need_hits(probe));
-        borders.to.into_iter().for_each(|probe| plan.need_hits(probe));
-        let conditions = borders.complete.iter().map(|(_, condition)| condition);
+        boundaries.to.into_iter().for_each(|probe| plan.need_hits(probe));
+        let conditions = boundaries.complete.iter().map(|(_, condition)| condition);
         conditions
-            .chain(&borders.until)
-            .chain(&borders.discard)
+            .chain(&boundaries.until)
+            .chain(&boundaries.discard)
             .for_each(|condition| plan.need(condition));
     }
     for tune in parts.tunes {
@@ -106,14 +106,16 @@ fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
         is_switched: false,
         delivers: Delivery::Nothing,
         captures: probe.reads.clone(),
-        tally: None,
-        parts_tallies: false,
+        partial_sum: None,
+        parts_sums: false,
         decides: false,
     }
 }
 
 fn planned_window(window: &Window, all: &[Window]) -> PlannedWindow {
-    let within = window.borders().and_then(|borders| all.get(borders.within?));
+    let within = window
+        .boundaries()
+        .and_then(|boundaries| all.get(boundaries.within?));
     PlannedWindow {
         name: window.name.clone(),
         every: match window.kind {

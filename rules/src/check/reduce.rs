@@ -106,7 +106,7 @@ impl Infer<'_> {
             _ => "",
         };
         if let Some(&role) = self.names.roles.get(name)
-            && !self.names.homes.contains_key(name)
+            && !self.names.scopes.contains_key(name)
         {
             return Some(self.role(call, role));
         }
@@ -123,11 +123,11 @@ impl Infer<'_> {
             };
             return Some(self.hits(&call, probe));
         }
-        let whole_run = |over: Over<'_>| {
+        let over_run = |over: Over<'_>| {
             let run = matches!(&over.count.node, Node::Name(name) if name == "run");
             run && over.unit.is_none()
         };
-        if plain && over.is_some_and(whole_run) {
+        if plain && over.is_some_and(over_run) {
             return Some(self.over_run(call.reduction, inner, call.span));
         }
         let filter = call.filter.filter(|filter| speaks_of_calls(filter))?;

@@ -11,13 +11,13 @@ use crate::term::{Term, Typed};
 impl Requirements {
     pub(crate) fn of(rule: &CheckedRule) -> Requirements {
         let behind = rule.tunes.iter().map(|tune| rule.metrics_behind(&parts(tune)));
-        let at_borders = (0..rule.windows.len()).map(|place| at_borders(&rule.formulas_of(place)));
+        let at_boundaries = (0..rule.windows.len()).map(|place| at_boundaries(&rule.formulas_of(place)));
         let probes = rule.probes.iter().zip(&rule.plan.probes);
         let with_hits = probes.filter(|(_, planned)| planned.delivers.are_hits());
         Requirements {
             roles_with_hits: with_hits.map(|(probe, _)| probe.role).collect(),
             behind: behind.collect(),
-            at_borders: at_borders.collect(),
+            at_boundaries: at_boundaries.collect(),
         }
     }
 }
@@ -32,7 +32,7 @@ fn parts(tune: &Tune) -> Vec<&Typed> {
     parts
 }
 
-fn at_borders(formulas: &[&Typed]) -> Vec<(Measure, usize)> {
+fn at_boundaries(formulas: &[&Typed]) -> Vec<(Measure, usize)> {
     let mut found = BTreeSet::new();
     for formula in formulas {
         formula.visit(&mut |term| {

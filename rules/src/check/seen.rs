@@ -5,7 +5,7 @@ use super::infer::{Infer, MetricNames, Names};
 use crate::diag::{Diagnostic, Span};
 use crate::lang::ast::{Expr, Node};
 use crate::measure::{Measure, Scope};
-use crate::term::{Reach, Term, Typed};
+use crate::term::{FoldRange, Term, Typed};
 use crate::types::{KeyKind, Type};
 
 impl Infer<'_> {
@@ -68,20 +68,20 @@ impl Infer<'_> {
     }
 
     /// The hits of a border that a formula may take as one value: those of its own window and of the ones around it.
-    pub(super) fn reach_of_border(&self, probe: usize) -> Option<Reach> {
+    pub(super) fn range_of_boundary(&self, probe: usize) -> Option<FoldRange> {
         let bordered = |window: usize| {
             let window = self.names.windows.get(window);
-            window.is_some_and(|window| window.borders.contains(&probe))
+            window.is_some_and(|window| window.boundaries.contains(&probe))
         };
         if bordered(self.home) {
-            return Some(Reach::Instance);
+            return Some(FoldRange::Instance);
         }
         let around = self.names.around(self.home).into_iter();
         around
             .map(Some)
             .find(|window| window.is_some_and(bordered))
             .flatten()
-            .map(Reach::Enclosing)
+            .map(FoldRange::Enclosing)
     }
 
     /// `count(batches)`: how many instances of a window within this one closed.
@@ -99,7 +99,7 @@ impl Infer<'_> {
     }
 
     /// `cpu.time at iteration.end`.
-    pub(super) fn at_border(
+    pub(super) fn at_boundary(
         &mut self,
         of: &Expr,
         place: &str,
@@ -116,7 +116,7 @@ impl Infer<'_> {
                 "for example `memory.resident at iteration.end`; what a hit captures is one of its parts";
             return self.report(Diagnostic::wrong("E0134", of.span, message).help(help));
         };
-        let probe = match self.names.border_named(place, self.home) {
+        let probe = match self.names.boundary_named(place, self.home) {
             Some(probe) => probe,
             None => {
                 let name = self.names.window_name(self.home);
@@ -147,7 +147,7 @@ impl Names {
     }
 
     /// The probe of a border of `home`: by its own name, or as `iteration.begin` and `iteration.end`.
-    fn border_named(&self, place: &str, home: usize) -> Option<usize> {
+    fn boundary_named(&self, place: &str, home: usize) -> Option<usize> {
         let window = self.windows.get(home)?;
         if let Some((name, end)) = place.rsplit_once('.')
             && name == window.name
@@ -159,10 +159,10 @@ impl Names {
                     .probes
                     .get(probe)
                     .map(|probe| probe.index)
-                    .filter(|probe| window.borders.contains(probe)),
+                    .filter(|probe| window.boundaries.contains(probe)),
             };
         }
         let probe = self.probes.get(place)?.index;
-        window.borders.contains(&probe).then_some(probe)
+        window.boundaries.contains(&probe).then_some(probe)
     }
 }

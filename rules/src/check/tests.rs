@@ -16,7 +16,7 @@ use crate::types::Kind;
 use crate::value::{Key, ProcessId, Scalar, Time, Value};
 use crate::{CheckedRule, Delivery};
 
-mod whole;
+mod rule_files;
 
 const FRAME: &str = "\
 rule: test

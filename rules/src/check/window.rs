@@ -1,4 +1,4 @@
-//! Windows: every so long, or from hit to hit, and windows within others. In which a formula lives is in [`super::homes`].
+//! Windows: every so long, or from hit to hit, and windows within others. In which a formula lives is in [`super::scope`].
 
 use super::Checker;
 use super::infer::WindowNames;
@@ -7,10 +7,10 @@ use crate::file::{KeyEntry, WindowEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 use crate::target::Site;
-use crate::term::{Reach, Term, Typed};
+use crate::term::{FoldRange, Term, Typed};
 use crate::types::Kind;
 use crate::unit::Dimension;
-use crate::window::{Begin, Borders, Straddle, Window, WindowKind};
+use crate::window::{Begin, Boundaries, Straddle, Window, WindowKind};
 
 /// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
 const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
@@ -40,7 +40,7 @@ impl Checker<'_> {
             let names = WindowNames {
                 name: entry.name.raw.clone(),
                 timed: entry.every.is_some(),
-                borders: Vec::new(),
+                boundaries: Vec::new(),
                 begin: None,
                 end: None,
                 within: None,
@@ -85,7 +85,7 @@ impl Checker<'_> {
                 self.only_of_probed(entry);
                 WindowKind::Timed(self.every(every)?)
             }
-            (None, [_, ..]) => WindowKind::Probed(Box::new(self.borders(place, entry)?)),
+            (None, [_, ..]) => WindowKind::Probed(Box::new(self.boundaries(place, entry)?)),
             _ => {
                 let message = "a window must have one of `every` and `from`";
                 let wrong = Diagnostic::wrong("E0111", entry.name.span, message);
@@ -134,10 +134,10 @@ impl Checker<'_> {
     }
 
     /// Where instances begin and end; what must hold of them is read when the metrics are known.
-    fn borders(&mut self, place: usize, entry: &WindowEntry) -> Option<Borders> {
+    fn boundaries(&mut self, place: usize, entry: &WindowEntry) -> Option<Boundaries> {
         let begins: Vec<Option<Begin>> = entry.from.iter().map(|from| self.begin(place, from)).collect();
         let to = match &entry.to {
-            Some(to) => Some(self.border(to)?),
+            Some(to) => Some(self.boundary(to)?),
             None => None,
         };
         let from = begins.into_iter().collect::<Option<Vec<Begin>>>()?;
@@ -149,10 +149,10 @@ impl Checker<'_> {
         }
         let begin = hits.first().copied();
         // A span is at its border when it begins or ends, and its other probe is what stands for it elsewhere.
-        let borders = [begin, to].into_iter().flatten().collect();
+        let boundaries = [begin, to].into_iter().flatten().collect();
         let keys = self.keys(entry, begin);
         if let Some(names) = self.names.windows.get_mut(place) {
-            names.borders = borders;
+            names.boundaries = boundaries;
             names.begin = begin;
             names.end = to.or(begin.filter(|_| entry.until.is_none()));
             names.keys = keys.clone();
@@ -171,7 +171,7 @@ impl Checker<'_> {
             None => 0,
         };
         let straddle = self.straddle(entry.straddle.as_ref())?;
-        Some(Borders {
+        Some(Boundaries {
             from,
             to,
             until: None,
@@ -188,7 +188,7 @@ impl Checker<'_> {
     /// A hit of a probe, the begin of the window around, or the end of the last instance.
     fn begin(&mut self, place: usize, from: &Text) -> Option<Begin> {
         let Some(window) = self.names.window_named(&from.raw) else {
-            return self.border(from).map(Begin::Hit);
+            return self.boundary(from).map(Begin::Hit);
         };
         let within = self.names.windows.get(place).and_then(|names| names.within);
         if within == Some(window) {
@@ -235,10 +235,10 @@ impl Checker<'_> {
                 .and_then(|expr| self.condition(place, expr));
             let until = entry.until.as_ref().and_then(|expr| self.until(place, expr));
             let window = windows.iter_mut().find(|window| window.name == entry.name.raw);
-            if let Some(WindowKind::Probed(borders)) = window.map(|window| &mut window.kind) {
-                borders.complete = complete;
-                borders.discard = discard;
-                borders.until = until;
+            if let Some(WindowKind::Probed(boundaries)) = window.map(|window| &mut window.kind) {
+                boundaries.complete = complete;
+                boundaries.discard = discard;
+                boundaries.until = until;
             }
         }
     }
@@ -255,7 +255,7 @@ impl Checker<'_> {
                     "metrics are evaluated at its end: write the formula out"
                 }
                 Term::Run(_) | Term::Inner { .. } => "what instances come to is known at their end",
-                Term::Fold(fold) if !matches!(fold.reach, Reach::Instance | Reach::Enclosing(_)) => {
+                Term::Fold(fold) if !matches!(fold.range, FoldRange::Instance | FoldRange::Enclosing(_)) => {
                     "a history is of closed instances"
                 }
                 _ => return,
@@ -270,7 +270,7 @@ impl Checker<'_> {
     }
 
     /// A probe, or one end of a span: `loop.entry`, `loop.return`.
-    fn border(&mut self, name: &Text) -> Option<usize> {
+    fn boundary(&mut self, name: &Text) -> Option<usize> {
         if let Some(probe) = self.names.probes.get(&name.raw) {
             return Some(probe.index);
         }
@@ -310,7 +310,7 @@ impl Checker<'_> {
             }
             Some(KeyEntry::Each(each)) => {
                 for (probe, field) in each {
-                    let index = self.border(probe)?;
+                    let index = self.boundary(probe)?;
                     let names = self.names.probes.values().find(|names| names.index == index)?;
                     let Some(place) = names.capture(&field.raw) else {
                         let message = format!("`{}` captures no `{}`", probe.raw, field.raw);

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desk::Instances;
 use super::instance::{Instance, Surroundings};
+use super::keyed_intake::Instances;
 use super::ledger::Ledger;
 use super::nest::{Nest, Nesting};
 use super::output::Dropped;
@@ -81,7 +81,7 @@ impl Engine {
         let reach = running.stream.reach(
             &concerned,
             latest,
-            running.desk.last().max(running.tallies.last()),
+            running.keyed_intake.last().max(running.partial_sums.last()),
         );
         if let (true, Some(reach)) = (running.probed, reach) {
             let closed = running.release(reach, &joined, &ranks);
@@ -183,7 +183,8 @@ impl Running {
                 if latest <= Some(*reach) {
                     break;
                 }
-                due.instance().spoil("a node has not handed in its part");
+                due.instance()
+                    .mark_incomplete("a node has not handed in its part");
             }
             out.extend(self.awaiting.pop_front().map(|ready| (ready.place, ready.due)));
         }
@@ -203,9 +204,9 @@ impl Running {
             due: closed,
         };
         let dropped = &mut self.stream.dropped;
-        self.desk
+        self.keyed_intake
             .settle(reach, &self.by_key, &mut ledgers, dropped, &mut fill);
-        self.tallies
+        self.partial_sums
             .settle(reach, &self.by_key, &mut ledgers, dropped, &mut fill);
         for (open, ledger) in self.windows.iter_mut().zip(ledgers) {
             if let Some(track) = open.track() {
@@ -239,7 +240,7 @@ impl Fill<'_> {
     /// Number, begin and end of the instances of a window whose borders a process hits itself, the newest first.
     pub(super) fn spans(&self, window: usize, process: ProcessId) -> Vec<(u64, Time, Option<Time>)> {
         let span = |instance: &Instance| {
-            let (start, end) = instance.borders.get(&process)?;
+            let (start, end) = instance.boundaries.get(&process)?;
             Some((instance.frame.number, *start, *end))
         };
         let open = match self.windows.get(window) {
@@ -265,9 +266,9 @@ impl Instances for Fill<'_> {
         self.fill(window, number, |content| content.take(probe, hit));
     }
 
-    fn spoil(&mut self, window: usize, number: u64, reason: &str) {
+    fn mark_incomplete(&mut self, window: usize, number: u64, reason: &str) {
         if let Some(instance) = self.instance(window, number) {
-            instance.spoil(reason);
+            instance.mark_incomplete(reason);
         }
     }
 }
@@ -301,10 +302,11 @@ impl Release<'_> {
                 window,
                 looks_out: self.nesting.looks_out(window),
             };
-            let (Some(Open::Probed(track)), Some(borders)) = (self.tracks.get(window), nest.borders()) else {
+            let (Some(Open::Probed(track)), Some(boundaries)) = (self.tracks.get(window), nest.boundaries())
+            else {
                 continue;
             };
-            let Some(instance) = track.holding(arrived, borders, around) else {
+            let Some(instance) = track.holding(arrived, boundaries, around) else {
                 self.dropped.outside += 1;
                 continue;
             };
@@ -362,11 +364,11 @@ impl Release<'_> {
         let mut has_closed = false;
         self.all_go_on = !nesting.times_out;
         for &place in nesting.order.iter().rev() {
-            let Some(borders) = self.around.rule.windows.get(place).and_then(Window::borders) else {
+            let Some(boundaries) = self.around.rule.windows.get(place).and_then(Window::boundaries) else {
                 continue;
             };
             while let Some(Open::Probed(track)) = self.tracks.get_mut(place)
-                && let Some(over) = track.over(time, inclusive, borders, &self.around)
+                && let Some(over) = track.over(time, inclusive, boundaries, &self.around)
             {
                 has_closed = true;
                 self.cut_inside(place, over.number);

@@ -156,8 +156,8 @@ impl Engine {
         let (start, end) = (closed.instance.start(), closed.instance.end().unwrap_or(now));
         let lost = running.stream.lost_between(start, end);
         let silent = running.concerned(&joined).into_iter().find(|(process, joined)| {
-            let heard = running.stream.heard_of(*process);
-            heard.unwrap_or(*joined) < end
+            let observed = running.stream.observed_of(*process);
+            observed.unwrap_or(*joined) < end
         });
         let missing = closed.instance.spoiled.clone().or(closed.missing);
         let missing = missing
@@ -167,7 +167,7 @@ impl Engine {
             });
         let mut data = closed.instance.data(&around);
         self.complete_data(running, &mut data, (start, end), missing.as_deref());
-        data.at_borders = self.at_borders(running, place, (start, end), &data);
+        data.at_boundaries = self.at_boundaries(running, place, (start, end), &data);
         let running = self.rules.get_mut(id.0)?;
         let mut data = running.looking_back(place, data);
         if let Some(inner) = running.inner.get_mut(place) {
@@ -305,8 +305,11 @@ impl Running {
         (start, end): (Time, Time),
     ) -> WindowData {
         let mut window = window.also_with(pairs);
-        let is_whole = |process: &ProcessId| window.roles.iter().any(|members| members.contains(process));
-        window.excluded = pairs.processes().filter(|process| !is_whole(process)).collect();
+        let is_complete = |process: &ProcessId| window.roles.iter().any(|members| members.contains(process));
+        window.excluded = pairs
+            .processes()
+            .filter(|process| !is_complete(process))
+            .collect();
         let lost = self
             .stream
             .lost_between(start, end)
@@ -343,11 +346,11 @@ impl Running {
 
     /// Whether an instance is not to be evaluated. A condition that is none discards too: it could have been disturbed.
     fn left_out(&self, place: usize, data: &WindowData) -> Option<LeftOut> {
-        let borders = self.rule.windows.get(place)?.borders()?;
-        if data.number < borders.skip {
+        let boundaries = self.rule.windows.get(place)?.boundaries()?;
+        if data.number < boundaries.skip {
             return Some(LeftOut::Skipped);
         }
-        let condition = borders.discard.as_ref()?;
+        let condition = boundaries.discard.as_ref()?;
         let metrics = self.rule.evaluate(place, data, self.memory());
         let context = Context {
             window: Some(data),
@@ -375,8 +378,8 @@ impl Running {
             .rule
             .windows
             .iter()
-            .filter_map(|window| window.borders())
-            .map(|borders| borders.timeout)
+            .filter_map(|window| window.boundaries())
+            .map(|boundaries| boundaries.timeout)
             .collect();
         timeouts?.into_iter().max()
     }
@@ -390,8 +393,8 @@ impl Running {
         outbox: &mut Outbox<'_>,
     ) -> Arc<Evaluated> {
         self.left_out = window.left_out.clone();
-        self.saw_nobody = window.roles.iter().all(BTreeSet::is_empty);
-        self.had_processes |= !self.saw_nobody;
+        self.saw_no_process = window.roles.iter().all(BTreeSet::is_empty);
+        self.had_processes |= !self.saw_no_process;
         self.closed += 1;
         let memory = Memory {
             windows: &self.history,

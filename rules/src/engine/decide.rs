@@ -6,7 +6,7 @@ use plan::{Action, Mode};
 
 use super::Engine;
 use super::holds::Condition;
-use super::output::{Change, Decision, FindingState, Output, Standing};
+use super::output::{Decision, FindingState, Output, ProcessAction, Standing};
 use super::phase::{Phase, Trial};
 use super::tune::{Outbox, TuneState, Turn};
 use super::variables::Variables;
@@ -28,8 +28,8 @@ impl Engine {
             return false;
         };
         let ends_at = |window: usize| {
-            let borders = running.rule.windows.get(window).and_then(Window::borders);
-            borders.is_some_and(|borders| borders.closes_at() == Some(probe.0))
+            let boundaries = running.rule.windows.get(window).and_then(Window::boundaries);
+            boundaries.is_some_and(|boundaries| boundaries.closes_at() == Some(probe.0))
         };
         let acting = running.rule.tunes.iter().filter(|tune| tune.action.is_some());
         let mut triggers = acting.map(|tune| tune.trigger);
@@ -86,7 +86,7 @@ impl TuneState {
         let values = wanted.values(turn.context());
         let has_already = |process: &ProcessId| {
             let action = wanted.action_for(turn.context(), &values, *process).ok()?;
-            let change = Change {
+            let change = ProcessAction {
                 process: *process,
                 action,
             };
@@ -107,7 +107,7 @@ impl TuneState {
     }
 
     /// Whether the process holds what the change would write, and not from this tune.
-    fn has_already(&self, turn: &Turn<'_>, change: &Change, variables: &Variables) -> bool {
+    fn has_already(&self, turn: &Turn<'_>, change: &ProcessAction, variables: &Variables) -> bool {
         !self.done.contains_key(&change.process) && variables.has(change, turn.window.span.0)
     }
 
@@ -124,7 +124,7 @@ impl TuneState {
             .finding
             .as_ref()
             .is_some_and(|finding| finding.state == FindingState::Applied);
-        if let Some((standing, why)) = self.not_yet(turn, tune, &condition.whole) {
+        if let Some((standing, why)) = self.not_yet(turn, tune, &condition.overall) {
             return if applied {
                 self.stand(Standing::Applied, "applied")
             } else {
@@ -257,9 +257,9 @@ impl TuneState {
         tune: &Tune,
         wanted: &Wanted,
         variables: &Variables,
-    ) -> Result<Vec<Change>, String> {
-        let nobody = BTreeSet::new();
-        let members = turn.window.roles.get(wanted.role).unwrap_or(&nobody);
+    ) -> Result<Vec<ProcessAction>, String> {
+        let no_process = BTreeSet::new();
+        let members = turn.window.roles.get(wanted.role).unwrap_or(&no_process);
         let values = wanted.values(turn.context());
         let acts_once = wanted.guard.as_ref().is_some_and(|guard| guard.was.is_none());
         let mut changes = Vec::new();
@@ -271,7 +271,7 @@ impl TuneState {
             wanted.permits(turn.context(), &action)?;
             let again = acts_once && self.acted.contains(&process);
             let is_done = again || self.done.get(&process) == Some(&action);
-            let change = Change { process, action };
+            let change = ProcessAction { process, action };
             let has_it = turn.rule.together(tune).is_none() && self.has_already(turn, &change, variables);
             if !is_done && !has_it {
                 changes.push(change);

@@ -10,7 +10,7 @@ use crate::value::{Cell, Key, ProcessId, Scalar, Value};
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
     /// Of a condition for each process: true if it is for one.
-    pub(super) whole: Cell,
+    pub(super) overall: Cell,
     /// For each process, if the condition is a table.
     rows: Option<BTreeMap<ProcessId, Cell>>,
 }
@@ -23,7 +23,7 @@ impl Condition {
             None => Value::Single(Ok(Scalar::Boolean(true))),
         };
         let rows = match value {
-            Value::Single(whole) => return Condition { whole, rows: None },
+            Value::Single(overall) => return Condition { overall, rows: None },
             Value::Table(rows) => rows,
         };
         let process = |(key, cell): (Key, Cell)| match key {
@@ -33,32 +33,32 @@ impl Condition {
         let rows: BTreeMap<ProcessId, Cell> = rows.into_iter().filter_map(process).collect();
         let holds = rows.values().any(is_true);
         let none = rows.values().find(|cell| cell.is_err()).cloned();
-        let whole = match (holds, rows.is_empty()) {
+        let overall = match (holds, rows.is_empty()) {
             (true, _) => Ok(Scalar::Boolean(true)),
             (false, true) => Err("it is of each process, and there is none".to_string()),
             (false, false) => none.unwrap_or(Ok(Scalar::Boolean(false))),
         };
         let rows = Some(rows);
-        Condition { whole, rows }
+        Condition { overall, rows }
     }
 
     /// One that does not hold.
     pub(super) fn never() -> Condition {
         Condition {
-            whole: Ok(Scalar::Boolean(false)),
+            overall: Ok(Scalar::Boolean(false)),
             rows: None,
         }
     }
 
     /// Whether it is true, of a condition for each process for one of them.
     pub(super) fn holds(&self) -> bool {
-        is_true(&self.whole)
+        is_true(&self.overall)
     }
 
     /// Whether it is false for a process.
     pub(super) fn fails_for(&self, process: ProcessId) -> bool {
         let cell = match &self.rows {
-            None => Some(&self.whole),
+            None => Some(&self.overall),
             Some(rows) => rows.get(&process),
         };
         cell.is_some_and(is_false)
@@ -91,13 +91,13 @@ impl InARow {
 /// The same for a condition of all processes or of each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
-    whole: InARow,
+    overall: InARow,
     rows: Option<BTreeMap<ProcessId, InARow>>,
 }
 
 impl Held {
     pub(super) fn count(&mut self, condition: &Condition) {
-        self.whole.count(&condition.whole);
+        self.overall.count(&condition.overall);
         let Some(cells) = &condition.rows else {
             self.rows = None;
             return;
@@ -114,14 +114,14 @@ impl Held {
     /// How long it has held: of a condition for each process, for the one for which it has held longest.
     pub(super) fn held(&self) -> u32 {
         let rows = self.rows.as_ref();
-        rows.map_or(self.whole.held, |rows| {
+        rows.map_or(self.overall.held, |rows| {
             rows.values().map(|row| row.held).max().unwrap_or(0)
         })
     }
 
     /// How long it has failed: of a condition for each process, for all of them.
     pub(super) fn failed(&self) -> u32 {
-        self.whole.failed
+        self.overall.failed
     }
 
     pub(super) fn held_for(&self, process: ProcessId) -> u32 {
@@ -134,7 +134,7 @@ impl Held {
 
     fn row(&self, process: ProcessId) -> InARow {
         match &self.rows {
-            None => self.whole,
+            None => self.overall,
             Some(rows) => rows.get(&process).copied().unwrap_or_default(),
         }
     }

@@ -3,7 +3,7 @@
 
 use plan::{Action, Mode, Set};
 
-use super::output::{Change, Decision, Output, Verdict};
+use super::output::{Decision, Output, ProcessAction, Verdict};
 use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::eval::{Context, WindowData};
@@ -50,7 +50,7 @@ impl Engine {
             Gift::Late => running.late(tune, state, is_there),
         };
         let tunes = running.rule.tunes.iter().zip(&running.tunes).enumerate();
-        let found: Vec<(usize, Vec<Change>)> = tunes
+        let found: Vec<(usize, Vec<ProcessAction>)> = tunes
             .map(|(place, (tune, state))| (place, changes(tune, state)))
             .filter(|(_, changes)| !changes.is_empty())
             .collect();
@@ -85,7 +85,7 @@ impl Engine {
         rule: RuleId,
         place: usize,
         id: DecisionId,
-        changes: Vec<Change>,
+        changes: Vec<ProcessAction>,
         gift: Gift,
     ) -> Option<Output> {
         let running = self.rules.get_mut(rule.0)?;
@@ -118,7 +118,12 @@ impl Engine {
 
 impl Running {
     /// A change that is the same for all is in force in the others, and stays.
-    fn late(&self, tune: &Tune, state: &TuneState, is_there: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
+    fn late(
+        &self,
+        tune: &Tune,
+        state: &TuneState,
+        is_there: impl Fn(&ProcessId) -> bool,
+    ) -> Vec<ProcessAction> {
         let by_process = tune.when.iter().any(|when| when.of.table.is_some());
         let Some(wanted) = tune.action.as_ref().filter(|_| !by_process) else {
             return Vec::new();
@@ -135,7 +140,12 @@ impl Running {
         })
     }
 
-    fn initial(&self, tune: &Tune, state: &TuneState, is_there: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
+    fn initial(
+        &self,
+        tune: &Tune,
+        state: &TuneState,
+        is_there: impl Fn(&ProcessId) -> bool,
+    ) -> Vec<ProcessAction> {
         let (Some(wanted), Some(value)) = (&tune.action, &tune.initial) else {
             return Vec::new();
         };
@@ -164,9 +174,14 @@ impl Running {
     }
 
     /// An action for those processes of a role that are chosen.
-    fn to_each(&self, role: usize, action: &Action, chosen: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
+    fn to_each(
+        &self,
+        role: usize,
+        action: &Action,
+        chosen: impl Fn(&ProcessId) -> bool,
+    ) -> Vec<ProcessAction> {
         let members = self.roles.get(role).into_iter().flatten();
-        let change = |process: &ProcessId| Change {
+        let change = |process: &ProcessId| ProcessAction {
             process: *process,
             action: action.clone(),
         };

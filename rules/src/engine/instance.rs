@@ -11,7 +11,7 @@ use crate::eval::partial::Content;
 use crate::eval::{Around, Context, WindowData, boolean};
 use crate::rule::CheckedRule;
 use crate::value::{Key, ProcessId, Time};
-use crate::window::Borders;
+use crate::window::Boundaries;
 
 /// What an instance may ask of its surroundings.
 pub(super) struct Surroundings<'a> {
@@ -24,8 +24,8 @@ pub(super) struct Surroundings<'a> {
 
 impl Surroundings<'_> {
     /// The processes that begin instances of a window.
-    pub(super) fn owners(&self, borders: &Borders) -> Option<&BTreeSet<ProcessId>> {
-        let role = self.rule.role_of_begin(borders);
+    pub(super) fn owners(&self, boundaries: &Boundaries) -> Option<&BTreeSet<ProcessId>> {
+        let role = self.rule.role_of_begin(boundaries);
         role.and_then(|role| self.roles.get(role))
     }
 }
@@ -50,7 +50,7 @@ pub(super) struct Instance {
     pub(super) around: Vec<Around>,
     pub(super) key: Option<Key>,
     /// Where it began and ended in each process that hit its borders.
-    pub(super) borders: BTreeMap<ProcessId, (Time, Option<Time>)>,
+    pub(super) boundaries: BTreeMap<ProcessId, (Time, Option<Time>)>,
     pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
     pub(super) spoiled: Option<String>,
@@ -62,37 +62,37 @@ pub(super) struct Instance {
 
 impl Instance {
     pub(super) fn start(&self) -> Time {
-        let starts = self.borders.values().map(|(start, _)| *start);
+        let starts = self.boundaries.values().map(|(start, _)| *start);
         starts.min().unwrap_or_default()
     }
 
     /// When it ended in the last of its processes; none while it goes on in one.
     pub(super) fn end(&self) -> Option<Time> {
-        let mut ends = self.borders.values().map(|(_, end)| *end);
+        let mut ends = self.boundaries.values().map(|(_, end)| *end);
         ends.try_fold(Time::default(), |last, end| Some(last.max(end?)))
     }
 
     /// Ends it wherever it goes on.
     pub(super) fn end_everywhere(&mut self, time: Time) {
         self.lacked = None;
-        self.borders.values_mut().for_each(|(_, end)| {
+        self.boundaries.values_mut().for_each(|(_, end)| {
             end.get_or_insert(time);
         });
     }
 
     /// Where it began and ended for a process: in that process, or, where it is `shared`, in the one that hit its borders.
-    pub(super) fn borders_for(
+    pub(super) fn boundaries_for(
         &self,
         process: ProcessId,
         shared: impl FnOnce() -> bool,
     ) -> Option<(Time, Option<Time>)> {
-        let own = self.borders.get(&process);
-        own.or_else(|| self.borders.values().next().filter(|_| shared()))
+        let own = self.boundaries.get(&process);
+        own.or_else(|| self.boundaries.values().next().filter(|_| shared()))
             .copied()
     }
 
     /// Of several reasons the least is told, whichever came first.
-    pub(super) fn spoil(&mut self, reason: &str) {
+    pub(super) fn mark_incomplete(&mut self, reason: &str) {
         if self.spoiled.as_deref().is_none_or(|known| reason < known) {
             self.spoiled = Some(reason.to_string());
         }
@@ -103,7 +103,7 @@ impl Instance {
         let content = Arc::make_mut(&mut self.content);
         with(content);
         if !content.has_room() {
-            self.spoil("it has more hits than are kept");
+            self.mark_incomplete("it has more hits than are kept");
         }
     }
 
@@ -114,7 +114,7 @@ impl Instance {
 
     /// Where it began and ended in each process, if several hit its borders.
     fn own(&self) -> BTreeMap<ProcessId, (Time, Time)> {
-        let several = self.borders.iter().filter(|_| self.borders.len() > 1);
+        let several = self.boundaries.iter().filter(|_| self.boundaries.len() > 1);
         let own = |(process, (start, end)): (&ProcessId, &(Time, Option<Time>))| {
             Some((*process, (*start, (*end)?)))
         };
@@ -143,25 +143,25 @@ impl Instance {
     }
 
     /// What has not come yet; nothing if it is complete.
-    pub(super) fn missing(&self, borders: &Borders, around: &Surroundings<'_>) -> Option<String> {
+    pub(super) fn missing(&self, boundaries: &Boundaries, around: &Surroundings<'_>) -> Option<String> {
         let name = |process: &ProcessId| match around.ranks.get(process) {
             Some(rank) => format!("rank {rank}"),
             None => format!("process {}", process.0),
         };
         let start = self.start();
         let there = |process: &&ProcessId| around.joined.get(process).is_some_and(|joined| *joined <= start);
-        let ended = |process: &ProcessId| matches!(self.borders.get(process), Some((_, Some(_))));
-        let awaited = around.owners(borders).into_iter().flatten().filter(there);
-        let mut all = awaited.chain(self.borders.keys());
+        let ended = |process: &ProcessId| matches!(self.boundaries.get(process), Some((_, Some(_))));
+        let awaited = around.owners(boundaries).into_iter().flatten().filter(there);
+        let mut all = awaited.chain(self.boundaries.keys());
         if let Some(process) = all.find(|process| !ended(process)) {
             return Some(format!("{} has not ended it", name(process)));
         }
-        if borders.complete.is_empty() {
+        if boundaries.complete.is_empty() {
             return None;
         }
         let mut data = self.data(around);
         data.duration = Err("it is not over".to_string());
-        for (role, condition) in &borders.complete {
+        for (role, condition) in &boundaries.complete {
             let members = around.roles.get(*role).into_iter().flatten().filter(there);
             for process in members {
                 let seen = Context {

@@ -9,12 +9,12 @@ use plan::Mode;
 
 use super::advance::Inside;
 use super::capture::Captures;
-use super::desk::{ByKey, Desk};
 use super::join::Joiner;
+use super::keyed_intake::{ByKey, KeyedIntake};
 use super::nest::Nesting;
 use super::output::Output;
+use super::pending_sums::PendingSums;
 use super::stream::Stream;
-use super::tallies::Tallies;
 use super::tune::TuneState;
 use super::{Engine, Running, open};
 use crate::eval::partial::Past as Contents;
@@ -179,13 +179,13 @@ impl Running {
             since: now,
             is_removed: false,
             windows: windows.map(|(window, folds)| open(window, folds, now)).collect(),
-            timed: rule.windows.iter().any(|window| window.borders().is_none()),
-            probed: rule.windows.iter().any(|window| window.borders().is_some()) || !rule.joins.is_empty(),
+            timed: rule.windows.iter().any(|window| window.boundaries().is_none()),
+            probed: rule.windows.iter().any(|window| window.boundaries().is_some()) || !rule.joins.is_empty(),
             nesting: Nesting::of(&rule),
             stream: Stream::default(),
-            desk: Desk::default(),
+            keyed_intake: KeyedIntake::default(),
             by_key: ByKey::of(&rule),
-            tallies: Tallies::of(&rule),
+            partial_sums: PendingSums::of(&rule),
             captures: rule.probes.iter().map(Captures::of).collect(),
             awaiting: VecDeque::new(),
             contents: contents.collect(),
@@ -197,7 +197,7 @@ impl Running {
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
             last: vec![None; rule.windows.len()],
             left_out: Vec::new(),
-            saw_nobody: true,
+            saw_no_process: true,
             had_processes: false,
             closed: 0,
             rule,

@@ -4,40 +4,40 @@
 //! and nothing is done but to say what should be. A window closes at the first tick on or after its end and lasts
 //! until that tick: its `duration` is the actual one, and the next window begins there.
 //!
-//! This file holds what an engine is made of; `processes` who is there, `heard` what is observed, `told` what it tells when it is asked.
+//! This file holds what an engine is made of; `processes` who is there, `observed` what is observed, `reported` what it tells when it is asked.
 
 mod advance;
 mod capture;
 mod close;
 mod content;
 mod decide;
-mod desk;
-mod heard;
+mod hit_placement;
 mod holds;
 mod initial;
 mod instance;
 mod join;
+mod keyed_intake;
 mod ledger;
 mod live;
 mod nest;
 mod node;
+mod observe;
 mod output;
-mod passing;
+mod pending_sums;
 mod phase;
 mod placement;
+mod planned_sums;
 mod processes;
 mod remote;
 mod samples;
 mod series;
 mod stream;
-mod tallied;
-mod tallies;
 #[cfg(test)]
 mod tests;
-mod told;
 mod track;
 mod trial;
 mod tune;
+mod tune_status;
 mod turn;
 mod variables;
 mod window;
@@ -49,20 +49,20 @@ use ::plan::Mode;
 use advance::{Awaiting, Inside};
 use capture::Captures;
 use close::Evaluated;
-use desk::{ByKey, Desk};
 use join::Joiner;
+use keyed_intake::{ByKey, KeyedIntake};
 pub use live::Conflict;
 use nest::Nesting;
 pub use node::{Node, Partial, Report, Schedule};
 pub use output::{
-    Change, ClosedWindow, Decision, Dropped, Finding, FindingState, LeftOut, Observation, Outcome, Output,
-    Standing, TuneStatus, Verdict,
+    ClosedWindow, Decision, DecisionOutcome, Dropped, Finding, FindingState, LeftOut, Observation, Output,
+    ProcessAction, Standing, TuneStatus, Verdict,
 };
+use pending_sums::PendingSums;
 pub use placement::{PlacedFold, Placement};
 use remote::Remote;
 use samples::Samples;
 use stream::Stream;
-use tallies::Tallies;
 use track::Track;
 use tune::TuneState;
 use variables::Variables;
@@ -111,10 +111,10 @@ struct Running {
     probed: bool,
     /// Hits that windows from probe to probe wait for, and those that need no order.
     stream: Stream,
-    desk: Desk,
+    keyed_intake: KeyedIntake,
     by_key: ByKey,
     /// What was added up of hits, and waits for its instance.
-    tallies: Tallies,
+    partial_sums: PendingSums,
     /// For each probe what is made of what it reads.
     captures: Vec<Captures>,
     /// Instances that are over and wait for what nodes have of them.
@@ -135,7 +135,7 @@ struct Running {
     /// For each window the instance that closed last, and who was left out of the last of all, or that nobody was in it.
     last: Vec<Option<Arc<Evaluated>>>,
     left_out: Vec<String>,
-    saw_nobody: bool,
+    saw_no_process: bool,
     /// Somebody was in one of them.
     had_processes: bool,
     /// Windows that closed and were evaluated.
@@ -221,7 +221,7 @@ impl Engine {
     ///
     /// False if no such decision is waiting: it was given up when its rule was switched, and what was written is to
     /// be undone.
-    pub fn receipt(&mut self, decision: DecisionId, outcome: Outcome, now: Time) -> bool {
+    pub fn receipt(&mut self, decision: DecisionId, outcome: DecisionOutcome, now: Time) -> bool {
         for running in &mut self.rules {
             for (tune, checked) in running.tunes.iter_mut().zip(&running.rule.tunes) {
                 if tune.receipt(decision, &outcome, checked, now) {

@@ -6,8 +6,8 @@ use super::stream::Arrived;
 use super::track::Track;
 use crate::eval::Around;
 use crate::rule::CheckedRule;
-use crate::term::{Reach, Term};
-use crate::window::{Borders, Window};
+use crate::term::{FoldRange, Term};
+use crate::window::{Boundaries, Window};
 
 /// How the windows of a rule lie in each other.
 #[derive(Clone, Debug)]
@@ -25,14 +25,14 @@ impl Nesting {
     pub(super) fn of(rule: &CheckedRule) -> Nesting {
         let places = 0..rule.windows.len();
         let probes = 0..rule.probes.len() + rule.joins.len();
-        let borders = || rule.windows.iter().filter_map(Window::borders);
+        let boundaries = || rule.windows.iter().filter_map(Window::boundaries);
         Nesting {
             order: outer_first(&rule.windows),
             looks_out: places.map(|place| looks_out(rule, place)).collect(),
             moves: probes
-                .map(|probe| borders().any(|borders| may_move(borders, probe)))
+                .map(|probe| boundaries().any(|boundaries| may_move(boundaries, probe)))
                 .collect(),
-            times_out: borders().any(|borders| borders.timeout.is_some()),
+            times_out: boundaries().any(|boundaries| boundaries.timeout.is_some()),
         }
     }
 
@@ -57,31 +57,32 @@ pub(super) struct Nest<'a> {
 }
 
 impl<'a> Nest<'a> {
-    fn borders_of(&self, window: usize) -> Option<&'a Borders> {
-        self.around.rule.windows.get(window)?.borders()
+    fn boundaries_of(&self, window: usize) -> Option<&'a Boundaries> {
+        self.around.rule.windows.get(window)?.boundaries()
     }
 
-    pub(super) fn borders(&self) -> Option<&'a Borders> {
-        self.borders_of(self.window)
+    pub(super) fn boundaries(&self) -> Option<&'a Boundaries> {
+        self.boundaries_of(self.window)
     }
 
     /// The window around it.
-    fn outer(&self) -> Option<(usize, &'a Track, &'a Borders)> {
-        let window = self.borders()?.within?;
+    fn outer(&self) -> Option<(usize, &'a Track, &'a Boundaries)> {
+        let window = self.boundaries()?.within?;
         match self.tracks.get(window) {
-            Some(Open::Probed(track)) => Some((window, track, self.borders_of(window)?)),
+            Some(Open::Probed(track)) => Some((window, track, self.boundaries_of(window)?)),
             _ => None,
         }
     }
 
     pub(super) fn is_nested(&self) -> bool {
-        self.borders().is_some_and(|borders| borders.within.is_some())
+        self.boundaries()
+            .is_some_and(|boundaries| boundaries.within.is_some())
     }
 
     /// The open instance around that a hit falls into.
     pub(super) fn enclosing(&self, arrived: &Arrived) -> Option<&'a Instance> {
-        let (_, track, borders) = self.outer()?;
-        track.holding(arrived, borders, self.around)
+        let (_, track, boundaries) = self.outer()?;
+        track.holding(arrived, boundaries, self.around)
     }
 
     /// An instance around and those around it, the nearest first.
@@ -110,8 +111,8 @@ impl<'a> Nest<'a> {
     }
 }
 
-fn may_move(borders: &Borders, probe: usize) -> bool {
-    borders.are_at(probe) || borders.until.is_some()
+fn may_move(boundaries: &Boundaries, probe: usize) -> bool {
+    boundaries.are_at(probe) || boundaries.until.is_some()
 }
 
 /// The places of the windows, each behind the one around it.
@@ -119,8 +120,8 @@ fn outer_first(windows: &[Window]) -> Vec<usize> {
     let within = |place: usize| {
         windows
             .get(place)
-            .and_then(Window::borders)
-            .and_then(|borders| borders.within)
+            .and_then(Window::boundaries)
+            .and_then(|boundaries| boundaries.within)
     };
     let depth = |place: usize| {
         std::iter::successors(within(place), |outer| within(*outer))
@@ -136,7 +137,7 @@ fn looks_out(rule: &CheckedRule, place: usize) -> bool {
     let mut found = false;
     rule.formulas_of(place).into_iter().for_each(|formula| {
         formula.visit(&mut |term| {
-            found |= matches!(term, Term::Fold(fold) if matches!(fold.reach, Reach::Enclosing(_)));
+            found |= matches!(term, Term::Fold(fold) if matches!(fold.range, FoldRange::Enclosing(_)));
         });
     });
     found

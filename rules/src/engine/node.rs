@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::capture::Captures;
-use super::desk::{ByKey, Desk, Instances};
+use super::keyed_intake::{ByKey, Instances, KeyedIntake};
 use super::ledger::{Entry, Ledger};
 use super::output::{Dropped, Observation};
 use super::stream::Arrived;
@@ -52,7 +52,7 @@ struct Local {
     by_key: ByKey,
     /// It has a window of a length, whose hits are chosen by the coordinator.
     timed: bool,
-    desk: Desk,
+    keyed_intake: KeyedIntake,
     ledgers: Vec<Ledger>,
     reach: Option<Time>,
     kept: Kept,
@@ -124,7 +124,7 @@ impl Instances for Kept {
         content.or_insert_with(|| Content::new(folds)).take(probe, hit);
     }
 
-    fn spoil(&mut self, window: usize, index: u64, reason: &str) {
+    fn mark_incomplete(&mut self, window: usize, index: u64, reason: &str) {
         self.spoiled.push((window, index, reason.to_string()));
     }
 }
@@ -205,8 +205,8 @@ impl Node {
             }
             local.reach = local.reach.max(scheduled.reach);
             if let Some(reach) = local.reach {
-                let (desk, dropped) = (&mut local.desk, &mut local.dropped);
-                desk.settle(reach, &local.by_key, &mut local.ledgers, dropped, &mut local.kept);
+                let (keyed_intake, dropped) = (&mut local.keyed_intake, &mut local.dropped);
+                keyed_intake.settle(reach, &local.by_key, &mut local.ledgers, dropped, &mut local.kept);
             }
         }
     }
@@ -299,7 +299,7 @@ impl Local {
             duration_ns,
             captures,
         };
-        if !self.desk.push(Arrived { probe, hit }) {
+        if !self.keyed_intake.push(Arrived { probe, hit }) {
             self.dropped.overflow += 1;
             self.late.push(time);
         }

@@ -6,9 +6,9 @@ use plan::{Action, Meeting, SyncPoint};
 
 use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
-use crate::tally::Tally;
+use crate::partial_sum::PartialSum;
 use crate::unit::Dimension;
-use crate::value::{ProcessId, Reading, Reads, Scalar, Subject, Time};
+use crate::value::{MetricReading, ProcessId, Reads, Scalar, Subject, Time};
 
 /// Something that was measured. Times must not run backwards within one series; what does is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,6 @@ pub enum Observation {
         /// Nanoseconds, bytes, or a count.
         total: u64,
     },
-    /// A level.
     Gauge {
         /// Of what it was read.
         of: Subject,
@@ -74,21 +73,20 @@ pub enum Observation {
         process: ProcessId,
         /// The thread, by the number the agent gave it.
         thread: u32,
-        /// When it ended.
         time: Time,
         /// How long it took, nanoseconds.
         duration_ns: u64,
         /// What was read, in the order of [`crate::PlannedProbe::captures`], or why it could not be.
         captures: Reads,
     },
-    /// What was added up of hits of a probe for which the plan asks [`crate::Delivery::Tallies`]. What lies before a hit that parts
+    /// What was added up of hits of a probe for which the plan asks [`crate::Delivery::PartialSums`]. What lies before a hit that parts
     /// tallies is handed in before the watermark that covers this one.
-    Tally {
+    PartialSum {
         rule: RuleId,
         probe: ProbeId,
         process: ProcessId,
         /// What came of them.
-        tally: Tally,
+        partial_sum: PartialSum,
     },
     /// Every hit of a process up to a time has been handed in. Windows from probe to probe close by it.
     Watermark {
@@ -101,7 +99,6 @@ pub enum Observation {
         process: ProcessId,
         /// The earliest that may be lost.
         from: Time,
-        /// The latest.
         to: Time,
     },
 }
@@ -110,7 +107,6 @@ pub enum Observation {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedWindow {
     pub rule: RuleId,
-    /// The window's name.
     pub window: String,
     /// Its number, from 0.
     pub index: u64,
@@ -119,7 +115,7 @@ pub struct ClosedWindow {
     /// Its metrics, each with its value as people read it or `none (reason)`.
     pub metrics: Vec<(String, String)>,
     /// The same as numbers, in the same order; none where a metric has no value or is no number.
-    pub readings: Vec<Option<Reading>>,
+    pub readings: Vec<Option<MetricReading>>,
 }
 
 /// What was left out of a rule's windows from probe to probe, counted.
@@ -127,7 +123,6 @@ pub struct ClosedWindow {
 pub struct Dropped {
     /// Hits behind their process's watermark, or of an instance that had closed.
     pub late: u64,
-    /// Hits delivered twice.
     pub duplicate: u64,
     /// Hits that belong to no instance: before the first border, or between two instances.
     pub outside: u64,
@@ -148,7 +143,6 @@ pub struct Dropped {
 /// Why something is left out of a rule's windows, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// For programs.
     pub reason: &'static str,
     /// For people: they were …
     pub words: &'static str,
@@ -215,7 +209,6 @@ impl Dropped {
 pub enum Output {
     /// Something is to be changed; answer with [`crate::Engine::receipt`].
     Decision(Decision),
-    /// A condition holds.
     FindingOpened(Finding),
     /// It does no longer.
     FindingClosed {
@@ -238,7 +231,7 @@ pub struct Decision {
     /// The numbers it was made from, as people read them: metrics, then the sides of the condition.
     pub because: Vec<(String, String)>,
     /// What is to be done, in the order of the processes.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ProcessAction>,
     /// What the model promises of the objective or another value, as people read it.
     pub expect: Option<String>,
     /// Where each process takes the change.
@@ -252,7 +245,7 @@ pub struct Decision {
 
 /// What is done to one process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ProcessAction {
     pub process: ProcessId,
     pub action: Action,
 }
@@ -277,7 +270,6 @@ pub struct Finding {
 /// What has become of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingState {
-    /// Its condition holds.
     Open,
     /// A change was made and is being judged.
     OnTrial,
@@ -311,7 +303,7 @@ pub struct Verdict {
 
 /// What came of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DecisionOutcome {
     /// Every change was made.
     Applied,
     /// Nothing was written, on purpose, for this reason.
@@ -331,14 +323,12 @@ pub struct TuneStatus {
     pub tune: usize,
     /// `set opal_progress_yield_when_idle`, `call f`, or `advice`.
     pub label: String,
-    /// In one word.
     pub standing: Standing,
-    /// In one sentence.
     pub why: String,
     /// Processes that the last window left out, and why.
     pub left_out: Vec<String>,
     /// None of its processes was there for all of the window that closed last, or no window has closed.
-    pub saw_nobody: bool,
+    pub saw_no_process: bool,
     /// In some window that has closed there was one.
     pub had_processes: bool,
     /// Its condition had a value in some window.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::output::{Change, Verdict};
+use super::output::{ProcessAction, Verdict};
 use super::trial::judge;
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
@@ -23,7 +23,7 @@ pub(super) enum Phase {
     Pending {
         waited: u32,
         decision: DecisionId,
-        changes: Vec<Change>,
+        changes: Vec<ProcessAction>,
         /// What it is to be judged by, with what is judged together with it.
         trial: Trial,
     },

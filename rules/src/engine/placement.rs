@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use super::desk::ByKey;
+use super::keyed_intake::ByKey;
+use crate::partial_sum::Grouping;
 use crate::rule::CheckedRule;
-use crate::tally::Grouping;
 use crate::term::{Fold, Statistic, Term};
 use crate::window::Window;
 
@@ -79,14 +79,16 @@ impl CheckedRule {
                 "it needs what is known only when the window closes",
             );
         }
-        if window.borders().is_none() {
+        if window.boundaries().is_none() {
             let why = "the hits of a window of a length are chosen by the totals at its boundaries";
             return (Placement::Coordinator, why);
         }
-        let tally = self.tally(fold.probe, by_key).map(|tally| tally.by);
-        match (tally, by_key.has(fold.probe)) {
+        let partial_sum = self
+            .partial_sum(fold.probe, by_key)
+            .map(|partial_sum| partial_sum.by);
+        match (partial_sum, by_key.has(fold.probe)) {
             (Ok(Grouping::Read(_)), _) => (Placement::Kernel, "aggregated for each key"),
-            (Ok(Grouping::Stretch), _) => (
+            (Ok(Grouping::Epoch), _) => (
                 Placement::Kernel,
                 "aggregated from boundary to boundary of its process",
             ),

@@ -72,7 +72,7 @@ impl Engine {
                 members.remove(&process);
             });
             running.stream.forget(process);
-            running.tallies.forget(process);
+            running.partial_sums.forget(process);
             running.tunes.iter_mut().for_each(|tune| tune.forget(process));
         }
     }

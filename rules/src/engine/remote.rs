@@ -24,7 +24,7 @@ pub(super) struct Remote {
     /// For each rule how far the hits it folds have been placed.
     settled: Vec<Option<Time>>,
     /// Its processes, and how far each was heard of.
-    heard: BTreeMap<ProcessId, Time>,
+    observed: BTreeMap<ProcessId, Time>,
 }
 
 impl Engine {
@@ -63,12 +63,12 @@ impl Engine {
             };
             remote.next = first + 1;
             if lost {
-                let heard = report
+                let observed = report
                     .observations
                     .iter()
                     .filter_map(watermark)
                     .map(|(_, time)| time);
-                let (remote, upto) = (remote.clone(), heard.max());
+                let (remote, upto) = (remote.clone(), observed.max());
                 self.lose(&remote, upto.unwrap_or(Time(u64::MAX)));
             }
             self.take_next(node, report);
@@ -79,7 +79,7 @@ impl Engine {
     fn take_next(&mut self, node: Machine, report: Report) {
         if let Some(remote) = self.nodes.get_mut(&node) {
             remote
-                .heard
+                .observed
                 .extend(report.observations.iter().filter_map(watermark));
             remote.settled = report.settled;
         }
@@ -95,12 +95,12 @@ impl Engine {
         for (rule, window, index, reason) in report.spoiled {
             let running = self.rules.get_mut(rule.0);
             if let Some(instance) = running.and_then(|running| running.instance(window, index)) {
-                instance.spoil(&reason);
+                instance.mark_incomplete(&reason);
             }
         }
         for (rule, time) in report.late {
             if let Some(running) = self.rules.get_mut(rule.0) {
-                running.spoil(time, "a hit came late");
+                running.mark_incomplete(time, "a hit came late");
             }
         }
         for (running, dropped) in self.rules.iter_mut().zip(&report.dropped) {
@@ -134,11 +134,11 @@ impl Engine {
 
     /// What a node was to hand in is lost.
     fn lose(&mut self, remote: &Remote, upto: Time) {
-        let from = remote.heard.values().min().copied().unwrap_or_default();
+        let from = remote.observed.values().min().copied().unwrap_or_default();
         for running in &mut self.rules {
             running.stream.lose(from, upto);
             running.joiners.iter_mut().for_each(Joiner::clear);
-            running.spoil(upto, "hits were lost in it");
+            running.mark_incomplete(upto, "hits were lost in it");
         }
     }
 }

@@ -6,7 +6,7 @@ use super::series::{Calls, Names, Series, scale};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
-use crate::measure::{Kind, Measure};
+use crate::measure::{Measure, MeasureKind};
 use crate::value::{ProcessId, Subject, Time};
 
 /// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
@@ -155,14 +155,14 @@ impl Samples {
     pub(crate) fn at(&self, of: Subject, measure: Measure, time: Time) -> Result<f64, &'static str> {
         let never = "was not observed up to there";
         match measure.kind() {
-            Kind::Counter => {
+            MeasureKind::Counter => {
                 let series = self.counters.get(&(of, measure)).ok_or(never)?;
                 series
                     .last_in(Time(0), time)
                     .map(|(_, total)| total as f64)
                     .ok_or(never)
             }
-            Kind::Gauge => {
+            MeasureKind::Gauge => {
                 let series = self.gauges.get(&(of, measure)).ok_or(never)?;
                 series.last_in(Time(0), time).map(|(_, level)| level).ok_or(never)
             }
@@ -251,24 +251,24 @@ mod tests {
     const MACHINE: Subject = Subject::Machine(Machine(0));
 
     #[test]
-    fn calls_that_stand_are_as_if_each_was_told_again() {
+    fn calls_that_stand_are_as_if_each_was_observed_again() {
         let of = (ProcessId(1), Measure::MpiCalls);
-        let (mut told, mut stood) = (Samples::default(), Samples::default());
-        for samples in [&mut told, &mut stood] {
+        let (mut reported, mut stood) = (Samples::default(), Samples::default());
+        for samples in [&mut reported, &mut stood] {
             samples.call(of, "MPI_Send", Time(100 * MS), 7);
             samples.call(of, "MPI_Recv", Time(100 * MS), 0);
             samples.call((ProcessId(2), Measure::MpiCalls), "MPI_Send", Time(100 * MS), 3);
         }
         for ms in [500, 800] {
-            told.call(of, "MPI_Send", Time(ms * MS), 7);
-            told.call(of, "MPI_Recv", Time(ms * MS), 0);
+            reported.call(of, "MPI_Send", Time(ms * MS), 7);
+            reported.call(of, "MPI_Recv", Time(ms * MS), 0);
             stood.calls_stand(of.0, Time(ms * MS));
         }
-        assert_eq!(format!("{told:?}"), format!("{stood:?}"));
+        assert_eq!(format!("{reported:?}"), format!("{stood:?}"));
     }
 
     #[test]
-    fn a_function_that_is_told_late_counts_from_then_on() {
+    fn a_function_that_is_observed_late_counts_from_then_on() {
         let of = (ProcessId(1), Measure::MpiCalls);
         let mut samples = Samples::default();
         for (ms, total) in [(500, 7), (600, 8), (1000, 9)] {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_exact_on_the_borders_and_at_the_rate_of_the_samples_off_them() {
+    fn a_change_is_exact_on_the_boundaries_and_at_the_rate_of_the_samples_off_them() {
         assert_eq!(change(&[(500, 10), (1000, 17)]), Ok(7.0));
         assert_eq!(
             change(&[(0, 0), (500, 10), (750, 99), (1000, 17), (1500, 90)]),

@@ -72,8 +72,8 @@ impl<T: Copy> Series<T> {
         let samples = || self.0.iter().copied().filter(|(time, _)| *time >= since);
         let last = self.last_in(start.max(since), end);
         let last = last.ok_or("was not observed in the window")?;
-        let at_border = samples().rev().find(|(time, _)| *time <= start);
-        let fresh = at_border.filter(|(time, _)| start.since(*time) <= slack);
+        let at_boundary = samples().rev().find(|(time, _)| *time <= start);
+        let fresh = at_boundary.filter(|(time, _)| start.since(*time) <= slack);
         let first = fresh.or_else(|| samples().find(|(time, _)| *time > start));
         let first = first
             .filter(|(time, _)| *time < last.0)
@@ -191,12 +191,13 @@ mod tests {
 
     /// What of each function changed, of series that have every sample.
     fn of_each(
-        told: &[(u64, [u64; 3])],
+        reported: &[(u64, [u64; 3])],
         (start, end): (Time, Time),
     ) -> Result<Vec<(usize, f64)>, &'static str> {
         let change = |function: usize| {
             let mut series = Series::default();
-            told.iter()
+            reported
+                .iter()
                 .for_each(|(ms, totals)| series.push(Time(ms * MS), totals[function]));
             let ((first, before), (last, after)) = series.ends(start, end)?;
             let change = (after - before) as f64 * scale(first, last, start, end);
@@ -214,14 +215,14 @@ mod tests {
             (start, length) in (0..2_000_u64, 1..2_000_u64),
             floor in proptest::option::of(0..2_000_u64),
         ) {
-            let (mut calls, mut names, mut told) = (Calls::default(), Names::default(), Vec::new());
+            let (mut calls, mut names, mut reported) = (Calls::default(), Names::default(), Vec::new());
             let (mut now, mut totals) = (0, [0; 3]);
             for (wait, more) in steps {
                 now += wait;
                 // Few are called between two looks.
                 let more = more.map(|more| if more < 30 { more / 2 } else { more });
                 totals = std::array::from_fn(|function| totals[function] + more[function]);
-                told.push((now, totals));
+                reported.push((now, totals));
                 for (function, total) in totals.iter().enumerate() {
                     calls.call(&mut names, &function.to_string(), Time(now * MS), *total);
                 }
@@ -234,7 +235,7 @@ mod tests {
             let changes = changes.map(|changes| -> Vec<(usize, f64)> {
                 changes.into_iter().map(|(call, change)| (call.parse().unwrap(), change)).collect()
             });
-            proptest::prop_assert_eq!(changes, of_each(&told, (start, end)));
+            proptest::prop_assert_eq!(changes, of_each(&reported, (start, end)));
         }
     }
 }

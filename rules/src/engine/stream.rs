@@ -74,7 +74,7 @@ impl Stream {
     /// Whether a hit of a process comes too late to be put into its place.
     pub(super) fn is_late(&self, process: ProcessId, time: Time) -> bool {
         let time = Some(time);
-        self.frontier >= time || (self.furthest >= time && self.heard_of(process) >= time)
+        self.frontier >= time || (self.furthest >= time && self.observed_of(process) >= time)
     }
 
     /// Takes a hit that is not late.
@@ -112,7 +112,7 @@ impl Stream {
         self.furthest = self.furthest.max(Some(time));
     }
 
-    pub(super) fn heard_of(&self, process: ProcessId) -> Option<Time> {
+    pub(super) fn observed_of(&self, process: ProcessId) -> Option<Time> {
         self.watermarks.get(&process).copied()
     }
 
@@ -128,8 +128,8 @@ impl Stream {
         latest: Option<Time>,
         last: Option<Time>,
     ) -> Option<Time> {
-        let heard = |(process, joined): (&ProcessId, &Time)| self.heard_of(*process).unwrap_or(*joined);
-        let slowest = concerned.iter().map(heard).min();
+        let observed = |(process, joined): (&ProcessId, &Time)| self.observed_of(*process).unwrap_or(*joined);
+        let slowest = concerned.iter().map(observed).min();
         // Nobody is left who could send more: what has come is all there is.
         let reach = slowest.or_else(|| last.max(self.pending.iter().map(|arrived| arrived.hit.time).max()));
         reach.max(latest).max(self.frontier)

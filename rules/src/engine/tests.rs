@@ -213,7 +213,10 @@ impl Job {
         for _ in 0..20 {
             for output in self.window(pace) {
                 if let Output::Decision(decision) = output {
-                    assert!(self.engine.receipt(decision.id, Outcome::Applied, self.now));
+                    assert!(
+                        self.engine
+                            .receipt(decision.id, DecisionOutcome::Applied, self.now)
+                    );
                     return decision;
                 }
             }
@@ -347,7 +350,7 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
 }
 
 #[test]
-fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_told_again() {
+fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_reported_again() {
     let mut job = Job::busy_wait(2.0).applying();
     job.until_applied(SPINNING);
     let worse = Pace {
@@ -390,11 +393,15 @@ fn a_refusal_puts_the_tune_on_hold_with_its_reason() {
     let mut job = Job::busy_wait(2.0).applying();
     let outputs = job.windows(5, SPINNING);
     assert_eq!(decisions(&outputs), 1);
-    assert!(!job.engine.receipt(DecisionId(9), Outcome::Applied, job.now));
     assert!(
-        job.engine
-            .receipt(DecisionId(1), Outcome::Refused("not writable".into()), job.now)
+        !job.engine
+            .receipt(DecisionId(9), DecisionOutcome::Applied, job.now)
     );
+    assert!(job.engine.receipt(
+        DecisionId(1),
+        DecisionOutcome::Refused("not writable".into()),
+        job.now
+    ));
     assert_eq!(job.windows(20, SPINNING), []);
     assert_eq!(
         job.status(),
@@ -407,12 +414,12 @@ fn a_refusal_puts_the_tune_on_hold_with_its_reason() {
 fn a_change_that_something_was_in_the_way_of_is_decided_on_again_after_twenty_windows_and_after_forty() {
     let mut job = Job::busy_wait(2.0).applying();
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
-    let hindered = Outcome::Hindered("no thread suits".into());
+    let hindered = DecisionOutcome::Hindered("no thread suits".into());
     assert!(job.engine.receipt(DecisionId(1), hindered, job.now));
     assert_eq!(decisions(&job.windows(20, SPINNING)), 0);
     // The guard must know its five windows again.
     assert_eq!(decisions(&job.windows(6, SPINNING)), 1, "{:?}", job.status());
-    let hindered = Outcome::Hindered("no thread suits".into());
+    let hindered = DecisionOutcome::Hindered("no thread suits".into());
     assert!(job.engine.receipt(DecisionId(2), hindered, job.now));
     let status = "on hold for 40 more windows: could not be done: no thread suits";
     assert_eq!(job.status(), (Standing::OnHold, status.into()));
@@ -429,7 +436,10 @@ fn switching_a_rule_while_its_change_is_on_trial_undoes_it() {
         }
         let outputs = job.engine.set_mode(RuleId(0), mode);
         assert!(matches!(verdicts(&outputs)[..], [Verdict { keep: false, .. }]));
-        assert!(!job.engine.receipt(DecisionId(1), Outcome::Applied, job.now));
+        assert!(
+            !job.engine
+                .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
+        );
         assert_eq!(job.engine.findings().is_empty(), mode == Mode::Off);
     }
 }
@@ -455,21 +465,21 @@ fn processes_that_come_or_go_within_a_window_are_left_out_and_named() {
 }
 
 #[test]
-fn that_nobody_was_in_the_last_window_is_told_and_whether_there_was_ever_a_value() {
+fn an_empty_last_window_is_reported_and_whether_there_was_ever_a_value() {
     let mut job = Job::busy_wait(2.0);
-    let told = |job: &Job| {
+    let reported = |job: &Job| {
         let status = job.engine.status().remove(0);
-        (status.saw_nobody, status.had_processes, status.had_value)
+        (status.saw_no_process, status.had_processes, status.had_value)
     };
-    assert_eq!(told(&job), (true, false, false), "no window has closed");
+    assert_eq!(reported(&job), (true, false, false), "no window has closed");
     job.window(SPINNING);
-    assert_eq!(told(&job), (false, true, true));
+    assert_eq!(reported(&job), (false, true, true));
     job.now = Time(job.now.0 + 100 * MS);
     (0..6).for_each(|rank| job.engine.process_left(ProcessId(rank), job.now));
     job.now = Time(job.now.0 - 100 * MS);
     for _ in 0..2 {
         job.window(SPINNING);
-        assert_eq!(told(&job), (true, true, true));
+        assert_eq!(reported(&job), (true, true, true));
         assert_eq!(job.status().0, Standing::NoValue);
     }
 }
@@ -551,7 +561,7 @@ fn the_same_stream_gives_the_same_outputs() {
     assert_eq!(run(), run());
 }
 
-mod borders;
+mod boundaries;
 mod changes;
 mod following;
 mod hits;

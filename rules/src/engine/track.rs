@@ -5,11 +5,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::hit_placement::{HitPlacement, Name, is_shared, key_of, may_end};
 use super::instance::{Frame, Instance, Surroundings};
 use super::ledger::Ledger;
 use super::nest::Nest;
 use super::output::Dropped;
-use super::passing::{Name, Passing, is_shared, key_of, may_end};
 use super::stream::Arrived;
 use crate::eval::called::Memory;
 use crate::eval::partial::Content;
@@ -17,7 +17,7 @@ use crate::eval::{Context, boolean};
 use crate::folds::WindowFolds;
 use crate::hit::Hit;
 use crate::value::{Key, ProcessId, Time};
-use crate::window::{Begin, Borders, Straddle};
+use crate::window::{Begin, Boundaries, Straddle};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
 const MOST_OPEN: usize = 64;
@@ -100,9 +100,9 @@ impl Track {
     }
 
     /// A hit of this time came too late: the instances it could belong to are not complete.
-    pub(super) fn spoil(&mut self, time: Time, reason: &str) {
+    pub(super) fn mark_incomplete(&mut self, time: Time, reason: &str) {
         for instance in self.open.iter_mut().filter(|instance| instance.start() <= time) {
-            instance.spoil(reason);
+            instance.mark_incomplete(reason);
         }
     }
 
@@ -114,43 +114,43 @@ impl Track {
     pub(super) fn holding(
         &self,
         arrived: &Arrived,
-        borders: &Borders,
+        boundaries: &Boundaries,
         around: &Surroundings<'_>,
     ) -> Option<&Instance> {
-        if let Some(key) = key_of(arrived, borders)? {
+        if let Some(key) = key_of(arrived, boundaries)? {
             return self
                 .open
                 .iter()
                 .find(|instance| instance.key.as_ref() == Some(&key));
         }
         let Hit { time, process, .. } = arrived.hit;
-        let shared = || is_shared(borders, around);
+        let shared = || is_shared(boundaries, around);
         let within = |instance: &&Instance| {
-            let border = instance.borders_for(process, shared);
+            let boundary = instance.boundaries_for(process, shared);
             // The hit that ends it is still in it.
-            border.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end))
+            boundary.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end))
         };
         self.open.iter().rev().find(within)
     }
 
     /// The next hit in order; returns what had to close for want of room.
     pub(super) fn take(&mut self, arrived: &Arrived, nest: &Nest<'_>, dropped: &mut Dropped) -> Vec<Closed> {
-        let Some(borders) = nest.borders() else {
+        let Some(boundaries) = nest.boundaries() else {
             return Vec::new();
         };
         let time = arrived.hit.time;
         let (begins, ends) = (
-            borders.begins_at() == Some(arrived.probe),
-            borders.to == Some(arrived.probe),
+            boundaries.begins_at() == Some(arrived.probe),
+            boundaries.to == Some(arrived.probe),
         );
-        let is_border = begins || ends;
-        if !is_border && !self.folds.uses(arrived.probe) && !may_end(borders, arrived.probe) {
+        let is_boundary = begins || ends;
+        if !is_boundary && !self.folds.uses(arrived.probe) && !may_end(boundaries, arrived.probe) {
             return Vec::new();
         }
-        let Some(key) = key_of(arrived, borders) else {
+        let Some(key) = key_of(arrived, boundaries) else {
             // It could belong to any: none of them is known to be complete.
             dropped.unplaced += 1;
-            self.spoil(time, "a hit without its key");
+            self.mark_incomplete(time, "a hit without its key");
             return Vec::new();
         };
         let enclosing = nest.enclosing(arrived);
@@ -158,20 +158,20 @@ impl Track {
             dropped.outside += 1;
             return Vec::new();
         }
-        let passing = Passing {
+        let placement = HitPlacement {
             arrived,
             key,
-            borders,
+            boundaries,
             enclosing,
             nest,
         };
-        self.begin_with_enclosing(&passing, dropped);
+        self.begin_with_enclosing(&placement, dropped);
         if ends {
-            self.end(&passing, dropped);
+            self.end(&placement, dropped);
         } else if begins {
-            self.begin(&passing, dropped);
+            self.begin(&placement, dropped);
         } else {
-            self.belong(&passing, dropped);
+            self.belong(&placement, dropped);
         }
         self.make_room(time)
     }
@@ -195,16 +195,16 @@ impl Track {
 
     /// The instance that is going on in a process.
     fn going_on(&mut self, process: ProcessId) -> Option<&mut Instance> {
-        let goes_on = |instance: &&mut Instance| matches!(instance.borders.get(&process), Some((_, None)));
+        let goes_on = |instance: &&mut Instance| matches!(instance.boundaries.get(&process), Some((_, None)));
         self.open.iter_mut().rev().find(goes_on)
     }
 
     /// A window that begins with the one around it: at the first hit that falls into that.
-    fn begin_with_enclosing(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
+    fn begin_with_enclosing(&mut self, placement: &HitPlacement<'_>, dropped: &mut Dropped) {
         let begins = |begin: &Begin| matches!(begin, Begin::Enclosing(_));
-        let Some(enclosing) = passing
+        let Some(enclosing) = placement
             .enclosing
-            .filter(|_| passing.borders.from.iter().any(begins))
+            .filter(|_| placement.boundaries.from.iter().any(begins))
         else {
             return;
         };
@@ -212,23 +212,23 @@ impl Track {
         if self.indices.is_some_and(|(known, _)| known >= number) {
             return;
         }
-        if let Some((process, (start, _))) = enclosing.borders.first_key_value() {
-            self.open_instance(passing, (*process, *start), None, None, dropped);
+        if let Some((process, (start, _))) = enclosing.boundaries.first_key_value() {
+            self.open_instance(placement, (*process, *start), None, None, dropped);
         }
     }
 
     /// A new instance, with the hits that waited for it.
     fn open_instance(
         &mut self,
-        passing: &Passing<'_>,
+        placement: &HitPlacement<'_>,
         (process, start): (ProcessId, Time),
         key: Option<Key>,
         begin: Option<&Arrived>,
         dropped: &mut Dropped,
     ) {
-        let outer = passing
+        let outer = placement
             .enclosing
-            .map_or_else(Vec::new, |enclosing| passing.nest.frames(enclosing));
+            .map_or_else(Vec::new, |enclosing| placement.nest.frames(enclosing));
         let index = match (outer.first(), self.indices) {
             (None, _) => self.next,
             (Some(frame), Some((number, next))) if number == frame.number => next,
@@ -240,13 +240,13 @@ impl Track {
             .or(self.indices);
         let mut instance = Instance {
             frame: Frame {
-                window: passing.nest.window,
+                window: placement.nest.window,
                 number: self.next,
                 index,
             },
             outer,
             around: Vec::new(),
-            borders: [(process, (start, None))].into(),
+            boundaries: [(process, (start, None))].into(),
             content: Arc::new(Content::new(Arc::clone(&self.folds))),
             spoiled: None,
             last: start,
@@ -258,58 +258,59 @@ impl Track {
         if let Some(begin) = begin {
             instance.take(begin);
         }
-        if instance.key.is_none() && !passing.is_shared() {
-            instance.spoil("several processes hit its boundaries, and it has no key to join them by");
+        if instance.key.is_none() && !placement.is_shared() {
+            instance
+                .mark_incomplete("several processes hit its boundaries, and it has no key to join them by");
         }
         self.next += 1;
-        self.admit(&mut instance, passing.borders, dropped);
+        self.admit(&mut instance, placement.boundaries, dropped);
         self.open.push_back(instance);
     }
 
-    fn begin(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
-        let Hit { time, process, .. } = passing.arrived.hit;
+    fn begin(&mut self, placement: &HitPlacement<'_>, dropped: &mut Dropped) {
+        let Hit { time, process, .. } = placement.arrived.hit;
         // With a condition for its end the one before goes on until it holds.
-        if passing.borders.until.is_none() {
-            let has_end = passing.borders.to.is_some();
+        if placement.boundaries.until.is_none() {
+            let has_end = placement.boundaries.to.is_some();
             if let Some(before) = self.going_on(process) {
                 if has_end {
-                    before.spoil("the next began before its end");
+                    before.mark_incomplete("the next began before its end");
                 }
                 before.lacked = None;
                 before.last = before.last.max(time);
-                if let Some((_, end)) = before.borders.get_mut(&process) {
+                if let Some((_, end)) = before.boundaries.get_mut(&process) {
                     *end = Some(time);
                 }
             }
-            self.look_out(passing);
+            self.look_out(placement);
         }
-        if let Some(key) = &passing.key {
-            let name = passing.name(key);
+        if let Some(key) = &placement.key {
+            let name = placement.name(key);
             if self.closed_keys.contains(&name) {
                 dropped.late += 1;
                 return;
             }
             if let Some(known) = self.by_name(&name) {
-                if known.borders.contains_key(&process) {
+                if known.boundaries.contains_key(&process) {
                     dropped.unplaced += 1;
-                    known.spoil("it began twice in one process");
+                    known.mark_incomplete("it began twice in one process");
                     return;
                 }
-                known.borders.insert(process, (time, None));
-                return known.take(passing.arrived);
+                known.boundaries.insert(process, (time, None));
+                return known.take(placement.arrived);
             }
         }
-        let begin = Some(passing.arrived);
-        self.open_instance(passing, (process, time), passing.key.clone(), begin, dropped);
+        let begin = Some(placement.arrived);
+        self.open_instance(placement, (process, time), placement.key.clone(), begin, dropped);
     }
 
     /// Gives a new instance the hits that waited for it, and drops those that have waited for long enough.
-    fn admit(&mut self, instance: &mut Instance, borders: &Borders, dropped: &mut Dropped) {
+    fn admit(&mut self, instance: &mut Instance, boundaries: &Boundaries, dropped: &mut Dropped) {
         let next = self.next;
         let name = instance.key.clone().map(|key| (instance.enclosing(), key));
         for (since, waits_for, arrived) in std::mem::take(&mut self.waiting) {
             if name.as_ref() == Some(&waits_for) {
-                put(instance, &arrived, borders, dropped);
+                put(instance, &arrived, boundaries, dropped);
             } else if since + PATIENCE < next {
                 dropped.outside += 1;
             } else {
@@ -318,10 +319,10 @@ impl Track {
         }
     }
 
-    fn end(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
-        let (process, time) = (passing.arrived.hit.process, passing.arrived.hit.time);
-        let instance = match &passing.key {
-            Some(key) => self.by_name(&passing.name(key)),
+    fn end(&mut self, placement: &HitPlacement<'_>, dropped: &mut Dropped) {
+        let (process, time) = (placement.arrived.hit.process, placement.arrived.hit.time);
+        let instance = match &placement.key {
+            Some(key) => self.by_name(&placement.name(key)),
             None => self.going_on(process),
         };
         let Some(instance) = instance else {
@@ -329,26 +330,26 @@ impl Track {
             return;
         };
         instance.lacked = None;
-        match instance.borders.get_mut(&process) {
+        match instance.boundaries.get_mut(&process) {
             Some((_, end @ None)) => {
                 *end = Some(time);
-                put(instance, passing.arrived, passing.borders, dropped);
+                put(instance, placement.arrived, placement.boundaries, dropped);
             }
             _ => dropped.outside += 1,
         }
         let number = instance.frame.number;
-        self.look_out(passing);
-        self.follow(passing, number, dropped);
+        self.look_out(placement);
+        self.follow(placement, number, dropped);
     }
 
-    fn belong(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
-        let arrived = passing.arrived;
-        if let Some(key) = &passing.key {
-            let name = passing.name(key);
+    fn belong(&mut self, placement: &HitPlacement<'_>, dropped: &mut Dropped) {
+        let arrived = placement.arrived;
+        if let Some(key) = &placement.key {
+            let name = placement.name(key);
             if let Some(instance) = self.by_name(&name) {
-                put(instance, arrived, passing.borders, dropped);
+                put(instance, arrived, placement.boundaries, dropped);
                 let number = instance.frame.number;
-                return self.end_by_condition(passing, number, dropped);
+                return self.end_by_condition(placement, number, dropped);
             }
             if self.closed_keys.contains(&name) {
                 dropped.late += 1;
@@ -359,61 +360,61 @@ impl Track {
             }
             return;
         }
-        match passing.borders.straddle {
-            Straddle::Split if arrived.hit.duration_ns > 0 => self.split(passing, dropped),
-            Straddle::Begin => self.by_time(passing, began(&arrived.hit), dropped),
+        match placement.boundaries.straddle {
+            Straddle::Split if arrived.hit.duration_ns > 0 => self.split(placement, dropped),
+            Straddle::Begin => self.by_time(placement, began(&arrived.hit), dropped),
             Straddle::End | Straddle::Drop | Straddle::Split => {
-                self.by_time(passing, arrived.hit.time, dropped);
+                self.by_time(placement, arrived.hit.time, dropped);
             }
         }
     }
 
-    fn by_time(&mut self, passing: &Passing<'_>, time: Time, dropped: &mut Dropped) {
-        let (process, shared) = (passing.arrived.hit.process, || passing.is_shared());
-        let enclosing = passing.enclosing.map(|instance| instance.frame.number);
+    fn by_time(&mut self, placement: &HitPlacement<'_>, time: Time, dropped: &mut Dropped) {
+        let (process, shared) = (placement.arrived.hit.process, || placement.is_shared());
+        let enclosing = placement.enclosing.map(|instance| instance.frame.number);
         let within = |instance: &&mut Instance| {
-            let border = instance.borders_for(process, shared);
+            let boundary = instance.boundaries_for(process, shared);
             // What happens at the instant of its end is still in it, unless another begins there: the newest is asked first.
             let in_time =
-                border.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end));
+                boundary.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end));
             in_time && instance.enclosing() == enclosing
         };
         let Some(instance) = self.open.iter_mut().rev().find(within) else {
             dropped.outside += 1;
             return;
         };
-        put(instance, passing.arrived, passing.borders, dropped);
+        put(instance, placement.arrived, placement.boundaries, dropped);
         let number = instance.frame.number;
-        self.end_by_condition(passing, number, dropped);
+        self.end_by_condition(placement, number, dropped);
     }
 
     /// To each instance the part of the span that lies in it.
-    fn split(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
-        let Hit { time, process, .. } = passing.arrived.hit;
-        let (from, shared) = (began(&passing.arrived.hit), || passing.is_shared());
+    fn split(&mut self, placement: &HitPlacement<'_>, dropped: &mut Dropped) {
+        let Hit { time, process, .. } = placement.arrived.hit;
+        let (from, shared) = (began(&placement.arrived.hit), || placement.is_shared());
         let mut covered = 0;
         for instance in &mut self.open {
-            let Some((start, end)) = instance.borders_for(process, shared) else {
+            let Some((start, end)) = instance.boundaries_for(process, shared) else {
                 continue;
             };
             let (first, last) = (start.max(from), end.unwrap_or(time).min(time));
             if first >= last {
                 continue;
             }
-            let mut part = passing.arrived.clone();
+            let mut part = placement.arrived.clone();
             part.hit.time = last;
             part.hit.duration_ns = last.since(first);
             covered += part.hit.duration_ns;
             instance.take(&part);
         }
-        if covered < passing.arrived.hit.duration_ns {
+        if covered < placement.arrived.hit.duration_ns {
             dropped.outside += 1;
         }
     }
 
     /// What an instance has so far may end it.
-    fn end_by_condition(&mut self, passing: &Passing<'_>, number: u64, dropped: &mut Dropped) {
-        let Some(condition) = &passing.borders.until else {
+    fn end_by_condition(&mut self, placement: &HitPlacement<'_>, number: u64, dropped: &mut Dropped) {
+        let Some(condition) = &placement.boundaries.until else {
             return;
         };
         let found = self
@@ -423,7 +424,7 @@ impl Track {
         let Some(instance) = found.filter(|instance| instance.end().is_none()) else {
             return;
         };
-        let nest = passing.nest;
+        let nest = placement.nest;
         let mut data = instance.data(nest.around);
         data.duration = Err("it is not over".to_string());
         data.around = nest.so_far(&instance.outer);
@@ -437,31 +438,31 @@ impl Track {
         if holds != Ok(true) {
             return;
         }
-        instance.end_everywhere(passing.arrived.hit.time);
-        self.look_out(passing);
-        self.follow(passing, number, dropped);
+        instance.end_everywhere(placement.arrived.hit.time);
+        self.look_out(placement);
+        self.follow(placement, number, dropped);
     }
 
     /// Takes down what the instances around hold for those that have just ended.
-    fn look_out(&mut self, passing: &Passing<'_>) {
+    fn look_out(&mut self, placement: &HitPlacement<'_>) {
         let ended = |instance: &&mut Instance| instance.end().is_some() && instance.around.is_empty();
         for instance in self.open.iter_mut().filter(ended) {
-            instance.around = passing.nest.so_far(&instance.outer);
+            instance.around = placement.nest.so_far(&instance.outer);
         }
     }
 
     /// A window that begins again with the end of the one before, as long as the one around goes on.
-    fn follow(&mut self, passing: &Passing<'_>, number: u64, dropped: &mut Dropped) {
+    fn follow(&mut self, placement: &HitPlacement<'_>, number: u64, dropped: &mut Dropped) {
         let goes_on = |instance: &&Instance| instance.end().is_none();
         let ended = self.numbered(number).and_then(|instance| {
-            let process = instance.borders.first_key_value()?.0;
+            let process = instance.boundaries.first_key_value()?.0;
             Some((*process, instance.end()?))
         });
-        let Some(border) = ended.filter(|_| passing.borders.from.contains(&Begin::Itself)) else {
+        let Some(boundary) = ended.filter(|_| placement.boundaries.from.contains(&Begin::Itself)) else {
             return;
         };
-        if passing.enclosing.filter(goes_on).is_some() {
-            self.open_instance(passing, border, None, None, dropped);
+        if placement.enclosing.filter(goes_on).is_some() {
+            self.open_instance(placement, boundary, None, None, dropped);
         }
     }
 
@@ -471,22 +472,22 @@ impl Track {
         &mut self,
         time: Time,
         inclusive: bool,
-        borders: &Borders,
+        boundaries: &Boundaries,
         around: &Surroundings<'_>,
     ) -> Option<Over> {
         let first = self.open.front()?;
         let known_end = first.end();
         // While it goes on there is no need to look at what it lacks.
-        if known_end.is_none() && borders.timeout.is_none() {
+        if known_end.is_none() && boundaries.timeout.is_none() {
             return None;
         }
         let passed = |end: Time| end < time || (inclusive && end == time);
         let end = known_end.unwrap_or_else(|| first.start());
         // A span that begins in it may end in the next one.
-        let waits = matches!(borders.straddle, Straddle::Begin | Straddle::Split);
+        let waits = matches!(boundaries.straddle, Straddle::Begin | Straddle::Split);
         let successor = || self.open.get(1).and_then(Instance::end);
         let over = known_end.is_some_and(passed) && (!waits || successor().is_some_and(passed));
-        let given_up = borders
+        let given_up = boundaries
             .timeout
             .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));
         if !over && !given_up {
@@ -498,13 +499,13 @@ impl Track {
             .lacked
             .take()
             .filter(|(hits, _)| *hits == first.content.len());
-        let missing = known.map_or_else(|| first.missing(borders, around), |(_, missing)| missing);
+        let missing = known.map_or_else(|| first.missing(boundaries, around), |(_, missing)| missing);
         if missing.is_some() && !given_up {
             first.lacked = Some((first.content.len(), missing));
             return None;
         }
         // Complete at the last hit it waited for; given up at its deadline.
-        let patience = borders.timeout.filter(|_| missing.is_some()).unwrap_or(0);
+        let patience = boundaries.timeout.filter(|_| missing.is_some()).unwrap_or(0);
         Some(Over {
             number: first.frame.number,
             time: Time(end.0.saturating_add(patience)).max(first.last),
@@ -557,7 +558,7 @@ impl Track {
 
 impl Instance {
     fn missing_of(&self, nest: &Nest<'_>) -> Option<String> {
-        self.missing(nest.borders()?, nest.around)
+        self.missing(nest.boundaries()?, nest.around)
     }
 }
 
@@ -566,9 +567,9 @@ fn began(hit: &Hit) -> Time {
 }
 
 /// Spans that began before the instance may be left out.
-fn put(instance: &mut Instance, arrived: &Arrived, borders: &Borders, dropped: &mut Dropped) {
+fn put(instance: &mut Instance, arrived: &Arrived, boundaries: &Boundaries, dropped: &mut Dropped) {
     let straddles = arrived.hit.duration_ns > 0 && began(&arrived.hit) < instance.start();
-    if borders.straddle == Straddle::Drop && straddles {
+    if boundaries.straddle == Straddle::Drop && straddles {
         dropped.straddling += 1;
     } else {
         instance.take(arrived);

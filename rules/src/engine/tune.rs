@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use plan::{Action, Mode};
 
 use super::holds::{Condition, Held};
-use super::output::{Change, Finding, FindingState, Outcome, Output, Standing, Verdict};
+use super::output::{DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, Verdict};
 use super::phase::{Phase, Trial};
 pub(super) use super::turn::{Outbox, Turn};
 use crate::guard::Guard;
@@ -32,7 +32,7 @@ pub(super) struct TuneState {
     pub(super) acted: BTreeSet<ProcessId>,
     pub(super) done: BTreeMap<ProcessId, Action>,
     /// Decisions of first values, and what they write; empty once a receipt has come.
-    begun: BTreeMap<DecisionId, Vec<Change>>,
+    begun: BTreeMap<DecisionId, Vec<ProcessAction>>,
     /// Processes that were given their first value, or need none any more.
     initial: BTreeSet<ProcessId>,
     /// Decisions that give latecomers what was judged and kept in the others; and of these what is done, to be said to stay.
@@ -92,13 +92,13 @@ impl TuneState {
     }
 
     /// First values are on their way.
-    pub(super) fn begin(&mut self, decision: DecisionId, changes: Vec<Change>) {
+    pub(super) fn begin(&mut self, decision: DecisionId, changes: Vec<ProcessAction>) {
         self.initial.extend(changes.iter().map(|change| change.process));
         self.begun.insert(decision, changes);
     }
 
     /// The same for a latecomer; what a guard judged in the others is not judged again.
-    pub(super) fn begin_late(&mut self, decision: DecisionId, changes: Vec<Change>, tune: &Tune) {
+    pub(super) fn begin_late(&mut self, decision: DecisionId, changes: Vec<ProcessAction>, tune: &Tune) {
         if tune.guard().is_some() {
             self.late.insert(decision);
         }
@@ -269,16 +269,16 @@ impl TuneState {
             condition = Condition::never();
         }
         // A window without a value has shown nothing better yet.
-        self.has_turned |= condition.whole.is_ok();
+        self.has_turned |= condition.overall.is_ok();
         self.held.count(&condition);
         if !self.is_busy() {
             self.acted.retain(|process| !condition.fails_for(*process));
         }
         if tune.when.is_some() || tune.finding.is_some() {
-            self.update_finding(turn, tune, &condition.whole, &mut outbox.outputs);
+            self.update_finding(turn, tune, &condition.overall, &mut outbox.outputs);
         }
         if tune.action.is_none() {
-            self.advise(turn, tune, &condition.whole);
+            self.advise(turn, tune, &condition.overall);
         }
         Some(condition)
     }
@@ -429,13 +429,13 @@ impl TuneState {
     pub(super) fn receipt(
         &mut self,
         decision: DecisionId,
-        outcome: &Outcome,
+        outcome: &DecisionOutcome,
         tune: &Tune,
         now: Time,
     ) -> bool {
         if let Some(changes) = self.begun.remove(&decision) {
             let is_late = self.late.remove(&decision);
-            if *outcome == Outcome::Applied {
+            if *outcome == DecisionOutcome::Applied {
                 self.confirmed.extend(is_late.then_some(decision));
                 let done = changes.into_iter().map(|change| (change.process, change.action));
                 self.done.extend(done);
@@ -457,7 +457,7 @@ impl TuneState {
         let trial = std::mem::take(trial);
         let changes = std::mem::take(changes);
         self.phase = match outcome {
-            Outcome::Applied => {
+            DecisionOutcome::Applied => {
                 let changed: BTreeSet<ProcessId> = changes.iter().map(|change| change.process).collect();
                 self.hindered = 0;
                 self.acted.extend(&changed);
@@ -468,9 +468,9 @@ impl TuneState {
             }
             // What was done before it is in force and still to be judged.
             _ if !trial.decisions.is_empty() => Phase::Trial(trial),
-            Outcome::Refused(reason) => Phase::on_hold(format!("refused: {reason}")),
-            Outcome::Failed(reason) => Phase::on_hold(format!("failed: {reason}")),
-            Outcome::Hindered(reason) => {
+            DecisionOutcome::Refused(reason) => Phase::on_hold(format!("refused: {reason}")),
+            DecisionOutcome::Failed(reason) => Phase::on_hold(format!("failed: {reason}")),
+            DecisionOutcome::Hindered(reason) => {
                 self.hindered += 1;
                 Phase::hindered(reason, self.hindered - 1)
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plan::{Action, Set};
 
-use super::output::Change;
+use super::output::ProcessAction;
 use crate::value::{ProcessId, Scalar, Time};
 
 /// For each process and variable when it was read last, and what it held.
@@ -22,7 +22,7 @@ impl Variables {
 
     /// Whether a change would write what the variable held when it was read, after `since`. Copies of a variable in several
     /// libraries are not read.
-    pub(super) fn has(&self, change: &Change, since: Time) -> bool {
+    pub(super) fn has(&self, change: &ProcessAction, since: Time) -> bool {
         let Action::Set(Set {
             variable,
             everywhere: false,

@@ -7,12 +7,12 @@ use super::{Engine, Process, Running};
 use crate::eval::partial::Content;
 use crate::eval::{Calls, HitsByProcess, WindowData};
 use crate::ids::{ProbeId, RuleId};
-use crate::measure::{Kind, Measure, Scope};
+use crate::measure::{Measure, MeasureKind, Scope};
 use crate::plan::Delivery;
 use crate::rule::Probe;
 use crate::unit::Dimension;
 use crate::value::{Key, Machine, ProcessId, Subject, Time, Value, finite};
-use crate::window::{Borders, Window};
+use crate::window::{Boundaries, Window};
 
 /// When a window began and ended: for all, and for processes that hit its borders by themselves.
 #[derive(Clone, Copy)]
@@ -22,8 +22,8 @@ struct Times<'a> {
 }
 
 impl Times<'_> {
-    fn shared(all: (Time, Time), nobody: &BTreeMap<ProcessId, (Time, Time)>) -> Times<'_> {
-        Times { all, own: nobody }
+    fn shared(all: (Time, Time), no_process: &BTreeMap<ProcessId, (Time, Time)>) -> Times<'_> {
+        Times { all, own: no_process }
     }
 
     /// For a process: counters of one that ended early do not run on until the last has ended.
@@ -40,24 +40,24 @@ impl Engine {
         (id, place): (RuleId, usize),
         running: &Running,
         index: u64,
-        borders: (Time, Time),
+        boundaries: (Time, Time),
     ) -> WindowData {
         let mut left_out = Vec::new();
-        let whole = self.whole(running, borders, &mut left_out);
-        let roles = running.roles.iter().map(|members| members & &whole).collect();
-        let (content, lacking) = self.each_hit((id, place), running, &whole, borders);
-        let nobody = BTreeMap::new();
+        let complete = self.complete(running, boundaries, &mut left_out);
+        let roles = running.roles.iter().map(|members| members & &complete).collect();
+        let (content, lacking) = self.each_hit((id, place), running, &complete, boundaries);
+        let no_process = BTreeMap::new();
         WindowData {
             index,
-            duration: Ok(borders.1.since(borders.0) as f64 / 1e9),
-            span: borders,
+            duration: Ok(boundaries.1.since(boundaries.0) as f64 / 1e9),
+            span: boundaries,
             roles,
-            measures: self.measures(running, &whole, Times::shared(borders, &nobody)),
-            calls: self.calls(running, &whole, borders),
-            probes: self.probed(id, running, &whole, borders),
+            measures: self.measures(running, &complete, Times::shared(boundaries, &no_process)),
+            calls: self.calls(running, &complete, boundaries),
+            probes: self.probed(id, running, &complete, boundaries),
             lacking,
             probe_roles: running.rule.probe_roles(),
-            ranks: self.ranks(&whole),
+            ranks: self.ranks(&complete),
             left_out,
             ..WindowData::default()
         }
@@ -70,20 +70,20 @@ impl Engine {
         &self,
         running: &Running,
         data: &mut WindowData,
-        borders: (Time, Time),
+        boundaries: (Time, Time),
         missing: Option<&str>,
     ) {
-        data.span = borders;
-        let whole = self.whole(running, borders, &mut data.left_out);
-        data.roles = running.roles.iter().map(|members| members & &whole).collect();
+        data.span = boundaries;
+        let complete = self.complete(running, boundaries, &mut data.left_out);
+        data.roles = running.roles.iter().map(|members| members & &complete).collect();
         let times = Times {
-            all: borders,
+            all: boundaries,
             own: &data.own,
         };
-        data.measures = self.measures(running, &whole, times);
-        data.duration = Ok(borders.1.since(borders.0) as f64 / 1e9);
+        data.measures = self.measures(running, &complete, times);
+        data.duration = Ok(boundaries.1.since(boundaries.0) as f64 / 1e9);
         let processes = data.content.iter().flat_map(|content| content.processes());
-        data.excluded = processes.filter(|process| !whole.contains(process)).collect();
+        data.excluded = processes.filter(|process| !complete.contains(process)).collect();
         if let Some(missing) = missing {
             let reason = format!("the window is partial: {missing}");
             data.lacking = vec![Some(reason.clone()); data.probe_roles.len()];
@@ -93,41 +93,41 @@ impl Engine {
     }
 
     /// The measures that formulas of a window ask for at the hits of its borders.
-    pub(super) fn at_borders(
+    pub(super) fn at_boundaries(
         &self,
         running: &Running,
         place: usize,
-        borders_at: (Time, Time),
+        boundaries_at: (Time, Time),
         data: &WindowData,
     ) -> BTreeMap<(Measure, usize), Value> {
-        let asked = running.rule.requirements.at_borders(place);
-        if asked.is_empty() {
+        let requested = running.rule.requirements.at_boundaries(place);
+        if requested.is_empty() {
             return BTreeMap::new();
         }
-        let borders = running.rule.windows.get(place).and_then(Window::borders);
-        let is_begin = |probe: usize| borders.and_then(Borders::begins_at) == Some(probe);
-        let whole: BTreeSet<ProcessId> = data.roles.iter().flatten().copied().collect();
+        let boundaries = running.rule.windows.get(place).and_then(Window::boundaries);
+        let is_begin = |probe: usize| boundaries.and_then(Boundaries::begins_at) == Some(probe);
+        let complete: BTreeSet<ProcessId> = data.roles.iter().flatten().copied().collect();
         let times = Times {
-            all: borders_at,
+            all: boundaries_at,
             own: &data.own,
         };
         let value = |&(measure, probe): &(Measure, usize)| {
-            let border = |(start, end): (Time, Time)| if is_begin(probe) { start } else { end };
-            let time = |process: Option<ProcessId>| border(times.of(process));
-            ((measure, probe), self.measured_at(measure, &whole, time))
+            let boundary = |(start, end): (Time, Time)| if is_begin(probe) { start } else { end };
+            let time = |process: Option<ProcessId>| boundary(times.of(process));
+            ((measure, probe), self.measured_at(measure, &complete, time))
         };
-        asked.iter().map(value).collect()
+        requested.iter().map(value).collect()
     }
 
     fn measured_at(
         &self,
         measure: Measure,
-        whole: &BTreeSet<ProcessId>,
+        complete: &BTreeSet<ProcessId>,
         time: impl Fn(Option<ProcessId>) -> Time,
     ) -> Value {
-        self.of_all(measure, whole, |of| {
+        self.of_all(measure, complete, |of| {
             let value = self.samples.at(of, measure, time(of.process()));
-            let time_unit = measure.kind() == Kind::Counter && measure.dimension() == Dimension::TIME;
+            let time_unit = measure.kind() == MeasureKind::Counter && measure.dimension() == Dimension::TIME;
             let value = value.map(|value| if time_unit { value / 1e9 } else { value });
             value.map_err(|reason| format!("{} {reason}", measure.name()))
         })
@@ -137,12 +137,12 @@ impl Engine {
     fn of_all(
         &self,
         measure: Measure,
-        whole: &BTreeSet<ProcessId>,
+        complete: &BTreeSet<ProcessId>,
         one: impl Fn(Subject) -> Result<f64, String>,
     ) -> Value {
         match measure.scope() {
             Scope::Machine => {
-                let machines = self.machines(whole).into_iter().map(Subject::Machine);
+                let machines = self.machines(complete).into_iter().map(Subject::Machine);
                 Value::Single(machines.map(one).sum::<Result<f64, String>>().and_then(finite))
             }
             Scope::Process => {
@@ -150,7 +150,7 @@ impl Engine {
                     let value = one(Subject::Process(*process)).and_then(finite);
                     (Key::Process(*process), value)
                 };
-                Value::Table(whole.iter().map(row).collect())
+                Value::Table(complete.iter().map(row).collect())
             }
         }
     }
@@ -167,36 +167,36 @@ impl Engine {
     }
 
     /// The processes with a role that were there from border to border.
-    fn whole(
+    fn complete(
         &self,
         running: &Running,
-        borders: (Time, Time),
+        boundaries: (Time, Time),
         left_out: &mut Vec<String>,
     ) -> BTreeSet<ProcessId> {
         let everyone: BTreeSet<ProcessId> = running.roles.iter().flatten().copied().collect();
         everyone
             .into_iter()
-            .filter(|process| self.was_there(*process, borders, left_out))
+            .filter(|process| self.was_there(*process, boundaries, left_out))
             .collect()
     }
 
     fn measures(
         &self,
         running: &Running,
-        whole: &BTreeSet<ProcessId>,
+        complete: &BTreeSet<ProcessId>,
         times: Times<'_>,
     ) -> BTreeMap<Measure, Value> {
         let measures = running.rule.plan.measures.iter();
         measures
-            .map(|measure| (*measure, self.measured(*measure, whole, times)))
+            .map(|measure| (*measure, self.measured(*measure, complete, times)))
             .collect()
     }
 
     fn calls(
         &self,
         running: &Running,
-        whole: &BTreeSet<ProcessId>,
-        borders: (Time, Time),
+        complete: &BTreeSet<ProcessId>,
+        boundaries: (Time, Time),
     ) -> BTreeMap<Measure, BTreeMap<ProcessId, Calls>> {
         let of_process = |measure: Measure, process: ProcessId| {
             let unit = if measure.dimension() == Dimension::TIME {
@@ -204,7 +204,7 @@ impl Engine {
             } else {
                 1.0
             };
-            let changes = self.samples.changes_of_calls((process, measure), borders);
+            let changes = self.samples.changes_of_calls((process, measure), boundaries);
             let in_units = |changes: BTreeMap<String, f64>| {
                 let change = |(call, change)| (call, change / unit);
                 changes.into_iter().map(change).collect()
@@ -215,7 +215,7 @@ impl Engine {
                 .map_err(|reason| format!("{} {reason}", name()))
         };
         let of_measure = |measure: &Measure| {
-            let rows = whole
+            let rows = complete
                 .iter()
                 .map(|process| (*process, of_process(*measure, *process)));
             (*measure, rows.collect())
@@ -243,24 +243,26 @@ impl Engine {
             .map_or_else(|| format!("process {}", process.0), |known| known.name(process))
     }
 
-    fn measured(&self, measure: Measure, whole: &BTreeSet<ProcessId>, times: Times<'_>) -> Value {
-        self.of_all(measure, whole, |of| self.one(measure, of, times.of(of.process())))
+    fn measured(&self, measure: Measure, complete: &BTreeSet<ProcessId>, times: Times<'_>) -> Value {
+        self.of_all(measure, complete, |of| {
+            self.one(measure, of, times.of(of.process()))
+        })
     }
 
     /// In seconds, bytes or a plain number.
-    fn one(&self, measure: Measure, of: Subject, borders: (Time, Time)) -> Result<f64, String> {
+    fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, String> {
         let found = match measure.kind() {
-            Kind::Counter => {
+            MeasureKind::Counter => {
                 let units = if measure.dimension() == Dimension::TIME {
                     1e9
                 } else {
                     1.0
                 };
                 self.samples
-                    .change(of, measure, borders)
+                    .change(of, measure, boundaries)
                     .map(|change| change / units)
             }
-            Kind::Gauge => self.samples.level(of, measure, borders),
+            MeasureKind::Gauge => self.samples.level(of, measure, boundaries),
         };
         found.map_err(|reason| match of.process() {
             Some(process) => format!("{} of {} {reason}", measure.name(), self.name(process)),
@@ -278,15 +280,15 @@ impl Engine {
         &self,
         (id, place): (RuleId, usize),
         running: &Running,
-        whole: &BTreeSet<ProcessId>,
-        borders: (Time, Time),
+        complete: &BTreeSet<ProcessId>,
+        boundaries: (Time, Time),
     ) -> (Content, Vec<Option<String>>) {
         let mut content = Content::new(running.rule.folds.get(place).cloned().unwrap_or_default());
-        let nobody = BTreeSet::new();
+        let no_process = BTreeSet::new();
         let mut of_probe = |place: usize, probe: &Probe| {
-            let members = running.roles.get(probe.role).unwrap_or(&nobody);
-            for process in members.intersection(whole) {
-                let found = self.samples.each_hit((id, ProbeId(place), *process), borders);
+            let members = running.roles.get(probe.role).unwrap_or(&no_process);
+            for process in members.intersection(complete) {
+                let found = self.samples.each_hit((id, ProbeId(place), *process), boundaries);
                 let hits =
                     found.map_err(|reason| format!("{} of {} {reason}", probe.name, self.name(*process)))?;
                 hits.into_iter().for_each(|hit| content.take(place, hit));
@@ -301,7 +303,7 @@ impl Engine {
         let lacking = probes
             .map(|(place, (probe, planned))| match planned.delivers {
                 Delivery::EachHit => of_probe(place, probe).err(),
-                Delivery::Nothing | Delivery::Count | Delivery::Durations | Delivery::Tallies => None,
+                Delivery::Nothing | Delivery::Count | Delivery::Durations | Delivery::PartialSums => None,
             })
             .collect();
         (content, lacking)
@@ -311,10 +313,10 @@ impl Engine {
         &self,
         id: RuleId,
         running: &Running,
-        whole: &BTreeSet<ProcessId>,
-        borders: (Time, Time),
+        complete: &BTreeSet<ProcessId>,
+        boundaries: (Time, Time),
     ) -> Vec<(String, HitsByProcess)> {
-        let nobody = BTreeSet::new();
+        let no_process = BTreeSet::new();
         let probes = running
             .rule
             .probes
@@ -327,10 +329,12 @@ impl Engine {
                 let members = running
                     .roles
                     .get(probe.role)
-                    .unwrap_or(&nobody)
-                    .intersection(whole);
+                    .unwrap_or(&no_process)
+                    .intersection(complete);
                 let row = |process: &ProcessId| {
-                    let hits = self.samples.hits((id, ProbeId(place), *process), each, borders);
+                    let hits = self
+                        .samples
+                        .hits((id, ProbeId(place), *process), each, boundaries);
                     (
                         *process,
                         hits.map_err(|reason| format!("{} of {} {reason}", probe.name, self.name(*process))),

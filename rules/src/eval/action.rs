@@ -11,7 +11,7 @@ use crate::types::Kind;
 use crate::value::{Cell, Key, ProcessId, Scalar, Value};
 
 /// From here on whole numbers are no i64.
-const WHOLE_MAX: f64 = 9_223_372_036_854_775_808.0;
+const INTEGER_MAX: f64 = 9_223_372_036_854_775_808.0;
 
 impl Change {
     /// The values of its formulas, which are the same for all processes or tables by process.
@@ -86,7 +86,7 @@ fn number(value: &Scalar) -> Result<Argument, String> {
     match value {
         Scalar::Boolean(value) => Ok(Argument::Integer(i64::from(*value))),
         Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
-        Scalar::Number(number) if number.fract() == 0.0 && number.abs() < WHOLE_MAX => {
+        Scalar::Number(number) if number.fract() == 0.0 && number.abs() < INTEGER_MAX => {
             Ok(Argument::Integer(*number as i64))
         }
         Scalar::Number(number) => Ok(Argument::Double(*number)),

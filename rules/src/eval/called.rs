@@ -195,7 +195,7 @@ impl<'a> Context<'a> {
                 Value::Table(rows.filter_map(row).map(row_of).collect())
             }
             Term::At { measure, probe } => {
-                let known = window.at_borders.get(&(*measure, *probe));
+                let known = window.at_boundaries.get(&(*measure, *probe));
                 let never = || Value::none(format!("{} was not observed there", measure.name()));
                 known.cloned().unwrap_or_else(never)
             }

@@ -61,7 +61,7 @@ pub(crate) struct WindowData {
     /// The instances of inner windows that closed within it, each with its metrics.
     pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, String>>,
     /// Measures at the hits of its borders.
-    pub(crate) at_borders: BTreeMap<(Measure, usize), Value>,
+    pub(crate) at_boundaries: BTreeMap<(Measure, usize), Value>,
     /// Actual duration, in seconds, if both ends are known.
     pub(crate) duration: Result<f64, String>,
     /// From where to where it went.
@@ -124,7 +124,7 @@ impl Default for WindowData {
             outer: Vec::new(),
             around: Vec::new(),
             inner: BTreeMap::new(),
-            at_borders: BTreeMap::new(),
+            at_boundaries: BTreeMap::new(),
             duration: Err("it is not over".to_string()),
             span: (Time::default(), Time::default()),
             own: BTreeMap::new(),

@@ -209,8 +209,8 @@ fn needed(
 }
 
 fn uses_of_window(entry: &WindowEntry, out: &mut BTreeSet<String>) {
-    let borders = entry.from.iter().chain(&entry.to).chain(&entry.within);
-    out.extend(borders.map(|text| base(&text.raw).to_string()));
+    let boundaries = entry.from.iter().chain(&entry.to).chain(&entry.within);
+    out.extend(boundaries.map(|text| base(&text.raw).to_string()));
     let conditions = entry.complete.iter().map(|named| &named.expr);
     let conditions = conditions.chain(&entry.until).chain(&entry.discard);
     conditions

@@ -87,19 +87,19 @@ fn compared(program: &[SeenProcess]) -> (String, Vec<String>) {
 }
 
 #[test]
-fn a_rule_is_told_what_it_names_of_a_program() {
+fn the_names_that_a_rule_needs_of_a_program_are_resolved() {
     let rule = CheckedRule::from_source(RULE).unwrap();
-    insta::assert_debug_snapshot!("sought", rule.sought());
+    insta::assert_debug_snapshot!("sought", rule.request());
 }
 
 #[test]
 fn a_rule_that_fits_has_effects_with_types_and_files() {
-    let (told, effects) = compared(&program());
+    let (reported, effects) = compared(&program());
     assert!(
-        told.starts_with("warning[E0160]: none of the 3 processes has the role `helper`"),
-        "{told}"
+        reported.starts_with("warning[E0160]: none of the 3 processes has the role `helper`"),
+        "{reported}"
     );
-    assert_eq!(told.matches("[E").count(), 1, "{told}");
+    assert_eq!(reported.matches("[E").count(), 1, "{reported}");
     insta::assert_snapshot!("effects", effects.join("\n"));
 }
 
@@ -135,12 +135,12 @@ fn what_does_not_fit_is_shown_at_its_place_with_what_to_do() {
         process
             .variables
             .insert("threads".into(), variable("bool", "true"));
-        let refusal = Some(Refusal::Type("`is_fast` is i32, not bool".into()));
+        let refusal = Some(WriteObstacle::Type("`is_fast` is i32, not bool".into()));
         let seen = variable("i32", "0").map(|seen| SeenVariable { refusal, ..seen });
         process.variables.insert("is_fast".into(), seen);
     });
     case("read_only", &|process| {
-        let refusal = Some(Refusal::ReadOnly(
+        let refusal = Some(WriteObstacle::ReadOnly(
             "`threads` in /usr/bin/simulate is read-only (section .rodata)".into(),
         ));
         let seen = variable("i32", "0").map(|seen| SeenVariable { refusal, ..seen });
@@ -173,7 +173,7 @@ fn a_mark_is_looked_for_with_its_arguments() {
         files: vec!["/usr/bin/app".into()],
         arguments: ["i32", "u64", "u64"].map(|of| Ok(of.to_string())).into(),
     };
-    let told = |mark: Option<SeenMark>| {
+    let reported = |mark: Option<SeenMark>| {
         let process = SeenProcess {
             name: "process 7".into(),
             marks: mark
@@ -185,7 +185,7 @@ fn a_mark_is_looked_for_with_its_arguments() {
         let fit = fit(&file, &rule, &[process], &names);
         (render("rule.yaml", source, &fit.diagnostics), fit.effects)
     };
-    let (wrong, effects) = told(Some(mark.clone()));
+    let (wrong, effects) = reported(Some(mark.clone()));
     assert_eq!(wrong, "");
     assert_eq!(effects, ["probes the mark app:step in /usr/bin/app, process 7"]);
     let mut other = mark;
@@ -193,5 +193,8 @@ fn a_mark_is_looked_for_with_its_arguments() {
         Ok("i32".into()),
         Err("it lies in the variable dt: capture that by its name".into()),
     ];
-    insta::assert_snapshot!("marks", format!("{}\n{}", told(None).0, told(Some(other)).0));
+    insta::assert_snapshot!(
+        "marks",
+        format!("{}\n{}", reported(None).0, reported(Some(other)).0)
+    );
 }

@@ -82,7 +82,7 @@ impl Graph {
                 Delivery::Nothing => "nothing",
                 Delivery::Count => "counts",
                 Delivery::Durations => "counts and durations",
-                Delivery::Tallies => "aggregated in the kernel",
+                Delivery::PartialSums => "aggregated in the kernel",
                 Delivery::EachHit => "each hit",
             };
             let captures: Vec<String> = probe

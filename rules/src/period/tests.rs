@@ -103,7 +103,7 @@ fn a_check_before_some_steps_is_part_of_them() {
 }
 
 #[test]
-fn after_calls_that_were_not_seen_iterations_go_on_to_be_told() {
+fn after_calls_that_were_not_seen_iterations_are_still_detected() {
     let body = [1, 2, 3, 4];
     let (mut detector, _) = watch(&body.repeat(10), 8);
     detector.gap();

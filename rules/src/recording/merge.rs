@@ -14,7 +14,7 @@ use crate::value::{Machine, ProcessId, Time};
 /// A record of one of several recordings, with the numbers and the clock of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merged {
-    /// Where it comes from: an index into [`Merge::headers`].
+    /// Where it comes from: an index into [`RecordingMerge::headers`].
     pub source: usize,
     /// The machine that it was made on.
     pub machine: Machine,
@@ -24,7 +24,7 @@ pub struct Merged {
 /// One of several recordings cannot be read further; the others go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Which: an index into [`Merge::headers`].
+    /// Which: an index into [`RecordingMerge::headers`].
     pub source: usize,
     pub host: String,
     pub error: ReadError,
@@ -44,19 +44,19 @@ impl std::error::Error for Broken {}
 ///   recording that comes first in that order goes first.
 /// - Times count from the moment at which the clock of the host that started first was 0; of a single recording they are
 ///   what they were.
-/// - Processes get new numbers, in the order in which they appear; [`Merge::host`] tells where one is.
+/// - Processes get new numbers, in the order in which they appear; [`RecordingMerge::host`] tells where one is.
 /// - Probes of several recordings with one definition get one number, and the definition comes once. Those of one
 ///   recording stay apart.
 /// - A record without a time goes with the one before it.
 #[derive(Clone, Debug)]
-pub struct Merge<'a> {
+pub struct RecordingMerge<'a> {
     sources: Vec<Source<'a>>,
     /// Time and source of the next record of each.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     broken: VecDeque<Broken>,
     processes: BTreeMap<(usize, ProcessId), ProcessId>,
     /// By the new number of a process, its source.
-    homes: Vec<usize>,
+    origins: Vec<usize>,
     /// The new number, and which family of equal definitions it belongs to.
     probes: BTreeMap<(usize, ProbeKey), (ProbeKey, Option<usize>)>,
     families: BTreeMap<ProbeDefinition, usize>,
@@ -73,15 +73,15 @@ struct Source<'a> {
     /// Recordings of one host have one.
     machine: Machine,
     /// What is added to its times.
-    ahead: u64,
+    shift: u64,
     head: Option<Record>,
     /// Time of its last record, in the common clock.
     time: u64,
 }
 
-impl<'a> Merge<'a> {
+impl<'a> RecordingMerge<'a> {
     /// Joins what these readers have still to give.
-    pub fn new(mut readers: Vec<Reader<'a>>) -> Merge<'a> {
+    pub fn new(mut readers: Vec<Reader<'a>>) -> RecordingMerge<'a> {
         readers.sort_by(|a, b| rank(a.header()).cmp(&rank(b.header())));
         let zero = |header: &Header| i128::from(header.wall_start_ns) - i128::from(header.origin.0);
         let first = readers.iter().map(|reader| zero(reader.header())).min();
@@ -90,7 +90,7 @@ impl<'a> Merge<'a> {
             .map(|reader| reader.header().host.clone())
             .collect();
         let source = |reader: Reader<'a>| {
-            let ahead = zero(reader.header()) - first.unwrap_or_default();
+            let shift = zero(reader.header()) - first.unwrap_or_default();
             let place = hosts.iter().position(|host| *host == reader.header().host);
             Source {
                 machine: Machine(
@@ -98,18 +98,18 @@ impl<'a> Merge<'a> {
                         .and_then(|place| u32::try_from(place).ok())
                         .unwrap_or(u32::MAX),
                 ),
-                ahead: u64::try_from(ahead).unwrap_or(u64::MAX),
+                shift: u64::try_from(shift).unwrap_or(u64::MAX),
                 reader,
                 head: None,
                 time: 0,
             }
         };
-        let mut merge = Merge {
+        let mut merge = RecordingMerge {
             sources: readers.into_iter().map(source).collect(),
             heads: BinaryHeap::new(),
             broken: VecDeque::new(),
             processes: BTreeMap::new(),
-            homes: Vec::new(),
+            origins: Vec::new(),
             probes: BTreeMap::new(),
             families: BTreeMap::new(),
             members: Vec::new(),
@@ -127,7 +127,7 @@ impl<'a> Merge<'a> {
 
     /// The host of a process; none for one that has not appeared yet.
     pub fn host(&self, process: ProcessId) -> Option<&str> {
-        let home = self.homes.get(usize::try_from(process.0).ok()?)?;
+        let home = self.origins.get(usize::try_from(process.0).ok()?)?;
         Some(&self.sources.get(*home)?.reader.header().host)
     }
 
@@ -143,10 +143,10 @@ impl<'a> Merge<'a> {
         match source.reader.next() {
             Some(Ok(mut record)) => {
                 if let Record::HitsLost { from, .. } = &mut record {
-                    *from = Time(from.0.saturating_add(source.ahead));
+                    *from = Time(from.0.saturating_add(source.shift));
                 }
                 if let (Some(time), _, _) = record.parts() {
-                    *time = Time(time.0.saturating_add(source.ahead));
+                    *time = Time(time.0.saturating_add(source.shift));
                     source.time = time.0;
                 }
                 self.heads.push(Reverse((source.time, index)));
@@ -203,10 +203,10 @@ impl<'a> Merge<'a> {
         }
         let (_, process, probe) = record.parts();
         if let Some(process) = process {
-            let homes = &mut self.homes;
+            let origins = &mut self.origins;
             *process = *self.processes.entry((source, *process)).or_insert_with(|| {
-                homes.push(source);
-                ProcessId(u32::try_from(homes.len() - 1).unwrap_or(u32::MAX))
+                origins.push(source);
+                ProcessId(u32::try_from(origins.len() - 1).unwrap_or(u32::MAX))
             });
         }
         if let Some(probe) = probe {
@@ -235,7 +235,7 @@ fn rank(header: &Header) -> impl Ord + '_ {
     (host, wall_start_ns, origin, program, notes)
 }
 
-impl Iterator for Merge<'_> {
+impl Iterator for RecordingMerge<'_> {
     type Item = Result<Merged, Broken>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,7 +1,7 @@
 //! Recordings: what a session observed, as bytes, and back; several of them joined into one.
 //!
-//! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`Writer`] in chunks, a [`Reader`]
-//! goes over bytes that somebody else has read, and [`Merge`] joins readers. The form is described in `docs/recording.md`:
+//! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`RecordingWriter`] in chunks, a [`Reader`]
+//! goes over bytes that somebody else has read, and [`RecordingMerge`] joins readers. The form is described in `docs/recording.md`:
 //! compressed blocks with check sums, in which the records that come often are stored in columns.
 //!
 //! Where to read: `record` (the values), `stored` (records in a block), `block` (check sums, compression), `writer`, `reader`,
@@ -39,10 +39,12 @@ mod tests;
 mod writer;
 
 pub use error::{ReadError, TooLarge};
-pub use merge::{Broken, Merge, Merged};
+pub use merge::{Broken, Merged, RecordingMerge};
 pub use reader::Reader;
-pub use record::{Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Reason, Record};
-pub use writer::Writer;
+pub use record::{
+    Captured, CapturedType, Header, Hit, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Record,
+};
+pub use writer::RecordingWriter;
 
 /// The format's major version: another one cannot be read.
 pub const MAJOR: u16 = 2;

@@ -139,7 +139,6 @@ pub enum Record {
         probe: ProbeKey,
         time: Time,
         counted: u64,
-        /// Bytes that were.
         counted_bytes: u64,
         /// The fewest calls that there were.
         from: u64,
@@ -174,7 +173,7 @@ pub struct ProbeDefinition {
     pub name: String,
     pub function: String,
     /// Where it sits in the function.
-    pub place: Place,
+    pub place: ProbePlace,
     /// Name and type of what is captured, in the order of [`Hit::captures`]; at most [`super::MAX_CAPTURES`].
     pub captures: Vec<(String, CapturedType)>,
 }
@@ -182,7 +181,7 @@ pub struct ProbeDefinition {
 /// Where a probe sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum ProbePlace {
     Entry,
     Return,
     /// At both: its hits have durations.
@@ -221,7 +220,7 @@ pub enum CapturedType {
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum Captured {
     /// There is no value.
-    None(Reason),
+    None(MissingReason),
     /// A number with a sign.
     Signed(i64),
     /// A number without a sign.
@@ -235,7 +234,7 @@ pub enum Captured {
 
 /// Why a value is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
-pub enum Reason {
+pub enum MissingReason {
     /// A reason of a newer version of the format.
     Unknown,
     /// It was not asked for.

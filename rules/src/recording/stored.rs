@@ -58,7 +58,6 @@ pub(super) enum Stored {
     Tick {
         after_ns: i64,
     },
-    /// Any other record.
     Json(String),
     /// The end of the recording, and how many records came before it.
     End(u64),

@@ -4,12 +4,12 @@ use super::record::{Header, Record};
 use super::stored::{self, Block, Stored};
 use super::{BLOCK_TARGET, MAX_BLOCK, TooLarge, block};
 
-/// Makes a recording. Hand what [`Writer::take`] gives to the file, in order, and [`Writer::finish`]'s at the end.
+/// Makes a recording. Hand what [`RecordingWriter::take`] gives to the file, in order, and [`RecordingWriter::finish`]'s at the end.
 ///
 /// Records may come in any order; it is kept. Times that go up slowly and probes that are hit again and again cost
 /// least.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct RecordingWriter {
     ready: Vec<u8>,
     open: Block,
     /// What the open block's records weigh.
@@ -21,16 +21,16 @@ pub struct Writer {
     count: u64,
 }
 
-impl Writer {
+impl RecordingWriter {
     /// Begins a recording. The header is in the first chunk.
     ///
     /// # Errors
     /// When a text or the notes of the header are too large.
-    pub fn new(header: &Header) -> Result<Writer, TooLarge> {
+    pub fn new(header: &Header) -> Result<RecordingWriter, TooLarge> {
         let json = stored::put_header(header)?;
         let (mut ready, sum) = block::begin();
         let sum = block::seal(&mut ready, json.as_bytes(), sum);
-        Ok(Writer {
+        Ok(RecordingWriter {
             ready,
             open: Block::default(),
             weight: 0,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rules::{
-    CheckedRule, Decision, Engine, Mode, Observation, Outcome, Output, ProbeId, ProcessFacts, ProcessId,
-    Reading, RuleFile, RuleId, Scalar, Time,
+    CheckedRule, Decision, DecisionOutcome, Engine, MetricReading, Mode, Observation, Output, ProbeId,
+    ProcessFacts, ProcessId, RuleFile, RuleId, Scalar, Time,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -22,7 +22,7 @@ pub(crate) fn shipped(name: &str) -> &'static str {
 #[derive(Clone, Debug)]
 pub(crate) struct Shut {
     pub(crate) window: String,
-    metrics: BTreeMap<String, (Option<Reading>, String)>,
+    metrics: BTreeMap<String, (Option<MetricReading>, String)>,
 }
 
 impl Shut {
@@ -38,22 +38,22 @@ impl Shut {
     }
 
     /// As people read it, or why there is none.
-    pub(crate) fn told(&self, metric: &str) -> &str {
+    pub(crate) fn reported(&self, metric: &str) -> &str {
         &self.metrics[metric].1
     }
 
     /// Every metric as people read it.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.metrics.iter();
-        all.map(|(name, (_, told))| (name.as_str(), told.as_str()))
+        all.map(|(name, (_, reported))| (name.as_str(), reported.as_str()))
     }
 
-    fn reading(&self, metric: &str) -> Reading {
-        let (reading, told) = self
+    fn reading(&self, metric: &str) -> MetricReading {
+        let (reading, reported) = self
             .metrics
             .get(metric)
             .unwrap_or_else(|| panic!("no metric {metric} in {self:?}"));
-        reading.unwrap_or_else(|| panic!("{metric}: {told}"))
+        reading.unwrap_or_else(|| panic!("{metric}: {reported}"))
     }
 }
 
@@ -165,7 +165,8 @@ impl Bench {
         let mut decisions = Vec::new();
         for output in &outputs {
             if let Output::Decision(decision) = output {
-                self.engine.receipt(decision.id, Outcome::Applied, time(ms));
+                self.engine
+                    .receipt(decision.id, DecisionOutcome::Applied, time(ms));
                 decisions.push(decision.clone());
             }
         }
@@ -181,7 +182,7 @@ impl Bench {
                 .metrics
                 .into_iter()
                 .zip(closed.readings)
-                .map(|((name, told), reading)| (name, (reading, told)))
+                .map(|((name, reported), reading)| (name, (reading, reported)))
                 .collect(),
         };
         self.engine.drain_windows().into_iter().map(shut).collect()

@@ -129,7 +129,7 @@ fn calling(call: &'static str, calls: u64, ms: u64, bytes: u64) -> Rank {
 }
 
 #[test]
-fn waiting_is_told_by_the_calls_that_wait() {
+fn waiting_is_measured_by_the_calls_that_wait() {
     let collective = vec![calling("MPI_Allreduce", 1000, 400, 8000); 2];
     let messages = vec![calling("MPI_Waitall", 1000, 400, 0); 2];
     let text = finding("waiting-in-collectives", &collective).expect("a finding");
@@ -147,7 +147,7 @@ fn waiting_is_told_by_the_calls_that_wait() {
 }
 
 #[test]
-fn many_small_messages_are_told_and_few_or_large_ones_are_not() {
+fn many_small_messages_are_reported_and_few_or_large_ones_are_not() {
     let of = |calls: u64, size: u64| vec![calling("MPI_Send", calls, 300, calls * size); 2];
     let text = finding("small-messages", &of(50_000, 64)).expect("a finding");
     assert!(text.contains("64 B each on average"), "{text}");

@@ -82,7 +82,7 @@ fn s0_5_1_errata_of_the_listing() {
     let printed = shipped("optimal-workers").replace("busy[last(reply.from)]", "busy[last(reply.process)]");
     let mut bench = Bench::new(&printed, 9);
     farmed(&mut bench, 8, 10.0, 90.0, 160.0);
-    assert!(bench.shut()[0].told("t_comm").starts_with("none"));
+    assert!(bench.shut()[0].reported("t_comm").starts_with("none"));
 
     // Nor does the order matter in which the last receive and its sender are looked at: both are of the latest reply.
     let mut bench = Bench::new(shipped("optimal-workers"), 9);
@@ -184,15 +184,15 @@ impl Farm {
             sizes.push(chunk);
             at += 1.0;
             // Nobody has to be finished for it: what workers compute is still to come.
-            self.told(at);
+            self.reported(at);
             chunk = self.chunk as u32;
         }
         self.bench.hit("end", 0, start + 900_000.0, 0.0, &[]);
-        self.told(start + 950_000.0);
+        self.reported(start + 950_000.0);
         (sizes, left)
     }
 
-    fn told(&mut self, at: f64) {
+    fn reported(&mut self, at: f64) {
         for decision in self.bench.until(at) {
             self.first = written(&decision, "globalSizeFirst").unwrap_or(self.first);
             self.chunk = written(&decision, "globalSizeChunk").unwrap_or(self.chunk);

@@ -70,7 +70,7 @@ impl Farm {
     fn iteration(&mut self, tasks: u32, least: u32, most: usize) -> (Vec<u32>, u32) {
         let workers = self.times.len() as u32;
         let start = 1000.0 + f64::from(self.number) * 1e6;
-        self.told(start);
+        self.reported(start);
         let number = f64::from(self.number);
         let (mut at, mut left, mut sizes) = (start + 1.0, tasks, Vec::new());
         self.bench.hit("begin", 0, start, 0.0, &[number, workers.into()]);
@@ -99,18 +99,18 @@ impl Farm {
             }
             at += longest + 10.0;
             (0..=workers).for_each(|rank| self.bench.watermark(rank, at));
-            self.told(at);
+            self.reported(at);
             left -= chunk * workers;
             sizes.push(chunk);
         }
         self.bench.hit("end", 0, at + 10.0, 0.0, &[]);
         (0..=workers).for_each(|rank| self.bench.watermark(rank, at + 20.0));
-        self.told(at + 20.0);
+        self.reported(at + 20.0);
         self.number += 1;
         (sizes, left)
     }
 
-    fn told(&mut self, at: f64) {
+    fn reported(&mut self, at: f64) {
         for decision in self.bench.tick(at) {
             for (place, name) in ["F0", "F1", "F2"].into_iter().enumerate() {
                 if let Some(value) = written(&decision, name) {

@@ -157,11 +157,11 @@ fn s1_9_2_without_messages_or_work_and_never_more_workers_than_there_are() {
     ];
     // V = 0: α is 0/0, and x* = Tc / (2 m0) = 40.
     let shut = indexed(shipped("workers-by-index"), &free, 0.0, 0.0, 8.0);
-    assert!(shut.told("alpha").starts_with("none"));
+    assert!(shut.reported("alpha").starts_with("none"));
     assert_eq!(shut.value("best"), 40.0, "S1 §9.2 V = 0");
     // Tc = 0: there is no index.
     let shut = indexed(shipped("workers-by-index"), &free, 1e6, 1e6, 0.0);
-    assert!(shut.told("best").starts_with("none"), "S1 §9.2 Tc = 0");
+    assert!(shut.reported("best").starts_with("none"), "S1 §9.2 Tc = 0");
     // A = 0: no finite optimum, so every worker there is.
     let nothing = [("latency", "0s"), ("per_byte", "0s / 1B"), ("max_workers", "50")];
     let shut = indexed(shipped("workers-by-index"), &nothing, 1e6, 1e6, 8000.0);

@@ -86,10 +86,10 @@ fn s2_6_8_what_is_lost_at_one_virtual_time_does_not_move_the_others() {
     }
     bench.until(10_000.0);
     let shut = bench.shut();
-    let told: Vec<&str> = shut.iter().map(|shut| shut.told("imbalance")).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
+    let reported: Vec<&str> = shut.iter().map(|shut| shut.reported("imbalance")).collect();
+    assert_eq!(reported.len(), 2, "{reported:?}");
     // An explicit error value that spreads (§6.8.2), with its reason.
-    assert!(told[0].starts_with("none ("), "{told:?}");
+    assert!(reported[0].starts_with("none ("), "{reported:?}");
     near(shut[1].value("imbalance"), 21.0 / 60.0, 9, "S2 §6.8.1");
 }
 
@@ -116,7 +116,7 @@ fn s2_fig_7_1_listing_b_iterations_in_an_interval() {
 }
 
 #[test]
-fn s2_fig_7_1_listing_b_counts_whole_iterations_and_each_once_wherever_the_totals_are_read() {
+fn s2_fig_7_1_listing_b_counts_complete_iterations_and_each_once_wherever_the_totals_are_read() {
     let mut bench = Bench::new(shipped("loop-counter"), 1);
     // One each 37 ms; the totals are read some milliseconds before a window closes, never at its border.
     for (read, closes) in [(10_u32, 20), (1007, 1020), (2013, 2040), (3048, 3050)] {
@@ -173,7 +173,7 @@ fn s2_fig_7_6_listing_c_mean_iteration_time() {
     let shut = bench.shut();
     assert_eq!(shut.len(), 4);
     assert!(
-        shut[0].told("time").starts_with("none"),
+        shut[0].reported("time").starts_with("none"),
         "there is no vt - 1 of the first"
     );
     let expected = [(20.0, 28.0), (15.0, 25.0), (15.0, 25.0)];
@@ -295,7 +295,7 @@ fn s2_fig_6_3_three_probes_serve_many_metrics_and_carry_data() {
     bench.until(1000.0);
     let shut = bench.shut();
     assert_eq!(shut.len(), 3);
-    assert!(shut[0].told("convergence").starts_with("none"));
+    assert!(shut[0].reported("convergence").starts_with("none"));
     for (vt, shut) in (1_u32..).zip(&shut) {
         assert_eq!(
             shut.rows("turns"),

@@ -341,12 +341,12 @@ fn every_shipped_model_and_metric_has_a_recording_on_which_its_formulas_have_val
         );
         let shut = replayed(text, &recorded(name)).shut();
         let last = shut.last().unwrap_or_else(|| panic!("{name}: no window closed"));
-        for (metric, told) in last.all() {
+        for (metric, reported) in last.all() {
             // How many iterations there will be is for the user to say.
             let is_unknown = *name == "speedup" && ["remaining", "predicted"].contains(&metric);
             assert!(
-                is_unknown || !told.starts_with("none"),
-                "{name}: {metric} is {told}"
+                is_unknown || !reported.starts_with("none"),
+                "{name}: {metric} is {reported}"
             );
         }
     }
@@ -453,7 +453,7 @@ fn s0_5_2_factoring_on_its_recording() {
 }
 
 #[test]
-fn borders_are_as_wide_as_the_slowest_rank_and_the_exchange_ask_for() {
+fn boundaries_are_as_wide_as_the_slowest_rank_and_the_exchange_ask_for() {
     // The least of 4/b + (63 + b)/16 ms is at sqrt(4 · 16) = 8.
     let expected = [
         ("cost", 1e3, 4.0, 6),

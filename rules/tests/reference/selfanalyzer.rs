@@ -92,12 +92,12 @@ fn s4_3_2_without_the_number_of_iterations_nothing_is_predicted_and_without_a_re
     iterations(&mut bench, &mut at, 1, (300.0, 400.0, 16));
     let shut = bench.shut();
     assert!(
-        shut[0].told("S").starts_with("none"),
+        shut[0].reported("S").starts_with("none"),
         "S4 §4.5 PNC: {}",
-        shut[0].told("S")
+        shut[0].reported("S")
     );
     let last = &shut[shut.len() - 1];
-    assert!(last.told("predicted").starts_with("none"), "S4 §4.3.2");
+    assert!(last.reported("predicted").starts_with("none"), "S4 §4.3.2");
     assert!(last.value("S") > 1.0);
 }
 
@@ -158,7 +158,7 @@ fn s4_4_6_4_more_than_the_threads_explain_is_marked() {
     let marks: Vec<String> = bench
         .shut()
         .iter()
-        .map(|shut| shut.told("superlinear").to_string())
+        .map(|shut| shut.reported("superlinear").to_string())
         .collect();
     assert_eq!(marks, ["false", "true", "false"]);
 }

@@ -1,7 +1,8 @@
 //! Recordings of shipped rules: made from the numbers of the works, in the form the agent records, and replayed. No test is here.
 
 use rules::recording::{
-    Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Reader, Reason, Record, Writer,
+    Captured, CapturedType, Header, Hit, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Reader,
+    Record, RecordingWriter,
 };
 use rules::{
     Base, CheckedRule, Layout, Machine, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessId,
@@ -66,10 +67,10 @@ impl Tape {
                 .iter()
                 .position(|capture| self::label(capture, probe.site) == *label);
             match mine.and_then(|mine| reads.get(mine)) {
-                Some(value) if value.is_nan() => Captured::None(Reason::NotMeasured),
+                Some(value) if value.is_nan() => Captured::None(MissingReason::NotMeasured),
                 Some(value) if label.contains(" as f") => Captured::Float(*value),
                 Some(value) => Captured::Signed(*value as i64),
-                None => Captured::None(Reason::NotMeasured),
+                None => Captured::None(MissingReason::NotMeasured),
             }
         };
         let is_return = probe.site != Site::Entry;
@@ -120,7 +121,7 @@ impl Tape {
             .into(),
             ..Header::default()
         };
-        let mut writer = Writer::new(&header).unwrap_or_else(|large| panic!("{large}"));
+        let mut writer = RecordingWriter::new(&header).unwrap_or_else(|large| panic!("{large}"));
         let mut put = |record: &Record| writer.write(record).unwrap_or_else(|large| panic!("{large}"));
         for rank in 0..self.ranks {
             put(&Record::ProcessJoined {
@@ -130,14 +131,14 @@ impl Tape {
             });
         }
         for (place, function) in self.functions.iter().enumerate() {
-            for at in [Place::Entry, Place::Span] {
-                if at == Place::Entry || function.is_span {
+            for at in [ProbePlace::Entry, ProbePlace::Span] {
+                if at == ProbePlace::Entry || function.is_span {
                     let captures = function
                         .captures
                         .iter()
                         .map(|label| (label.clone(), of_label(label)));
                     put(&Record::ProbeDefined {
-                        probe: key(place, at == Place::Span),
+                        probe: key(place, at == ProbePlace::Span),
                         definition: ProbeDefinition {
                             name: function.name.clone(),
                             function: function.name.clone(),
@@ -263,7 +264,7 @@ fn looking_at<'p>(
     probes: &'p [PlannedProbe],
     definition: &ProbeDefinition,
 ) -> Vec<(usize, &'p PlannedProbe)> {
-    let is_entry = definition.place == Place::Entry;
+    let is_entry = definition.place == ProbePlace::Entry;
     let all = probes.iter().enumerate();
     all.filter(|(_, probe)| probe.function == definition.function && (probe.site == Site::Entry) == is_entry)
         .collect()

@@ -319,7 +319,7 @@ impl Lengths {
 }
 
 #[test]
-fn killed_in_the_middle_of_any_change_the_journal_tells_the_truth_and_all_is_taken_back() -> Outcome {
+fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back() -> Outcome {
     let _machine = require!(machine: Root, Cc);
     let wanted = amount("TUNEAGENT_KILLS", 6, 330)?;
     let mut random = Random::seeded()?;

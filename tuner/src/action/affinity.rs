@@ -11,7 +11,7 @@ use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::ActionError;
 use crate::journal::{
-    ActionRecord, Affinity, Change, Hold, Mechanism, Outcome, RevertOutcome, Status, ThreadCpus,
+    ActionRecord, Change, Mechanism, Outcome, RevertOutcome, Status, ThreadAffinities, ThreadCpus, WriteHold,
 };
 use crate::process::Pid;
 use crate::ptrace;
@@ -41,7 +41,7 @@ impl Writer {
             return Err(refused("none of them may be used by this process (its cpuset)".to_owned()).into());
         }
         let had = masks(pid)?;
-        let action = Affinity {
+        let action = ThreadAffinities {
             symbol: "affinity".to_owned(),
             cpus: list(&wanted),
             threads: had
@@ -61,7 +61,7 @@ impl Writer {
             Ok(()) => Outcome::Applied,
             Err(error) => Outcome::NotWritten(error.to_string()),
         };
-        self.record_outcome(change, outcome.clone(), Some(Hold::PLAIN))?;
+        self.record_outcome(change, outcome.clone(), Some(WriteHold::PLAIN))?;
         bound?;
         Ok(ActionReceipt {
             change,
@@ -79,7 +79,7 @@ impl Writer {
     pub(crate) fn take_back_affinity(
         &mut self,
         change: u64,
-        action: &Affinity,
+        action: &ThreadAffinities,
     ) -> Result<RevertOutcome, WriterError> {
         let pid = self.process().pid;
         let (had, ours) = (recorded(action), parse(&action.cpus).unwrap_or_default());
@@ -116,7 +116,11 @@ impl Writer {
     }
 
     /// Finds out what a crash left: one thread that has what we gave, and had something else, is enough to take back.
-    pub(crate) fn settle_affinity(&mut self, known: &Change, action: &Affinity) -> Result<(), WriterError> {
+    pub(crate) fn settle_affinity(
+        &mut self,
+        known: &Change,
+        action: &ThreadAffinities,
+    ) -> Result<(), WriterError> {
         let change = known.intent.change;
         let (had, ours) = (recorded(action), parse(&action.cpus).unwrap_or_default());
         let now = masks(self.process().pid)?;
@@ -131,7 +135,7 @@ impl Writer {
     }
 }
 
-fn recorded(action: &Affinity) -> BTreeMap<i32, BTreeSet<usize>> {
+fn recorded(action: &ThreadAffinities) -> BTreeMap<i32, BTreeSet<usize>> {
     let threads = action.threads.iter();
     threads
         .filter_map(|thread| Some((thread.tid, parse(&thread.cpus)?)))

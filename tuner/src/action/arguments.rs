@@ -11,7 +11,7 @@ use crate::arch::x86_64::{
     stub,
 };
 use crate::arena::PAGE;
-use crate::dwarf::{self, Kind, VariableType};
+use crate::dwarf::{self, ValueKind, VariableType};
 use crate::error::ActionError;
 use crate::memory::Memory;
 use crate::process::Process;
@@ -117,7 +117,7 @@ fn held(location: &Location, memory: &Memory) -> Result<Argument, String> {
     let symbol = &location.symbol;
     let Some(of) = location.value_type() else {
         return match location.variable_type() {
-            Some(of) if of.kind == Kind::Pointer => Ok(Argument::Integer(bytes.word().cast_signed())),
+            Some(of) if of.kind == ValueKind::Pointer => Ok(Argument::Integer(bytes.word().cast_signed())),
             _ => Err(format!(
                 "{symbol} cannot be passed: it is no number, or there is no debug information on it"
             )),
@@ -213,12 +213,12 @@ pub(super) fn typed(
 /// An argument as a parameter of this type takes it; or what is wrong with it.
 fn as_parameter(of: VariableType, argument: Argument) -> Result<Argument, String> {
     match (of.kind, argument) {
-        (Kind::Float, _) if of.size > 8 => Err("is a long double, which cannot be passed".to_owned()),
-        (Kind::Float, Argument::Text(_)) => Err("is a number, not a text".to_owned()),
-        (Kind::Float, argument) if of.size == 4 => Ok(like(&Argument::Float(0.0), argument)),
-        (Kind::Float, argument) => Ok(like(&Argument::Double(0.0), argument)),
+        (ValueKind::Float, _) if of.size > 8 => Err("is a long double, which cannot be passed".to_owned()),
+        (ValueKind::Float, Argument::Text(_)) => Err("is a number, not a text".to_owned()),
+        (ValueKind::Float, argument) if of.size == 4 => Ok(like(&Argument::Float(0.0), argument)),
+        (ValueKind::Float, argument) => Ok(like(&Argument::Double(0.0), argument)),
         (_, Argument::Double(_) | Argument::Float(_)) => Err("is no floating-point number".to_owned()),
-        (Kind::Pointer, argument) => Ok(argument),
+        (ValueKind::Pointer, argument) => Ok(argument),
         (_, Argument::Text(_)) => Err(format!("is {of}, not a text")),
         (_, Argument::Integer(number)) => match fits(of, number) {
             true => Ok(Argument::Integer(number)),
@@ -240,9 +240,9 @@ fn fits(of: VariableType, number: i64) -> bool {
         _ => return true,
     };
     match of.kind {
-        Kind::Bool => matches!(number, 0 | 1),
-        Kind::Signed => signed.contains(&number),
-        Kind::Unsigned => unsigned.contains(&number),
+        ValueKind::Bool => matches!(number, 0 | 1),
+        ValueKind::Signed => signed.contains(&number),
+        ValueKind::Unsigned => unsigned.contains(&number),
         _ => signed.contains(&number) || unsigned.contains(&number),
     }
 }
@@ -250,8 +250,8 @@ fn fits(of: VariableType, number: i64) -> bool {
 fn return_type(known: Option<VariableType>) -> ReturnType {
     match known {
         None => ReturnType::Nothing,
-        Some(of) if of.kind == Kind::Pointer => ReturnType::Pointer,
-        Some(of) if of.kind == Kind::Enum => ReturnType::Value(ValueType::I32),
+        Some(of) if of.kind == ValueKind::Pointer => ReturnType::Pointer,
+        Some(of) if of.kind == ValueKind::Enum => ReturnType::Value(ValueType::I32),
         Some(of) => of
             .value_type()
             .map_or(ReturnType::Value(ValueType::I64), ReturnType::Value),

@@ -21,7 +21,7 @@ use crate::arch::x86_64::{
 };
 use crate::arena::Arena;
 use crate::error::ActionError;
-use crate::journal::{HexBytes, Patch, Site};
+use crate::journal::{HexBytes, Patch, PatchedBytes};
 use crate::module::Module;
 
 /// A trampoline with its moved instructions is shorter.
@@ -80,7 +80,7 @@ impl Plan {
         let address = place.address();
         context.refuse_taken(&(address.0..address.0 + 8))?;
         self.is_unbound |= word.is_unbound;
-        self.patch.sites.push(Site {
+        self.patch.sites.push(PatchedBytes {
             module: word.module.path.clone(),
             build_id: word.module.build_id().cloned(),
             is_code: false,

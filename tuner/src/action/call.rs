@@ -18,7 +18,9 @@ use crate::arch::x86_64::{
 use crate::arena::Arena;
 use crate::clock;
 use crate::error::ActionError;
-use crate::journal::{ActionRecord, Call, Change, Hold, Inverse, Mechanism, Outcome, Record, Status};
+use crate::journal::{
+    ActionRecord, CallRecord, Change, InverseRecord, JournalRecord, Mechanism, Outcome, Status, WriteHold,
+};
 use crate::place::Ground;
 use crate::process::{Process, ThreadId};
 use crate::ptrace;
@@ -44,7 +46,7 @@ pub(super) struct Plan {
     pub(super) thread: Option<i32>,
     /// What the same thread calls just before it.
     reader: Option<Box<Plan>>,
-    inverse: Option<Inverse>,
+    inverse: Option<InverseRecord>,
 }
 
 /// What came of a call.
@@ -63,7 +65,6 @@ pub(super) struct Answer {
     pub(super) text: String,
     /// The bits of what was read just before it; means nothing where nothing was.
     pub(super) was: u64,
-    /// Who made it.
     pub(super) thread: ThreadId,
 }
 
@@ -102,7 +103,7 @@ impl Writer {
     pub(super) fn returned(
         &mut self,
         change: u64,
-        action: &Call,
+        action: &CallRecord,
         called: &Called,
         machinery: &Machinery,
     ) -> Result<ActionOutcome, WriterError> {
@@ -120,12 +121,12 @@ impl Writer {
     pub(super) fn record_answer(
         &mut self,
         change: u64,
-        action: &Call,
+        action: &CallRecord,
         answer: &Answer,
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     ) -> Result<(), WriterError> {
         let inverse = action.inverse.as_ref();
-        self.record(Record::Returned {
+        self.record(JournalRecord::Returned {
             change,
             at: clock::now(),
             word: answer.word,
@@ -144,7 +145,7 @@ impl Writer {
         &mut self,
         space: &AddressSpace,
         plan: &Plan,
-    ) -> Result<(Call, std::sync::Arc<Machinery>, Ground), ActionError> {
+    ) -> Result<(CallRecord, std::sync::Arc<Machinery>, Ground), ActionError> {
         let machinery = Machinery::of(space, &mut self.machinery)?;
         let ground = Ground::open(space.process.pid)?;
         let target = plan.function.address();
@@ -156,7 +157,7 @@ impl Writer {
             despite_seccomp: self.despite_seccomp,
             ..arena
         };
-        let action = Call {
+        let action = CallRecord {
             symbol: plan.text.clone(),
             module: plan.function.module.path.clone(),
             address: target,
@@ -172,7 +173,7 @@ impl Writer {
     pub(super) fn carry_out(
         &mut self,
         change: u64,
-        action: &Call,
+        action: &CallRecord,
         plan: &Plan,
         machinery: &Machinery,
         ground: &Ground,
@@ -196,7 +197,7 @@ impl Writer {
 
     pub(super) fn enter_and_wait(
         &self,
-        action: &Call,
+        action: &CallRecord,
         plan: &Plan,
         machinery: &Machinery,
         ground: &Ground,
@@ -225,7 +226,7 @@ impl Writer {
     /// How a call stands that was just entered: once it has returned or was left, or the time for it is over.
     fn await_state(
         &self,
-        action: &Call,
+        action: &CallRecord,
         plan: &Plan,
         machinery: &Machinery,
         ground: &Ground,
@@ -264,7 +265,7 @@ impl Writer {
     }
 
     /// Finds out what came of a call whose writer ended, or did not wait.
-    pub(crate) fn settle_call(&mut self, known: &Change, action: &Call) -> Result<(), WriterError> {
+    pub(crate) fn settle_call(&mut self, known: &Change, action: &CallRecord) -> Result<(), WriterError> {
         if known.status == Status::RevertPending {
             return match &known.intent.action {
                 ActionRecord::Load(_) => {
@@ -289,7 +290,7 @@ impl Writer {
     }
 
     /// How a call stands whose writer ended, or did not wait.
-    pub(super) fn came_of(&mut self, action: &Call) -> Result<State, WriterError> {
+    pub(super) fn came_of(&mut self, action: &CallRecord) -> Result<State, WriterError> {
         let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
         let space = self.space()?;
         let machinery = Machinery::of(&space, &mut self.machinery)?;
@@ -299,7 +300,7 @@ impl Writer {
     /// How a call stands, by the memory that was mapped for it; and where that says that it is under way, by where the threads stand.
     pub(super) fn state(
         &self,
-        action: &Call,
+        action: &CallRecord,
         machinery: &Machinery,
         ground: &Ground,
     ) -> Result<State, ActionError> {
@@ -391,7 +392,7 @@ impl Plan {
     }
 
     /// What the thread that makes the call is to do.
-    pub(super) fn task<'a>(&'a self, action: &'a Call) -> Task<'a> {
+    pub(super) fn task<'a>(&'a self, action: &'a CallRecord) -> Task<'a> {
         Task::Call(&action.arena, &self.function.name)
     }
 
@@ -409,7 +410,7 @@ impl Plan {
 
 impl Answer {
     /// As a receipt has it.
-    pub(super) fn outcome(&self, action: &Call) -> ActionOutcome {
+    pub(super) fn outcome(&self, action: &CallRecord) -> ActionOutcome {
         let inverse = action.inverse.as_ref();
         let reader = inverse.and_then(|inverse| inverse.reader.as_ref());
         ActionOutcome::Returned {
@@ -426,7 +427,7 @@ pub(super) fn enter(
     mut thread: Worker<'_>,
     process: &Process,
     ground: &Ground,
-    action: &Call,
+    action: &CallRecord,
     plan: &Plan,
     underway: fn(),
 ) -> Result<(), ActionError> {
@@ -473,7 +474,7 @@ fn name_thread(data: &mut [u8], thread: ThreadId) {
     }
 }
 
-fn await_result(ground: &Ground, action: &Call, wait: Duration) -> Result<Option<Answer>, ActionError> {
+fn await_result(ground: &Ground, action: &CallRecord, wait: Duration) -> Result<Option<Answer>, ActionError> {
     let began = Instant::now();
     let mut looks = 0;
     loop {
@@ -508,8 +509,8 @@ pub(super) fn shown(returns: ReturnType, word: u64) -> String {
     }
 }
 
-pub(super) fn hold(hold: Duration) -> Hold {
-    Hold::of(Mechanism::HoldThread, nanoseconds(hold))
+pub(super) fn hold(hold: Duration) -> WriteHold {
+    WriteHold::of(Mechanism::HoldThread, nanoseconds(hold))
 }
 
 pub(super) fn nanoseconds(duration: Duration) -> u64 {

@@ -11,7 +11,7 @@ use crate::arch::{
     x86_64::code::{Body, FUNCTION_BYTES_MAX},
 };
 use crate::error::ActionError;
-use crate::journal::{ActionRecord, Change, HexBytes, Site, Status};
+use crate::journal::{ActionRecord, Change, HexBytes, PatchedBytes, Status};
 use crate::module::{Module, ModuleError};
 use crate::place::Ground;
 use crate::site::EntrySites;
@@ -103,7 +103,7 @@ impl Found {
         address: Address,
         new: Vec<u8>,
         done: &'static str,
-    ) -> Result<Site, ActionError> {
+    ) -> Result<PatchedBytes, ActionError> {
         context.refuse_taken(&(address.0..address.0 + new.len() as u64))?;
         let ground = context.ground;
         let outside = || self.refused(done, "the bytes lie outside of it");
@@ -140,7 +140,7 @@ impl Found {
         let link = crate::address::LinkAddress(self.function.address.0 + behind);
         let place = ground.code(&self.module, link, new.len(), &self.name)?;
         debug_assert_eq!(place.address(), address);
-        Ok(Site {
+        Ok(PatchedBytes {
             module: self.module.path.clone(),
             build_id: self.module.build_id().cloned(),
             is_code: true,
@@ -245,7 +245,7 @@ impl<'a> Context<'a> {
         let mut taken = Vec::new();
         for change in changes.filter(is_in_force) {
             if let ActionRecord::Patch(patch) = &change.intent.action {
-                let range = |site: &Site| site.address.0..site.address.0 + site.new.0.len() as u64;
+                let range = |site: &PatchedBytes| site.address.0..site.address.0 + site.new.0.len() as u64;
                 let number = change.intent.change;
                 taken.extend(
                     patch

@@ -11,7 +11,7 @@ use super::arguments::of_value;
 use super::call::Plan;
 use super::progress::State;
 use crate::error::ActionError;
-use crate::journal::{Call, Change, Inverse, Reader, RevertOutcome};
+use crate::journal::{CallRecord, Change, InverseRecord, PrecedingCall, RevertOutcome};
 use crate::ptrace::{self, PtraceError};
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
@@ -28,7 +28,7 @@ pub(super) fn planned(
     space: &AddressSpace,
     call: &Invocation,
     was: Option<&Invocation>,
-) -> Result<(Option<Plan>, Inverse), ActionError> {
+) -> Result<(Option<Plan>, InverseRecord), ActionError> {
     let reader = was
         .cloned()
         .map(|was| Plan::with(space, constant(was)?, None))
@@ -41,13 +41,13 @@ pub(super) fn planned(
         Some((_, returns)) => Some(value(returns, 0)),
     };
     let plan = Plan::with(space, constant(call.clone())?, read.as_ref())?;
-    let inverse = Inverse {
+    let inverse = InverseRecord {
         symbol: plan.text.clone(),
         function: call.function.name.clone(),
         module: plan.function.module.path.clone(),
         address: plan.function.address(),
         arguments: call.arguments.clone(),
-        reader: reader.as_ref().map(|reader| Reader {
+        reader: reader.as_ref().map(|reader| PrecedingCall {
             symbol: reader.text.clone(),
             returns: reader.returns(),
         }),
@@ -113,7 +113,7 @@ impl Writer {
         &self,
         space: &AddressSpace,
         known: &Change,
-        action: &Call,
+        action: &CallRecord,
     ) -> Result<Plan, WriterError> {
         let change = known.intent.change;
         let (Some(inverse), Some(thread)) = (&action.inverse, known.thread) else {
@@ -158,7 +158,7 @@ impl Writer {
     pub(crate) fn call_inverse(
         &mut self,
         known: &Change,
-        action: &Call,
+        action: &CallRecord,
     ) -> Result<RevertOutcome, WriterError> {
         let space = self.space()?;
         let plan = self.inverse_of(&space, known, action)?;
@@ -213,11 +213,11 @@ impl Writer {
     pub(super) fn settle_reverting_call(
         &mut self,
         known: &Change,
-        action: &Call,
+        action: &CallRecord,
         returns: ReturnType,
         judged: impl Fn(Option<u64>) -> Option<RevertOutcome>,
     ) -> Result<(), WriterError> {
-        let call = known.revert_arena.map(|arena| Call {
+        let call = known.revert_arena.map(|arena| CallRecord {
             arena,
             returns,
             inverse: None,

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::ActionError;
 use crate::foreign;
 use crate::image::{Image, ImageError};
-use crate::journal::{ActionRecord, Call, Mechanism, Outcome, RevertOutcome, Status};
+use crate::journal::{ActionRecord, CallRecord, Mechanism, Outcome, RevertOutcome, Status};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::space::AddressSpace;
@@ -26,7 +26,6 @@ const MESSAGE_BYTES_MAX: usize = 512;
 pub(super) const UNLOAD_RETURNS: ReturnType = ReturnType::Value(ValueType::I32);
 
 impl Writer {
-    /// Loads a library.
     pub fn load(&mut self, path: &str, wait_ms: u64, reason: Reason) -> Result<ActionReceipt, WriterError> {
         let started = clock::monotonic_ns();
         let at = clock::now();
@@ -38,7 +37,7 @@ impl Writer {
             call::request("dlopen", arguments, ReturnType::Pointer, wait_ms),
         )?;
         let (action, machinery, ground) = self.prepare(&space, &plan)?;
-        let action = Call {
+        let action = CallRecord {
             symbol: path.to_owned(),
             ..action
         };
@@ -73,7 +72,7 @@ impl Writer {
         &mut self,
         space: &AddressSpace,
         change: u64,
-        action: &Call,
+        action: &CallRecord,
         handle: Option<u64>,
     ) -> Result<RevertOutcome, WriterError> {
         let Some(handle) = handle else {
@@ -107,7 +106,7 @@ impl Writer {
     }
 
     /// What the dynamic linker says about its last failure. The memory of the failed call is used again.
-    fn message(&mut self, space: &AddressSpace, failed: &Call) -> String {
+    fn message(&mut self, space: &AddressSpace, failed: &CallRecord) -> String {
         let unknown =
             |why: &dyn std::fmt::Display| format!("dlopen refused; why could not be found out: {why}");
         let plan = match linker_function(
@@ -117,8 +116,8 @@ impl Writer {
             Ok(plan) => plan,
             Err(error) => return unknown(&error),
         };
-        let told = self.prepare(space, &plan).and_then(|(call, machinery, ground)| {
-            let call = Call {
+        let reported = self.prepare(space, &plan).and_then(|(call, machinery, ground)| {
+            let call = CallRecord {
                 arena: failed.arena,
                 ..call
             };
@@ -130,7 +129,7 @@ impl Writer {
             self.leave(&call.arena, called.tid(), &machinery);
             Ok(text)
         });
-        match told {
+        match reported {
             Ok(Some(text)) if !text.is_empty() => text,
             Ok(_) => unknown(&"dlerror says nothing"),
             Err(error) => unknown(&error),

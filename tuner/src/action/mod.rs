@@ -67,7 +67,6 @@ pub enum ActionOutcome {
     Returned {
         /// The bits of the result.
         word: u64,
-        /// As text.
         result: String,
         /// What was read just before, as text.
         #[serde(default)]

@@ -9,7 +9,7 @@ use crate::arch::x86_64::{
     assemble::{FLOATS_MAX, INTEGERS_MAX},
     trampoline::Parameter,
 };
-use crate::dwarf::{self, Kind};
+use crate::dwarf::{self, ValueKind};
 use crate::error::ActionError;
 
 /// Has a function take another value than is passed.
@@ -61,8 +61,8 @@ fn place_of(found: &Found, index: usize, stated: Option<ValueType>) -> Result<Pa
                 return Err(error(format!("argument {index} is {of}, not {stated}")));
             }
             let by_size = || match (of.kind, of.size) {
-                (Kind::Pointer, _) => Some(ValueType::U64),
-                (Kind::Enum, 4) => Some(ValueType::I32),
+                (ValueKind::Pointer, _) => Some(ValueType::U64),
+                (ValueKind::Enum, 4) => Some(ValueType::I32),
                 _ => None,
             };
             let value_type = of.value_type().or(stated).or_else(by_size);
@@ -70,7 +70,7 @@ fn place_of(found: &Found, index: usize, stated: Option<ValueType>) -> Result<Pa
                 value_type.ok_or_else(|| error(format!("argument {index} is {of}, which cannot be set")))?;
             let same = known[..index]
                 .iter()
-                .filter(|other| (other.of.kind == Kind::Float) == is_float(value_type));
+                .filter(|other| (other.of.kind == ValueKind::Float) == is_float(value_type));
             (same.count(), value_type)
         }
     };

@@ -14,7 +14,9 @@ use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::arena::Arena;
 use crate::clock;
 use crate::error::ActionError;
-use crate::journal::{ActionRecord, Change, Hold, Mechanism, Outcome, Patch, RevertOutcome, Site, Status};
+use crate::journal::{
+    ActionRecord, Change, Mechanism, Outcome, Patch, PatchedBytes, RevertOutcome, Status, WriteHold,
+};
 use crate::place::{Ground, Place};
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
@@ -62,7 +64,7 @@ impl Writer {
                 return Err(error.into());
             }
         };
-        let hold = Hold::of(mechanism, nanoseconds(held));
+        let hold = WriteHold::of(mechanism, nanoseconds(held));
         self.record_outcome(change, Outcome::Applied, Some(hold))?;
         Ok(ActionReceipt {
             change,
@@ -292,9 +294,8 @@ fn keeps_from_changing(
     Ok(None)
 }
 
-/// All or none.
 fn write_all(
-    places: &[(Place, &Site)],
+    places: &[(Place, &PatchedBytes)],
     underway: fn(),
     held: Option<&HeldThread>,
 ) -> Result<(), ActionError> {
@@ -315,8 +316,7 @@ struct Back<'a> {
     process: &'a Process,
     ground: &'a Ground,
     machinery: &'a Machinery,
-    places: &'a [(Place, &'a Site)],
-    /// Still mapped.
+    places: &'a [(Place, &'a PatchedBytes)],
     arena: Option<Arena>,
 }
 
@@ -374,7 +374,7 @@ fn places<'a>(
     ground: &Ground,
     change: u64,
     patch: &'a Patch,
-) -> Result<Vec<(Place, &'a Site)>, WriterError> {
+) -> Result<Vec<(Place, &'a PatchedBytes)>, WriterError> {
     let mut found = Vec::new();
     for site in &patch.sites {
         let is_loaded = space.modules.iter().any(|module| is_of(module, site));
@@ -389,13 +389,18 @@ fn places<'a>(
     Ok(found)
 }
 
-fn is_of(module: &crate::module::Module, site: &Site) -> bool {
+fn is_of(module: &crate::module::Module, site: &PatchedBytes) -> bool {
     module.path == site.module
         && module.build_id() == site.build_id.as_ref()
         && module.address(site.link_address) == site.address
 }
 
-fn place(space: &AddressSpace, ground: &Ground, what: &str, site: &Site) -> Result<Place, ActionError> {
+fn place(
+    space: &AddressSpace,
+    ground: &Ground,
+    what: &str,
+    site: &PatchedBytes,
+) -> Result<Place, ActionError> {
     let module = space.modules.iter().find(|module| is_of(module, site));
     let gone = crate::place::PlaceError::ModuleGone {
         pid: space.process.pid,

@@ -6,7 +6,7 @@ use super::call::{Answer, shown};
 use crate::address::Address;
 use crate::arch::x86_64::stub;
 use crate::arena::Arena;
-use crate::journal::Call;
+use crate::journal::CallRecord;
 use crate::place::Ground;
 use crate::process::ThreadId;
 
@@ -26,7 +26,7 @@ pub(super) enum State {
 impl State {
     /// What is to be written down of a call. Of one that was left, only where another call takes it back: that makes what it may have done
     /// undone, whatever it was.
-    pub(super) fn answer(&self, action: &Call) -> Option<&Answer> {
+    pub(super) fn answer(&self, action: &CallRecord) -> Option<&Answer> {
         match self {
             State::Returned(answer) => Some(answer),
             State::Left(answer) if action.inverse.is_some() => Some(answer),
@@ -50,7 +50,7 @@ pub(super) enum Progress {
 }
 
 /// How far the stub has come.
-pub(super) fn look(ground: &Ground, action: &Call) -> Result<Progress, crate::memory::MemoryError> {
+pub(super) fn look(ground: &Ground, action: &CallRecord) -> Result<Progress, crate::memory::MemoryError> {
     let word = |offset: u64| ground.word(Address(action.arena.data().0 + offset));
     let is_over = word(stub::DONE)? != 0;
     if !is_over && word(stub::ENTERED)? != stub::IN_FUNCTION {

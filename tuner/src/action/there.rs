@@ -14,12 +14,12 @@ use super::progress::{self, Progress, State};
 use super::{ActionOutcome, ActionReceipt, Reason};
 use crate::clock;
 use crate::error::ActionError;
-use crate::journal::{ActionRecord, Call, Hold, Mechanism, Outcome, RevertOutcome};
+use crate::journal::{ActionRecord, CallRecord, Mechanism, Outcome, RevertOutcome, WriteHold};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread};
 use crate::remote::{Machinery, View, Worker};
-use crate::rendezvous::{HeldAction, Stopping, Told};
+use crate::rendezvous::{HeldAction, StopResult, Stopping};
 use crate::sync::Passage;
 use crate::writer::{Writer, WriterError};
 
@@ -40,9 +40,9 @@ struct Errand {
     ground: Ground,
     machinery: Arc<Machinery>,
     plan: Plan,
-    action: Call,
+    action: CallRecord,
     underway: fn(),
-    told: Arc<Told<Result<i32, ActionError>>>,
+    reported: Arc<StopResult<Result<i32, ActionError>>>,
 }
 
 /// A thread is on its way into the function.
@@ -149,7 +149,7 @@ impl Writer {
         })
     }
 
-    fn errand(&self, plan: Plan, action: Call, machinery: Arc<Machinery>, ground: Ground) -> Errand {
+    fn errand(&self, plan: Plan, action: CallRecord, machinery: Arc<Machinery>, ground: Ground) -> Errand {
         Errand {
             process: self.process().clone(),
             ground,
@@ -157,7 +157,7 @@ impl Writer {
             plan,
             action,
             underway: self.hooks.underway,
-            told: Arc::default(),
+            reported: Arc::default(),
         }
     }
 
@@ -166,7 +166,7 @@ impl Writer {
         &mut self,
         call: &CallThere,
         why: &str,
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     ) -> Result<(), WriterError> {
         match call.takes_back {
             false => self.record_outcome(call.change, Outcome::NotWritten(why.to_owned()), hold),
@@ -177,11 +177,18 @@ impl Writer {
     /// How a call stands whose sync point was reached.
     pub(crate) fn look_at_call(&mut self, call: &mut CallThere, passage: Passage) -> Reached {
         let errand = Arc::clone(&call.errand);
-        let told = || errand.told.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reported = || {
+            errand
+                .reported
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take()
+        };
         let entered = match call.entered {
             Some(entered) => entered,
             None => {
-                match told().map(|(told, hold_ns)| (told.unwrap_or_else(|error| Err(error.into())), hold_ns))
+                match reported()
+                    .map(|(reported, hold_ns)| (reported.unwrap_or_else(|error| Err(error.into())), hold_ns))
                 {
                     Some((Ok(tid), hold_ns)) => {
                         (self.hooks.after_write)();
@@ -193,7 +200,7 @@ impl Writer {
                         return self.not_entered(call, error, Passage { hold_ns, ..passage });
                     }
                     // It panicked.
-                    None => return self.not_entered(call, nobody(errand.process.pid), passage),
+                    None => return self.not_entered(call, no_thread(errand.process.pid), passage),
                 }
             }
         };
@@ -210,7 +217,7 @@ impl Writer {
     }
 
     fn not_entered(&mut self, call: &CallThere, error: ActionError, passage: Passage) -> Reached {
-        let hold = Hold::at(Mechanism::Stop, passage);
+        let hold = WriteHold::at(Mechanism::Stop, passage);
         let recorded = self.abandon_call(call, &error.to_string(), Some(hold));
         Reached::Over(Box::new(Err(recorded.err().unwrap_or(error.into()))))
     }
@@ -227,7 +234,7 @@ impl Writer {
             hold_ns: entered.hold_ns,
             ..passage
         };
-        let hold = Some(Hold::at(Mechanism::Stop, passage));
+        let hold = Some(WriteHold::at(Mechanism::Stop, passage));
         let left = || ActionError::Left {
             pid: errand.process.pid,
             call: errand.action.symbol.clone(),
@@ -277,12 +284,12 @@ impl CallThere {
     /// What is to be done while a thread is held at the point.
     pub(crate) fn action(&self) -> HeldAction {
         let errand = Arc::clone(&self.errand);
-        let (pid, told) = (errand.process.pid, Arc::clone(&errand.told));
-        Stopping::action(pid, told, move |thread: &mut HeldThread| errand.send(thread))
+        let (pid, reported) = (errand.process.pid, Arc::clone(&errand.reported));
+        Stopping::action(pid, reported, move |thread: &mut HeldThread| errand.send(thread))
     }
 }
 
-fn nobody(pid: crate::process::Pid) -> ActionError {
+fn no_thread(pid: crate::process::Pid) -> ActionError {
     ActionError::NoThread {
         pid,
         waited_ms: 0,

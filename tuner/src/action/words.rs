@@ -72,7 +72,6 @@ pub(super) fn words_of<'a>(
     Ok(words)
 }
 
-/// Its name alone.
 pub(super) fn symbol_name(found: &Found) -> &str {
     found
         .function

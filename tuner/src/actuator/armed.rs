@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::{Bytes, SyncPoint};
 
-use crate::journal::{Hold, Mechanism};
+use crate::journal::{Mechanism, WriteHold};
 use crate::rendezvous::{
     ACTION_NS_MAX, ANSWER_NS_MAX, HeldAction, HoldRequest, MISSES_MAX, Progress, Rendezvous,
-    STOP_ANSWER_NS_MAX, Stopping, Store, Then, Ticket, Told,
+    STOP_ANSWER_NS_MAX, StopResult, Stopping, Store, Then, Ticket,
 };
 use crate::slot::Slot;
 use crate::sync::{Passage, ResolvedPoint};
@@ -43,7 +43,7 @@ pub(super) struct Armed {
     /// Of the ways that were given up.
     before: Passage,
     written: Arc<Written>,
-    stopped: Arc<Told<Result<Bytes, WriteError>>>,
+    stopped: Arc<StopResult<Result<Bytes, WriteError>>>,
 }
 
 /// Who writes, and how the thread stays where it is until then.
@@ -60,11 +60,11 @@ type Written = Mutex<Option<Result<Bytes, WriteError>>>;
 /// How a write that waited is over.
 pub(super) enum Over {
     /// It was carried out at the sync point.
-    There(Result<Bytes, WriteError>, Hold),
+    There(Result<Bytes, WriteError>, WriteHold),
     /// It was carried out, but the program had gone on: at which instant is not known.
-    Late(Hold),
+    Late(WriteHold),
     /// It was not carried out.
-    Never(Hold),
+    Never(WriteHold),
 }
 
 impl Armed {
@@ -139,8 +139,8 @@ impl Armed {
         let slot = Arc::clone(&self.slot);
         let commit = move || hooks.around(|| write::commit(&slot, expected, new, hooks.before_store));
         if self.way == Way::Stop {
-            let told = Arc::clone(&self.stopped);
-            return Stopping::action(self.slot.pid(), told, move |_| commit());
+            let reported = Arc::clone(&self.stopped);
+            return Stopping::action(self.slot.pid(), reported, move |_| commit());
         }
         let written = Arc::clone(&self.written);
         Box::new(move |_| {
@@ -166,7 +166,7 @@ impl Armed {
         self.way = next;
         match self.arm(rendezvous, hooks) {
             Ok(()) => None,
-            Err(_) => Some(Over::Never(Hold::at(Mechanism::Rendezvous, self.before))),
+            Err(_) => Some(Over::Never(WriteHold::at(Mechanism::Rendezvous, self.before))),
         }
     }
 
@@ -184,14 +184,14 @@ impl Armed {
     pub(super) fn over(&self, progress: Progress) -> Over {
         match progress {
             Progress::Pending(passage) | Progress::Missed(passage) | Progress::GoneBy(passage) => {
-                Over::Never(Hold::at(self.mechanism(), self.summed(passage)))
+                Over::Never(WriteHold::at(self.mechanism(), self.summed(passage)))
             }
             Progress::Late(passage) | Progress::Done(passage) if self.way == Way::Stop => {
                 self.after_stop(self.summed(passage))
             }
-            Progress::Late(passage) => Over::Late(Hold::at(Mechanism::Rendezvous, self.summed(passage))),
+            Progress::Late(passage) => Over::Late(WriteHold::at(Mechanism::Rendezvous, self.summed(passage))),
             Progress::Done(passage) => {
-                let hold = Hold::at(Mechanism::Rendezvous, self.summed(passage));
+                let hold = WriteHold::at(Mechanism::Rendezvous, self.summed(passage));
                 let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match written {
                     Some(written) => Over::There(written, hold),
@@ -208,9 +208,9 @@ impl Armed {
     }
 
     fn after_stop(&self, passage: Passage) -> Over {
-        let told = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let held = |hold_ns| Hold::at(Mechanism::Stop, Passage { hold_ns, ..passage });
-        match told {
+        let reported = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let held = |hold_ns| WriteHold::at(Mechanism::Stop, Passage { hold_ns, ..passage });
+        match reported {
             Some((Ok(written), hold_ns)) => Over::There(written, held(hold_ns)),
             Some((Err(error), hold_ns)) => Over::There(Err(error.into()), held(hold_ns)),
             // It panicked, or the thread that looks after it has ended.
@@ -230,7 +230,7 @@ impl Armed {
                 expected: self.change.0,
             }),
         };
-        Over::There(result, Hold::at(Mechanism::Store, passage))
+        Over::There(result, WriteHold::at(Mechanism::Store, passage))
     }
 
     fn mechanism(&self) -> Mechanism {

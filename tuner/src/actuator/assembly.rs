@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use plan::Bytes;
 
-use crate::journal::{Hold, Mechanism};
+use crate::journal::{Mechanism, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{
     ACTION_NS_MAX, ANSWER_NS_MAX, Again, Gathered, HoldRequest, LEAD, Meetings, Part, Progress, Rendezvous,
@@ -53,7 +53,7 @@ pub(super) struct Assembly {
 /// What came of it, and how each process was held.
 pub(super) struct Assembled {
     pub(super) result: Result<(), String>,
-    pub(super) holds: Vec<Hold>,
+    pub(super) holds: Vec<WriteHold>,
 }
 
 impl Assembly {
@@ -206,7 +206,7 @@ impl Assembly {
     }
 
     pub(super) fn over(&self, result: Result<(), String>) -> Assembled {
-        let hold = |member: &Member| Hold::at(Mechanism::Stop, member.passage);
+        let hold = |member: &Member| WriteHold::at(Mechanism::Stop, member.passage);
         Assembled {
             result,
             holds: self.members.iter().map(hold).collect(),
@@ -234,7 +234,6 @@ impl Member {
         self.slot.pid()
     }
 
-    /// Adds an attempt.
     fn add(&mut self, progress: &Progress) {
         let (Progress::Pending(passage)
         | Progress::Done(passage)

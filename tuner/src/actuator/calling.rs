@@ -10,7 +10,7 @@ use super::undoing::UNDO_LOOK;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{ActionOutcome, ActionReceipt, CallThere, Reached};
-use crate::journal::{Hold, Mechanism, RevertOutcome};
+use crate::journal::{Mechanism, RevertOutcome, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX, Ticket};
 use crate::sync::Passage;
@@ -230,11 +230,11 @@ impl Session {
             ),
         };
         let refusal = not_now(format!("{why}: nothing was called"));
-        self.abandoned(call, refusal, Some(Hold::at(Mechanism::Stop, passage)))
+        self.abandoned(call, refusal, Some(WriteHold::at(Mechanism::Stop, passage)))
     }
 
     /// Writes down why a call was not made.
-    fn abandoned(&mut self, call: &WaitingCall, refusal: Refusal, hold: Option<Hold>) -> Refusal {
+    fn abandoned(&mut self, call: &WaitingCall, refusal: Refusal, hold: Option<WriteHold>) -> Refusal {
         let written = self
             .writer(call.pid)
             .and_then(|writer| Ok(writer.abandon_call(&call.call, &refusal.message, hold)?));

@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
 use super::{
-    ActCommand, Answer, ArmActCommand, ArmCommand, ChangeNumber, Collected, Command, Expectation, Farewell,
-    GetCommand, Hello, Practice, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading, Refusal, Reply, Request,
-    SetCommand, TogetherCommand, line,
+    ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRequest, ArmActCommand, ArmCommand, ChangeNumber,
+    Collected, Expectation, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply,
+    SetCommand, SetWarmUp, TogetherCommand, VariableReading, line,
 };
 use crate::action::ActionReceipt;
 use crate::journal::Change;
@@ -32,7 +32,6 @@ pub enum ClientError {
     /// it.
     #[error("the actuator has ended; `tuneagent undo` reverts what it left")]
     Ended,
-    /// The stream failed.
     #[error("the stream to the actuator failed: {0}")]
     Io(#[from] io::Error),
     /// It answered something else than was asked.
@@ -78,30 +77,28 @@ impl ActuatorClient {
             unanswered: None,
             actuator: 0,
         };
-        client.actuator =
-            expect!(client.ask(Command::Hello(hello))?, Answer::Welcome { actuator } => actuator)?;
+        client.actuator = expect!(client.ask(ActuatorCommand::Hello(hello))?, ActuatorAnswer::Welcome { actuator } => actuator)?;
         Ok(client)
     }
 
-    /// Writes a variable.
     pub fn set(&mut self, command: SetCommand) -> Result<Receipt, ClientError> {
-        expect!(self.ask(Command::Set(Box::new(command)))?, Answer::Set(receipt) => *receipt)
+        expect!(self.ask(ActuatorCommand::Set(Box::new(command)))?, ActuatorAnswer::Set(receipt) => *receipt)
     }
 
     /// Has a variable written without waiting for it. Nothing else can be asked until [`ActuatorClient::receipt`] was.
     pub fn send_set(&mut self, command: SetCommand) -> Result<SentSet, ClientError> {
-        self.send(Command::Set(Box::new(command))).map(SentSet)
+        self.send(ActuatorCommand::Set(Box::new(command))).map(SentSet)
     }
 
     /// Says that a set may follow at once, `like` this one. The actuator practises it, and looks out for it without sleeping for so
     /// long, 5 ms at most. Has no answer. An actuator that is behind with reading what it was told before is not told: nobody waits
     /// for it here.
-    pub fn expect(&mut self, look_out: Duration, like: Option<Practice>) -> Result<(), ClientError> {
+    pub fn expect(&mut self, look_out: Duration, like: Option<SetWarmUp>) -> Result<(), ClientError> {
         if !self.has_room() {
             return Ok(());
         }
         let look_out_us = look_out.as_micros().try_into().unwrap_or(u32::MAX);
-        self.send(Command::Expect(Expectation { look_out_us, like }))?;
+        self.send(ActuatorCommand::Expect(Expectation { look_out_us, like }))?;
         self.unanswered = None;
         Ok(())
     }
@@ -122,47 +119,46 @@ impl ActuatorClient {
 
     /// Waits for what came of a set that was sent.
     pub fn receipt(&mut self, sent: SentSet) -> Result<Receipt, ClientError> {
-        expect!(self.answer(sent.0)?, Answer::Set(receipt) => *receipt)
+        expect!(self.answer(sent.0)?, ActuatorAnswer::Set(receipt) => *receipt)
     }
 
     /// Has a variable written when the program reaches a sync point. The answer is a ticket; what comes of it is collected.
     pub fn arm(&mut self, command: ArmCommand) -> Result<u64, ClientError> {
-        expect!(self.ask(Command::Arm(Box::new(command)))?, Answer::Armed { ticket } => ticket)
+        expect!(self.ask(ActuatorCommand::Arm(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
     }
 
     /// Has a function called when the program reaches a sync point. The answer is a ticket, as of [`ActuatorClient::arm`].
     pub fn arm_act(&mut self, command: ArmActCommand) -> Result<u64, ClientError> {
-        expect!(self.ask(Command::ArmAct(Box::new(command)))?, Answer::Armed { ticket } => ticket)
+        expect!(self.ask(ActuatorCommand::ArmAct(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
     }
 
     /// Has a variable of each of several processes written at the same iteration, or of none. A ticket for each.
     pub fn together(&mut self, command: TogetherCommand) -> Result<Vec<u64>, ClientError> {
-        let command = Command::Together(Box::new(command));
-        expect!(self.ask(command)?, Answer::ArmedTogether { tickets } => tickets)
+        let command = ActuatorCommand::Together(Box::new(command));
+        expect!(self.ask(command)?, ActuatorAnswer::ArmedTogether { tickets } => tickets)
     }
 
     /// What became of the changes that waited.
     pub fn collect(&mut self) -> Result<Collected, ClientError> {
-        expect!(self.ask(Command::Collect)?, Answer::Collected(collected) => collected)
+        expect!(self.ask(ActuatorCommand::Collect)?, ActuatorAnswer::Collected(collected) => collected)
     }
 
     /// Lets a change wait no longer.
     pub fn disarm(&mut self, ticket: u64) -> Result<(), ClientError> {
-        expect!(self.ask(Command::Disarm { ticket })?, Answer::Disarmed => ())
+        expect!(self.ask(ActuatorCommand::Disarm { ticket })?, ActuatorAnswer::Disarmed => ())
     }
 
     pub fn act(&mut self, command: ActCommand) -> Result<ActionReceipt, ClientError> {
-        expect!(self.ask(Command::Act(Box::new(command)))?, Answer::Acted(receipt) => *receipt)
+        expect!(self.ask(ActuatorCommand::Act(Box::new(command)))?, ActuatorAnswer::Acted(receipt) => *receipt)
     }
 
-    /// Reads a variable.
-    pub fn get(&mut self, command: GetCommand) -> Result<Reading, ClientError> {
-        expect!(self.ask(Command::Get(command))?, Answer::Value(reading) => reading)
+    pub fn get(&mut self, command: GetCommand) -> Result<VariableReading, ClientError> {
+        expect!(self.ask(ActuatorCommand::Get(command))?, ActuatorAnswer::Value(reading) => reading)
     }
 
     /// Tells that the guard found a change to do good.
     pub fn confirm(&mut self, pid: Pid, change: u64) -> Result<(), ClientError> {
-        expect!(self.ask(Command::Confirm(ChangeNumber { pid, change }))?, Answer::Confirmed => ())
+        expect!(self.ask(ActuatorCommand::Confirm(ChangeNumber { pid, change }))?, ActuatorAnswer::Confirmed => ())
     }
 
     /// Takes one change back.
@@ -178,9 +174,10 @@ impl ActuatorClient {
         let (mut parts, mut all_inherited) = (Vec::new(), Farewell::default());
         for part in changes.rchunks(UNDO_MAX) {
             let changes = part.to_vec();
-            let answer = self.ask(Command::Undo { changes });
-            let answer = answer
-                .and_then(|answer| expect!(answer, Answer::Undone { each, inherited } => (each, inherited)));
+            let answer = self.ask(ActuatorCommand::Undo { changes });
+            let answer = answer.and_then(
+                |answer| expect!(answer, ActuatorAnswer::Undone { each, inherited } => (each, inherited)),
+            );
             let mut undone = match answer {
                 Ok((each, inherited)) => {
                     all_inherited.extend(inherited);
@@ -201,36 +198,41 @@ impl ActuatorClient {
     /// for what another did.
     pub fn undo_all(&mut self, pids: &[Pid]) -> Result<Farewell, ClientError> {
         let pids = pids.to_vec();
-        expect!(self.ask(Command::UndoAll { pids })?, Answer::UndoneAll(farewell) => farewell)
+        expect!(self.ask(ActuatorCommand::UndoAll { pids })?, ActuatorAnswer::UndoneAll(farewell) => farewell)
     }
 
     /// The changes of a process, oldest first, and how many older ones did not fit.
     pub fn changes(&mut self, pid: Pid) -> Result<(Vec<Change>, usize), ClientError> {
-        expect!(self.ask(Command::Changes { pid })?, Answer::Changes { changes, omitted } => (changes, omitted))
+        expect!(self.ask(ActuatorCommand::Changes { pid })?, ActuatorAnswer::Changes { changes, omitted } => (changes, omitted))
     }
 
     /// Ends the session, and tells what was taken back and what stays.
     pub fn shutdown(mut self) -> Result<Farewell, ClientError> {
-        expect!(self.ask(Command::Shutdown)?, Answer::Goodbye(farewell) => farewell)
+        expect!(self.ask(ActuatorCommand::Shutdown)?, ActuatorAnswer::Goodbye(farewell) => farewell)
     }
 
-    fn ask(&mut self, command: Command) -> Result<Answer, ClientError> {
+    fn ask(&mut self, command: ActuatorCommand) -> Result<ActuatorAnswer, ClientError> {
         let id = self.send(command)?;
         self.answer(id)
     }
 
-    fn send(&mut self, command: Command) -> Result<u64, ClientError> {
+    fn send(&mut self, command: ActuatorCommand) -> Result<u64, ClientError> {
         if self.unanswered.is_some() {
             return Err(ClientError::OutOfStep);
         }
         let id = self.next_id;
         self.next_id += 1;
-        line::write(&mut self.writer, &Request { id, command }, REQUEST_BYTES_MAX).map_err(ended)?;
+        line::write(
+            &mut self.writer,
+            &ActuatorRequest { id, command },
+            REQUEST_BYTES_MAX,
+        )
+        .map_err(ended)?;
         self.unanswered = Some(id);
         Ok(id)
     }
 
-    fn answer(&mut self, id: u64) -> Result<Answer, ClientError> {
+    fn answer(&mut self, id: u64) -> Result<ActuatorAnswer, ClientError> {
         if self.unanswered.take() != Some(id) {
             return Err(ClientError::OutOfStep);
         }
@@ -242,7 +244,7 @@ impl ActuatorClient {
         answer
     }
 
-    fn read_answer(&mut self, id: u64) -> Result<Answer, ClientError> {
+    fn read_answer(&mut self, id: u64) -> Result<ActuatorAnswer, ClientError> {
         match line::read::<Reply>(&mut self.reader, REPLY_BYTES_MAX).map_err(ended)? {
             None => Err(ClientError::Ended),
             Some(reply) if reply.id == id || reply.result.is_err() => Ok(reply.result?),
@@ -276,23 +278,23 @@ mod tests {
 
     /// Answers the hello, as an actuator does; then it says nothing any more.
     fn welcome(reader: &mut BufReader<UnixStream>) {
-        let request: Request = line::read(reader, REQUEST_BYTES_MAX).unwrap().unwrap();
+        let request: ActuatorRequest = line::read(reader, REQUEST_BYTES_MAX).unwrap().unwrap();
         let reply = Reply {
             id: request.id,
-            result: Ok(Answer::Welcome { actuator: 1 }),
+            result: Ok(ActuatorAnswer::Welcome { actuator: 1 }),
         };
         line::write(reader.get_mut(), &reply, REPLY_BYTES_MAX).unwrap();
     }
 
     #[test]
-    fn once_an_answer_did_not_come_in_time_nothing_more_is_asked_and_the_session_ends() {
+    fn once_an_answer_did_not_come_in_time_nothing_more_is_requested_and_the_session_ends() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let patience = ours.try_clone().unwrap();
         let actuator = thread::spawn(move || {
             let mut reader = BufReader::new(theirs);
             welcome(&mut reader);
             // What it is asked next it does not answer.
-            let mut next = || line::read::<Request>(&mut reader, REQUEST_BYTES_MAX).unwrap();
+            let mut next = || line::read::<ActuatorRequest>(&mut reader, REQUEST_BYTES_MAX).unwrap();
             [next(), next()].map(|request| request.is_some())
         });
         let mut client = ActuatorClient::begin(ours, hello()).unwrap();
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_actuator_that_does_not_read_is_not_told_what_to_expect_and_keeps_nobody_waiting() {
+    fn an_actuator_that_does_not_read_gets_no_expectation_and_does_not_block() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         // Whoever waits fails by it.
         ours.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -321,20 +323,20 @@ mod tests {
         }
         // Of those that it was told each is whole, and it is told again once it has read them.
         let mut read = || {
-            line::read::<Request>(&mut reader, REQUEST_BYTES_MAX)
+            line::read::<ActuatorRequest>(&mut reader, REQUEST_BYTES_MAX)
                 .unwrap()
                 .unwrap()
         };
         let last = (1..10_000).find(|_| {
-            assert!(matches!(read().command, Command::Expect(_)));
+            assert!(matches!(read().command, ActuatorCommand::Expect(_)));
             client.has_room()
         });
         assert!(last.is_some());
         client.expect(Duration::from_micros(7), None).unwrap();
-        let is_it = |request: Request| {
+        let is_it = |request: ActuatorRequest| {
             matches!(
                 request.command,
-                Command::Expect(Expectation { look_out_us: 7, .. })
+                ActuatorCommand::Expect(Expectation { look_out_us: 7, .. })
             )
         };
         assert!((1..10_000).any(|_| is_it(read())));

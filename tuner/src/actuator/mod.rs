@@ -19,7 +19,6 @@ mod calling;
 mod client;
 mod line;
 mod offspring;
-mod practice;
 mod refusal;
 mod serve;
 mod session;
@@ -27,6 +26,7 @@ mod together;
 mod undoing;
 mod undoing_together;
 mod waiting;
+mod warm_up;
 
 use std::path::PathBuf;
 
@@ -34,8 +34,8 @@ use plan::{Action, Bytes, Key, SyncPoint, ValueType};
 use serde::{Deserialize, Serialize};
 
 pub use client::{ActuatorClient, ClientError, SentSet};
-pub use practice::Practice;
 pub use serve::{RendezvousSource, ServeError, ServeOptions, serve};
+pub use warm_up::SetWarmUp;
 
 use crate::action::ActionReceipt;
 use crate::address::Address;
@@ -52,20 +52,18 @@ pub const REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// One line to the actuator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Request {
+pub struct ActuatorRequest {
     /// Comes back in the reply.
     pub id: u64,
-    /// What to do.
-    pub command: Command,
+    pub command: ActuatorCommand,
 }
 
 /// What the actuator can do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
+pub enum ActuatorCommand {
     /// Begins the session; must be first, and once.
     Hello(Hello),
-    /// Writes a variable.
     Set(Box<SetCommand>),
     /// A variable may be to be written at once: what that takes is looked at in advance, and once more when it comes. The only one
     /// that has no answer.
@@ -79,7 +77,9 @@ pub enum Command {
     /// What became of the changes that waited.
     Collect,
     /// A change is to wait no longer.
-    Disarm { ticket: u64 },
+    Disarm {
+        ticket: u64,
+    },
     /// Calls a function, loads a library, changes code, binds threads.
     Act(Box<ActCommand>),
     /// Reads a variable. Needs no right to write.
@@ -88,13 +88,16 @@ pub enum Command {
     Confirm(ChangeNumber),
     /// Takes changes back: at each place by one write those that have followed each other there, at sync points all processes at a time.
     Undo {
-        /// These.
         changes: Vec<ChangeNumber>,
     },
     /// Takes all changes of these processes back, those of earlier sessions too.
-    UndoAll { pids: Vec<Pid> },
+    UndoAll {
+        pids: Vec<Pid>,
+    },
     /// Lists all changes of a process.
-    Changes { pid: Pid },
+    Changes {
+        pid: Pid,
+    },
     /// Ends the session, as the end of the stream does, and tells what came of it.
     Shutdown,
 }
@@ -113,7 +116,6 @@ pub struct Hello {
     pub who: Who,
 }
 
-/// Write a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetCommand {
     pub pid: Pid,
@@ -138,14 +140,13 @@ pub struct Expectation {
     /// So many microseconds it is looked out for without sleeping.
     pub look_out_us: u32,
     /// One such as may follow: it is practised.
-    pub like: Option<Practice>,
+    pub like: Option<SetWarmUp>,
 }
 
 /// Write a variable at a sync point, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmCommand {
     pub set: SetCommand,
-    /// Where.
     pub at: SyncPoint,
     /// Given up after this time.
     pub within_ms: u64,
@@ -161,7 +162,6 @@ pub struct ArmCommand {
 pub struct ArmActCommand {
     /// What: a call; nothing else has a place.
     pub act: ActCommand,
-    /// Where.
     pub at: SyncPoint,
     /// Given up after this time.
     pub within_ms: u64,
@@ -182,7 +182,6 @@ pub struct TogetherCommand {
     pub within_ms: u64,
 }
 
-/// Take an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActCommand {
     pub pid: Pid,
@@ -190,7 +189,6 @@ pub struct ActCommand {
     pub reason: Reason,
 }
 
-/// Read a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetCommand {
     pub pid: Pid,
@@ -211,45 +209,40 @@ pub struct ChangeNumber {
 /// One line from the actuator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// Of the request.
     pub id: u64,
     /// What came of it.
-    pub result: Result<Answer, Refusal>,
+    pub result: Result<ActuatorAnswer, Refusal>,
 }
 
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum ActuatorAnswer {
     /// To hello: the actuator's own pid.
     Welcome {
-        /// Its pid.
         actuator: u32,
     },
-    /// To set.
     Set(Box<Receipt>),
     /// To arm: what to ask for when collecting.
-    Armed { ticket: u64 },
+    Armed {
+        ticket: u64,
+    },
     /// To together: one for each process, in their order.
-    ArmedTogether { tickets: Vec<u64> },
-    /// To collect.
+    ArmedTogether {
+        tickets: Vec<u64>,
+    },
     Collected(Collected),
     /// To disarm. Its receipt, that it was not written or that it just had been, is collected as any other.
     Disarmed,
-    /// To act.
     Acted(Box<ActionReceipt>),
-    /// To get.
-    Value(Reading),
-    /// To confirm.
+    Value(VariableReading),
     Confirmed,
-    /// To undo.
     Undone {
         /// What came of each, in their order.
         each: Vec<Result<Undone, Refusal>>,
         /// What was tried in the processes that have inherited them.
         inherited: Farewell,
     },
-    /// To undo all.
     UndoneAll(Farewell),
     /// To changes: oldest first.
     Changes {
@@ -258,7 +251,6 @@ pub enum Answer {
         /// How many older ones were left out.
         omitted: usize,
     },
-    /// To shutdown.
     Goodbye(Farewell),
 }
 
@@ -274,9 +266,8 @@ pub struct Collected {
     pub left: usize,
 }
 
-/// A variable, read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reading {
+pub struct VariableReading {
     /// As text, when the type is known.
     pub value: Option<String>,
     /// Its type, when it is known.
@@ -300,7 +291,6 @@ pub struct Farewell {
     /// Processes of which nothing could be tried.
     #[serde(default)]
     pub refused: Vec<(Pid, Refusal)>,
-    /// Still in force.
     pub kept: Vec<ChangeNumber>,
     /// Left out of the lists above, for they were too long.
     pub omitted: usize,
@@ -311,15 +301,14 @@ pub struct Farewell {
 #[error("{message}")]
 pub struct Refusal {
     /// For the exit code.
-    pub kind: RefusalKind,
-    /// For the user.
+    pub kind: ActuatorRefusalKind,
     pub message: String,
 }
 
 /// The kinds of refusal that callers tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RefusalKind {
+pub enum ActuatorRefusalKind {
     /// No such process, module, variable or change.
     NotFound,
     /// The process has ended, or runs another program now.

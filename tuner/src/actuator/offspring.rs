@@ -15,7 +15,7 @@ use plan::Value;
 
 use super::session::Session;
 use super::undoing::Tried;
-use super::{Refusal, RefusalKind};
+use super::{ActuatorRefusalKind, Refusal};
 use crate::address::Address;
 use crate::clock;
 use crate::journal::{ActionRecord, Assignment, Change, Status};
@@ -138,7 +138,7 @@ fn unknown(parent: Pid, change: &Change, set: &Assignment) -> Refusal {
         Value::from_bytes(set.value_type, bytes).map_or_else(|_| "?".to_owned(), |value| value.to_string())
     };
     Refusal {
-        kind: RefusalKind::Refused,
+        kind: ActuatorRefusalKind::Refused,
         message: format!(
             "`{symbol}` is {new}, as change {change} made it in process {parent}, and the process was forked from there within {within} ms \
              of that change: whether it has inherited the value is not known, so it is left alone (it was {old} there)",

@@ -2,7 +2,7 @@
 
 use plan::ValueError;
 
-use super::{Refusal, RefusalKind};
+use super::{ActuatorRefusalKind, Refusal};
 use crate::error::ActionError;
 use crate::lock::LockError;
 use crate::memory::MemoryError;
@@ -39,153 +39,155 @@ refuse!(
 );
 
 trait Kind {
-    fn kind(&self) -> RefusalKind;
+    fn kind(&self) -> ActuatorRefusalKind;
 }
 
 impl Kind for ProcessError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
-            ProcessError::NotFound { .. } => RefusalKind::NotFound,
-            ProcessError::Ended { .. } | ProcessError::Zombie { .. } => RefusalKind::Ended,
-            ProcessError::NotPermitted { .. } => RefusalKind::NotPermitted,
-            ProcessError::Io { .. } => RefusalKind::Failed,
+            ProcessError::NotFound { .. } => ActuatorRefusalKind::NotFound,
+            ProcessError::Ended { .. } | ProcessError::Zombie { .. } => ActuatorRefusalKind::Ended,
+            ProcessError::NotPermitted { .. } => ActuatorRefusalKind::NotPermitted,
+            ProcessError::Io { .. } => ActuatorRefusalKind::Failed,
             ProcessError::Init
             | ProcessError::KernelThread { .. }
             | ProcessError::Ourselves { .. }
             | ProcessError::Privileged { .. }
-            | ProcessError::NotAProcess { .. } => RefusalKind::Refused,
+            | ProcessError::NotAProcess { .. } => ActuatorRefusalKind::Refused,
         }
     }
 }
 
 impl Kind for MemoryError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
             MemoryError::Process(error) => error.kind(),
-            MemoryError::Gone { .. } => RefusalKind::Ended,
-            MemoryError::Unmapped { .. } | MemoryError::Io { .. } => RefusalKind::Failed,
+            MemoryError::Gone { .. } => ActuatorRefusalKind::Ended,
+            MemoryError::Unmapped { .. } | MemoryError::Io { .. } => ActuatorRefusalKind::Failed,
         }
     }
 }
 
 impl Kind for SpaceError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
             SpaceError::Process(error) => error.kind(),
             SpaceError::Memory(error) => error.kind(),
-            SpaceError::Maps { .. } | SpaceError::NoProgram { .. } => RefusalKind::Failed,
+            SpaceError::Maps { .. } | SpaceError::NoProgram { .. } => ActuatorRefusalKind::Failed,
         }
     }
 }
 
 impl Kind for VariableError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
-            VariableError::NotFound { .. } | VariableError::NoSuchModule { .. } => RefusalKind::NotFound,
+            VariableError::NotFound { .. } | VariableError::NoSuchModule { .. } => {
+                ActuatorRefusalKind::NotFound
+            }
             VariableError::Memory(error) => error.kind(),
-            VariableError::Image { .. } => RefusalKind::Failed,
+            VariableError::Image { .. } => ActuatorRefusalKind::Failed,
             VariableError::Follow(error) => error.kind(),
             VariableError::NotAVariable { .. }
             | VariableError::Path(_)
             | VariableError::Walk { .. }
             | VariableError::NoDebugInformation { .. }
             | VariableError::ThreadLocal { .. }
-            | VariableError::Ambiguous { .. } => RefusalKind::Refused,
+            | VariableError::Ambiguous { .. } => ActuatorRefusalKind::Refused,
         }
     }
 }
 
 impl Kind for FollowError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
             FollowError::Memory { source, .. } => source.kind(),
-            FollowError::Null { .. } | FollowError::Wild { .. } => RefusalKind::Refused,
+            FollowError::Null { .. } | FollowError::Wild { .. } => ActuatorRefusalKind::Refused,
         }
     }
 }
 
 impl Kind for SlotError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
             SlotError::Process(error) => error.kind(),
             SlotError::Space(error) => error.kind(),
             SlotError::Memory(error) => error.kind(),
             SlotError::Follow(error) => error.kind(),
-            SlotError::ModuleGone { .. } => RefusalKind::Ended,
+            SlotError::ModuleGone { .. } => ActuatorRefusalKind::Ended,
             SlotError::TypeUnknown { .. }
             | SlotError::WrongType { .. }
             | SlotError::WrongSize { .. }
             | SlotError::Misaligned { .. }
             | SlotError::Traced { .. }
-            | SlotError::ReadOnly { .. } => RefusalKind::Refused,
+            | SlotError::ReadOnly { .. } => ActuatorRefusalKind::Refused,
         }
     }
 }
 
 impl Kind for ValueError {
-    fn kind(&self) -> RefusalKind {
-        RefusalKind::Refused
+    fn kind(&self) -> ActuatorRefusalKind {
+        ActuatorRefusalKind::Refused
     }
 }
 
 impl Kind for PointError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
-            PointError::NotFound { .. } => RefusalKind::NotFound,
-            PointError::Module(_) => RefusalKind::Failed,
+            PointError::NotFound { .. } => ActuatorRefusalKind::NotFound,
+            PointError::Module(_) => ActuatorRefusalKind::Failed,
             PointError::Space(error) => error.kind(),
             PointError::Overwritten { .. }
             | PointError::Ambiguous { .. }
             | PointError::Indirect { .. }
             | PointError::JumpsOut { .. }
             | PointError::NoReturn { .. }
-            | PointError::Code(_) => RefusalKind::Refused,
+            | PointError::Code(_) => ActuatorRefusalKind::Refused,
         }
     }
 }
 
 impl Kind for WriterError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
             WriterError::Process(error) | WriterError::Lock(LockError::Process(error)) => error.kind(),
-            WriterError::Lock(LockError::Held { .. }) => RefusalKind::Busy,
-            WriterError::Lock(LockError::Io { .. }) | WriterError::Journal(_) => RefusalKind::Failed,
+            WriterError::Lock(LockError::Held { .. }) => ActuatorRefusalKind::Busy,
+            WriterError::Lock(LockError::Io { .. }) | WriterError::Journal(_) => ActuatorRefusalKind::Failed,
             WriterError::Space(error) => error.kind(),
             WriterError::Memory(error) | WriterError::Write(WriteError::Memory(error)) => error.kind(),
             WriterError::Slot(error) => error.kind(),
             WriterError::Follow(error) | WriterError::Write(WriteError::Follow(error)) => error.kind(),
-            WriterError::Write(WriteError::Io { .. }) => RefusalKind::Failed,
-            WriterError::NoSuchChange { .. } => RefusalKind::NotFound,
-            WriterError::ModuleGone { .. } => RefusalKind::Ended,
+            WriterError::Write(WriteError::Io { .. }) => ActuatorRefusalKind::Failed,
+            WriterError::NoSuchChange { .. } => ActuatorRefusalKind::NotFound,
+            WriterError::ModuleGone { .. } => ActuatorRefusalKind::Ended,
             WriterError::Action(error) => error.kind(),
             WriterError::Write(_)
             | WriterError::OtherProcess { .. }
             | WriterError::OtherType { .. }
             | WriterError::Moved { .. }
             | WriterError::NotInForce { .. }
-            | WriterError::NoSyncPoint { .. } => RefusalKind::Refused,
+            | WriterError::NoSyncPoint { .. } => ActuatorRefusalKind::Refused,
         }
     }
 }
 
 impl Kind for ActionError {
-    fn kind(&self) -> RefusalKind {
+    fn kind(&self) -> ActuatorRefusalKind {
         match self {
             ActionError::Process(error)
             | ActionError::Ptrace(PtraceError::Process(error))
             | ActionError::Place(PlaceError::Process(error)) => error.kind(),
             ActionError::Space(error) => error.kind(),
             ActionError::Memory(error) => error.kind(),
-            ActionError::Ptrace(PtraceError::NotPermitted { .. }) => RefusalKind::NotPermitted,
-            ActionError::Ptrace(PtraceError::ThreadEnded { .. }) => RefusalKind::Ended,
-            ActionError::NoFunction { .. } => RefusalKind::NotFound,
+            ActionError::Ptrace(PtraceError::NotPermitted { .. }) => ActuatorRefusalKind::NotPermitted,
+            ActionError::Ptrace(PtraceError::ThreadEnded { .. }) => ActuatorRefusalKind::Ended,
+            ActionError::NoFunction { .. } => ActuatorRefusalKind::NotFound,
             ActionError::Module(_)
             | ActionError::SystemCall { .. }
-            | ActionError::Ptrace(PtraceError::Io { .. }) => RefusalKind::Failed,
+            | ActionError::Ptrace(PtraceError::Io { .. }) => ActuatorRefusalKind::Failed,
             ActionError::NoThread { .. }
             | ActionError::InTheWay { .. }
-            | ActionError::Ptrace(PtraceError::NotStopped { .. }) => RefusalKind::Busy,
-            _ => RefusalKind::Refused,
+            | ActionError::Ptrace(PtraceError::NotStopped { .. }) => ActuatorRefusalKind::Busy,
+            _ => ActuatorRefusalKind::Refused,
         }
     }
 }

@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use super::session::Session;
 use super::{
-    Answer, Command, Expectation, Farewell, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, RefusalKind,
-    Reply, Request, line,
+    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, Farewell, Hello,
+    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply, line,
 };
 use crate::rendezvous::Rendezvous;
 use crate::sys;
@@ -40,7 +40,6 @@ pub enum ServeError {
     /// The first line was not a hello.
     #[error("the actuator's stream did not begin with a hello")]
     NoHello,
-    /// The stream failed.
     #[error("the actuator's stream failed: {0}")]
     Io(#[from] io::Error),
 }
@@ -51,15 +50,15 @@ pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<Farewell, Serv
     sys::ignore_termination_signals();
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream;
-    let hello = match line::read::<Request>(&mut reader, REQUEST_BYTES_MAX)? {
-        Some(Request {
+    let hello = match line::read::<ActuatorRequest>(&mut reader, REQUEST_BYTES_MAX)? {
+        Some(ActuatorRequest {
             id,
-            command: Command::Hello(hello),
+            command: ActuatorCommand::Hello(hello),
         }) => {
             answer(
                 &mut writer,
                 id,
-                Ok(Answer::Welcome {
+                Ok(ActuatorAnswer::Welcome {
                     actuator: std::process::id(),
                 }),
             )?;
@@ -80,23 +79,23 @@ fn run(
     let mut session = Session::new(hello, options);
     loop {
         match line::read(reader, REQUEST_BYTES_MAX) {
-            Ok(Some(Request {
+            Ok(Some(ActuatorRequest {
                 id,
-                command: Command::Shutdown,
+                command: ActuatorCommand::Shutdown,
             })) => {
                 let farewell = session.finish();
                 // The agent may be gone already: the farewell is also returned.
-                let _ = answer(writer, id, Ok(Answer::Goodbye(farewell.clone())));
+                let _ = answer(writer, id, Ok(ActuatorAnswer::Goodbye(farewell.clone())));
                 return farewell;
             }
-            Ok(Some(Request {
-                command: Command::Expect(Expectation { look_out_us, like }),
+            Ok(Some(ActuatorRequest {
+                command: ActuatorCommand::Expect(Expectation { look_out_us, like }),
                 ..
             })) => {
                 session.expect(like);
                 look_out(reader, Duration::from_micros(u64::from(look_out_us)));
             }
-            Ok(Some(Request { id, command })) => {
+            Ok(Some(ActuatorRequest { id, command })) => {
                 if answer(writer, id, session.execute(command)).is_err() {
                     return session.finish();
                 }
@@ -104,7 +103,7 @@ fn run(
             Ok(None) => return session.finish(),
             Err(error) => {
                 let refusal = Refusal {
-                    kind: RefusalKind::Protocol,
+                    kind: ActuatorRefusalKind::Protocol,
                     message: error.to_string(),
                 };
                 let _ = answer(writer, 0, Err(refusal));
@@ -127,6 +126,6 @@ fn look_out(reader: &BufReader<UnixStream>, longest: Duration) {
     }
 }
 
-fn answer(writer: &mut UnixStream, id: u64, result: Result<Answer, Refusal>) -> io::Result<()> {
+fn answer(writer: &mut UnixStream, id: u64, result: Result<ActuatorAnswer, Refusal>) -> io::Result<()> {
     line::write(writer, &Reply { id, result }, REPLY_BYTES_MAX)
 }

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::undoing::Tried;
 use super::waiting::Waiting;
 use super::{
-    ActCommand, Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, Practice, REPLY_BYTES_MAX,
-    Reading, Refusal, RefusalKind, ServeOptions, SetCommand,
+    ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, Farewell, GetCommand,
+    Hello, REPLY_BYTES_MAX, Refusal, ServeOptions, SetCommand, SetWarmUp, VariableReading,
 };
 use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
@@ -67,58 +67,62 @@ impl Session {
         }
     }
 
-    pub(super) fn execute(&mut self, command: Command) -> Result<Answer, Refusal> {
+    pub(super) fn execute(&mut self, command: ActuatorCommand) -> Result<ActuatorAnswer, Refusal> {
         match command {
-            Command::Set(set) => self.set(*set),
-            Command::Arm(arm) => self.arm(*arm).map(|ticket| Answer::Armed { ticket }),
-            Command::ArmAct(arm) => self.arm_act(*arm).map(|ticket| Answer::Armed { ticket }),
-            Command::Together(together) => {
+            ActuatorCommand::Set(set) => self.set(*set),
+            ActuatorCommand::Arm(arm) => self.arm(*arm).map(|ticket| ActuatorAnswer::Armed { ticket }),
+            ActuatorCommand::ArmAct(arm) => self.arm_act(*arm).map(|ticket| ActuatorAnswer::Armed { ticket }),
+            ActuatorCommand::Together(together) => {
                 let tickets = self.arm_together(*together)?;
-                Ok(Answer::ArmedTogether { tickets })
+                Ok(ActuatorAnswer::ArmedTogether { tickets })
             }
-            Command::Collect => Ok(Answer::Collected(self.collect())),
-            Command::Disarm { ticket } => {
+            ActuatorCommand::Collect => Ok(ActuatorAnswer::Collected(self.collect())),
+            ActuatorCommand::Disarm { ticket } => {
                 self.disarm(ticket);
-                Ok(Answer::Disarmed)
+                Ok(ActuatorAnswer::Disarmed)
             }
-            Command::Act(act) => {
+            ActuatorCommand::Act(act) => {
                 let ActCommand { pid, action, reason } = *act;
-                Ok(Answer::Acted(Box::new(self.writer(pid)?.act(&action, reason)?)))
+                Ok(ActuatorAnswer::Acted(Box::new(
+                    self.writer(pid)?.act(&action, reason)?,
+                )))
             }
-            Command::Get(get) => self.get(get),
-            Command::Confirm(ChangeNumber { pid, change }) => {
+            ActuatorCommand::Get(get) => self.get(get),
+            ActuatorCommand::Confirm(ChangeNumber { pid, change }) => {
                 self.writer(pid)?.confirm(change)?;
-                Ok(Answer::Confirmed)
+                Ok(ActuatorAnswer::Confirmed)
             }
-            Command::Undo { changes } => {
+            ActuatorCommand::Undo { changes } => {
                 let (each, inherited) = self.undo_these(&changes);
-                Ok(Answer::Undone { each, inherited })
+                Ok(ActuatorAnswer::Undone { each, inherited })
             }
-            Command::UndoAll { pids } => Ok(Answer::UndoneAll(self.undo_processes(pids))),
-            Command::Changes { pid } => {
+            ActuatorCommand::UndoAll { pids } => Ok(ActuatorAnswer::UndoneAll(self.undo_processes(pids))),
+            ActuatorCommand::Changes { pid } => {
                 let mut changes = self.state.history(pid).map_err(WriterError::from)?.changes();
                 let omitted = keep_newest(&mut changes, REPLY_BYTES_MAX / 2);
-                Ok(Answer::Changes { changes, omitted })
+                Ok(ActuatorAnswer::Changes { changes, omitted })
             }
-            Command::Hello(_) | Command::Shutdown | Command::Expect(_) => Err(Refusal {
-                kind: RefusalKind::Protocol,
-                message: "the session has begun already".to_owned(),
-            }),
+            ActuatorCommand::Hello(_) | ActuatorCommand::Shutdown | ActuatorCommand::Expect(_) => {
+                Err(Refusal {
+                    kind: ActuatorRefusalKind::Protocol,
+                    message: "the session has begun already".to_owned(),
+                })
+            }
         }
     }
 
-    fn set(&mut self, command: SetCommand) -> Result<Answer, Refusal> {
+    fn set(&mut self, command: SetCommand) -> Result<ActuatorAnswer, Refusal> {
         let (pid, stated) = (command.pid, stated(&command));
         let (slot, request) = self.prepare(command)?;
         let receipt = self.writer(pid)?.set(&slot, request)?;
         // After a write that failed it is looked up and checked anew.
         self.keep_checked(stated, slot);
-        Ok(Answer::Set(Box::new(receipt)))
+        Ok(ActuatorAnswer::Set(Box::new(receipt)))
     }
 
     /// A set may follow at once, perhaps this one. What it will look at is looked at now, so that it is quick then; nothing is concluded
     /// from it, but for some milliseconds that nobody debugs the process.
-    pub(super) fn expect(&mut self, like: Option<Practice>) {
+    pub(super) fn expect(&mut self, like: Option<SetWarmUp>) {
         for slot in self.slots.values_mut().take(EXPECTED_MAX) {
             slot.look();
         }
@@ -127,7 +131,7 @@ impl Session {
         }
         // Last: what it leaves in the caches is what the set will look for.
         if let Some(like) = like {
-            self.practise(like);
+            self.warm_up(like);
         }
     }
 
@@ -175,7 +179,7 @@ impl Session {
         Ok(location)
     }
 
-    fn get(&mut self, command: GetCommand) -> Result<Answer, Refusal> {
+    fn get(&mut self, command: GetCommand) -> Result<ActuatorAnswer, Refusal> {
         let GetCommand {
             pid,
             variable,
@@ -188,12 +192,12 @@ impl Session {
         };
         let location = self.locate(pid, &name)?;
         let bytes = location.read(&Memory::open(&self.open(pid)?)?)?;
-        self.look_ahead((pid, name, value_type));
+        self.prefetch((pid, name, value_type));
         let value_type = value_type.or(location.value_type());
         let value = value_type
             .map(|value_type| Value::from_bytes(value_type, bytes))
             .transpose()?;
-        Ok(Answer::Value(Reading {
+        Ok(ActuatorAnswer::Value(VariableReading {
             value: value.map(|value| value.to_string()),
             value_type,
             bytes,
@@ -204,7 +208,7 @@ impl Session {
     }
 
     /// Who asks for a variable may write it next: what is checked of its place now need not be then. Who may not is told then.
-    fn look_ahead(&mut self, stated: Stated) {
+    fn prefetch(&mut self, stated: Stated) {
         write::look();
         // What was kept of a program that another one has followed is worth nothing.
         self.slots.remove(&stated);
@@ -224,7 +228,7 @@ impl Session {
         let process = pid.open()?;
         match self.options.only_user {
             Some(user) if process.uid != user => Err(Refusal {
-                kind: RefusalKind::NotPermitted,
+                kind: ActuatorRefusalKind::NotPermitted,
                 message: format!(
                     "process {pid} belongs to {}: the capabilities of this program's file are lent for your own processes",
                     process.user()
@@ -385,7 +389,7 @@ impl Farewell {
     fn add_undecided(&mut self, pid: Pid, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
             let number = change.intent.change;
-            let is_told = self
+            let is_reported = self
                 .undone
                 .iter()
                 .any(|(of, undone)| (*of, undone.change) == (pid, number))
@@ -393,11 +397,11 @@ impl Farewell {
                     .failed
                     .iter()
                     .any(|(of, _)| (of.pid, of.change) == (pid, number));
-            if is_told || !matches!(change.status, Status::Pending | Status::RevertPending) {
+            if is_reported || !matches!(change.status, Status::Pending | Status::RevertPending) {
                 continue;
             }
             let refusal = Refusal {
-                kind: RefusalKind::Busy,
+                kind: ActuatorRefusalKind::Busy,
                 message: format!(
                     "{} has not finished, so that it is not known whether it is in force; run undo later to find out",
                     change.intent.action

@@ -178,11 +178,11 @@ impl Session {
     }
 
     /// Groups that are to wait no longer.
-    pub(super) fn disarm_groups(&mut self, is_meant: impl Fn(&WaitingGroup) -> bool) {
+    pub(super) fn disarm_groups(&mut self, is_selected: impl Fn(&WaitingGroup) -> bool) {
         let groups = std::mem::take(&mut self.waiting.groups);
-        let (meant, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_meant);
+        let (resolved, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_selected);
         self.waiting.groups = rest;
-        for mut group in meant {
+        for mut group in resolved {
             group.assembly.call_off();
             let assembled = loop {
                 let rendezvous = self.waiting.rendezvous().ok();

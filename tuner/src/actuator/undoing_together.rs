@@ -9,8 +9,8 @@ use super::assembly::{Assembled, Assembly, Member};
 use super::session::Session;
 use super::undoing::{Tried, UNDO_LOOK, UNDO_WAIT, Undoing};
 use super::waiting::refused;
-use super::{Refusal, RefusalKind};
-use crate::journal::{Bond, Change, Hold, Mechanism, RevertOutcome, Status};
+use super::{ActuatorRefusalKind, Refusal};
+use crate::journal::{Bond, Change, Mechanism, RevertOutcome, Status, WriteHold};
 use crate::process::Pid;
 use crate::sync::{self, Passage, ResolvedPoint};
 use crate::undo::{Back, Returning};
@@ -64,7 +64,7 @@ impl Session {
         for pid in bond.with.iter().filter(|pid| pid.is_alive()) {
             match self.in_force_of(*pid, bond) {
                 Ok(change) => in_force.extend(change.map(|change| (*pid, change))),
-                Err(refusal) if refusal.kind == RefusalKind::Ended => {}
+                Err(refusal) if refusal.kind == ActuatorRefusalKind::Ended => {}
                 Err(refusal) => hindered = Some(format!("process {pid}: {refusal}")),
             }
         }
@@ -77,7 +77,7 @@ impl Session {
                 }
                 Err(refusal) => {
                     // Another program that it runs now has nothing of it.
-                    if refusal.kind != RefusalKind::Ended {
+                    if refusal.kind != ActuatorRefusalKind::Ended {
                         hindered = Some(format!("process {pid}: {refusal}"));
                     }
                     let result = Err(refusal);
@@ -94,7 +94,7 @@ impl Session {
         let count = returning.len();
         let Assembled { result, holds } = assembled.unwrap_or_else(|why| Assembled {
             result: Err(why),
-            holds: vec![Hold::at(Mechanism::Stop, Passage::default()); count],
+            holds: vec![WriteHold::at(Mechanism::Stop, Passage::default()); count],
         });
         for ((pid, mut back), hold) in returning.into_iter().zip(holds) {
             let outcome = match &result {

@@ -13,7 +13,7 @@ use super::armed::{Armed, How, Over};
 use super::calling::WaitingCall;
 use super::session::{Session, keep_newest};
 use super::together::WaitingGroup;
-use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
+use super::{ActuatorRefusalKind, ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, ServeOptions};
 use crate::action::ActionReceipt;
 use crate::journal::RevertOutcome;
 use crate::process::Pid;
@@ -282,7 +282,7 @@ impl Session {
 
 pub(super) fn refused(message: String) -> Refusal {
     Refusal {
-        kind: RefusalKind::Refused,
+        kind: ActuatorRefusalKind::Refused,
         message,
     }
 }
@@ -290,7 +290,7 @@ pub(super) fn refused(message: String) -> Refusal {
 /// At another time it may go.
 pub(super) fn not_now(message: String) -> Refusal {
     Refusal {
-        kind: RefusalKind::Busy,
+        kind: ActuatorRefusalKind::Busy,
         message,
     }
 }

@@ -11,7 +11,7 @@ use crate::printable::printable_bytes;
 use crate::spelling::{self, Spelling};
 
 /// Places that are told of.
-const TOLD_MAX: usize = 64;
+const SHOWN_MAX: usize = 64;
 
 /// One place where a function was inlined.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ pub fn inlined(image: &DebugFile, name: &str) -> Result<(Vec<Inlined>, usize), I
     found.sort();
     found.dedup();
     let count = found.len();
-    found.truncate(TOLD_MAX);
+    found.truncate(SHOWN_MAX);
     Ok((found, count))
 }
 

@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use crate::address::LinkAddress;
 use crate::elf::ImageError;
-use crate::path::Step;
+use crate::path::PathStep;
 use search::{Needles, Words};
 use types::Shape;
 use view::{Entry, Found, Loaded, Place, Scopes, View, fixed_address};
@@ -42,7 +42,7 @@ pub use walk::{Leaf, Trail, WalkError};
 
 /// What kind of value a variable holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     Bool,
     /// A signed integer, or a signed character.
     Signed,
@@ -58,7 +58,7 @@ pub enum Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VariableType {
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Its bytes; 0 when the debug information does not say.
     pub size: u64,
 }
@@ -69,7 +69,7 @@ impl VariableType {
     pub fn value_type(self) -> Option<ValueType> {
         let of_kind = |value_type: &&ValueType| self.accepts(**value_type);
         match self.kind {
-            Kind::Enum | Kind::Pointer | Kind::Compound => None,
+            ValueKind::Enum | ValueKind::Pointer | ValueKind::Compound => None,
             _ => ValueType::ALL.iter().find(of_kind).copied(),
         }
     }
@@ -78,12 +78,12 @@ impl VariableType {
     pub fn accepts(self, value_type: ValueType) -> bool {
         use ValueType::{Bool, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
         let of_kind = match self.kind {
-            Kind::Bool => value_type == Bool,
-            Kind::Signed => matches!(value_type, I8 | I16 | I32 | I64),
-            Kind::Unsigned => matches!(value_type, U8 | U16 | U32 | U64),
-            Kind::Float => matches!(value_type, F32 | F64),
-            Kind::Enum => !matches!(value_type, Bool | F32 | F64),
-            Kind::Pointer | Kind::Compound => false,
+            ValueKind::Bool => value_type == Bool,
+            ValueKind::Signed => matches!(value_type, I8 | I16 | I32 | I64),
+            ValueKind::Unsigned => matches!(value_type, U8 | U16 | U32 | U64),
+            ValueKind::Float => matches!(value_type, F32 | F64),
+            ValueKind::Enum => !matches!(value_type, Bool | F32 | F64),
+            ValueKind::Pointer | ValueKind::Compound => false,
         };
         of_kind && value_type.size() as u64 == self.size
     }
@@ -95,13 +95,13 @@ impl std::fmt::Display for VariableType {
             return value_type.fmt(f);
         }
         let kind = match self.kind {
-            Kind::Bool => "a bool",
-            Kind::Signed => "a signed integer",
-            Kind::Unsigned => "an unsigned integer",
-            Kind::Float => "a floating-point number",
-            Kind::Enum => "an enum",
-            Kind::Pointer => "a pointer",
-            Kind::Compound => "a struct or an array",
+            ValueKind::Bool => "a bool",
+            ValueKind::Signed => "a signed integer",
+            ValueKind::Unsigned => "an unsigned integer",
+            ValueKind::Float => "a floating-point number",
+            ValueKind::Enum => "an enum",
+            ValueKind::Pointer => "a pointer",
+            ValueKind::Compound => "a struct or an array",
         };
         write!(f, "{kind} of {} bytes", self.size)
     }
@@ -194,7 +194,7 @@ fn description<'a>(
         gimli::DW_TAG_subprogram => (None, parameters::signature(view, unit, entry)?),
         // Its first variable is where the symbol is.
         _ if is_in_common_block(scopes) => {
-            let kind = Kind::Compound;
+            let kind = ValueKind::Compound;
             (Some(VariableType { kind, size: 0 }), "common block".to_owned())
         }
         _ => {
@@ -231,7 +231,11 @@ fn leaf_type<'a>(view: &View<'a>, place: &Place<'a>) -> Found<Option<VariableTyp
 
 /// Where the steps lead from the variable that the linker placed at `address`; `None` when there is no debug information on it. In a
 /// Fortran common block the first step names the variable.
-pub fn trail(image: &DebugFile, address: LinkAddress, steps: &[Step]) -> Result<Option<Trail>, StepError> {
+pub fn trail(
+    image: &DebugFile,
+    address: LinkAddress,
+    steps: &[PathStep],
+) -> Result<Option<Trail>, StepError> {
     let Some(info) = image.debug_info()? else {
         return Ok(None);
     };
@@ -240,7 +244,7 @@ pub fn trail(image: &DebugFile, address: LinkAddress, steps: &[Step]) -> Result<
     let mut start = Start {
         address,
         member: match steps {
-            [Step::Field(name), ..] => Some(name),
+            [PathStep::Field(name), ..] => Some(name),
             _ => None,
         },
         others: Vec::new(),

@@ -10,10 +10,10 @@ use thiserror::Error;
 use super::file::DebugFile;
 use super::view::{Entry, Found, Loaded, Place, View};
 use super::walk::{self, Leaf};
-use super::{Kind, StepError, VariableType, leaf_type, units_with};
+use super::{StepError, ValueKind, VariableType, leaf_type, units_with};
 use crate::address::LinkAddress;
 use crate::elf::ImageError;
-use crate::path::Step;
+use crate::path::PathStep;
 
 /// Parameters that are written out.
 const WRITTEN_MAX: usize = 8;
@@ -36,7 +36,6 @@ pub struct Parameter {
 /// Which parameter of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArgumentName {
-    /// Counted from 0.
     Number(u8),
     /// By its name in the source.
     Name(String),
@@ -197,7 +196,7 @@ pub fn argument(
     image: &DebugFile,
     address: LinkAddress,
     argument: &ArgumentName,
-    steps: &[Step],
+    steps: &[PathStep],
 ) -> Result<ArgumentValue, ArgumentError> {
     let found = with_parameters(image, address, |view, known| {
         Ok(of_known(view, &known, argument, steps))
@@ -213,7 +212,7 @@ fn of_known<'a>(
     view: &View<'a>,
     known: &[Known<'a>],
     argument: &ArgumentName,
-    steps: &[Step],
+    steps: &[PathStep],
 ) -> Result<ArgumentValue, ArgumentError> {
     let found = match argument {
         ArgumentName::Number(number) => known.get(usize::from(*number)),
@@ -234,7 +233,7 @@ fn of_known<'a>(
         let argument = argument.clone();
         Err(ArgumentError::NotInRegister { argument, why })
     };
-    if found.parameter.of.kind == Kind::Float {
+    if found.parameter.of.kind == ValueKind::Float {
         return refuse("a floating-point number");
     }
     if found.parameter.register >= INTEGER_REGISTERS {
@@ -342,15 +341,15 @@ fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<Known<'a>>> {
         let by_reference = unit.is_fortran && is_by_reference(unit, &entry)?;
         let of = match by_reference {
             true => Some(VariableType {
-                kind: Kind::Pointer,
+                kind: ValueKind::Pointer,
                 size: 8,
             }),
             false => leaf_type(view, &place)?,
         };
-        let Some(of) = of.filter(|of| of.kind != Kind::Compound) else {
+        let Some(of) = of.filter(|of| of.kind != ValueKind::Compound) else {
             break;
         };
-        let is_float = of.kind == Kind::Float;
+        let is_float = of.kind == ValueKind::Float;
         found.push(Known {
             parameter: Parameter {
                 name: view.text(unit, &entry, gimli::DW_AT_name)?,

@@ -4,7 +4,7 @@
 use gimli::{AttributeValue, DwAte, DwTag};
 
 use super::view::{CHAIN_MAX, Entry, Found, Place, View};
-use super::{Kind, VariableType};
+use super::{ValueKind, VariableType};
 
 /// More dimensions than any language has.
 const DIMENSIONS_MAX: usize = 32;
@@ -19,7 +19,7 @@ const TEXT_DEPTH_MAX: usize = 12;
 #[derive(Debug, Clone)]
 pub(super) enum Shape<'a> {
     Scalar {
-        kind: Kind,
+        kind: ValueKind,
         size: u64,
         is_char: bool,
     },
@@ -74,9 +74,9 @@ impl Shape<'_> {
     pub(super) fn variable_type(&self) -> VariableType {
         let (kind, size) = match self {
             Shape::Scalar { kind, size, .. } => (*kind, *size),
-            Shape::Pointer { size, .. } | Shape::Reference { size, .. } => (Kind::Pointer, *size),
-            Shape::Struct { size, .. } | Shape::Other { size } => (Kind::Compound, *size),
-            Shape::Array(_) => (Kind::Compound, 0),
+            Shape::Pointer { size, .. } | Shape::Reference { size, .. } => (ValueKind::Pointer, *size),
+            Shape::Struct { size, .. } | Shape::Other { size } => (ValueKind::Compound, *size),
+            Shape::Array(_) => (ValueKind::Compound, 0),
         };
         VariableType { kind, size }
     }
@@ -104,7 +104,7 @@ impl<'a> View<'a> {
                 }
             }
             gimli::DW_TAG_enumeration_type => Shape::Scalar {
-                kind: Kind::Enum,
+                kind: ValueKind::Enum,
                 size: size.unwrap_or_default(),
                 is_char: false,
             },
@@ -420,13 +420,13 @@ fn is_only_a_name(tag: DwTag) -> bool {
     )
 }
 
-fn base_kind(encoding: DwAte) -> Kind {
+fn base_kind(encoding: DwAte) -> ValueKind {
     match encoding {
-        gimli::DW_ATE_boolean => Kind::Bool,
-        gimli::DW_ATE_signed | gimli::DW_ATE_signed_char => Kind::Signed,
-        gimli::DW_ATE_unsigned | gimli::DW_ATE_unsigned_char | gimli::DW_ATE_UTF => Kind::Unsigned,
-        gimli::DW_ATE_float => Kind::Float,
-        _ => Kind::Compound,
+        gimli::DW_ATE_boolean => ValueKind::Bool,
+        gimli::DW_ATE_signed | gimli::DW_ATE_signed_char => ValueKind::Signed,
+        gimli::DW_ATE_unsigned | gimli::DW_ATE_unsigned_char | gimli::DW_ATE_UTF => ValueKind::Unsigned,
+        gimli::DW_ATE_float => ValueKind::Float,
+        _ => ValueKind::Compound,
     }
 }
 

@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use super::types::{Array, Shape};
 use super::view::{CHAIN_MAX, Found, Place, View};
-use super::{Kind, VariableType};
-use crate::path::Step;
+use super::{ValueKind, VariableType};
+use crate::path::PathStep;
 
 /// Fields that a message lists.
 const LISTED_MAX: usize = 12;
@@ -48,11 +48,7 @@ pub enum WalkError {
     NoPointer { of: String },
     /// Some bits of a byte are no place.
     #[error("the field `{field}` is {bits} bits of a word: only complete bytes can be read and written")]
-    BitField {
-        field: String,
-        /// How many.
-        bits: u64,
-    },
+    BitField { field: String, bits: u64 },
     /// Where the elements are is known to the running program alone.
     #[error(
         "{of} is laid out by the running program (an allocatable or a pointer array, or a slice): its elements have no fixed place"
@@ -133,7 +129,7 @@ pub(super) fn walk<'a>(
     view: &View<'a>,
     from: Place<'a>,
     by_reference: bool,
-    steps: &[Step],
+    steps: &[PathStep],
 ) -> Result<Trail, Stop> {
     let mut walk = Walk {
         view,
@@ -145,11 +141,11 @@ pub(super) fn walk<'a>(
     while let [step, rest @ ..] = steps {
         walk.follow_references()?;
         match step {
-            Step::Field(name) => walk.field(name)?,
-            Step::Deref => walk.deref()?,
-            Step::Index(first) => {
+            PathStep::Field(name) => walk.field(name)?,
+            PathStep::Deref => walk.deref()?,
+            PathStep::Index(first) => {
                 let further = rest.iter().map_while(|step| match step {
-                    Step::Index(index) => Some(*index),
+                    PathStep::Index(index) => Some(*index),
                     _ => None,
                 });
                 let indices: Vec<i64> = std::iter::once(*first).chain(further).collect();
@@ -366,8 +362,8 @@ impl<'a> Walk<'_, 'a> {
             _ => Vec::new(),
         };
         fields.truncate(LISTED_MAX);
-        let kind = if of.kind == Kind::Pointer && of.size == 0 {
-            Kind::Compound
+        let kind = if of.kind == ValueKind::Pointer && of.size == 0 {
+            ValueKind::Compound
         } else {
             of.kind
         };

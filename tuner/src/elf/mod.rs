@@ -140,7 +140,6 @@ pub struct SymbolRelocation {
     pub copy: bool,
 }
 
-/// One ELF file.
 #[derive(Debug)]
 pub struct Elf {
     file: File,

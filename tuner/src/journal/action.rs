@@ -19,13 +19,13 @@ pub enum ActionRecord {
     /// A variable gets a value.
     Set(Assignment),
     /// A function is called once.
-    Call(Call),
+    Call(CallRecord),
     /// A library is loaded.
-    Load(Call),
+    Load(CallRecord),
     /// Code, or the tables through which functions are called, are changed.
     Patch(Patch),
     /// Threads are bound to CPUs.
-    Affinity(Affinity),
+    Affinity(ThreadAffinities),
 }
 
 /// A variable and its value.
@@ -33,7 +33,6 @@ pub enum ActionRecord {
 pub struct Assignment {
     /// The file that holds the variable.
     pub module: String,
-    /// Its identity.
     pub build_id: Option<BuildId>,
     pub symbol: String,
     /// Where the linker placed it; of a chain the first pointer.
@@ -44,7 +43,6 @@ pub struct Assignment {
     pub chain: Option<Chain>,
     #[serde(rename = "type")]
     pub value_type: ValueType,
-    /// What it held.
     pub old: Bytes,
     /// What it is to hold.
     pub new: Bytes,
@@ -86,14 +84,13 @@ impl Assignment {
 pub struct Bond {
     /// The same in all of them, and in no others.
     pub group: String,
-    /// All of them.
     pub with: Vec<Pid>,
     /// Where each says which iteration it begins.
     pub key: Key,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Call {
+pub struct CallRecord {
     /// As it is shown: `f(1, 2.5)`, or the path of a library.
     pub symbol: String,
     /// The file that holds the function.
@@ -108,12 +105,12 @@ pub struct Call {
     pub sync: Option<SyncPoint>,
     /// What takes it back; without one it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inverse: Option<Inverse>,
+    pub inverse: Option<InverseRecord>,
 }
 
 /// The call that takes a call back. The thread that made the one makes the other, at the same sync point if there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Inverse {
+pub struct InverseRecord {
     /// As it is shown: `f(was)`.
     pub symbol: String,
     /// The function, as it is looked up.
@@ -125,12 +122,12 @@ pub struct Inverse {
     pub arguments: Vec<Argument>,
     /// The function whose result, just before the call, is `was`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reader: Option<Reader>,
+    pub reader: Option<PrecedingCall>,
 }
 
 /// The function that is called just before a call, by the same thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reader {
+pub struct PrecedingCall {
     /// As it is shown: `g()`.
     pub symbol: String,
     pub returns: ReturnType,
@@ -142,7 +139,7 @@ pub struct Patch {
     /// As it is shown: `replace a with b`.
     pub symbol: String,
     /// The bytes that are changed, in this order.
-    pub sites: Vec<Site>,
+    pub sites: Vec<PatchedBytes>,
     /// The memory that is mapped for it.
     pub arena: Option<Arena>,
     /// The files whose code is now called: they must stay loaded.
@@ -154,16 +151,14 @@ pub struct Patch {
 
 /// Bytes that are changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Site {
+pub struct PatchedBytes {
     /// The file that they belong to.
     pub module: String,
-    /// Its identity.
     pub build_id: Option<BuildId>,
     /// Code, or else a word of a table.
     pub is_code: bool,
     /// Where the linker placed them.
     pub link_address: LinkAddress,
-    /// Where they are.
     pub address: Address,
     /// What they were, by the file (a word of a table: by the memory).
     pub old: HexBytes,
@@ -173,7 +168,7 @@ pub struct Site {
 
 /// Threads and their CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Affinity {
+pub struct ThreadAffinities {
     /// As it is shown: `affinity`.
     pub symbol: String,
     /// The CPUs, as a list (`0-3,8`).
@@ -186,7 +181,6 @@ pub struct Affinity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCpus {
     pub tid: i32,
-    /// As a list.
     pub cpus: String,
 }
 
@@ -231,7 +225,7 @@ impl ActionRecord {
     }
 
     /// What takes it back, if it is a call that can be.
-    pub fn inverse(&self) -> Option<&Inverse> {
+    pub fn inverse(&self) -> Option<&InverseRecord> {
         match self {
             ActionRecord::Call(call) => call.inverse.as_ref(),
             ActionRecord::Set(_)
@@ -329,7 +323,7 @@ impl fmt::Display for ActionRecord {
 }
 
 /// As people read it: `4 threads bound to CPUs 0-1 (before: CPUs 0-63)`.
-impl fmt::Display for Affinity {
+impl fmt::Display for ThreadAffinities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |cpus: &str| match cpus.parse::<usize>() {
             Ok(_) => format!("CPU {cpus}"),
@@ -391,26 +385,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_of_threads_are_told_with_what_they_had_before() {
-        let told = |cpus: &str, before: &[&str]| {
+    fn cpus_of_threads_are_shown_with_what_they_had_before() {
+        let reported = |cpus: &str, before: &[&str]| {
             let threads = (1..).zip(before).map(|(tid, cpus)| ThreadCpus {
                 tid,
                 cpus: (*cpus).to_owned(),
             });
-            let action = Affinity {
+            let action = ThreadAffinities {
                 symbol: "affinity".to_owned(),
                 cpus: cpus.to_owned(),
                 threads: threads.collect(),
             };
             ActionRecord::Affinity(action).to_string()
         };
-        assert_eq!(told("0", &["0"]), "1 thread bound to CPU 0 (as before)");
+        assert_eq!(reported("0", &["0"]), "1 thread bound to CPU 0 (as before)");
         assert_eq!(
-            told("0-1", &["0-63", "0-63"]),
+            reported("0-1", &["0-63", "0-63"]),
             "2 threads bound to CPUs 0-1 (before: CPUs 0-63)"
         );
         assert_eq!(
-            told("3", &["1", "2"]),
+            reported("3", &["1", "2"]),
             "2 threads bound to CPU 3 (before: not all to the same)"
         );
     }

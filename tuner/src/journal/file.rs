@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock, statfs};
 use thiserror::Error;
 
 use super::history::{Change, History};
-use super::record::{Intent, Record};
+use super::record::{Intent, JournalRecord};
 use crate::process::Pid;
 
 /// A journal that grew past this is not appended to: 100 000 changes of one process are a rule gone wild.
@@ -32,17 +32,10 @@ const SCRATCH_BYTES_MAX: u64 = 64 << 10;
 pub enum JournalError {
     /// Some file or directory is not usable.
     #[error("journal {}: {source}", path.display())]
-    Io {
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// Others could change what it says.
     #[error("journal directory {}: others may write there; it must be yours, with mode 0700", path.display())]
-    Unsafe {
-        /// The directory.
-        path: PathBuf,
-    },
+    Unsafe { path: PathBuf },
     /// Another machine keeps it.
     #[error(
         "journal directory {} is on {kind}, a file system of the network: what is written there may come late, or never; set \
@@ -50,17 +43,13 @@ pub enum JournalError {
         path.display()
     )]
     Remote {
-        /// The directory.
         path: PathBuf,
         /// What it is called.
         kind: &'static str,
     },
     /// The disk is full, or the file too long.
     #[error("journal {} is full: make room there, or set TUNEAGENT_STATE_DIR to another place", path.display())]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
+    Full { path: PathBuf },
     /// There is no place for it.
     #[error("no place for the journal: set TUNEAGENT_STATE_DIR or HOME")]
     NoPlace,
@@ -268,11 +257,11 @@ impl Journal {
     }
 
     /// Goes the way of an announcement for practice: the line is appended to a file beside the journal that has no name and nobody reads.
-    pub(crate) fn practise(&self, intent: Intent) -> Result<(), JournalError> {
+    pub(crate) fn warm_up(&self, intent: Intent) -> Result<(), JournalError> {
         let line = self.line(&self.numbered(intent).1)?;
         if let Some(scratch) = self.scratch.get_or_init(|| self.nameless()) {
             // Whether it went well is for nobody to know.
-            let _ = append_for_practice(scratch, &line);
+            let _ = append_for_warm_up(scratch, &line);
         }
         Ok(())
     }
@@ -284,12 +273,15 @@ impl Journal {
         options.open(self.path.parent()?).ok()
     }
 
-    fn numbered(&self, intent: Intent) -> (u64, Record) {
+    fn numbered(&self, intent: Intent) -> (u64, JournalRecord) {
         let change = self.history.newest() + 1;
-        (change, Record::Intent(Box::new(Intent { change, ..intent })))
+        (
+            change,
+            JournalRecord::Intent(Box::new(Intent { change, ..intent })),
+        )
     }
 
-    pub fn append(&mut self, record: Record) -> Result<(), JournalError> {
+    pub fn append(&mut self, record: JournalRecord) -> Result<(), JournalError> {
         self.locked(|journal| journal.write(record))
     }
 
@@ -322,7 +314,7 @@ impl Journal {
     }
 
     /// A record as it is written. Behind a torn line it begins a new one, so that only the torn one is lost.
-    fn line(&self, record: &Record) -> Result<Vec<u8>, JournalError> {
+    fn line(&self, record: &JournalRecord) -> Result<Vec<u8>, JournalError> {
         if self.read_to > JOURNAL_BYTES_MAX {
             return Err(JournalError::Full {
                 path: self.path.clone(),
@@ -337,8 +329,7 @@ impl Journal {
         Ok(line)
     }
 
-    /// One write(2).
-    fn write(&mut self, record: Record) -> Result<(), JournalError> {
+    fn write(&mut self, record: JournalRecord) -> Result<(), JournalError> {
         let line = self.line(&record)?;
         let full = || JournalError::Full {
             path: self.path.clone(),
@@ -362,7 +353,7 @@ impl Journal {
 }
 
 /// All the calls that an announcement takes.
-fn append_for_practice(mut scratch: &File, line: &[u8]) -> io::Result<()> {
+fn append_for_warm_up(mut scratch: &File, line: &[u8]) -> io::Result<()> {
     flock(scratch, FlockOperation::LockExclusive)?;
     if scratch.metadata()?.len() > SCRATCH_BYTES_MAX {
         scratch.set_len(0)?;
@@ -377,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_of_the_network_is_told_from_one_of_this_machine() {
+    fn a_file_system_of_the_network_is_distinguished_from_one_of_this_machine() {
         let (ext, tmpfs, overlay, xfs, btrfs) = (0xef53, 0x0102_1994, 0x794c_7630, 0x5846_5342, 0x9123_683e);
         for kind in [ext, tmpfs, overlay, xfs, btrfs] {
             assert_eq!(network(kind), None, "{kind:#x}");

@@ -7,7 +7,7 @@ use plan::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::action::{ActionRecord, Assignment};
-use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
+use super::record::{Intent, JournalRecord, Outcome, RevertOutcome, WriteHold};
 use crate::arena::Arena;
 use crate::process::ThreadId;
 
@@ -17,21 +17,17 @@ use crate::process::ThreadId;
 pub enum Status {
     /// Its intent is written down, but not what came of it: the memory tells ([`settle`]).
     Pending,
-    /// In force.
     Applied,
-    /// Never written.
     Failed,
     /// Done, and nothing that could be taken back: a call without an inverse.
     Done,
     /// As pending, for taking it back.
     RevertPending,
-    /// Taken back.
     Reverted,
     /// The program has written something else there since.
     ChangedSince,
     /// A later change of the same variable is in force.
     Superseded {
-        /// Its number.
         by: u64,
     },
 }
@@ -48,7 +44,6 @@ impl Status {
 pub struct Change {
     /// What was to be written, and why.
     pub intent: Intent,
-    /// How it stands.
     pub status: Status,
     /// The guard found that it did good.
     pub confirmed: bool,
@@ -56,7 +51,7 @@ pub struct Change {
     #[serde(default)]
     pub applied_ns: Option<u64>,
     /// How it was written; none before that is known, or when nobody lived to say it.
-    pub hold: Option<Hold>,
+    pub hold: Option<WriteHold>,
     /// What a call returned, as bits.
     pub returned: Option<u64>,
     /// The same as text.
@@ -82,7 +77,6 @@ pub struct Unreadable {
     pub line: usize,
     /// It is the last one and has no end.
     pub is_torn: bool,
-    /// What it says.
     pub text: String,
 }
 
@@ -128,18 +122,18 @@ impl History {
     }
 
     /// One line more, which is known to say this.
-    pub(super) fn add(&mut self, record: Record) {
+    pub(super) fn add(&mut self, record: JournalRecord) {
         self.lines += 1;
         self.record(record);
     }
 
-    fn record(&mut self, record: Record) {
+    fn record(&mut self, record: JournalRecord) {
         match record {
-            Record::Intent(intent) => {
+            JournalRecord::Intent(intent) => {
                 let change = Change::announced(*intent);
                 self.changes.entry(change.intent.change).or_insert(change);
             }
-            Record::Outcome {
+            JournalRecord::Outcome {
                 change,
                 at,
                 outcome,
@@ -156,7 +150,7 @@ impl History {
                     };
                 }
             }
-            Record::Returned {
+            JournalRecord::Returned {
                 change,
                 word,
                 result,
@@ -170,12 +164,12 @@ impl History {
                 }
                 self.returned(change, word, result);
             }
-            Record::Confirmed { change, .. } => {
+            JournalRecord::Confirmed { change, .. } => {
                 if let Some(change) = self.changes.get_mut(&change) {
                     change.confirmed = true;
                 }
             }
-            Record::RevertIntent {
+            JournalRecord::RevertIntent {
                 change,
                 arena,
                 through,
@@ -187,7 +181,7 @@ impl History {
                     change.revert_through = through;
                 }
             }
-            Record::RevertOutcome { change, outcome, .. } => match outcome {
+            JournalRecord::RevertOutcome { change, outcome, .. } => match outcome {
                 RevertOutcome::Reverted => self.reverted(change),
                 RevertOutcome::ChangedSince(_) => self.set(change, Status::ChangedSince),
                 RevertOutcome::Failed(_) => self.set(change, Status::Applied),
@@ -348,20 +342,20 @@ mod tests {
     use super::*;
     use crate::address::{Address, LinkAddress};
     use crate::clock;
-    use crate::journal::Target;
+    use crate::journal::ChangedProcess;
     use crate::process::Pid;
     use crate::who::Who;
     use plan::{Value, ValueType};
     use proptest::prelude::*;
 
-    fn intent(change: u64, address: u64) -> Record {
-        Record::Intent(Box::new(Intent {
+    fn intent(change: u64, address: u64) -> JournalRecord {
+        JournalRecord::Intent(Box::new(Intent {
             change,
             at: clock::now(),
             who: Who::current(),
             why: vec!["16 ranks share 4 CPUs".into()],
             rule: None,
-            target: Target {
+            target: ChangedProcess {
                 pid: Pid {
                     number: 7,
                     start_time: 9,
@@ -385,8 +379,8 @@ mod tests {
         }))
     }
 
-    fn outcome(change: u64, outcome: Outcome) -> Record {
-        Record::Outcome {
+    fn outcome(change: u64, outcome: Outcome) -> JournalRecord {
+        JournalRecord::Outcome {
             change,
             at: clock::now(),
             outcome,
@@ -395,9 +389,9 @@ mod tests {
         }
     }
 
-    fn reverted(change: u64) -> Record {
+    fn reverted(change: u64) -> JournalRecord {
         let outcome = RevertOutcome::Reverted;
-        Record::RevertOutcome {
+        JournalRecord::RevertOutcome {
             change,
             at: clock::now(),
             outcome,
@@ -406,14 +400,14 @@ mod tests {
         }
     }
 
-    fn text(records: &[Record]) -> Vec<u8> {
+    fn text(records: &[JournalRecord]) -> Vec<u8> {
         let lines = records
             .iter()
             .map(|record| serde_json::to_string(record).unwrap() + "\n");
         lines.collect::<String>().into_bytes()
     }
 
-    fn statuses(records: &[Record]) -> Vec<Status> {
+    fn statuses(records: &[JournalRecord]) -> Vec<Status> {
         History::parse(&text(records))
             .changes()
             .iter()
@@ -435,19 +429,19 @@ mod tests {
     }
 
     /// From one value to another.
-    fn step(change: u64, address: u64, (old, new): (i32, i32)) -> [Record; 2] {
-        let Record::Intent(mut step) = intent(change, address) else {
+    fn step(change: u64, address: u64, (old, new): (i32, i32)) -> [JournalRecord; 2] {
+        let JournalRecord::Intent(mut step) = intent(change, address) else {
             panic!("it is an intent")
         };
         if let ActionRecord::Set(set) = &mut step.action {
             set.old = Value::I32(old).to_bytes();
             set.new = Value::I32(new).to_bytes();
         }
-        [Record::Intent(step), outcome(change, Outcome::Applied)]
+        [JournalRecord::Intent(step), outcome(change, Outcome::Applied)]
     }
 
-    fn revert_intent(change: u64, through: Option<u64>) -> Record {
-        Record::RevertIntent {
+    fn revert_intent(change: u64, through: Option<u64>) -> JournalRecord {
+        JournalRecord::RevertIntent {
             change,
             at: clock::now(),
             who: Who::current(),
@@ -458,7 +452,7 @@ mod tests {
 
     #[test]
     fn sets_that_follow_each_other_at_a_place_are_taken_back_by_one_write() {
-        let mut records: Vec<Record> = [
+        let mut records: Vec<JournalRecord> = [
             step(1, 8, (1, 2)),
             step(2, 64, (1, 9)),
             step(3, 8, (2, 3)),
@@ -466,7 +460,7 @@ mod tests {
             step(5, 8, (1, 4)),
         ]
         .concat();
-        let run = |records: &[Record], number| -> Vec<u64> {
+        let run = |records: &[JournalRecord], number| -> Vec<u64> {
             let history = History::parse(&text(records));
             history.run_of(number).map(|(number, _)| number).collect()
         };
@@ -481,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_run_ends_where_the_program_wrote_or_a_change_is_undecided() {
-        let run = |records: &[Record]| -> Vec<u64> {
+        let run = |records: &[JournalRecord]| -> Vec<u64> {
             let history = History::parse(&text(records));
             history.run_of(3).map(|(number, _)| number).collect()
         };
@@ -505,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_journal_from_when_there_was_nothing_but_set_is_read() {
-        let Record::Intent(now) = intent(1, 8) else {
+        let JournalRecord::Intent(now) = intent(1, 8) else {
             panic!("it is an intent")
         };
         let line = text(&[intent(1, 8)]);
@@ -547,7 +541,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_journal_cut_anywhere_keeps_its_whole_lines_and_tells_of_the_torn_one(cut: prop::sample::Index) {
+        fn a_journal_cut_anywhere_keeps_its_complete_lines_and_reports_the_torn_one(cut: prop::sample::Index) {
             let whole = text(&[intent(1, 8), outcome(1, Outcome::Applied), intent(2, 16)]);
             let part = &whole[..cut.index(whole.len())];
             let history = History::parse(part);

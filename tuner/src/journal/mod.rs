@@ -15,9 +15,12 @@ mod history;
 mod record;
 
 pub use action::{
-    ActionRecord, Affinity, Assignment, Bond, Call, HexBytes, Inverse, Patch, Reader, Site, ThreadCpus,
+    ActionRecord, Assignment, Bond, CallRecord, HexBytes, InverseRecord, Patch, PatchedBytes, PrecedingCall,
+    ThreadAffinities, ThreadCpus,
 };
 pub(crate) use file::boot_id;
 pub use file::{Journal, JournalError, StateDir};
 pub use history::{Change, History, Settled, Status, Unreadable, settle};
-pub use record::{Hold, Intent, Mechanism, Outcome, Reason, Record, RevertOutcome, Target};
+pub use record::{
+    ChangedProcess, Intent, JournalRecord, Mechanism, Outcome, Reason, RevertOutcome, WriteHold,
+};

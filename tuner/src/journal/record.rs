@@ -12,19 +12,17 @@ use crate::who::Who;
 
 /// The process that is changed, so that no other is ever taken for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
+pub struct ChangedProcess {
     /// Number and start time.
     pub pid: Pid,
     /// The boot of the machine: start times count from there.
     pub boot: String,
-    /// Its program.
     pub executable: String,
 }
 
 /// Why an action is taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// A line each.
     pub why: Vec<String>,
     /// The rule behind it.
     pub rule: Option<String>,
@@ -41,8 +39,7 @@ pub struct Intent {
     pub why: Vec<String>,
     /// The rule behind it; none when it was done by hand.
     pub rule: Option<String>,
-    /// To which process.
-    pub target: Target,
+    pub target: ChangedProcess,
     #[serde(flatten)]
     pub action: ActionRecord,
 }
@@ -67,8 +64,7 @@ pub enum Mechanism {
 
 /// How something was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hold {
-    /// By which mechanism.
+pub struct WriteHold {
     pub mechanism: Mechanism,
     /// How long the program was held for it.
     pub hold_ns: u64,
@@ -77,17 +73,17 @@ pub struct Hold {
     pub passage: Option<Passage>,
 }
 
-impl Hold {
+impl WriteHold {
     /// Of a write while the program runs.
-    pub(crate) const PLAIN: Hold = Hold {
+    pub(crate) const PLAIN: WriteHold = WriteHold {
         mechanism: Mechanism::Plain,
         hold_ns: 0,
         passage: None,
     };
 
     /// Of an action at any instant.
-    pub(crate) fn of(mechanism: Mechanism, hold_ns: u64) -> Hold {
-        Hold {
+    pub(crate) fn of(mechanism: Mechanism, hold_ns: u64) -> WriteHold {
+        WriteHold {
             mechanism,
             hold_ns,
             passage: None,
@@ -95,8 +91,8 @@ impl Hold {
     }
 
     /// Of one that met, or missed, its sync point.
-    pub(crate) fn at(mechanism: Mechanism, passage: Passage) -> Hold {
-        Hold {
+    pub(crate) fn at(mechanism: Mechanism, passage: Passage) -> WriteHold {
+        WriteHold {
             mechanism,
             hold_ns: passage.hold_ns,
             passage: Some(passage),
@@ -131,10 +127,8 @@ pub enum RevertOutcome {
 /// A line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
-pub enum Record {
-    /// Before the write.
+pub enum JournalRecord {
     Intent(Box<Intent>),
-    /// After it.
     Outcome {
         change: u64,
         at: Instant,
@@ -142,7 +136,7 @@ pub enum Record {
         outcome: Outcome,
         /// How it was written, and how long the program was held for it; none when that is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
         /// True when a later process read it from the target's memory, because the one that wrote had
         /// crashed.
         recovered: bool,
@@ -153,7 +147,6 @@ pub enum Record {
         at: Instant,
         /// The bits of the result.
         word: u64,
-        /// As text.
         result: String,
         /// The bits of what was read just before it, if its inverse wants that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,14 +154,17 @@ pub enum Record {
         /// The thread that made it; told of those that have an inverse.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<ThreadId>,
-        /// As in [`Record::Outcome`].
+        /// As in [`JournalRecord::Outcome`].
         recovered: bool,
-        /// As in [`Record::Outcome`].
+        /// As in [`JournalRecord::Outcome`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     },
     /// The guard found that the change did good.
-    Confirmed { change: u64, at: Instant },
+    Confirmed {
+        change: u64,
+        at: Instant,
+    },
     /// Before a change is taken back.
     RevertIntent {
         change: u64,
@@ -181,16 +177,15 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         through: Option<u64>,
     },
-    /// After it.
     RevertOutcome {
         change: u64,
         at: Instant,
         /// What came of it.
         outcome: RevertOutcome,
-        /// As in [`Record::Outcome`].
+        /// As in [`JournalRecord::Outcome`].
         recovered: bool,
-        /// As in [`Record::Outcome`]; told of those that waited for a sync point.
+        /// As in [`JournalRecord::Outcome`]; told of those that waited for a sync point.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     },
 }

@@ -53,7 +53,7 @@ fn we_are_refused_ourselves() {
 }
 
 #[test]
-fn a_number_that_no_process_has_is_told() {
+fn a_number_that_no_process_has_is_reported() {
     let error = Process::open(i32::MAX).unwrap_err();
     assert_eq!(error.to_string(), "there is no process 2147483647 here");
     assert!(Process::open(-5).is_err());
@@ -61,7 +61,7 @@ fn a_number_that_no_process_has_is_told() {
 }
 
 #[test]
-fn a_program_with_rights_of_its_own_is_told_by_its_auxiliary_vector() {
+fn a_program_with_rights_of_its_own_is_recognised_by_its_auxiliary_vector() {
     let vector = |pairs: &[(u64, u64)]| -> Vec<u8> {
         let words = pairs.iter().flat_map(|(key, value)| [*key, *value]);
         words.flat_map(u64::to_le_bytes).collect()

@@ -269,7 +269,7 @@ impl<'a> Worker<'a> {
         let extended = thread.extended_state()?;
         let signal_mask = thread.signal_mask()?;
         let registers = arch::resumable(&original, Sleep::Afresh);
-        let whole = frame::Whole {
+        let whole = frame::ThreadState {
             registers: &registers,
             extended: &extended,
             signal_mask,

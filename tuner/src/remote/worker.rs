@@ -170,14 +170,14 @@ pub(crate) fn with_thread(
     let mut pause = TRY_PAUSE;
     let mut act = Some(act);
     // One that did not stop stays asked, and cannot be asked again, until this thread of ours ends.
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     // Seccomp filters stay: nor need those be asked again that forbid it.
     let mut forbidden = None;
     let mut why = "it has none".to_owned();
     loop {
         let mut others = false;
         for tid in ptrace::threads(pid)? {
-            if only.is_some_and(|only| only != tid) || asked.contains(&tid) {
+            if only.is_some_and(|only| only != tid) || requested.contains(&tid) {
                 continue;
             }
             let since = Instant::now();
@@ -185,7 +185,7 @@ pub(crate) fn with_thread(
                 Ok(thread) => thread,
                 Err(error @ (PtraceError::NotStopped { .. } | PtraceError::ThreadEnded { .. })) => {
                     (why, others) = (error.to_string(), true);
-                    asked.push(tid);
+                    requested.push(tid);
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -206,7 +206,7 @@ pub(crate) fn with_thread(
                 }
                 Err(error @ ActionError::Seccomp { .. }) => {
                     forbidden = Some(error);
-                    asked.push(tid);
+                    requested.push(tid);
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -132,7 +132,9 @@ impl Gathering<'_> {
             return Err(never(reason.to_owned()));
         }
         let newest = seen.iter().map(|seen| seen.last).max().unwrap_or(0);
-        let number = step.checked_mul(lead).and_then(|ahead| newest.checked_add(ahead));
+        let number = step
+            .checked_mul(lead)
+            .and_then(|earlier| newest.checked_add(earlier));
         let number = number.ok_or_else(|| never("the numbers of the iterations are too large".to_owned()))?;
         parts
             .iter()

@@ -9,7 +9,7 @@ mod stop;
 use std::sync::Arc;
 
 pub(crate) use gathering::{Again, Gathered, LEAD, Part, Scattered, gather};
-pub(crate) use stop::{Stopping, Told};
+pub(crate) use stop::{StopResult, Stopping};
 pub use stop::{Then, Vigil, Watch};
 
 use crate::address::Address;
@@ -58,7 +58,7 @@ pub trait Meetings: Send + Sync {
     fn want(&self, ticket: Ticket, number: i64);
 
     /// The hits so far.
-    fn seen(&self, ticket: Ticket) -> Seen;
+    fn seen(&self, ticket: Ticket) -> SeenHits;
 
     /// No hit is meant any more. False when there was one already.
     fn forgo(&self, ticket: Ticket) -> bool;
@@ -69,12 +69,12 @@ pub trait Meetings: Send + Sync {
 pub const MEETING_SIGNAL: i32 = libc::SIGURG;
 
 /// What is done while a thread is held.
-pub type HeldAction = Box<dyn FnOnce(&Held) -> Then + Send>;
+pub type HeldAction = Box<dyn FnOnce(&ThreadAtSync) -> Then + Send>;
 
 /// A thread that is held: it stands at the sync point, and executes nothing of the program until the action has returned (or a
 /// bound is reached: the action must check its own effect). Whoever wants it stopped for longer can stop it now, by ptrace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct ThreadAtSync {
     pub thread: u32,
     /// Since when, by CLOCK_MONOTONIC.
     pub since_ns: u64,
@@ -86,7 +86,6 @@ pub struct Ticket(pub u32);
 /// What to wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRequest {
-    /// Where.
     pub point: ResolvedPoint,
     /// A thread is held at most this long until somebody answers. Who implements [`Rendezvous`] may hold it for less.
     pub answer_ns_max: u64,
@@ -103,7 +102,7 @@ pub struct HoldRequest {
 
 /// The numbers that hits had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenHits {
     pub hits: u64,
     /// The thread of the last one.
     pub thread: u32,

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::{Held, HeldAction, STOP_WAIT};
+use super::{HeldAction, STOP_WAIT, ThreadAtSync};
 use crate::clock::monotonic_ns;
 use crate::process::Pid;
 use crate::ptrace::{HeldThread, PtraceError};
@@ -40,7 +40,7 @@ pub enum Watch {
 
 /// What became of a stop: what the work came to and how long the thread was held and stopped, or why it could not be stopped.
 /// `None` until then.
-pub(crate) type Told<T> = Mutex<Option<(Result<T, PtraceError>, u64)>>;
+pub(crate) type StopResult<T> = Mutex<Option<(Result<T, PtraceError>, u64)>>;
 
 /// A thread that is asked to stop, and what is done once it has.
 pub(crate) struct Stopping<T, W> {
@@ -49,27 +49,27 @@ pub(crate) struct Stopping<T, W> {
     thread: Option<HeldThread>,
     /// None once it was done, or is not to be done any more.
     work: Option<W>,
-    told: Arc<Told<T>>,
+    reported: Arc<StopResult<T>>,
     since_ns: u64,
     until: Instant,
 }
 
 impl<T: Send + 'static, W: FnOnce(&mut HeldThread) -> T + Send + 'static> Stopping<T, W> {
     /// The action that stops the held thread, does `work` with it and lets it go.
-    pub(crate) fn action(pid: Pid, told: Arc<Told<T>>, work: W) -> HeldAction {
-        Box::new(move |held: &Held| {
+    pub(crate) fn action(pid: Pid, reported: Arc<StopResult<T>>, work: W) -> HeldAction {
+        Box::new(move |held: &ThreadAtSync| {
             let mut stopping = Stopping {
                 pid,
                 thread: None,
                 work: Some(work),
-                told,
+                reported,
                 since_ns: held.since_ns,
                 until: Instant::now() + STOP_WAIT,
             };
             match ask(pid, held) {
                 Ok(thread) => stopping.thread = Some(thread),
                 Err(error) => {
-                    stopping.tell(Err(error));
+                    stopping.report(Err(error));
                     return Then::Nothing;
                 }
             }
@@ -79,15 +79,15 @@ impl<T: Send + 'static, W: FnOnce(&mut HeldThread) -> T + Send + 'static> Stoppi
 }
 
 /// Asks the held thread to stop.
-pub(crate) fn ask(pid: Pid, held: &Held) -> Result<HeldThread, PtraceError> {
+pub(crate) fn ask(pid: Pid, held: &ThreadAtSync) -> Result<HeldThread, PtraceError> {
     HeldThread::ask(pid, held.thread.cast_signed())
 }
 
 impl<T, W> Stopping<T, W> {
-    fn tell(&mut self, result: Result<T, PtraceError>) {
+    fn report(&mut self, result: Result<T, PtraceError>) {
         self.work = None;
         let held_ns = monotonic_ns().saturating_sub(self.since_ns);
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some((result, held_ns));
+        *self.reported.lock().unwrap_or_else(PoisonError::into_inner) = Some((result, held_ns));
     }
 }
 
@@ -101,13 +101,13 @@ impl<T, W: FnOnce(&mut HeldThread) -> T> Vigil for Stopping<T, W> {
                 let result = self.work.take().map(|work| work(thread));
                 self.thread = None;
                 if let (true, Some(result)) = (has_work, result) {
-                    self.tell(Ok(result));
+                    self.report(Ok(result));
                 }
                 Watch::Over
             }
             (Ok(false), true) if Instant::now() > self.until => {
                 let error = thread.not_stopped(STOP_WAIT);
-                self.tell(Err(error));
+                self.report(Err(error));
                 Watch::Lingers
             }
             (Ok(false), true) => Watch::Waits,
@@ -115,7 +115,7 @@ impl<T, W: FnOnce(&mut HeldThread) -> T> Vigil for Stopping<T, W> {
             (Err(error), has_work) => {
                 self.thread = None;
                 if has_work {
-                    self.tell(Err(error));
+                    self.report(Err(error));
                 }
                 Watch::Over
             }
@@ -126,7 +126,7 @@ impl<T, W: FnOnce(&mut HeldThread) -> T> Vigil for Stopping<T, W> {
         if self.work.is_some() {
             let tid = self.thread.as_ref().map_or(0, HeldThread::tid);
             let pid = self.pid;
-            self.tell(Err(PtraceError::LetGo { pid, tid }));
+            self.report(Err(PtraceError::LetGo { pid, tid }));
         }
     }
 }

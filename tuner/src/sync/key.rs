@@ -3,7 +3,7 @@
 use plan::{Key, Moment, SyncPoint};
 
 use super::KeyPlace;
-use crate::dwarf::{self, ArgumentName, Kind};
+use crate::dwarf::{self, ArgumentName, ValueKind};
 use crate::space::AddressSpace;
 use crate::variable::VariableName;
 
@@ -46,7 +46,7 @@ fn argument(space: &AddressSpace, at: &SyncPoint, argument: &ArgumentName) -> Re
         ));
     }
     match value.leaf.of.kind {
-        Kind::Signed | Kind::Unsigned => Ok((value.register, value.leaf.of.size)),
+        ValueKind::Signed | ValueKind::Unsigned => Ok((value.register, value.leaf.of.size)),
         _ => Err(format!("{argument} is no integer")),
     }
 }

@@ -48,7 +48,7 @@ pub struct Passage {
 
 /// A path by which the file of a sync point can be opened for probing, and where in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sites {
+pub struct SyncFile {
     pub path: PathBuf,
     /// Its first instruction, or every return instruction.
     pub offsets: Vec<FileOffset>,

@@ -4,10 +4,10 @@
 use plan::{Moment, SyncPoint};
 use thiserror::Error;
 
-use super::Sites;
+use super::SyncFile;
 use crate::address::FileOffset;
 use crate::code::{self, CodeError};
-use crate::intact::{Overwritten, Text, needed_at, needed_at_entry};
+use crate::intact::{CodeText, Overwritten, needed_at, needed_at_entry};
 use crate::module::{Module, ModuleError};
 use crate::process::Pid;
 use crate::space::{AddressSpace, SpaceError};
@@ -62,7 +62,7 @@ pub enum PointError {
 pub struct ResolvedPoint {
     pid: Pid,
     place: SyncPoint,
-    sites: Sites,
+    sites: SyncFile,
 }
 
 impl ResolvedPoint {
@@ -110,7 +110,7 @@ impl ResolvedPoint {
         Ok(ResolvedPoint {
             pid,
             place: place.clone(),
-            sites: Sites { path, offsets },
+            sites: SyncFile { path, offsets },
         })
     }
 
@@ -124,7 +124,7 @@ impl ResolvedPoint {
     }
 
     /// The instructions to probe.
-    pub fn sites(&self) -> &Sites {
+    pub fn sites(&self) -> &SyncFile {
         &self.sites
     }
 }
@@ -150,7 +150,7 @@ fn untouched(
     (module, function): (&Module, &Function),
     offsets: &[FileOffset],
 ) -> Result<(), PointError> {
-    let mut text = Text::of(space);
+    let mut text = CodeText::of(space);
     for offset in offsets {
         let needed = match place.moment {
             Moment::Entry => needed_at_entry(function.offset, function.size, *offset),

@@ -24,13 +24,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::naming::{Meant, image_error, is_of_unit, unit_of};
+use super::naming::{NamedVariable, image_error, is_of_unit, unit_of};
 use super::{Chain, Definition, Location, VariableError, VariableName};
 use crate::address::Address;
 use crate::dwarf::{self, StepError, Trail, WalkError};
 use crate::image::ImageError;
 use crate::module::Module;
-use crate::path::Step;
+use crate::path::PathStep;
 use crate::space::AddressSpace;
 use crate::spelling;
 use crate::symbol::{Binding, Symbol, SymbolKind};
@@ -67,7 +67,7 @@ impl AddressSpace {
 /// The variables that a name means: those of every symbol that fits it.
 struct Found<'a> {
     wanted: &'a VariableName,
-    meant: Meant,
+    resolved: NamedVariable,
     searches: Vec<Search<'a>>,
     places: Vec<Seen>,
 }
@@ -83,16 +83,16 @@ struct Seen {
 
 impl<'a> Found<'a> {
     fn look_for(space: &'a AddressSpace, wanted: &'a VariableName) -> Result<Found<'a>, VariableError> {
-        let meant = space.meant(wanted)?;
+        let resolved = space.resolved(wanted)?;
         let mut found = Found {
             wanted,
             searches: Vec::new(),
             places: Vec::new(),
-            meant,
+            resolved,
         };
-        for symbol in &found.meant.symbols {
+        for symbol in &found.resolved.symbols {
             let search = Search::new(space, symbol)?;
-            let seen = match (&found.meant.unit, &found.meant.module) {
+            let seen = match (&found.resolved.unit, &found.resolved.module) {
                 (Some(unit), module) => search.seen_in(unit, module.as_deref())?,
                 (None, Some(module)) => search.seen_by(module)?,
                 (None, None) => search.seen_by_all()?,
@@ -113,7 +113,7 @@ impl<'a> Found<'a> {
 
     fn location(&self, place: &Seen) -> Result<Location, VariableError> {
         match self.searches.get(place.search) {
-            Some(search) => search.location(place, &self.wanted.name, &self.meant.steps),
+            Some(search) => search.location(place, &self.wanted.name, &self.resolved.steps),
             None => Err(self.nothing()),
         }
     }
@@ -133,8 +133,8 @@ impl<'a> Found<'a> {
 
     fn nothing(&self) -> VariableError {
         let search = self.searches.first();
-        let nothing = search.map(|search| search.nothing_found(self.meant.module.as_deref()));
-        let unit = self.meant.unit.clone();
+        let nothing = search.map(|search| search.nothing_found(self.resolved.module.as_deref()));
+        let unit = self.resolved.unit.clone();
         match (nothing, unit, search) {
             (Some(VariableError::NotFound { pid, .. }), Some(module), _) => {
                 VariableError::NoSuchModule { pid, module }
@@ -268,8 +268,8 @@ impl<'a> Search<'a> {
         let mut seen = View::new();
         for own in &self.candidates {
             let of = &self.space.modules[own.module];
-            let is_meant = module.is_none_or(|name| of.is_called(name));
-            if !is_meant || !is_of_unit(of, &own.symbol, unit) {
+            let is_selected = module.is_none_or(|name| of.is_called(name));
+            if !is_selected || !is_of_unit(of, &own.symbol, unit) {
                 continue;
             }
             match own.symbol.exported {
@@ -334,7 +334,7 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    fn location(&self, place: &Seen, wanted: &str, steps: &[Step]) -> Result<Location, VariableError> {
+    fn location(&self, place: &Seen, wanted: &str, steps: &[PathStep]) -> Result<Location, VariableError> {
         let Some(found) = self
             .candidates
             .iter()
@@ -383,7 +383,7 @@ impl<'a> Search<'a> {
         &self,
         described: [Option<&Candidate>; 2],
         wanted: &str,
-        steps: &[Step],
+        steps: &[PathStep],
     ) -> Result<Option<Trail>, VariableError> {
         for candidate in described.into_iter().flatten() {
             let module = &self.space.modules[candidate.module];
@@ -403,18 +403,18 @@ impl<'a> Search<'a> {
     }
 
     /// Moves from the variable to where the trail leads.
-    fn take(&self, location: &mut Location, trail: Trail, is_whole: bool) -> Result<(), VariableError> {
+    fn take(&self, location: &mut Location, trail: Trail, is_complete: bool) -> Result<(), VariableError> {
         let bytes = if trail.is_fixed() { trail.leaf.of.size } else { 8 };
         let first = trail.hops.first().copied().unwrap_or(trail.offset);
         let end = first.checked_add(bytes);
         // The symbol table knows how large the variable is; types of other units may lie.
-        if !is_whole && location.size > 0 && end.is_none_or(|end| end > location.size) {
+        if !is_complete && location.size > 0 && end.is_none_or(|end| end > location.size) {
             return Err(VariableError::Walk {
                 name: location.symbol.clone(),
                 source: WalkError::Outside { size: location.size },
             });
         }
-        if !is_whole || location.size == 0 || !trail.is_fixed() {
+        if !is_complete || location.size == 0 || !trail.is_fixed() {
             location.size = trail.leaf.of.size;
         }
         location.leaf = Some(trail.leaf);
@@ -452,9 +452,9 @@ impl<'a> Search<'a> {
 
     fn nothing_found(&self, module: Option<&str>) -> VariableError {
         let name = self.name.clone();
-        let meant =
+        let resolved =
             |other: &&Candidate| module.is_none_or(|name| self.space.modules[other.module].is_called(name));
-        let Some(other) = self.others.iter().find(meant) else {
+        let Some(other) = self.others.iter().find(resolved) else {
             let unreadable = self.space.unreadable.len();
             return VariableError::NotFound {
                 pid: self.space.process.pid,

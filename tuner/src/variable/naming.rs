@@ -5,14 +5,14 @@ use super::{VariableError, VariableName};
 use crate::dwarf;
 use crate::image::ImageError;
 use crate::module::Module;
-use crate::path::{Path, Step};
+use crate::path::{Path, PathStep};
 use crate::space::AddressSpace;
 use crate::spelling::{Fit, Spelling};
 use crate::symbol::{Symbol, SymbolKind};
 
 /// What a user means by a name.
 #[derive(Debug)]
-pub(super) struct Meant {
+pub(super) struct NamedVariable {
     /// The names of the symbols; several when C++ or Fortran has several that fit equally well.
     pub(super) symbols: Vec<String>,
     /// Only what code of this module sees.
@@ -20,38 +20,38 @@ pub(super) struct Meant {
     /// Only what this source file defines.
     pub(super) unit: Option<String>,
     /// From the variable to the part of it that is meant.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PathStep>,
 }
 
 impl AddressSpace {
-    pub(super) fn meant(&self, wanted: &VariableName) -> Result<Meant, VariableError> {
+    pub(super) fn resolved(&self, wanted: &VariableName) -> Result<NamedVariable, VariableError> {
         let path = self.path(&wanted.name)?;
         let mut within: Vec<String> = wanted.module.iter().cloned().chain(path.within).collect();
         let is_loaded = |name: &String| self.modules_called(name).next().is_some();
         let module = within.first().is_some_and(is_loaded).then(|| within.remove(0));
-        let mut meant = Meant {
+        let mut resolved = NamedVariable {
             symbols: self.symbols_spelled(&path.name)?,
             module,
             unit: (!within.is_empty()).then(|| within.remove(0)),
             steps: path.steps,
         };
         if !within.is_empty() {
-            let (pid, module) = (self.process.pid, meant.unit.unwrap_or_default());
+            let (pid, module) = (self.process.pid, resolved.unit.unwrap_or_default());
             return Err(VariableError::NoSuchModule { pid, module });
         }
         // Fortran: a variable in a common block has no symbol of its own.
-        if meant.symbols.is_empty()
+        if resolved.symbols.is_empty()
             && let Some((block, member)) = path.name.split_once("::")
             && !member.contains(':')
         {
-            meant.symbols = self.symbols_spelled(block)?;
-            meant.steps.insert(0, Step::Field(member.to_owned()));
+            resolved.symbols = self.symbols_spelled(block)?;
+            resolved.steps.insert(0, PathStep::Field(member.to_owned()));
         }
-        if meant.symbols.is_empty() {
+        if resolved.symbols.is_empty() {
             // The errors for what is no variable speak of this name.
-            meant.symbols.push(path.name);
+            resolved.symbols.push(path.name);
         }
-        Ok(meant)
+        Ok(resolved)
     }
 
     /// A text that is a symbol as it stands is no path.

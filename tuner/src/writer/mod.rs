@@ -16,8 +16,8 @@ pub use error::WriterError;
 
 use crate::clock::{self, Instant};
 use crate::journal::{
-    ActionRecord, Assignment, Bond, Change, Hold, Intent, Journal, Mechanism, Outcome, Reason, Record,
-    StateDir, Target,
+    ActionRecord, Assignment, Bond, Change, ChangedProcess, Intent, Journal, JournalRecord, Mechanism,
+    Outcome, Reason, StateDir, WriteHold,
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
@@ -184,13 +184,13 @@ impl Writer {
 
     /// Goes through a set for practice: what is checked and read before it, the line that would announce it, and all of the write but the
     /// store. The journal is only looked at, its line goes to a file without a name.
-    pub(crate) fn practise_set(&self, slot: &Slot, request: SetRequest) -> Result<Bytes, WriterError> {
+    pub(crate) fn warm_up_set(&self, slot: &Slot, request: SetRequest) -> Result<Bytes, WriterError> {
         let (old, new) = self.values(slot, &request)?;
         let SetRequest { why, rule, .. } = request;
         let action = ActionRecord::Set(self.assignment(slot, old, new));
         let intent = self.intent(action, Reason { why, rule }, clock::now());
-        self.journal.practise(intent)?;
-        Ok(write::practise(slot, old, new)?)
+        self.journal.warm_up(intent)?;
+        Ok(write::warm_up(slot, old, new)?)
     }
 
     /// What is there and what is to be there, if that may be.
@@ -216,7 +216,7 @@ impl Writer {
         &mut self,
         announced: &Announced,
         written: Result<Bytes, WriteError>,
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     ) -> Result<Receipt, WriterError> {
         let done_ns = clock::monotonic_ns();
         let outcome = match &written {
@@ -224,7 +224,7 @@ impl Writer {
             Ok(found) => Outcome::Overwritten(*found),
             Err(error) => Outcome::NotWritten(error.to_string()),
         };
-        let hold = hold.unwrap_or(Hold::PLAIN);
+        let hold = hold.unwrap_or(WriteHold::PLAIN);
         if let Some(change) = announced.change {
             self.record_outcome(change, outcome.clone(), Some(hold))?;
         }
@@ -249,11 +249,11 @@ impl Writer {
         &mut self,
         announced: &Announced,
         why: &str,
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     ) -> Result<(), WriterError> {
         match announced.change {
             Some(change) => {
-                let hold = hold.unwrap_or(Hold::PLAIN);
+                let hold = hold.unwrap_or(WriteHold::PLAIN);
                 self.record_outcome(change, Outcome::NotWritten(why.to_owned()), Some(hold))
             }
             None => Ok(()),
@@ -263,7 +263,7 @@ impl Writer {
     /// Writes down that a change did good.
     pub fn confirm(&mut self, change: u64) -> Result<(), WriterError> {
         self.known(change)?;
-        Ok(self.journal.append(Record::Confirmed {
+        Ok(self.journal.append(JournalRecord::Confirmed {
             change,
             at: clock::now(),
         })?)
@@ -362,7 +362,7 @@ impl Writer {
             who: self.who.clone(),
             why,
             rule,
-            target: Target {
+            target: ChangedProcess {
                 pid: self.process.pid,
                 boot: crate::journal::boot_id().to_owned(),
                 executable: self.process.executable.to_string_lossy().into_owned(),
@@ -390,9 +390,9 @@ impl Writer {
         &mut self,
         change: u64,
         outcome: Outcome,
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     ) -> Result<(), WriterError> {
-        Ok(self.journal.append(Record::Outcome {
+        Ok(self.journal.append(JournalRecord::Outcome {
             change,
             at: clock::now(),
             outcome,
@@ -401,12 +401,12 @@ impl Writer {
         })?)
     }
 
-    pub(crate) fn record(&mut self, record: Record) -> Result<(), WriterError> {
+    pub(crate) fn record(&mut self, record: JournalRecord) -> Result<(), WriterError> {
         Ok(self.journal.append(record)?)
     }
 
     pub(crate) fn recover_outcome(&mut self, change: u64, outcome: Outcome) -> Result<(), WriterError> {
-        Ok(self.journal.append(Record::Outcome {
+        Ok(self.journal.append(JournalRecord::Outcome {
             change,
             at: clock::now(),
             outcome,

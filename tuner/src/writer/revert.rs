@@ -3,7 +3,7 @@
 use super::{Writer, WriterError};
 use crate::arena::Arena;
 use crate::clock;
-use crate::journal::{ActionRecord, Assignment, Change, Hold, Record, RevertOutcome, Status};
+use crate::journal::{ActionRecord, Assignment, Change, JournalRecord, RevertOutcome, Status, WriteHold};
 
 impl Writer {
     /// The change, if it is in force.
@@ -49,7 +49,7 @@ impl Writer {
         arena: Option<Arena>,
         through: Option<u64>,
     ) -> Result<(), WriterError> {
-        Ok(self.journal.append(Record::RevertIntent {
+        Ok(self.journal.append(JournalRecord::RevertIntent {
             change,
             at: clock::now(),
             who: self.who.clone(),
@@ -63,9 +63,9 @@ impl Writer {
         change: u64,
         outcome: RevertOutcome,
         recovered: bool,
-        hold: Option<Hold>,
+        hold: Option<WriteHold>,
     ) -> Result<(), WriterError> {
-        Ok(self.journal.append(Record::RevertOutcome {
+        Ok(self.journal.append(JournalRecord::RevertOutcome {
             change,
             at: clock::now(),
             outcome,

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use plan::ValueType;
 use rustix::process::{Pid as RawPid, Signal, kill_process};
-use tuner::actuator::{ActuatorClient, ClientError, GetCommand, Hello, Practice, RefusalKind, SetCommand};
+use tuner::actuator::{
+    ActuatorClient, ActuatorRefusalKind, ClientError, GetCommand, Hello, SetCommand, SetWarmUp,
+};
 use tuner::journal::{RevertOutcome, StateDir, Status};
 use tuner::process::Pid;
 use tuner::who::Who;
@@ -29,7 +31,7 @@ impl Setting {
         let setting = Setting { workshop, program };
         let (mut session, _process) = setting.session(false, &[]);
         match session.get(setting.read("knob")) {
-            Err(ClientError::Refused(refusal)) if refusal.kind == RefusalKind::NotPermitted => {
+            Err(ClientError::Refused(refusal)) if refusal.kind == ActuatorRefusalKind::NotPermitted => {
                 skip(&refusal.message);
                 None
             }
@@ -172,7 +174,7 @@ fn sets_that_followed_each_other_are_taken_back_by_one_write_at_the_end_of_the_s
 }
 
 #[test]
-fn nothing_else_is_asked_while_a_set_that_was_sent_has_no_receipt() {
+fn nothing_else_is_requested_while_a_set_that_was_sent_has_no_receipt() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     let sent = session.send_set(setting.write("knob", "11")).unwrap();
@@ -212,7 +214,7 @@ fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_li
 }
 
 #[test]
-fn who_debugs_the_program_is_not_asked_again_right_after_a_write_was_expected() {
+fn the_debugger_of_the_program_is_not_read_again_right_after_a_write_was_expected() {
     let setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.set(setting.write("wide", "11")).unwrap();
@@ -236,7 +238,7 @@ fn journals(setting: &Setting) -> BTreeMap<PathBuf, String> {
 }
 
 #[test]
-fn a_first_write_to_a_place_that_was_asked_for_reads_no_more_than_any_later_one() {
+fn a_first_write_to_a_place_that_was_requested_reads_no_more_than_any_later_one() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.get(setting.read("wide")).unwrap();
@@ -249,7 +251,7 @@ fn a_first_write_to_a_place_that_was_asked_for_reads_no_more_than_any_later_one(
 }
 
 #[test]
-fn what_was_kept_of_a_place_is_replaced_when_it_is_asked_for_in_the_program_that_followed() {
+fn what_was_kept_of_a_place_is_replaced_when_it_is_requested_in_the_program_that_followed() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.get(setting.read("knob")).unwrap();
@@ -260,13 +262,13 @@ fn what_was_kept_of_a_place_is_replaced_when_it_is_asked_for_in_the_program_that
 }
 
 #[test]
-fn a_set_that_is_practised_writes_nothing_but_to_a_file_without_a_name_and_leaves_no_trace() {
+fn a_set_that_is_warmed_up_writes_nothing_but_to_a_file_without_a_name_and_leaves_no_trace() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     let (before, writes) = (journals(&setting), reads_and_writes(session.actuator).1);
     for value in ["12", "11", "nonsense"] {
-        let like = Practice::of(setting.write("knob", value));
+        let like = SetWarmUp::of(setting.write("knob", value));
         session.expect(Duration::ZERO, Some(like)).unwrap();
     }
     // It answers one after the other: all have been practised then.
@@ -287,7 +289,7 @@ fn a_set_that_is_practised_writes_nothing_but_to_a_file_without_a_name_and_leave
 }
 
 #[test]
-fn a_set_that_is_practised_first_of_all_opens_nothing() {
+fn a_set_that_is_warmed_up_first_of_all_opens_nothing() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = setting.session(false, &[]);
     assert!(journals(&setting).is_empty());
@@ -295,7 +297,7 @@ fn a_set_that_is_practised_first_of_all_opens_nothing() {
     ended.pid.start_time += 1;
     for command in [setting.write("knob", "12"), setting.write("nothing", "1"), ended] {
         session
-            .expect(Duration::ZERO, Some(Practice::of(command)))
+            .expect(Duration::ZERO, Some(SetWarmUp::of(command)))
             .unwrap();
     }
     assert!(session.get(setting.read("knob")).is_ok());
@@ -305,7 +307,7 @@ fn a_set_that_is_practised_first_of_all_opens_nothing() {
     let (mut other, _other) = setting.session(false, &[]);
     other.set(setting.write("knob", "13")).unwrap();
     session
-        .expect(Duration::ZERO, Some(Practice::of(setting.write("knob", "14"))))
+        .expect(Duration::ZERO, Some(SetWarmUp::of(setting.write("knob", "14"))))
         .unwrap();
     assert_eq!(
         session.get(setting.read("knob")).unwrap().value.as_deref(),
@@ -375,13 +377,19 @@ fn a_refusal_says_why_and_the_session_goes_on() {
         Err(ClientError::Refused(refusal)) => refusal,
         result => panic!("{result:?}"),
     };
-    assert_eq!(refused(setting.write("nothing", "1")).kind, RefusalKind::NotFound);
-    assert_eq!(refused(setting.write("own", "1")).kind, RefusalKind::Refused);
+    assert_eq!(
+        refused(setting.write("nothing", "1")).kind,
+        ActuatorRefusalKind::NotFound
+    );
+    assert_eq!(
+        refused(setting.write("own", "1")).kind,
+        ActuatorRefusalKind::Refused
+    );
     let refusal = refused(setting.write("byte", "300"));
     assert_eq!(refusal.message, "300 does not fit into u8, which holds 0 to 255");
     let mut reused = setting.write("knob", "1");
     reused.pid.start_time += 1;
-    assert_eq!(refused(reused).kind, RefusalKind::Ended);
+    assert_eq!(refused(reused).kind, ActuatorRefusalKind::Ended);
     session.set(setting.write("knob", "12")).unwrap();
     assert_eq!(setting.program.sees("knob"), "12");
 }
@@ -448,14 +456,14 @@ fn the_signals_that_end_a_session_do_not_end_the_actuator() {
 }
 
 #[test]
-fn a_second_session_is_told_who_writes_but_may_read() {
+fn a_second_session_is_shown_the_writer_but_may_read() {
     let setting = or_skip!(Setting::new());
     let (mut first, _first) = setting.session(false, &[]);
     first.set(setting.write("knob", "11")).unwrap();
     let (mut second, _second) = setting.session(false, &[]);
     match second.set(setting.write("knob", "12")) {
         Err(ClientError::Refused(refusal)) => {
-            assert_eq!(refusal.kind, RefusalKind::Busy);
+            assert_eq!(refusal.kind, ActuatorRefusalKind::Busy);
             assert!(
                 refusal
                     .message
@@ -479,7 +487,9 @@ fn a_program_that_ended_does_not_keep_the_session_from_ending() {
     session.set(write.clone()).unwrap();
     setting.program.end();
     match session.set(write) {
-        Err(ClientError::Refused(refusal)) => assert_eq!(refusal.kind, RefusalKind::Ended, "{refusal}"),
+        Err(ClientError::Refused(refusal)) => {
+            assert_eq!(refusal.kind, ActuatorRefusalKind::Ended, "{refusal}")
+        }
         result => panic!("{result:?}"),
     }
     let farewell = session.shutdown().unwrap();
@@ -498,7 +508,9 @@ fn a_remembered_variable_is_forgotten_with_its_library() {
     }
     setting.program.say("close");
     match session.get(read) {
-        Err(ClientError::Refused(refusal)) => assert_eq!(refusal.kind, RefusalKind::NotFound, "{refusal}"),
+        Err(ClientError::Refused(refusal)) => {
+            assert_eq!(refusal.kind, ActuatorRefusalKind::NotFound, "{refusal}")
+        }
         result => panic!("{result:?}"),
     }
 }

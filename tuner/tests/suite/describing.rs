@@ -3,7 +3,7 @@
 
 use tuner::address::LinkAddress;
 use tuner::catalog::{self, Can};
-use tuner::dwarf::{self, ArgumentName, Kind};
+use tuner::dwarf::{self, ArgumentName, ValueKind};
 use tuner::image::Image;
 
 use crate::finding::paths;
@@ -22,7 +22,7 @@ fn a_file_is_listed_with_types_and_what_can_be_done() {
     let image = image(&workshop, "paths");
     let entries = catalog::entries(&image, |name| !name.starts_with('_')).unwrap();
     let known = catalog::describe(&image, &entries).unwrap();
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let entry = entries.iter().find(|entry| entry.name == name).unwrap();
         let known = known.get(&entry.address);
         let type_name = known.map(|known| known.type_name.clone()).unwrap_or_default();
@@ -38,9 +38,9 @@ fn a_file_is_listed_with_types_and_what_can_be_done() {
         ("own", "", 32, Can::Nothing("per thread")),
     ];
     for (name, type_name, size, can) in cases {
-        assert_eq!(told(name), (type_name.to_owned(), size, can), "{name}");
+        assert_eq!(reported(name), (type_name.to_owned(), size, can), "{name}");
     }
-    let (signature, _, can) = told("step");
+    let (signature, _, can) = reported("step");
     assert_eq!(can, Can::Probe);
     assert_eq!(
         signature,
@@ -90,14 +90,14 @@ fn arguments_lead_on_to_what_they_point_to() {
         dwarf::argument(&image, step, &argument, &tuner::path::steps(steps).unwrap())
     };
     let cases = [
-        ("1", "", 1, vec![], Kind::Signed, 4),
-        ("count", "", 1, vec![], Kind::Signed, 4),
-        ("0", "", 0, vec![], Kind::Pointer, 8),
-        ("0", "->first", 0, vec![0], Kind::Signed, 2),
-        ("config", "->solver.chunk", 0, vec![16], Kind::Signed, 4),
-        ("config", ".solver.tolerance", 0, vec![24], Kind::Float, 8),
-        ("list", "->next->value", 2, vec![8, 0], Kind::Signed, 8),
-        ("3", "[1].next", 2, vec![24], Kind::Pointer, 8),
+        ("1", "", 1, vec![], ValueKind::Signed, 4),
+        ("count", "", 1, vec![], ValueKind::Signed, 4),
+        ("0", "", 0, vec![], ValueKind::Pointer, 8),
+        ("0", "->first", 0, vec![0], ValueKind::Signed, 2),
+        ("config", "->solver.chunk", 0, vec![16], ValueKind::Signed, 4),
+        ("config", ".solver.tolerance", 0, vec![24], ValueKind::Float, 8),
+        ("list", "->next->value", 2, vec![8, 0], ValueKind::Signed, 8),
+        ("3", "[1].next", 2, vec![24], ValueKind::Pointer, 8),
     ];
     for (argument, steps, register, reads, kind, size) in cases {
         let found = value(argument, steps).unwrap();
@@ -157,28 +157,28 @@ fn fortran_arguments_are_addresses_and_cpp_references_are_followed() {
     };
     assert_eq!(
         found("modules", "Config::Work", "COUNT", ""),
-        (0, vec![0], Kind::Signed, 4)
+        (0, vec![0], ValueKind::Signed, 4)
     );
     assert_eq!(
         found("modules", "config::work", "weight", ""),
-        (1, vec![0], Kind::Float, 8)
+        (1, vec![0], ValueKind::Float, 8)
     );
     assert_eq!(
         found("classes", "free_function", "self", ".depth"),
-        (0, vec![4], Kind::Signed, 4)
+        (0, vec![4], ValueKind::Signed, 4)
     );
     assert_eq!(
         found("classes", "Solver::step(int)", "this", "->depth"),
-        (0, vec![4], Kind::Signed, 4)
+        (0, vec![4], ValueKind::Signed, 4)
     );
     assert_eq!(
         found("classes", "Solver::step(int)", "by", ""),
-        (1, vec![], Kind::Signed, 4)
+        (1, vec![], ValueKind::Signed, 4)
     );
 }
 
 #[test]
-fn an_inlined_function_is_told_with_the_call_and_what_can_be_probed() {
+fn an_inlined_function_is_shown_with_the_call_and_what_can_be_probed() {
     let workshop = or_skip!(Workshop::open());
     for flags in [
         &["-O2", "-gdwarf-4"][..],

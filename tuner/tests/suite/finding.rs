@@ -333,7 +333,7 @@ fn names_of_fortran_are_written_in_any_case() {
 }
 
 #[test]
-fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_meant() {
+fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_selected() {
     let workshop = or_skip!(Workshop::open());
     // As NumPy and SciPy bring an OpenBLAS each.
     let [a, b] = [("libblas_a.so", "-DVALUE=1"), ("libblas_b.so", "-DVALUE=2")].map(|(name, value)| {
@@ -362,7 +362,7 @@ fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_meant() 
 }
 
 #[test]
-fn one_function_is_meant_or_it_is_said_why_not() {
+fn a_name_resolves_to_one_function_or_to_the_reason_why_not() {
     let workshop = or_skip!(Workshop::open());
     if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
         return skip("there is no C++ compiler `c++`");

@@ -128,7 +128,7 @@ fn an_inverse_passes_what_was_read_as_its_parameter_wants_it_or_nothing_that_was
 }
 
 #[test]
-fn a_call_whose_thread_has_ended_is_said_to_stay_and_nobody_else_makes_its_inverse() {
+fn a_call_whose_thread_has_ended_is_said_to_stay_and_no_other_thread_makes_its_inverse() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
     let tid: i32 = load.program.say("guest").parse().unwrap();

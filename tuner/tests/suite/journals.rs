@@ -12,7 +12,7 @@ use crate::programs::to;
 use crate::writing::variables;
 
 #[test]
-fn the_journal_is_private_and_tells_everything_about_a_change() {
+fn the_journal_is_private_and_has_everything_about_a_change() {
     let (workshop, program) = or_skip!(variables());
     let state = workshop.directory.path().join("state");
     let slot = program.slot("knob", None).unwrap();

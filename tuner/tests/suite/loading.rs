@@ -63,21 +63,21 @@ fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_told_in_the_dynamic_linkers_words() {
+fn a_library_that_cannot_be_loaded_is_reported_in_the_dynamic_linkers_words() {
     let mut load = or_skip!(Load::start());
     let code = load.code();
     let mut writer = load.writer();
-    let told = |writer: &mut Writer, path: &str| {
+    let reported = |writer: &mut Writer, path: &str| {
         writer
             .load(path, 20_000, Reason::default())
             .unwrap_err()
             .to_string()
     };
-    assert!(told(&mut writer, "./libtuned.so").contains("its path must be absolute"));
-    assert!(told(&mut writer, "/nowhere/libx.so").contains("No such file"));
-    assert!(told(&mut writer, "/etc/passwd").ends_with("not an ELF file"));
+    assert!(reported(&mut writer, "./libtuned.so").contains("its path must be absolute"));
+    assert!(reported(&mut writer, "/nowhere/libx.so").contains("No such file"));
+    assert!(reported(&mut writer, "/etc/passwd").ends_with("not an ELF file"));
     assert!(writer.changes().is_empty(), "nothing was announced");
-    let error = told(&mut writer, "libnowhere.so");
+    let error = reported(&mut writer, "libnowhere.so");
     assert!(
         error.contains("libnowhere.so was not loaded: libnowhere.so: cannot open shared object file"),
         "{error}"
@@ -86,7 +86,7 @@ fn what_cannot_be_loaded_is_told_in_the_dynamic_linkers_words() {
     let mut bytes = std::fs::read(load.library()).unwrap();
     bytes.truncate(5000);
     std::fs::write(&broken, bytes).unwrap();
-    let error = told(&mut writer, broken.to_str().unwrap());
+    let error = reported(&mut writer, broken.to_str().unwrap());
     assert!(error.contains("broken.so was not loaded: "), "{error}");
     assert_eq!(load.runs(), QUIET);
     assert_eq!(load.code(), code);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use plan::{Value, ValueType};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use tuner::address::LinkAddress;
-use tuner::dwarf::{self, Kind};
+use tuner::dwarf::{self, ValueKind};
 use tuner::image::Image;
 use tuner::process::{Pid, Process, ProcessError};
 use tuner::slot::Slot;
@@ -15,7 +15,7 @@ use tuner::space::AddressSpace;
 use crate::programs::{Program, Workshop, to};
 
 #[test]
-fn a_process_tells_what_it_is() {
+fn a_process_shows_what_it_is() {
     let workshop = or_skip!(Workshop::open());
     let path = workshop.build("variables.c", "a (b) c", &[]);
     let program = or_skip!(Program::start(&path, &[]));
@@ -36,7 +36,7 @@ fn a_process_tells_what_it_is() {
 }
 
 #[test]
-fn a_process_that_ended_is_told_and_its_number_is_not_taken_for_it() {
+fn a_process_that_ended_is_reported_and_its_number_is_not_taken_for_it() {
     let workshop = or_skip!(Workshop::open());
     let mut program = or_skip!(Program::start(
         &workshop.build("variables.c", "variables", &[]),
@@ -240,31 +240,31 @@ fn types_come_from_the_debug_information() {
         assert_eq!(value_type("wide"), Some(ValueType::U64));
         assert_eq!(value_type("hidden"), Some(ValueType::I32), "static, and volatile");
         let kind = |name| program.find(name).unwrap().variable_type().unwrap().kind;
-        assert_eq!(kind("shade"), Kind::Enum);
-        assert_eq!(kind("pointer"), Kind::Pointer);
-        assert_eq!(kind("array"), Kind::Compound);
+        assert_eq!(kind("shade"), ValueKind::Enum);
+        assert_eq!(kind("pointer"), ValueKind::Pointer);
+        assert_eq!(kind("array"), ValueKind::Compound);
     }
 }
 
 #[test]
-fn parameters_are_told_with_their_registers_as_far_as_they_can() {
+fn parameters_are_shown_with_their_registers_as_far_as_they_can() {
     let workshop = or_skip!(Workshop::open());
     let file = workshop.build("variables.c", "variables", &["-g"]);
     let image = Image::read(std::fs::File::open(file).unwrap()).unwrap();
     let function = image.functions(&["mixed"]).unwrap().remove(0);
     let parameters = dwarf::parameters(&image, function.address).unwrap().unwrap();
-    let told: Vec<(u8, Kind, u64)> = parameters
+    let reported: Vec<(u8, ValueKind, u64)> = parameters
         .iter()
         .map(|parameter| (parameter.register, parameter.of.kind, parameter.of.size))
         .collect();
     // The second is in a register for floating-point numbers, and takes none from the third.
     let expected = [
-        (0, Kind::Signed, 4),
-        (0, Kind::Float, 8),
-        (1, Kind::Unsigned, 1),
-        (2, Kind::Pointer, 8),
+        (0, ValueKind::Signed, 4),
+        (0, ValueKind::Float, 8),
+        (1, ValueKind::Unsigned, 1),
+        (2, ValueKind::Pointer, 8),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let nothing = dwarf::parameters(&image, LinkAddress(1)).unwrap();
     assert_eq!(nothing, None);
 }

@@ -98,7 +98,7 @@ fn a_program_under_strace_is_left_alone() {
 }
 
 #[test]
-fn a_process_that_ends_in_a_call_is_told_and_the_journal_is_closed() {
+fn a_process_that_ends_in_a_call_is_reported_and_the_journal_is_closed() {
     let load = or_skip!(Load::start());
     let mut writer = load.writer();
     let error = writer
@@ -112,7 +112,7 @@ fn a_process_that_ends_in_a_call_is_told_and_the_journal_is_closed() {
 }
 
 #[test]
-fn a_process_that_is_killed_during_actions_is_told() {
+fn a_process_that_is_killed_during_actions_is_reported() {
     let load = or_skip!(Load::start());
     let mut writer = load.writer();
     let pid = RawPid::from_raw(load.program.pid()).unwrap();

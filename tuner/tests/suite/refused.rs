@@ -93,7 +93,7 @@ fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
 }
 
 #[test]
-fn a_process_that_ends_during_the_action_is_told_and_the_journal_knows_that_nothing_was_written() {
+fn a_process_that_ends_during_the_action_is_reported_and_the_journal_knows_that_nothing_was_written() {
     thread_local! {
         static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
     }

@@ -145,21 +145,21 @@ fn judged(path: &Path, part: &Range<u64>, moved: &BTreeMap<u64, Moved>) -> Optio
         let Some((address, mnemonic, operands)) = instruction(&line) else {
             continue;
         };
-        let mut tell = |of: &Moved, what: String| wrong.push(format!("{:x}: {what}: {line}", of.function));
+        let mut report = |of: &Moved, what: String| wrong.push(format!("{:x}: {what}: {line}", of.function));
         if let Some(of) = target(mnemonic, operands).and_then(around)
             && target(mnemonic, operands) != Some(of.function)
         {
-            tell(of, "a jump leads behind its first byte".to_owned());
+            report(of, "a jump leads behind its first byte".to_owned());
         }
         let Some(of) = around(address) else { continue };
         if address == of.site {
             seen.insert(address);
             let is_push = mnemonic == "push" && operands.starts_with('%');
             if !is_push && !mnemonic.starts_with('j') && !mnemonic.starts_with("nop") {
-                tell(of, "the kernel does not emulate it".to_owned());
+                report(of, "the kernel does not emulate it".to_owned());
             }
         } else if let Some(what) = harm(mnemonic, operands) {
-            tell(of, what);
+            report(of, what);
         }
     }
     child.wait().ok()?;

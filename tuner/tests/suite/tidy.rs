@@ -61,21 +61,18 @@ fn exactly_one_function_writes_into_another_process() {
 }
 
 #[test]
-fn of_a_practised_set_nobody_can_make_a_real_one() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/actuator/practice.rs");
+fn a_warm_up_can_not_become_a_real_set() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/actuator/warm_up.rs");
     let text = fs::read_to_string(source).unwrap();
     assert!(
-        text.contains("pub struct Practice(SetCommand);"),
+        text.contains("pub struct SetWarmUp(SetCommand);"),
         "what is in it is its own"
     );
-    // Nobody but `practise` takes it apart, which has the session to look at only.
+    // Nobody but `warm_up` takes it apart, which has the session to look at only.
     assert_eq!(text.matches("Practice(command)").count(), 2);
-    assert!(text.contains("fn practise(&self, Practice(command): Practice)"));
+    assert!(text.contains("fn warm_up(&self, SetWarmUp(command): SetWarmUp)"));
     let elsewhere = files_with(&["Practice("]);
-    assert!(
-        elsewhere.iter().all(|file| file == "practice.rs"),
-        "{elsewhere:?}"
-    );
+    assert!(elsewhere.iter().all(|file| file == "warm_up.rs"), "{elsewhere:?}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
 }
 
 #[test]
-fn a_change_that_nobody_answered_for_is_never_written() {
+fn a_change_without_an_answer_is_never_written() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = scripted(&setting, "missed");
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
@@ -86,7 +86,7 @@ fn a_change_that_nobody_answered_for_is_never_written() {
 }
 
 #[test]
-fn a_change_whose_instant_is_not_known_is_taken_back_and_told() {
+fn a_change_whose_instant_is_not_known_is_taken_back_and_reported() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, _process) = scripted(&setting, "late");
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
@@ -192,7 +192,7 @@ fn what_waits_is_let_go_by_word_and_at_the_end_of_its_time_and_of_the_session() 
 }
 
 #[test]
-fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_told() {
+fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_reported() {
     let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     std::fs::write(&gate, "").unwrap();
@@ -246,7 +246,7 @@ fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_
 }
 
 #[test]
-fn changes_that_are_asked_for_by_their_numbers_are_taken_back_in_one_passage() {
+fn changes_that_are_requested_by_their_numbers_are_taken_back_in_one_passage() {
     let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     let (mut session, _process) = changed_three_times(&setting, &gate);

@@ -396,7 +396,7 @@ fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
 }
 
 #[test]
-fn a_second_writer_is_told_who_the_first_is() {
+fn a_second_writer_is_shown_the_first() {
     let (workshop, program) = or_skip!(variables());
     let first = program.writer(workshop.directory.path()).unwrap();
     // Another state directory, as another user would have: the lock is the process's own.

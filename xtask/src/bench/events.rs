@@ -31,7 +31,7 @@ const PRODUCERS: f64 = 4.0;
 /// P3: hits a second, of all producers together.
 const RATE: f64 = 5e6;
 /// Asked for, so that what a producer was late by does not make it less.
-const ASKED: f64 = 1.01 * RATE;
+const REQUESTED: f64 = 1.01 * RATE;
 /// As many as can be made.
 const FASTEST: f64 = 0.0;
 
@@ -90,15 +90,15 @@ fn measured(repeats: usize, seconds: f64, producers_most: u32) -> Outcome<(Vec<S
     for _ in 0..repeats {
         stops.push(Stops::of_this_machine(Duration::from_secs_f64(seconds))?);
         for producers in 1..=producers_most {
-            keep(bare(producers, ASKED, short)?);
-            keep(target.watched(AGENT, producers, ASKED, seconds)?);
+            keep(bare(producers, REQUESTED, short)?);
+            keep(target.watched(AGENT, producers, REQUESTED, seconds)?);
         }
         for producers in 1..=producers_most.min(2) {
             keep(bare(producers, FASTEST, short)?);
             keep(target.watched(AGENT, producers, FASTEST, short)?);
         }
     }
-    keep(target.watched(STOPPED, 1, ASKED, short.min(1.0))?);
+    keep(target.watched(STOPPED, 1, REQUESTED, short.min(1.0))?);
     Ok((stops, runs))
 }
 
@@ -238,14 +238,14 @@ fn table(runs: &[Run]) -> Table {
     ]);
     for kind in kinds(runs) {
         let Some(first) = kind.first() else { continue };
-        let asked = match first.rate > 0.0 {
+        let requested = match first.rate > 0.0 {
             true => Cell::from(first.rate / 1e6),
             false => "all".into(),
         };
         table.row(cells![
             first.reader,
             u64::from(first.producers),
-            asked,
+            requested,
             spread(&kind, |run| run.made_per_s() / 1e6),
             spread(&kind, |run| 100.0 * run.lost_share()),
             spread(&kind, |run| 100.0 * run.reader_cpu_s / run.seconds),

@@ -74,7 +74,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         ["engine"] => of_crate("tuneagent-rules", "throughput"),
         ["rules"] => {
             measure::build_agent(&crate::root())?;
-            let mut tests = crate::ci::whole_programs(&crate::root(), "--release", &[])?;
+            let mut tests = crate::ci::program_tests(&crate::root(), "--release", &[])?;
             run(tests
                 .args(["cost::", "--", "--nocapture"])
                 .env("TUNEAGENT_LONG", "1"))

@@ -47,7 +47,7 @@ const CONDITION: &str = " where call.duration >= 0s";
 /// At one rate, of the profile alone or with a rule.
 struct Rated {
     how: &'static str,
-    asked: u64,
+    requested: u64,
     calls_per_s: f64,
     rest: Rest,
     bytes_per_iteration: f64,
@@ -73,7 +73,7 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
     ]);
     for row in &rated {
         table.row(cells![
-            row.asked,
+            row.requested,
             row.how,
             2.0 * row.calls_per_s,
             row.rest.percent(),
@@ -92,7 +92,7 @@ pub(super) fn run(settings: &Settings) -> Result<measure::Outcome> {
 fn figures(row: &Rated) -> Value {
     json!({
         "with": row.how,
-        "calls_per_s_asked": row.asked,
+        "calls_per_s_asked": row.requested,
         "hits_per_s": 2.0 * row.calls_per_s,
         "agent_cpu": row.rest.cpu,
         "bytes_per_iteration": row.bytes_per_iteration,
@@ -160,7 +160,7 @@ fn at_rate(
     let calls_per_s = calls_of(&report)? as f64 / report["elapsed_s"].as_f64().unwrap_or(f64::NAN);
     Ok(Rated {
         how,
-        asked: calls,
+        requested: calls,
         calls_per_s,
         rest,
         bytes_per_iteration: bytes_per_s / (calls_per_s / (calls as f64 / ITERATIONS_PER_S)),
@@ -180,8 +180,11 @@ fn calls_of(report: &Value) -> Outcome<u64> {
 /// How many bytes were put into its ring so far.
 fn position(agent: &Agent) -> Outcome<u32> {
     let mut command = super::instrument("events");
-    let told: Value = serde_json::from_str(&capture(command.args(["position", &agent.pid().to_string()]))?)?;
-    let position = told["position"].as_u64().and_then(|at| u32::try_from(at).ok());
+    let reported: Value =
+        serde_json::from_str(&capture(command.args(["position", &agent.pid().to_string()]))?)?;
+    let position = reported["position"]
+        .as_u64()
+        .and_then(|at| u32::try_from(at).ok());
     Ok(position.ok_or("the position of the ring is not told")?)
 }
 

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_stop_is_told_and_how_many_were_long() {
+    fn the_longest_stop_is_reported_and_how_many_were_long() {
         let began = Instant::now();
         let readings = [0, 1, 2, 8, 9, 30, 33].map(|ms| began + Duration::from_millis(ms));
         let stops = stops(readings.into_iter());

@@ -99,13 +99,13 @@ impl Tool {
 
 /// What bpftrace is to do.
 fn script(telling: Telling, path: &str, function: &str) -> Option<String> {
-    let timed = |told: &str| {
+    let timed = |reported: &str| {
         format!(
             "uprobe:{path}:{function} {{ @began[tid] = nsecs; }} \
-             uretprobe:{path}:{function} /@began[tid]/ {{ @ = {told}(nsecs - @began[tid]); delete(@began[tid]); }}"
+             uretprobe:{path}:{function} /@began[tid]/ {{ @ = {reported}(nsecs - @began[tid]); delete(@began[tid]); }}"
         )
     };
-    let at_entry = |told: &str| format!("uprobe:{path}:{function} {{ {told} }}");
+    let at_entry = |reported: &str| format!("uprobe:{path}:{function} {{ {reported} }}");
     Some(match telling {
         Telling::Count => at_entry("@ = count();"),
         Telling::Arguments => {
@@ -198,14 +198,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_says_what_it_cannot_tell() {
+    fn a_tool_says_what_it_cannot_measure() {
         assert!(script(Telling::BothEnds, "/p", "f").is_none());
-        let told = script(Telling::Arguments, "/p", "f").unwrap();
-        assert!(told.starts_with("uprobe:/p:f { @a0 = sum(arg0);") && told.contains("sum(arg5)"));
-        let told = script(Telling::Histogram, "/p", "f").unwrap();
+        let reported = script(Telling::Arguments, "/p", "f").unwrap();
+        assert!(reported.starts_with("uprobe:/p:f { @a0 = sum(arg0);") && reported.contains("sum(arg5)"));
+        let reported = script(Telling::Histogram, "/p", "f").unwrap();
         assert!(
-            told.contains("uretprobe:/p:f") && told.contains("hist(nsecs"),
-            "{told}"
+            reported.contains("uretprobe:/p:f") && reported.contains("hist(nsecs"),
+            "{reported}"
         );
         let all = Telling::ALL.into_iter();
         assert_eq!(

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_changes_with_contents_names_and_the_border_between_files() {
+    fn the_hash_changes_with_contents_names_and_the_boundary_between_files() {
         let base =
             hash_of_sources(checkout(&[("ebpf/src/a.rs", "xy"), ("ebpf/src/b.rs", "z")]).path()).unwrap();
         for other in [

@@ -62,17 +62,17 @@ fn scenarios(settings: &Settings, workers: usize) -> Result<Vec<(String, Scenari
     };
     let rule = |flags: &[&str]| With::rule("factoring", &FACTORING_NAMES, flags);
     let mut all = vec![
-        scenario(DEDICATED, &[], With::Nobody),
-        scenario(LOADED, &[&load], With::Nobody),
+        scenario(DEDICATED, &[], With::NoRule),
+        scenario(LOADED, &[&load], With::NoRule),
         scenario(WATCHED, &[&load], rule(&[])),
         scenario(TUNED, &[&load], rule(&["--apply"])),
-        scenario(ORACLE, &[&load, &[argument("knows", 1)]], With::Nobody),
+        scenario(ORACLE, &[&load, &[argument("knows", 1)]], With::NoRule),
     ];
     let of_share = |share| {
         scenario(
             &fixed(share),
             &[&load, &[argument("factor", share)]],
-            With::Nobody,
+            With::NoRule,
         )
     };
     all.extend(SHARES.map(of_share));

@@ -119,7 +119,7 @@ impl Measured {
     }
 
     /// The mean index of whole runs.
-    fn whole(&self, name: &str) -> Spread {
+    fn overall(&self, name: &str) -> Spread {
         self.spread(name, |run| mean_index(run, 0..self.load.iterations))
     }
 
@@ -157,7 +157,7 @@ impl Measured {
             "index of the last 5 iterations",
             "workers in them",
         ]);
-        let alone = self.whole(ALONE).median;
+        let alone = self.overall(ALONE).median;
         for name in &self.names {
             let shown = match *name {
                 BEST => format!("{BEST}, {}", self.best),
@@ -166,8 +166,8 @@ impl Measured {
             table.row(cells![
                 shown,
                 self.spread(name, Run::seconds),
-                self.whole(name),
-                change(self.whole(name).median, alone),
+                self.overall(name),
+                change(self.overall(name).median, alone),
                 self.settled(name),
                 self.workers_late(name),
             ]);
@@ -233,7 +233,10 @@ impl Measured {
 
     fn order_claims(&self) -> Vec<Claim> {
         let (first, second) = (self.workers_late(BALANCE_FIRST), self.workers_late(WORKERS_FIRST));
-        let (balance, workers) = (self.whole(BALANCE_FIRST).median, self.whole(WORKERS_FIRST).median);
+        let (balance, workers) = (
+            self.overall(BALANCE_FIRST).median,
+            self.overall(WORKERS_FIRST).median,
+        );
         let [both, other, tuned, balanced] =
             [BALANCE_FIRST, WORKERS_FIRST, TUNED, BALANCED].map(|name| self.settled(name));
         let apart = 100.0 * (other.median / both.median - 1.0).abs();

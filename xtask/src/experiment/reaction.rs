@@ -77,7 +77,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
                 argument("work_us", WORK_US * count),
                 argument("workers", count),
             ];
-            let with = flags.map_or(With::Nobody, |flags| With::rule(&rule, &[], flags));
+            let with = flags.map_or(With::NoRule, |flags| With::rule(&rule, &[], flags));
             let scenario = Scenario {
                 is_apart: how == APART,
                 ..Scenario::new(settings, &program, count + 1, arguments, with)

@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 pub(crate) enum With {
     /// It is not there.
     #[default]
-    Nobody,
+    NoRule,
     /// It attaches before the first iteration, with these flags.
     Agent(Vec<String>),
     /// The same, and once so many iterations are over this rule may change the program too; there the program has a gate.
@@ -46,7 +46,7 @@ impl With {
     /// What the agent is started with; none where it is not there.
     fn flags(&self) -> Option<&[String]> {
         match self {
-            With::Nobody => None,
+            With::NoRule => None,
             With::Agent(flags) | With::Later { flags, .. } => Some(flags),
         }
     }

@@ -74,7 +74,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_best_is_of_whole_runs_and_of_each_iteration() {
+    fn the_best_is_of_complete_runs_and_of_each_iteration() {
         let seconds = |of: [f64; 2]| of.map(|of| serde_json::json!({"seconds": of}));
         let sweep = made_of(&[(0.5, &seconds([1.0, 3.0])), (0.8, &seconds([2.0, 1.5]))]);
         assert_eq!(sweep.best(Run::seconds), Ok(0.8));

@@ -67,12 +67,12 @@ struct Measured {
 fn scenarios(fire: &Fire<'_>, names: &[&str], best: f64, oracle: &str) -> Vec<(String, Scenario)> {
     let rule = |flags: &[&str]| With::rule("adjusting-factoring", &[], flags);
     let scenario = |name: &&str| match *name {
-        ORIGINAL => fire.scenario(&[argument(ORIGINAL, 1)], With::Nobody),
-        HALF => fire.scenario(&factors(0.5), With::Nobody),
-        BEST => fire.scenario(&factors(best), With::Nobody),
+        ORIGINAL => fire.scenario(&[argument(ORIGINAL, 1)], With::NoRule),
+        HALF => fire.scenario(&factors(0.5), With::NoRule),
+        BEST => fire.scenario(&factors(best), With::NoRule),
         WATCHED => fire.scenario(&factors(0.5), rule(&[])),
         TUNED => fire.scenario(&factors(0.5), rule(&["--apply"])),
-        _ => fire.scenario(&[oracle.to_owned()], With::Nobody),
+        _ => fire.scenario(&[oracle.to_owned()], With::NoRule),
     };
     names
         .iter()
@@ -83,7 +83,7 @@ fn scenarios(fire: &Fire<'_>, names: &[&str], best: f64, oracle: &str) -> Vec<(S
 fn measure(settings: &Settings, heavy: bool) -> Result<Measured> {
     let fire = Fire::new(settings, MOST, &load(heavy, settings.either(8, 12)))?;
     let tried: &[f64] = settings.either(&[0.4, 0.6, 1.0], &FACTORS);
-    let sweep = Sweep::of(tried, |factor| fire.scenario(&factors(factor), With::Nobody))?;
+    let sweep = Sweep::of(tried, |factor| fire.scenario(&factors(factor), With::NoRule))?;
     let best = sweep.best(Run::seconds)?;
     let quickest = sweep.best_each(|run| run.each("seconds"));
     let lines: Vec<String> = quickest

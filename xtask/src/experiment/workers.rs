@@ -125,7 +125,7 @@ impl Bench<'_> {
     }
 
     fn fixed(&self, workers: usize) -> Scenario {
-        self.scenario(&[argument("workers", workers)], With::Nobody)
+        self.scenario(&[argument("workers", workers)], With::NoRule)
     }
 
     /// Fixed numbers, and around the best of them the numbers between, until its neighbours were tried: one run each. In the quick form
@@ -161,7 +161,7 @@ impl Bench<'_> {
             .collect();
         let tuned = self.scenario(&[argument("workers", 1)], rule(&["--apply"]));
         let advised = self.scenario(&[argument("workers", watched)], rule(&[]));
-        let oracle = self.scenario(&self.oracle(&sweep)?, With::Nobody);
+        let oracle = self.scenario(&self.oracle(&sweep)?, With::NoRule);
         let others = [(TUNED, tuned), (WATCHED, advised), (ORACLE, oracle)];
         scenarios.extend(others.map(|(name, scenario)| (name.to_owned(), scenario)));
         let rounds = interleaved(&scenarios, self.settings.repeats, Scenario::run)?;

@@ -10,13 +10,13 @@ use tuner::{
     space::AddressSpace,
 };
 
-use super::{Job, Member, Scout, job::Root, launcher};
+use super::{Discovery, Job, Member, job::Root, launcher};
 use crate::mpi::Rank;
 
-impl Scout {
+impl Discovery {
     /// What a process will be that runs these files, the program first; none when one of them cannot be read. `process` is the one
     /// that is about to run it, or to start it.
-    pub fn foreseen(&mut self, process: &Process, files: &[String]) -> Option<Member> {
+    pub fn expected(&mut self, process: &Process, files: &[String]) -> Option<Member> {
         let program = files.first()?;
         let images = files.iter().map(|path| {
             let file = foreign::open(Path::new(path)).ok()?;
@@ -44,7 +44,7 @@ impl Scout {
     }
 
     /// A process of which nothing is known.
-    pub fn nobody() -> io::Result<Member> {
+    pub fn no_member() -> io::Result<Member> {
         let process = Process::gone(0, "?");
         Ok(Member {
             space: AddressSpace::of_files(process.clone(), Vec::new())?,
@@ -68,7 +68,7 @@ impl Scout {
         for pid in all.into_iter().filter(|pid| !known.contains(pid)) {
             if launches {
                 found.extend(self.late_rank(pid));
-            } else if !self.passing.insert(pid) {
+            } else if !self.short_lived.insert(pid) {
                 found.extend(self.relative(pid, user).and_then(Result::ok));
             }
         }

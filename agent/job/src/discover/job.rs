@@ -1,4 +1,4 @@
-//! What a job is: its ranks with their mappings, and the MPI they use. How one is found is [`super::scout`]'s.
+//! What a job is: its ranks with their mappings, and the MPI they use. How one is found is [`super::discovery`]'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -221,7 +221,7 @@ impl Job {
     }
 
     /// Takes note of programs whose MPI cannot be watched, each by the first of its processes.
-    pub fn tell_of_stripped(&mut self) {
+    pub fn report_stripped(&mut self) {
         let mut seen = BTreeSet::new();
         for member in self.members.iter().filter(|member| member.mpi.is_none()) {
             let program = member

@@ -1,21 +1,21 @@
 //! From a process number to the job: its launcher, its ranks, its MPI. Reads /proc and the files that the processes have
 //! mapped; attaches nothing and writes nothing.
 
-mod belonging;
+mod discovery;
 mod family;
 mod job;
 mod job_id;
+mod job_selector;
 mod launcher;
-mod scout;
 mod still;
 mod table;
 mod target;
 mod variables;
 
+pub use discovery::{DiscoverError, Discovery};
 pub use job::{Job, Member, Mpi, WatchedSite};
 pub use job_id::job_id;
 pub use launcher::{above as launcher_above, is_launcher};
-pub use scout::{DiscoverError, Scout};
 pub use table::ProcessTable;
 pub use target::{TargetError, resolve};
 pub use variables::Variables;

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_still_only_when_two_walks_found_the_same_and_nobody_ran_since() {
+    fn a_tree_is_still_only_when_two_walks_found_the_same_and_no_process_ran_since() {
         let mut child = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .spawn()

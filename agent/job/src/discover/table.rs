@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ProcessEntry {
     pub parent: i32,
     /// Its short name, cut at 15 bytes by the kernel.
     pub name: String,
@@ -18,7 +18,7 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 /// All processes that were there when it was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTable {
-    entries: BTreeMap<i32, Entry>,
+    entries: BTreeMap<i32, ProcessEntry>,
 }
 
 impl ProcessTable {
@@ -32,7 +32,7 @@ impl ProcessTable {
             let is_kernel_thread = stat.flags & PF_KTHREAD != 0;
             Some((
                 stat.pid,
-                Entry {
+                ProcessEntry {
                     parent: stat.ppid,
                     name: stat.comm,
                     is_kernel_thread,
@@ -44,17 +44,17 @@ impl ProcessTable {
         }
     }
 
-    pub fn get(&self, pid: i32) -> Option<&Entry> {
+    pub fn get(&self, pid: i32) -> Option<&ProcessEntry> {
         self.entries.get(&pid)
     }
 
     /// All numbers with their entries, in the order of the numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (i32, &Entry)> {
+    pub fn iter(&self) -> impl Iterator<Item = (i32, &ProcessEntry)> {
         self.entries.iter().map(|(pid, entry)| (*pid, entry))
     }
 
     /// The process itself and who started it, and so on up.
-    pub fn lineage(&self, pid: i32) -> impl Iterator<Item = (i32, &Entry)> {
+    pub fn lineage(&self, pid: i32) -> impl Iterator<Item = (i32, &ProcessEntry)> {
         // A table of processes has no cycles, but two reads may disagree: the length bounds the walk.
         let start = self.entries.get_key_value(&pid);
         std::iter::successors(start, |(_, entry)| self.entries.get_key_value(&entry.parent))
@@ -85,7 +85,7 @@ impl ProcessTable {
         let entry = |(pid, parent, name): &(i32, i32, &str)| {
             (
                 *pid,
-                Entry {
+                ProcessEntry {
                     parent: *parent,
                     name: (*name).into(),
                     is_kernel_thread: false,

@@ -1,15 +1,12 @@
 //! TARGET on the command line: a process number, the name of a program, or what its processes belong to.
 
-use super::{belonging::Whole, table::ProcessTable};
+use super::{job_selector::JobSelector, table::ProcessTable};
 
 /// Why a target is not understood.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error("no program named {name} runs here")]
-    NoSuchProgram {
-        /// As typed.
-        name: String,
-    },
+    NoSuchProgram { name: String },
     /// More than one program has the name.
     #[error("{count} programs named {name} run here: {listed}; give the number of one process")]
     Ambiguous {
@@ -19,10 +16,7 @@ pub enum TargetError {
     },
     /// Nobody here belongs to it.
     #[error("no process that you may inspect here belongs to {target}{}", elsewhere(.target))]
-    NobodyOf {
-        /// As typed.
-        target: String,
-    },
+    NoProcessOf { target: String },
     /// A kind of target that there is not.
     #[error(
         "there are no targets of the form {kind}:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c"
@@ -57,12 +51,12 @@ pub fn resolve(
         return Ok(vec![pid]);
     }
     if let Some((kind, id)) = target.split_once(':') {
-        let whole = Whole::of(kind, id).ok_or_else(|| TargetError::Kind { kind: kind.into() })?;
+        let whole = JobSelector::of(kind, id).ok_or_else(|| TargetError::Kind { kind: kind.into() })?;
         let found = whole.topmost(table);
-        let nobody = || TargetError::NobodyOf {
+        let no_member = || TargetError::NoProcessOf {
             target: target.into(),
         };
-        return (!found.is_empty()).then_some(found).ok_or_else(nobody);
+        return (!found.is_empty()).then_some(found).ok_or_else(no_member);
     }
     let cut = target.get(..15).unwrap_or(target);
     let named: Vec<i32> = table

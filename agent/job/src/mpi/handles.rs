@@ -8,9 +8,7 @@ use tuner::{address::Address, image::Segment, module::Module, space::AddressSpac
 
 use super::implementation::is_mpich;
 
-/// MPI_COMM_WORLD.
 pub(super) const WORLD: u32 = 0x4400_0000;
-/// MPI_COMM_SELF.
 pub(super) const OWN: u32 = 0x4400_0001;
 
 /// What a library writes that is searched; Debian's has 0.3 MiB. A program that MPICH is linked into may have arrays of its own there.

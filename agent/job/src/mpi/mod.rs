@@ -8,7 +8,7 @@ mod rule;
 mod world;
 
 pub use implementation::{Implementation, is_stripped_of, recognise};
-pub use profile::mpi::{BytesKind, FUNCTIONS, Function, find, with_bytes};
+pub use profile::mpi::{BytesKind, FUNCTIONS, MpiFunction, find, with_bytes};
 pub use rank::Rank;
 pub use rule::rule;
 pub use world::{may_settle, size as world_size, world};

@@ -2,12 +2,12 @@
 
 use abi::{Flow, Form, MessageRule, NO_ARGUMENT};
 
-use profile::mpi::{Amount, BytesKind, Function};
+use profile::mpi::{AmountSource, BytesKind, MpiFunction};
 
 use super::Implementation;
 
 /// The rule of a function of this library. Rows of sizes are given by who numbers the functions.
-pub fn rule(function: &Function, is_large: bool, implementation: &Implementation) -> MessageRule {
+pub fn rule(function: &MpiFunction, is_large: bool, implementation: &Implementation) -> MessageRule {
     let mut rule = MessageRule {
         layout: implementation.layout as u8,
         count_width: if is_large { 8 } else { 4 },
@@ -39,7 +39,7 @@ pub fn rule(function: &Function, is_large: bool, implementation: &Implementation
     rule
 }
 
-fn amount(amount: Amount) -> abi::Amount {
+fn amount(amount: AmountSource) -> abi::Amount {
     let needs_type = !matches!(amount.form, Form::Start | Form::Free);
     abi::Amount {
         form: amount.form as u8,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn both_halves_of_a_call_and_what_lies_in_place_are_told_apart() {
+    fn both_halves_of_a_call_and_what_lies_in_place_are_distinguished() {
         let both = of("MPI_Sendrecv");
         assert_eq!((both.flow, both.comm, both.status), (Flow::Both as u8, 10, 11));
         assert_eq!((both.amount.peer, both.other.count, both.other.peer), (3, 6, 8));

@@ -181,11 +181,11 @@ fn sentinel_shift(world: &World, places: &[u64]) -> u16 {
         .filter(|(_, place)| place % 2 == 1)
         .collect();
     let job = |name: u64| ((name >> 16) & 0xffff) << 16 | ((name >> 1) & 0x7fff);
-    let is_whole = |(rank, name): &(u64, u64)| name >> 32 == *rank && job(*name) == u64::from(world.job);
+    let is_complete = |(rank, name): &(u64, u64)| name >> 32 == *rank && job(*name) == u64::from(world.job);
     let is_bare = |(rank, name): &(u64, u64)| name >> 1 == *rank;
     match sentinels.len() {
         0 => 0,
-        _ if sentinels.iter().all(is_whole) => 32,
+        _ if sentinels.iter().all(is_complete) => 32,
         _ if sentinels.iter().all(is_bare) => 1,
         _ => 0,
     }

@@ -36,7 +36,7 @@ impl Rings {
         let first = from.max(next.saturating_sub(size));
         let call = |number: u64| {
             let place = u64::from(slot) * size + (number & (size - 1));
-            let call = self.calls.get_whole(place as usize)?;
+            let call = self.calls.get_complete(place as usize)?;
             (call.number == number_there(number)?).then_some(call)
         };
         let calls = (first..next).map(call).collect();

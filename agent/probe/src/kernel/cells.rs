@@ -161,7 +161,7 @@ impl<T: bytemuck::Pod> Cells<T> {
 
     /// A record that another writes to meanwhile, and whose first word it changes before and after: `None` where that changed while it
     /// was read.
-    pub(super) fn get_whole(&self, index: usize) -> Option<T> {
+    pub(super) fn get_complete(&self, index: usize) -> Option<T> {
         let before = self.first_word(index)?;
         let record = self.get(index)?;
         fence(Ordering::Acquire);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_looks_at_is_not_mapped() {
+    fn a_piece_that_is_not_read_is_not_mapped() {
         let array = array();
         let cells = Cells::<Record>::map(array.as_fd(), RECORDS).unwrap();
         assert_eq!(cells.mapped(), [true, false, false]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_cannot_be_mapped_is_told_from_one_that_is_not_there() {
+    fn a_piece_that_cannot_be_mapped_is_distinguished_from_one_that_is_not_there() {
         let array = array();
         let cells = Cells::<Record>::map_writable(array.as_fd(), RECORDS).unwrap();
         // From here on nobody maps it to write: what is mapped stays.
@@ -226,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_lies_in_two_pieces_is_whole() {
+    fn a_record_that_lies_in_two_pieces_is_complete() {
         let array = array();
         let cells = Cells::<Record>::map(array.as_fd(), RECORDS).unwrap();
         for index in 0..RECORDS as usize {
             let first = 3 * index as u64;
-            assert_eq!(cells.get_whole(index), Some([first, first + 1, first + 2]));
+            assert_eq!(cells.get_complete(index), Some([first, first + 1, first + 2]));
         }
         assert_eq!(cells.mapped(), [true; 3]);
         let all = cells.row(0, RECORDS as usize).unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_are_as_they_were_are_told_from_those_of_which_one_word_is_not() {
+    fn records_that_are_as_they_were_are_distinguished_from_those_of_which_one_word_is_not() {
         let array = array();
         let cells = Cells::<Record>::map_writable(array.as_fd(), RECORDS).unwrap();
         let all = cells.row(0, RECORDS as usize).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_changed_is_found_changed_by_whoever_maps_it_too() {
+    fn a_word_that_is_changed_is_found_changed_through_every_mapping() {
         let array = array();
         let cells = Cells::<Record>::map_writable(array.as_fd(), RECORDS).unwrap();
         let others = Cells::<Record>::map(array.as_fd(), RECORDS).unwrap();

@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Links that were handed over are closed once [`Closer::closed`] has reached this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
+pub struct CloseTicket(u64);
 
 /// Closes links that are over.
 #[derive(Debug, Default)]
@@ -106,10 +106,10 @@ impl Closer {
 
     /// Hands links over, in stages: those of one are closed side by side, and all before those of the next. Does not wait for the kernel, unless
     /// there is neither process nor thread that could.
-    pub fn close(&mut self, stages: impl IntoIterator<Item = Vec<Link>>) -> Ticket {
+    pub fn close(&mut self, stages: impl IntoIterator<Item = Vec<Link>>) -> CloseTicket {
         let stages: Vec<Vec<Link>> = stages.into_iter().flat_map(messages).collect();
         if stages.is_empty() {
-            return Ticket(self.given);
+            return CloseTicket(self.given);
         }
         match &mut self.by {
             By::Process { waiting, .. } => {
@@ -131,11 +131,11 @@ impl Closer {
                 }
             }
         }
-        Ticket(self.given)
+        CloseTicket(self.given)
     }
 
     /// What is closed by now.
-    pub fn closed(&mut self) -> Ticket {
+    pub fn closed(&mut self) -> CloseTicket {
         match &mut self.by {
             By::Process { stream, .. } => {
                 let mut answers = [0; 64];
@@ -159,12 +159,12 @@ impl Closer {
                 self.closed = open.map_or(self.given, |open| open - 1);
             }
         }
-        Ticket(self.closed)
+        CloseTicket(self.closed)
     }
 
     /// Whether some of what was handed over is not closed yet.
     pub fn is_busy(&mut self) -> bool {
-        self.closed() < Ticket(self.given)
+        self.closed() < CloseTicket(self.given)
     }
 
     /// Readable when links were closed; none where only looking tells.
@@ -385,10 +385,10 @@ mod tests {
         shutdown(&ours, Shutdown::Write).unwrap();
         serve_on(theirs.as_fd()).unwrap();
         let mut answers = [0; 8];
-        let mut heard = || rustix::net::recv(&ours, &mut answers, RecvFlags::DONTWAIT);
+        let mut observed = || rustix::net::recv(&ours, &mut answers, RecvFlags::DONTWAIT);
         // An answer for what it was told to close; the other one was closed when the stream ended.
-        assert_eq!(heard().map(|(_, count)| count), Ok(1));
-        assert_eq!(heard().map(|(_, count)| count), Err(Errno::AGAIN));
+        assert_eq!(observed().map(|(_, count)| count), Ok(1));
+        assert_eq!(observed().map(|(_, count)| count), Err(Errno::AGAIN));
         assert!(is_closed(&read_first) && is_closed(&read_second));
     }
 

@@ -31,7 +31,7 @@ pub enum KernelError {
     #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
     NoFamily(&'static str),
     #[error("{0}")]
-    Gauge(String),
+    Calibration(String),
     /// Some of what the kernel side has counted cannot be looked at.
     #[error(
         "not all that the kernel side has counted is seen: its map {name} cannot be mapped any further: {why}"

@@ -44,7 +44,7 @@ impl Setting {
         Ok(Setting { root, room, places })
     }
 
-    pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
+    pub(super) fn report<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         loader
             .override_global("FAMILY_ROOT", &self.root.pid, true)
             .override_global("FAMILY_USER", &self.root.user, true)

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_types_tell_nothing_and_end() {
+    fn damaged_types_yield_nothing_and_end() {
         let types = types();
         for length in 0..types.len() - 1 {
             offsets(&types[..length], [("a", "c")]);

@@ -20,7 +20,7 @@ use super::{fallback::TracefsLink, sys};
 
 /// A place in a file to probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Site {
+pub struct ProbeSite {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Index of the probe's spec.
@@ -49,7 +49,7 @@ impl At {
     /// An instruction of the function itself.
     pub const EXIT: At = At::Exit { is_shared: false };
 
-    fn cookie(self, site: &Site) -> u64 {
+    fn cookie(self, site: &ProbeSite) -> u64 {
         let probe = u64::from(site.probe) + 1;
         match self {
             At::Entry => probe,
@@ -63,7 +63,7 @@ impl At {
 pub struct LinkRequest {
     /// A path that names the file as the agent sees it.
     pub path: PathBuf,
-    pub sites: Vec<Site>,
+    pub sites: Vec<ProbeSite>,
     /// What the sites are.
     pub at: At,
     /// Only in this process; every process that maps the file when absent.
@@ -127,7 +127,7 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
     match kind {
         LinkKind::UprobeMulti { by_process } => {
             let path = CString::new(request.path.as_os_str().as_bytes())?;
-            let mut sites: Vec<&Site> = request.sites.iter().collect();
+            let mut sites: Vec<&ProbeSite> = request.sites.iter().collect();
             if request.at == (At::Exit { is_shared: true }) {
                 sites.sort_by_key(|site| (site.offset, site.exit));
                 sites.dedup_by_key(|site| (site.offset, site.exit));

@@ -10,7 +10,7 @@ use std::{
 };
 
 use abi::{
-    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, Row, SpecFlags, Tally, Thread,
+    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, Row, SpecFlags, SumCell, Thread,
     Totals, World,
 };
 use aya::{
@@ -44,7 +44,7 @@ pub struct LoadOptions {
     /// Number of rows of histograms that a process has.
     pub rows: u32,
     /// Number of probes whose hits are added up.
-    pub tallies: u32,
+    pub partial_sums: u32,
     /// Attach with tracefs even when the kernel has better.
     pub force_tracefs: bool,
 }
@@ -55,7 +55,7 @@ impl LoadOptions {
         probes: 1,
         processes: 1,
         rows: 0,
-        tallies: 0,
+        partial_sums: 0,
         force_tracefs: false,
     };
 }
@@ -71,13 +71,13 @@ pub struct Kernel {
     cells: Cells<Totals>,
     rings: Rings,
     rows: Cells<Row>,
-    tallies: Cells<Tally>,
+    partial_sums: Cells<SumCell>,
     looked: Cells<u64>,
     changes: Cells<u64>,
     alarm: Cells<Alarm>,
     losses: Cells<u64>,
     /// How long threads wait for a CPU inside calls is told.
-    tells_waits: bool,
+    reports_waits: bool,
     programs: Programs,
     kind: LinkKind,
     options: LoadOptions,
@@ -96,17 +96,17 @@ impl Kernel {
         let setting = root
             .map(|root| Setting::of(root, options.processes))
             .transpose()?;
-        // One slot more than anybody gets: for hits of our own, see `gauge`.
+        // One slot more than anybody gets: for hits of our own, see `calibration`.
         let slots = options.processes + 1;
         let cells = (options.probes * slots).clamp(1, abi::MAX_TOTALS);
         let ring_size = ring_size(options.processes);
         let rows = (options.rows * options.processes).clamp(1, abi::MAX_HISTOGRAM_ROWS);
-        let tallies = (options.tallies * slots * 2).clamp(2, abi::MAX_TALLIES);
+        let partial_sums = (options.partial_sums * slots * 2).clamp(2, abi::MAX_SUMS);
         let waited_offset = fields::waited_offset();
         let (device, inode) = pid_namespace();
         let mut loader = EbpfLoader::new();
         if let Some(setting) = &setting {
-            setting.tell(&mut loader);
+            setting.report(&mut loader);
         }
         let maps = loader
             .verifier_log_level(VerifierLogLevel::DISABLE)
@@ -116,9 +116,9 @@ impl Kernel {
             .map_max_entries("HEADS", slots)
             .map_max_entries("WORLDS", slots)
             .map_max_entries("HISTOGRAMS", rows)
-            .map_max_entries("TALLIES", tallies)
-            .map_max_entries("STRETCHES", slots)
-            .override_global("TALLY_COUNT", &options.tallies, true)
+            .map_max_entries("PARTIAL_SUMS", partial_sums)
+            .map_max_entries("EPOCHS", slots)
+            .override_global("SUM_COUNT", &options.partial_sums, true)
             .override_global("ROW_COUNT", &options.rows, true)
             .override_global("PROBE_COUNT", &options.probes, true)
             .override_global("RING_SIZE", &ring_size, true)
@@ -138,12 +138,12 @@ impl Kernel {
                 size: ring_size,
             },
             rows: shared(&maps, "HISTOGRAMS", rows, Cells::map)?,
-            tallies: shared(&maps, "TALLIES", tallies, Cells::map)?,
+            partial_sums: shared(&maps, "PARTIAL_SUMS", partial_sums, Cells::map)?,
             looked: shared(&maps, "LOOKED", 1, Cells::map_writable)?,
             changes: shared(&maps, "CHANGES", 1, Cells::map_writable)?,
             alarm: shared(&maps, "ALARM", 1, Cells::map_writable)?,
             losses: shared(&maps, "LOSSES", Loss::COUNT, Cells::map)?,
-            tells_waits: waited_offset.is_some(),
+            reports_waits: waited_offset.is_some(),
             family: family.transpose()?,
             maps,
             programs,
@@ -158,8 +158,8 @@ impl Kernel {
     }
 
     /// Whether [`Thread::waited_ns`] is measured on this kernel.
-    pub fn tells_waits(&self) -> bool {
-        self.tells_waits
+    pub fn reports_waits(&self) -> bool {
+        self.reports_waits
     }
 
     /// How probes are attached on this kernel.
@@ -329,7 +329,7 @@ impl Kernel {
         let all = [
             ("TOTALS", self.cells.refusal()),
             ("HISTOGRAMS", self.rows.refusal()),
-            ("TALLIES", self.tallies.refusal()),
+            ("PARTIAL_SUMS", self.partial_sums.refusal()),
         ];
         let all = all.into_iter().chain(self.rings.refusals());
         all.filter_map(|(name, refusal)| Some(not_seen(name, Some(refusal?)).to_string()))
@@ -386,17 +386,17 @@ impl Kernel {
 
     /// Where a cell of what is added up is, and its version: of the slot of a process, the number of what is added up, and 0 or 1.
     /// None where there is no room for it.
-    pub(super) fn tally_cell(&self, (slot, number, odd): (u32, u16, u8)) -> Option<(usize, u64)> {
+    pub(super) fn sum_cell(&self, (slot, number, odd): (u32, u16, u8)) -> Option<(usize, u64)> {
         let number = u32::from(number).checked_sub(1)?;
-        let place = ((slot * self.options.tallies + number) * 2 + u32::from(odd)) as usize;
-        let version = self.tallies.first_word(place)?;
-        (number < self.options.tallies).then_some((place, version))
+        let place = ((slot * self.options.partial_sums + number) * 2 + u32::from(odd)) as usize;
+        let version = self.partial_sums.first_word(place)?;
+        (number < self.options.partial_sums).then_some((place, version))
     }
 
     /// What is in a cell; none while it is being written.
-    pub(super) fn tally(&self, place: usize) -> Option<Tally> {
-        let tally = self.tallies.get_whole(place)?;
-        (tally.version & 1 == 0).then_some(tally)
+    pub(super) fn partial_sum(&self, place: usize) -> Option<SumCell> {
+        let partial_sum = self.partial_sums.get_complete(place)?;
+        (partial_sum.version & 1 == 0).then_some(partial_sum)
     }
 
     /// Hits that were to be added up and were sent.
@@ -454,11 +454,11 @@ impl Kernel {
     }
 
     /// Hits of our own count from now on, in a slot that no process gets.
-    pub(super) fn watch_gauged(&mut self) -> Result<(), KernelError> {
+    pub(super) fn watch_calibrated(&mut self) -> Result<(), KernelError> {
         let slot = self.options.processes;
         let cells = self.options.probes.saturating_mul(slot + 1);
         if cells > abi::MAX_TOTALS {
-            return Err(KernelError::Gauge(
+            return Err(KernelError::Calibration(
                 "there is no room for hits of our own".to_owned(),
             ));
         }
@@ -466,12 +466,12 @@ impl Kernel {
     }
 
     /// Whether hits of our own can be added up.
-    pub(super) fn adds_gauged(&self) -> bool {
-        self.tally_cell((self.options.processes, 1, 0)).is_some()
+    pub(super) fn adds_calibrated(&self) -> bool {
+        self.sum_cell((self.options.processes, 1, 0)).is_some()
     }
 
     /// They do no longer, and what they left is taken away. The calls of this thread at each of the first probes.
-    pub(super) fn leave_gauged(&mut self, probes: u32) -> Result<Vec<u64>, KernelError> {
+    pub(super) fn end_calibration(&mut self, probes: u32) -> Result<Vec<u64>, KernelError> {
         let (pid, thread) = (std::process::id(), rustix::thread::gettid());
         self.forget(pid)?;
         self.forget_thread(u64::from(pid) << 32 | thread.as_raw_nonzero().get() as u64)?;

@@ -116,7 +116,7 @@ impl ProgramText {
 
 /// What the verifier says last before its statistics: why it refused. What stands before is the program, which is for us to read.
 fn reason(log: &str) -> &str {
-    let is_told = |line: &&str| {
+    let is_reported = |line: &&str| {
         let is_statistics = line.starts_with("processed ")
             || line.starts_with("verification time")
             || line.starts_with("stack depth");
@@ -124,7 +124,7 @@ fn reason(log: &str) -> &str {
     };
     log.lines()
         .rev()
-        .find(is_told)
+        .find(is_reported)
         .unwrap_or("it gave no reason")
         .trim()
 }
@@ -167,7 +167,7 @@ pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
 
 /// Whether the kernel tells a probe the number that a process has here: that of one in a namespace below ours it does only where ours is
 /// the machine's first one.
-pub fn tells_number_of(pid: i32) -> bool {
+pub fn knows_number_of(pid: i32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let (_, ours) = pid_namespace();
     let theirs = std::fs::metadata(format!("/proc/{pid}/ns/pid"));
@@ -189,7 +189,7 @@ mod tests {
     use super::reason;
 
     #[test]
-    fn of_the_verifiers_words_the_reason_is_told() {
+    fn the_reason_in_the_words_of_the_verifier_is_reported() {
         let log = "0: R1=ctx() R10=fp0\n12: (85) call bpf_loop#181\nunknown func bpf_loop#181\n\
                    processed 13 insns (limit 1000000) max_states_per_insn 0\n";
         assert_eq!(reason(log), "unknown func bpf_loop#181");

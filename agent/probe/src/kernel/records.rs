@@ -1,23 +1,23 @@
 //! What lies in the rings, out of its bytes: records are told apart by their size. `ebpf/abi` says what is in them.
 
-use abi::{Filling, Hit, Tally, Text};
+use abi::{Filling, HitRecord, SumCell, TextRecord};
 
 /// Reads one hit out of what the ring buffer holds; `None` when its size is not a hit's, whole or short.
-pub fn read_hit(bytes: &[u8]) -> Option<Hit> {
-    let mut hit = Hit::default();
-    let is_hit = [size_of::<Hit>(), Hit::SHORT_BYTES].contains(&bytes.len());
+pub fn read_hit(bytes: &[u8]) -> Option<HitRecord> {
+    let mut hit = HitRecord::default();
+    let is_hit = [size_of::<HitRecord>(), HitRecord::SHORT_BYTES].contains(&bytes.len());
     let part = bytemuck::bytes_of_mut(&mut hit).get_mut(..bytes.len());
     part.filter(|_| is_hit)?.copy_from_slice(bytes);
     Some(hit)
 }
 
 /// Reads a captured text out of what the ring buffer holds; `None` when its size is not a text's.
-pub fn read_text(bytes: &[u8]) -> Option<Text> {
+pub fn read_text(bytes: &[u8]) -> Option<TextRecord> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
 /// Reads what was added up out of what the ring buffer holds; `None` when its size is another.
-pub fn read_tally(bytes: &[u8]) -> Option<Tally> {
+pub fn read_sum_cell(bytes: &[u8]) -> Option<SumCell> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
@@ -31,19 +31,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hit_is_read_whole_or_short_and_nothing_else_is_taken_for_one() {
-        let hit = Hit {
+    fn a_hit_is_read_long_or_short_and_nothing_else_is_taken_for_one() {
+        let hit = HitRecord {
             time_ns: 1,
             process: 2,
             valid: 3,
             captures: [4, 5, 0, 0, 0, 0],
-            ..Hit::default()
+            ..HitRecord::default()
         };
         let whole = bytemuck::bytes_of(&hit);
         assert!(hit.is_short());
         assert_eq!(read_hit(whole), Some(hit));
-        assert_eq!(read_hit(&whole[..Hit::SHORT_BYTES]), Some(hit));
-        for other in (0..size_of::<Hit>()).filter(|length| *length != Hit::SHORT_BYTES) {
+        assert_eq!(read_hit(&whole[..HitRecord::SHORT_BYTES]), Some(hit));
+        for other in (0..size_of::<HitRecord>()).filter(|length| *length != HitRecord::SHORT_BYTES) {
             assert_eq!(read_hit(&whole[..other]), None, "{other} bytes");
         }
     }

@@ -83,21 +83,21 @@ impl Ring {
         while self.has_more() {
             let head = self.data.first_word(self.place(self.read))? as u32;
             if head & IS_BUSY != 0 {
-                if !self.tell_how_far() {
+                if !self.report_position() {
                     return None;
                 }
                 continue;
             }
             let length = (head & !IS_DISCARDED) as usize;
-            let is_whole = head & IS_DISCARDED == 0;
-            if is_whole {
+            let is_complete = head & IS_DISCARDED == 0;
+            if is_complete {
                 self.copy(self.read + HEAD_BYTES, length)?;
             }
             self.read += (HEAD_BYTES + length as u64).next_multiple_of(WORD as u64);
             // The kernel uses the place again once it sees this.
             self.consumer.word(0)?.store(self.read, Ordering::Release);
             self.has_taken = true;
-            if is_whole {
+            if is_complete {
                 return Some(length);
             }
         }
@@ -106,7 +106,7 @@ impl Ring {
 
     fn has_more(&mut self) -> bool {
         if self.read == self.written {
-            self.tell_how_far();
+            self.report_position();
             self.written = self.producer.load(0, Ordering::Acquire).unwrap_or(self.read);
         }
         self.read != self.written
@@ -114,7 +114,7 @@ impl Ring {
 
     /// The kernel wakes us for a record only if it sees that we have read all before it. So either it sees that from here on, or we see what
     /// it has written. False where there is nothing new to be seen.
-    fn tell_how_far(&mut self) -> bool {
+    fn report_position(&mut self) -> bool {
         let has_taken = std::mem::take(&mut self.has_taken);
         if has_taken {
             fence(Ordering::SeqCst);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_whole_wherever_the_ring_begins_anew() {
+    fn records_are_complete_wherever_the_ring_begins_anew() {
         let (mut kernel, mut ring) = Kernel::new();
         // Of lengths that do not go into the ring, often enough to be cut at each of their words.
         for round in 0..4000 {

@@ -13,7 +13,7 @@ use super::{
     Group, Linked, Probe, Probes, Read, Target,
     places::{Place, address_of},
 };
-use crate::kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, Site};
+use crate::kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
 
 /// How often, and after which pause, it is tried again to attach to a process that lives and that the kernel does not find.
 const TRIES: usize = 20;
@@ -40,14 +40,19 @@ impl Probes {
         let Some(kernel) = &mut self.kernel else {
             return Ok(());
         };
-        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
-        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| asked.get(*want) == Some(&true));
+        let requested = self.requested.get(slot as usize).cloned().unwrap_or_default();
+        let is_requested = |probe: &Probe| {
+            probe
+                .wanted
+                .iter()
+                .any(|want| requested.get(*want) == Some(&true))
+        };
         for (probe, known) in self
             .numbers
             .probes
             .iter()
             .enumerate()
-            .filter(|(_, probe)| is_asked(probe))
+            .filter(|(_, probe)| is_requested(probe))
         {
             for (place, capture) in known.captures.iter().enumerate() {
                 let Read::Variable(name) = &capture.read else {
@@ -55,7 +60,7 @@ impl Probes {
                 };
                 match member.variable_address(name) {
                     Ok(address) => kernel.set_variable(slot, probe as u32, place as u32, address)?,
-                    Err(error) => self.missing.tell(format!("{name} at {}", known.name), || {
+                    Err(error) => self.missing.report(format!("{name} at {}", known.name), || {
                         format!("{} is not captured at {}: {error}", capture.what, known.name)
                     }),
                 }
@@ -88,7 +93,7 @@ impl Probes {
             if let Some(other) = places.iter().find(is_taken) {
                 let [other, name] =
                     [other, place].map(|place| self.numbers.probes[place.site.probe as usize].name.clone());
-                self.missing.tell(format!("{name} at {other}"), || {
+                self.missing.report(format!("{name} at {other}"), || {
                     format!("{name} is not probed: {other} begins at the same instruction, and this kernel cannot distinguish them")
                 });
                 continue;
@@ -100,9 +105,9 @@ impl Probes {
         Ok(())
     }
 
-    fn tell_of_late_file(&mut self, module: &Module) {
+    fn report_late_file(&mut self, module: &Module) {
         let file = module.file_name();
-        self.missing.tell(format!("{file} of late"), || {
+        self.missing.report(format!("{file} of late"), || {
             format!(
                 "{file}, which was not there at the start, is not probed: on this kernel (before 6.6) probes are attached at the start \
                  only; attach again and it is"
@@ -152,7 +157,7 @@ impl Probes {
         // The right to define events of tracefs is given up by then.
         let is_tracefs = |kernel: &Kernel| kernel.link_kind() == LinkKind::Tracefs;
         if self.is_armed && self.kernel.as_ref().is_some_and(is_tracefs) {
-            self.tell_of_late_file(module);
+            self.report_late_file(module);
             return Ok(());
         }
         if let Some(late) = self.late.as_mut().filter(|_| self.is_armed) {
@@ -179,7 +184,7 @@ impl Probes {
             let moments: BTreeSet<At> = places.iter().map(|place| place.at).collect();
             for at in moments.into_iter().rev() {
                 let here = places.iter().filter(|place| place.at == at);
-                let sites: Vec<Site> = here.map(|place| place.site).collect();
+                let sites: Vec<ProbeSite> = here.map(|place| place.site).collect();
                 if !sites.is_empty() {
                     links.extend(self.links_at(path, sites, at, to)?);
                 }
@@ -192,7 +197,7 @@ impl Probes {
     fn links_at(
         &self,
         path: &Path,
-        sites: Vec<Site>,
+        sites: Vec<ProbeSite>,
         at: At,
         to: Target,
     ) -> Result<Vec<Linked>, KernelError> {

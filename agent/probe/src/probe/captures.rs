@@ -15,7 +15,6 @@ pub enum CaptureError {
         "{function}: the type of {what} is not known (no debug information); state it in the rule, as in `{what} as i32`"
     )]
     TypeUnknown {
-        /// The function.
         function: String,
         /// What is captured, as a rule writes it.
         what: String,
@@ -23,21 +22,15 @@ pub enum CaptureError {
     /// The type is not one that can be read.
     #[error("{function}: {what} cannot be captured as {type_name}")]
     NotReadable {
-        /// The function.
         function: String,
-        /// What is captured.
         what: String,
-        /// As stated.
         type_name: &'static str,
     },
     /// The way to it is not known.
     #[error("{function}: {what} cannot be captured: {why}")]
     NoWay {
-        /// The function.
         function: String,
-        /// What is captured.
         what: String,
-        /// Why.
         why: String,
     },
     /// There is no room.
@@ -45,12 +38,7 @@ pub enum CaptureError {
         "{function}: the rules want {wanted} values at its hits, and {} are read at most",
         abi::MAX_CAPTURES
     )]
-    TooMany {
-        /// The function.
-        function: String,
-        /// How many.
-        wanted: usize,
-    },
+    TooMany { function: String, wanted: usize },
 }
 
 /// Everything that is wanted at the hits of a function, each value once.
@@ -60,8 +48,8 @@ pub(super) fn of_probe(
     job: &Job,
 ) -> Result<Vec<ProbeCapture>, CaptureError> {
     let mut captures: Vec<ProbeCapture> = Vec::new();
-    let asking = probe.wanted.iter().filter_map(|index| wanted.get(*index));
-    for want in asking.flat_map(|want| &want.captures) {
+    let requesting = probe.wanted.iter().filter_map(|index| wanted.get(*index));
+    for want in requesting.flat_map(|want| &want.captures) {
         let capture = resolve(probe, want, job)?;
         if !captures.contains(&capture) {
             captures.push(capture);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use job::{clock::monotonic_ns, discover::Job};
 use tuner::module::Module;
 
-use super::{ArmError, Member, Probes, SPARE_PROCESSES, Sought, Spare, Wanted};
+use super::{ArmError, Member, ProbeSelector, Probes, SPARE_PROCESSES, Spare, Wanted};
 use crate::kernel::{FamilyRoot, Kernel, KernelError};
 
 /// Room for at least so many processes that hit a probe.
@@ -15,9 +15,7 @@ const PROCESSES_MIN: u32 = 128;
 /// A file that was attached to after the command began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateFile {
-    /// Its name.
     pub name: String,
-    /// When.
     pub at_ns: u64,
     /// It had been attached to before, and a window began.
     pub is_again: bool,
@@ -43,24 +41,24 @@ impl Late {
 }
 
 impl Probes {
-    /// Loads the kernel side and attaches to the files of `foreseen`, in every process; the kernel side gives slots to those of the
-    /// family as they hit, and to nobody else. `asked` says for each of the foreseen what is asked for in it.
+    /// Loads the kernel side and attaches to the files of `expected`, in every process; the kernel side gives slots to those of the
+    /// family as they hit, and to nobody else. `requested` says for each of the foreseen what is asked for in it.
     pub fn arm_family(
-        foreseen: &Job,
+        expected: &Job,
         wanted: Vec<Wanted>,
-        asked: &[Vec<bool>],
+        requested: &[Vec<bool>],
         root: FamilyRoot,
     ) -> Result<Probes, ArmError> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         let processes = PROCESSES_MIN.max(2 * cpus + SPARE_PROCESSES);
         let spare = Spare { processes, mpi: true };
-        let mut armed = Probes::load(foreseen, wanted, asked, spare, |options| {
+        let mut armed = Probes::load(expected, wanted, requested, spare, |options| {
             Kernel::load_for(options, Some(root))
         })?;
         armed.own_links = false;
         armed.late = Some(Late::default());
-        for (member, asked) in foreseen.members.iter().zip(asked) {
-            armed.place_asked(member, asked, &|_| true)?;
+        for (member, requested) in expected.members.iter().zip(requested) {
+            armed.place_requested(member, requested, &|_| true)?;
         }
         armed.is_armed = true;
         Ok(armed)
@@ -71,14 +69,14 @@ impl Probes {
         &mut self,
         member: &Member,
         slot: u32,
-        asked: Vec<bool>,
+        requested: Vec<bool>,
         job: &Job,
     ) -> Result<(), KernelError> {
         let place = slot as usize;
-        if self.asked.len() <= place {
-            self.asked.resize(place + 1, Vec::new());
+        if self.requested.len() <= place {
+            self.requested.resize(place + 1, Vec::new());
         }
-        self.asked[place] = asked;
+        self.requested[place] = requested;
         self.attach_late(member, slot, job)
     }
 
@@ -99,12 +97,14 @@ impl Probes {
             let mut places = self.attached.values().flatten();
             places.any(|place| place.site.probe == probe)
         };
-        let named = |sought: &Sought| matches!(sought, Sought::Function(_) | Sought::Mark(_));
+        let named = |selector: &ProbeSelector| {
+            matches!(selector, ProbeSelector::Function(_) | ProbeSelector::Mark(_))
+        };
         let probes = self.numbers.probes.iter().zip(0..);
         let plain = probes.filter(|(probe, _)| {
-            let wanted = probe.wanted.iter().filter(|want| self.is_asked(**want));
+            let wanted = probe.wanted.iter().filter(|want| self.is_requested(**want));
             let mut wanted = wanted.filter_map(|want| self.wanted.get(*want));
-            wanted.any(|want| named(&want.sought) && want.flags == 0 && want.captures.is_empty())
+            wanted.any(|want| named(&want.selector) && want.flags == 0 && want.captures.is_empty())
         });
         plain
             .filter(|(_, number)| !is_attached(*number))

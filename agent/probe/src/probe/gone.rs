@@ -28,7 +28,7 @@ impl Probes {
                     && is_still_there(member, module, images)
                 {
                     let (file, pid) = (module.file_name(), member.process.pid);
-                    self.missing.tell(format!("{file} gone from {pid}"), || {
+                    self.missing.report(format!("{file} gone from {pid}"), || {
                         format!(
                             "probes in {file} are gone from the memory of process {pid}: it discarded code pages (madvise), and calls there \
                              are no longer counted; attach again to count them"

@@ -1,10 +1,10 @@
 //! MPI that nobody had when the kernel side was loaded: programs load it late (Python), or come later than the session. Its functions get
 //! their numbers then. Who comes, and when, is not known here.
 
-use super::{Member, Probes, Sought, Wanted, number::Numbers};
+use super::{Member, ProbeSelector, Probes, Wanted, number::Numbers};
 use crate::kernel::{Kernel, KernelError};
 use job::discover::Job;
-use profile::probe::decide_tally;
+use profile::probe::decide_partial_sum;
 
 impl Probes {
     /// Attaches to a process that came after the start, its MPI included.
@@ -12,7 +12,7 @@ impl Probes {
         let without;
         let member = if self.is_of_another_mpi(member) {
             let pid = member.process.pid;
-            self.missing.tell(format!("MPI of {pid}"), || {
+            self.missing.report(format!("MPI of {pid}"), || {
                 format!(
                     "MPI of process {pid} is not probed: it is not the MPI library of the other processes"
                 )
@@ -26,7 +26,7 @@ impl Probes {
             self.number_mpi(member, job)?;
             member
         };
-        self.tell_of_unnumbered(member, slot);
+        self.report_unnumbered(member, slot);
         self.attach_to(member, slot)
     }
 
@@ -53,7 +53,7 @@ impl Probes {
             return Ok(());
         }
         if self.is_fixed() {
-            self.missing.tell("late MPI".into(), || {
+            self.missing.report("late MPI".into(), || {
                 "MPI is not probed: it was loaded after the session began, and on this kernel (tracefs) probes are attached at the \
                  start only"
                     .to_owned()
@@ -62,7 +62,7 @@ impl Probes {
         }
         let room = self.kernel().map_or(0, Kernel::room);
         if numbers.probes.len() > room {
-            self.missing.tell("late MPI".into(), || {
+            self.missing.report("late MPI".into(), || {
                 format!("MPI is not probed: there was room for {room} functions")
             });
             return Ok(());
@@ -80,7 +80,7 @@ impl Numbers {
         self.add_mpi(member);
         for probe in self.probes.iter_mut().skip(first) {
             for (index, want) in wanted.iter().enumerate() {
-                if matches!(want.sought, Sought::Mpi(_)) && want.sought.means(&probe.name, true) {
+                if matches!(want.selector, ProbeSelector::Mpi(_)) && want.selector.means(&probe.name, true) {
                     probe.wanted.push(index);
                     probe.spec.flags |= want.flags;
                 }
@@ -90,7 +90,7 @@ impl Numbers {
             for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
                 *place = capture.spec;
             }
-            decide_tally(probe, wanted, &mut self.tallies);
+            decide_partial_sum(probe, wanted, &mut self.partial_sums);
         }
         self.probes.len() > first
     }

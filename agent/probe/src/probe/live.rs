@@ -34,16 +34,18 @@ impl Probes {
         let room = kernel.room();
         let mut all = self.wanted.clone();
         all.extend(wanted);
-        let mut asked = self.asked.clone();
-        asked.iter_mut().for_each(|asked| asked.resize(first, false));
+        let mut requested = self.requested.clone();
+        requested
+            .iter_mut()
+            .for_each(|requested| requested.resize(first, false));
         for (slot, _, more) in members {
-            if let Some(asked) = asked.get_mut(*slot as usize) {
-                asked.extend(more);
+            if let Some(requested) = requested.get_mut(*slot as usize) {
+                requested.extend(more);
             }
         }
         let in_them = members
             .iter()
-            .filter_map(|(slot, member, _)| Some((*member, asked.get(*slot as usize)?)));
+            .filter_map(|(slot, member, _)| Some((*member, requested.get(*slot as usize)?)));
         let in_them: Vec<(&Member, &Vec<bool>)> = in_them.collect();
         let mut numbers = self.numbers.clone();
         numbers.grow(job, &all, first, &in_them)?;
@@ -65,7 +67,7 @@ impl Probes {
             return Err(ArmError::NoMore(why.into()));
         }
         (self.on, self.wanted) = (on, all);
-        self.asked = asked;
+        self.requested = requested;
         self.files.clear();
         let attached = self.attach_more(&before.probes, first, members);
         if attached.is_err() {

@@ -6,18 +6,18 @@ use abi::SpecFlags;
 use job::{discover::Member, mpi};
 use profile::format::plural;
 
-use super::{Probe, Probes, Sought, sought};
+use super::{Probe, ProbeSelector, Probes, selection};
 
 /// What could not be probed, in words; each thing once, however many processes lack it.
 #[derive(Default)]
 pub(super) struct Missing {
     pub(super) texts: Vec<String>,
-    pub(super) told: BTreeSet<String>,
+    pub(super) reported: BTreeSet<String>,
 }
 
 impl Missing {
-    pub(super) fn tell(&mut self, about: String, text: impl FnOnce() -> String) {
-        if self.told.insert(about) {
+    pub(super) fn report(&mut self, about: String, text: impl FnOnce() -> String) {
+        if self.reported.insert(about) {
             self.texts.push(text());
         }
     }
@@ -25,23 +25,25 @@ impl Missing {
 
 impl Probes {
     /// Patterns and sets that mean no function of any process in which they are asked for.
-    pub(super) fn tell_of_nothing(&mut self, asked: &[Vec<bool>]) {
+    pub(super) fn report_nothing(&mut self, requested: &[Vec<bool>]) {
         for (index, want) in self.wanted.iter().enumerate().filter(|(_, want)| !want.is_quiet) {
-            let is_asked = asked.iter().any(|asked| asked.get(index) == Some(&true));
+            let is_requested = requested
+                .iter()
+                .any(|requested| requested.get(index) == Some(&true));
             let is_there = self
                 .numbers
                 .probes
                 .iter()
                 .any(|probe| probe.wanted.contains(&index));
-            if is_asked && !is_there {
-                let text = || format!("no function of the program fits {}", want.sought);
-                self.missing.tell(want.sought.to_string(), text);
+            if is_requested && !is_there {
+                let text = || format!("no function of the program fits {}", want.selector);
+                self.missing.report(want.selector.to_string(), text);
             }
         }
     }
 
     /// Functions whose calls were to be counted by duration.
-    pub(super) fn tell_of_rows(&mut self) {
+    pub(super) fn report_rows(&mut self) {
         let is_to_be = |want: &usize| self.wanted[*want].flags & SpecFlags::DURATIONS != 0;
         let probes = self.numbers.probes.iter();
         let (with, without): (Vec<&Probe>, Vec<&Probe>) = probes
@@ -55,41 +57,46 @@ impl Probes {
             plural(without.len(), "function"),
             with.len()
         );
-        self.missing.tell(text.clone(), || text);
+        self.missing.report(text.clone(), || text);
     }
 
     /// What a process that came later has beyond what was numbered at the start.
-    pub(super) fn tell_of_unnumbered(&mut self, member: &Member, slot: u32) {
+    pub(super) fn report_unnumbered(&mut self, member: &Member, slot: u32) {
         let numbered: BTreeSet<&String> = self
             .numbers
             .probes
             .iter()
             .flat_map(|probe| &probe.symbols)
             .collect();
-        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
-        for (want, _) in self.wanted.iter().zip(asked).filter(|(_, asked)| *asked) {
+        let requested = self.requested.get(slot as usize).cloned().unwrap_or_default();
+        for (want, _) in self
+            .wanted
+            .iter()
+            .zip(requested)
+            .filter(|(_, requested)| *requested)
+        {
             if want.is_quiet
                 || !matches!(
-                    want.sought,
-                    Sought::Pattern(_) | Sought::OpenmpRegion | Sought::BlasCall
+                    want.selector,
+                    ProbeSelector::Pattern(_) | ProbeSelector::OpenmpRegion | ProbeSelector::BlasCall
                 )
             {
                 continue;
             }
             let mut count = 0;
             for module in &member.space.modules {
-                let functions = self.numbers.seen.functions(module, &want.sought);
+                let functions = self.numbers.seen.functions(module, &want.selector);
                 // MPI's are numbered by the names that users know.
-                let is_new = |meant: &&sought::Meant| {
-                    !numbered.contains(&meant.symbol)
-                        && mpi::find(meant.name.trim_start_matches('P')).is_none()
+                let is_new = |resolved: &&selection::ResolvedFunction| {
+                    !numbered.contains(&resolved.symbol)
+                        && mpi::find(resolved.name.trim_start_matches('P')).is_none()
                 };
                 count += functions.iter().filter(is_new).count();
             }
             if count > 0 {
-                let (pid, sought) = (member.process.pid, &want.sought);
-                self.missing.tell(format!("{sought} of {pid}"), || {
-                    format!("{count} functions of process {pid} that match {sought} are not probed: none had them at the start")
+                let (pid, selector) = (member.process.pid, &want.selector);
+                self.missing.report(format!("{selector} of {pid}"), || {
+                    format!("{count} functions of process {pid} that match {selector} are not probed: none had them at the start")
                 });
             }
         }

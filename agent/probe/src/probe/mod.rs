@@ -12,7 +12,7 @@ mod number;
 mod overwritten;
 mod places;
 mod priced;
-pub mod sought;
+pub mod selection;
 mod switch;
 mod ways;
 mod windows;
@@ -29,20 +29,21 @@ use job::{
     discover::{Job, Member},
     mpi,
 };
-use tuner::intact::Text;
+use tuner::intact::CodeText;
 
 pub use ::profile::probe::{
-    Probe, ProbeCapture, Read, Sought, Step, Wanted, WantedCapture, WantedTally, number_of, tally_rule,
-    team_size_argument,
+    CaptureStep, Probe, ProbeCapture, ProbeSelector, Read, Wanted, WantedCapture, WantedSum, number_of,
+    sum_rule, team_size_argument,
 };
 
 pub use self::captures::CaptureError;
 use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
-pub use self::sought::{PATTERN_MAX, has_regions};
+pub use self::selection::{PATTERN_MAX, has_regions};
 use crate::kernel::{
-    self, At, Closer, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring, Ticket, tells_number_of,
+    self, At, Calibration, CloseTicket, Closer, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring,
+    knows_number_of,
 };
 
 /// Up to this many processes each gets links of its own, which cost strangers nothing but every hit about 28 ns a link;
@@ -54,12 +55,11 @@ const SPARE_PROCESSES: u32 = 64;
 /// Room for functions that rules ask for which are added later.
 const SPARE_PROBES: u32 = 64;
 /// Room for those of them whose hits are added up.
-const SPARE_TALLIES: u32 = 4;
+const SPARE_SUMS: u32 = 4;
 
 /// Why a session has no probes.
 #[derive(Debug, thiserror::Error)]
 pub enum ArmError {
-    /// The kernel refused.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// A rule asks for what cannot be read.
@@ -86,13 +86,13 @@ pub struct Probes {
     /// Closes links that are over.
     closer: Closer,
     /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted twice.
-    closing: Vec<(Ticket, Target)>,
+    closing: Vec<(CloseTicket, Target)>,
     /// Since when something is not attached for that reason.
     put_off_since_ns: Option<u64>,
     /// Functions that are watched in windows are not watched now.
     is_shut: bool,
     /// What hits cost; none where nothing is probed.
-    gauge: Option<Gauge>,
+    calibration: Option<Calibration>,
     /// None in a session that may not probe.
     kernel: Option<Kernel>,
     numbers: Numbers,
@@ -102,7 +102,7 @@ pub struct Probes {
     /// Which of them rest meanwhile, for the budget.
     resting: BTreeSet<usize>,
     /// Which of the wanted are asked for in each process, by slot.
-    asked: Vec<Vec<bool>>,
+    requested: Vec<Vec<bool>>,
     attached: BTreeMap<Target, BTreeSet<Place>>,
     files: KnownFiles,
     /// The members of the job at the start are attached to.
@@ -142,12 +142,12 @@ struct Spare {
 }
 
 impl Probes {
-    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched. `asked` says for each
+    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched. `requested` says for each
     /// member which of the wanted are asked for in it.
     pub fn arm(
         job: &Job,
         wanted: Vec<Wanted>,
-        asked: Vec<Vec<bool>>,
+        requested: Vec<Vec<bool>>,
         force_tracefs: bool,
     ) -> Result<Probes, ArmError> {
         let members = job.members.len() as u32;
@@ -157,15 +157,15 @@ impl Probes {
             // Ranks that are shells still, or interpreters, will have one.
             mpi: is_launched && job.members.iter().all(|member| member.mpi.is_none()),
         };
-        let mut armed = Probes::load(job, wanted, &asked, spare, |options| {
+        let mut armed = Probes::load(job, wanted, &requested, spare, |options| {
             Kernel::load(LoadOptions {
                 force_tracefs,
                 ..options
             })
         })?;
-        armed.tell_of_nothing(&asked);
-        for (member, asked) in job.members.iter().zip(asked) {
-            armed.add(member, asked, job)?;
+        armed.report_nothing(&requested);
+        for (member, requested) in job.members.iter().zip(requested) {
+            armed.add(member, requested, job)?;
         }
         armed.is_armed = true;
         Ok(armed)
@@ -175,11 +175,11 @@ impl Probes {
     fn load(
         job: &Job,
         wanted: Vec<Wanted>,
-        asked: &[Vec<bool>],
+        requested: &[Vec<bool>],
         spare: Spare,
         load: impl FnOnce(LoadOptions) -> Result<Kernel, KernelError>,
     ) -> Result<Probes, ArmError> {
-        let mut numbers = Numbers::of(job, &wanted, asked)?;
+        let mut numbers = Numbers::of(job, &wanted, requested)?;
         let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
         let (more, sized) = match spare.mpi {
             true => (SPARE_PROBES + 2 * mpi::FUNCTIONS.len() as u32, mpi::with_bytes()),
@@ -190,15 +190,15 @@ impl Probes {
         let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
         let processes = spare.processes.min(room);
         // Of functions that nobody has yet it is decided when somebody has them.
-        let tallied = wanted.iter().filter(|want| want.tally.is_some()).count();
+        let summed = wanted.iter().filter(|want| want.partial_sum.is_some()).count();
         let mut kernel = load(LoadOptions {
             probes: count,
             processes,
             rows: (numbers.rows + more_rows).min(abi::MAX_ROWS),
-            tallies: (tallied as u32).max(numbers.tallies.into()) + SPARE_TALLIES,
+            partial_sums: (summed as u32).max(numbers.partial_sums.into()) + SPARE_SUMS,
             force_tracefs: false,
         })?;
-        let gauge = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
+        let calibration = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
         // With tracefs nothing can be attached once the right to write is given up: all of it is, and what is off is not heard.
         let all_on = kernel.link_kind() == LinkKind::Tracefs;
@@ -219,13 +219,13 @@ impl Probes {
             put_off_since_ns: None,
             is_shut: false,
             own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
-            gauge,
+            calibration,
             kernel: Some(kernel),
             numbers,
             on,
             resting: BTreeSet::new(),
             wanted,
-            asked: Vec::new(),
+            requested: Vec::new(),
             attached: BTreeMap::new(),
             files: KnownFiles::new(kernel::emulation(), !all_on),
             is_armed: false,
@@ -237,9 +237,9 @@ impl Probes {
         };
         if all_on && loaded.numbers.probes.iter().any(|probe| probe.is_quiet) {
             let text = "parallel regions are not profiled: on this kernel (tracefs) probes that cost too much could not be detached";
-            loaded.missing.tell(text.to_owned(), || text.to_owned());
+            loaded.missing.report(text.to_owned(), || text.to_owned());
         }
-        loaded.tell_of_rows();
+        loaded.report_rows();
         Ok(loaded)
     }
 
@@ -251,13 +251,13 @@ impl Probes {
             closing: Vec::new(),
             put_off_since_ns: None,
             is_shut: false,
-            gauge: None,
+            calibration: None,
             kernel: None,
             numbers: Numbers::default(),
             wanted: Vec::new(),
             on: Vec::new(),
             resting: BTreeSet::new(),
-            asked: vec![Vec::new(); job.members.len()],
+            requested: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
             files: KnownFiles::default(),
             room: abi::MAX_PROCESSES,
@@ -281,27 +281,32 @@ impl Probes {
     }
 
     /// Attaches to one more process and gives it a slot, if there is room. It counts once it is watched.
-    pub fn add(&mut self, member: &Member, asked: Vec<bool>, job: &Job) -> Result<Option<u32>, KernelError> {
+    pub fn add(
+        &mut self,
+        member: &Member,
+        requested: Vec<bool>,
+        job: &Job,
+    ) -> Result<Option<u32>, KernelError> {
         let slot = self.slots();
         let pid = member.process.pid.number;
         if slot >= self.room {
             let room = self.room;
-            self.missing.tell(format!("process {pid}"), || {
+            self.missing.report(format!("process {pid}"), || {
                 format!("process {pid} is not watched: there was room for {room} processes")
             });
             return Ok(None);
         }
-        let is_heard = tells_number_of(pid);
-        if self.kernel.is_some() && !is_heard {
-            self.missing.tell(format!("calls of {pid}"), || {
+        let is_observed = knows_number_of(pid);
+        if self.kernel.is_some() && !is_observed {
+            self.missing.report(format!("calls of {pid}"), || {
                 format!(
                     "calls of process {pid} are not counted: it is in a pid namespace below ours, and the kernel gives probes no number \
                      for it there. Run tuneagent outside of all containers, or in the same one"
                 )
             });
         }
-        self.asked.push(asked);
-        if self.kernel.is_none() || !is_heard {
+        self.requested.push(requested);
+        if self.kernel.is_none() || !is_observed {
             return Ok(Some(slot));
         }
         match self.is_armed {
@@ -318,36 +323,40 @@ impl Probes {
         slot: u32,
         is_chosen: &dyn Fn(&Probe) -> bool,
     ) -> Result<(), KernelError> {
-        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
-        self.place_asked(member, &asked, is_chosen)
+        let requested = self.requested.get(slot as usize).cloned().unwrap_or_default();
+        self.place_requested(member, &requested, is_chosen)
     }
 
     /// The same, with what is asked for there.
-    fn place_asked(
+    fn place_requested(
         &mut self,
         member: &Member,
-        asked: &[bool],
+        requested: &[bool],
         is_chosen: &dyn Fn(&Probe) -> bool,
     ) -> Result<(), KernelError> {
         let pid = member.process.pid;
         let mut files = std::mem::take(&mut self.files);
-        let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, asked);
+        let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, requested);
         let found = places::find(&self.numbers.probes, member, &mut files, is_needed);
         self.files = files;
         for index in found.undefined {
             let probe = &self.numbers.probes[index as usize];
             // What a pattern means one program may have and another not.
-            let is_named =
-                |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_) | Sought::Mark(_));
+            let is_named = |want: &usize| {
+                matches!(
+                    self.wanted[*want].selector,
+                    ProbeSelector::Function(_) | ProbeSelector::Mark(_)
+                )
+            };
             if self.late.is_none() && probe.wanted.iter().any(is_named) {
                 let text = || places::undefined(member, probe);
-                self.missing.tell(format!("function {}", probe.name), text);
+                self.missing.report(format!("function {}", probe.name), text);
             }
         }
         for text in found.missing {
-            self.missing.tell(text.clone(), || text);
+            self.missing.report(text.clone(), || text);
         }
-        let mut text = Text::of(&member.space);
+        let mut text = CodeText::of(&member.space);
         for (module, mut places) in found.by_module {
             let refused = self.overwritten(&mut text, module, &places);
             places.retain(|place| !refused.contains(&place.site.probe));
@@ -361,7 +370,7 @@ impl Probes {
                 Err(error) => {
                     let file = module.file_name();
                     let text = || format!("{file} of process {pid} is not probed: {error}");
-                    self.missing.tell(format!("{file} of {pid}"), text);
+                    self.missing.report(format!("{file} of {pid}"), text);
                 }
             }
         }
@@ -370,13 +379,13 @@ impl Probes {
 
     /// MPI is watched whatever the rules ask for; another function where somebody asks for it and has it switched on. What is watched in windows is
     /// needed in them.
-    fn is_needed(&self, probe: &Probe, asked: &[bool]) -> bool {
-        let is_asked = |want: &usize| self.sits(*want) && asked.get(*want) == Some(&true);
-        !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_asked))
+    fn is_needed(&self, probe: &Probe, requested: &[bool]) -> bool {
+        let is_requested = |want: &usize| self.sits(*want) && requested.get(*want) == Some(&true);
+        !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_requested))
     }
 
     fn group(&self, probe: u32) -> Group {
-        let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
+        let is_named = |want: &usize| matches!(self.wanted[*want].selector, ProbeSelector::Function(_));
         match self.numbers.probes.get(probe as usize) {
             Some(of) if of.mpi.is_some() => self.group_of_mpi(of),
             Some(of) if of.wanted.iter().any(is_named) => (Vec::new(), Some(probe)),
@@ -429,9 +438,13 @@ impl Probes {
     /// Detaches all. Waits for so long until the kernel has let go, and tells whether it has; else it does so in the background.
     pub fn detach(&mut self, patience: Duration) -> bool {
         let links = std::mem::take(&mut self.links).into_iter();
-        let gauge = self.gauge.take().into_iter().flat_map(|gauge| gauge.links);
+        let calibration = self
+            .calibration
+            .take()
+            .into_iter()
+            .flat_map(|calibration| calibration.links);
         let mut closer = std::mem::take(&mut self.closer);
-        closer.close([links.map(|linked| linked.link).chain(gauge).collect()]);
+        closer.close([links.map(|linked| linked.link).chain(calibration).collect()]);
         closer.finish(patience)
     }
 
@@ -446,17 +459,21 @@ impl Probes {
     }
 
     /// The number of each probe of which hits are or were added up.
-    pub fn tallies(&self) -> impl Iterator<Item = u16> {
-        let numbers = self.numbers.probes.iter().map(|probe| probe.spec.tally.number);
+    pub fn partial_sums(&self) -> impl Iterator<Item = u16> {
+        let numbers = self
+            .numbers
+            .probes
+            .iter()
+            .map(|probe| probe.spec.partial_sum.number);
         numbers.filter(|number| *number > 0)
     }
 
     /// How many functions are watched that have rows of their own.
     pub fn watched(&self) -> usize {
-        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| self.is_asked(*want));
+        let is_requested = |probe: &Probe| probe.wanted.iter().any(|want| self.is_requested(*want));
         let shown = self.shown();
         shown
-            .filter(|probe| probe.mpi.is_some() || is_asked(probe))
+            .filter(|probe| probe.mpi.is_some() || is_requested(probe))
             .count()
     }
 
@@ -472,14 +489,14 @@ impl Probes {
 
     /// Whether what is wanted is asked for in some process, if there is one yet. What a rule wants in processes of a role, where none has it, is
     /// neither watched nor missed.
-    fn is_asked(&self, want: usize) -> bool {
-        let by = |asked: &Vec<bool>| asked.get(want) == Some(&true);
-        self.asked.is_empty() || self.asked.iter().any(by)
+    fn is_requested(&self, want: usize) -> bool {
+        let by = |requested: &Vec<bool>| requested.get(want) == Some(&true);
+        self.requested.is_empty() || self.requested.iter().any(by)
     }
 
     /// Processes that have a slot.
     pub fn slots(&self) -> u32 {
-        self.asked.len() as u32
+        self.requested.len() as u32
     }
 
     /// The kernel side; none in a session that may not probe.

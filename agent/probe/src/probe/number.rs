@@ -9,11 +9,11 @@ use job::{
 };
 use tuner::module::Module;
 
-use profile::probe::{ANOTHER, decide_tally};
+use profile::probe::{ANOTHER, decide_partial_sum};
 
 use super::{
-    ArmError, Probe, Sought, Wanted, captures,
-    sought::{Meant, PATTERN_MAX, Seen},
+    ArmError, Probe, ProbeSelector, Wanted, captures,
+    selection::{FileSelections, PATTERN_MAX, ResolvedFunction},
 };
 
 /// A file (device, inode) and where in it a function begins: functions of several names share one probe, or every call would
@@ -32,9 +32,9 @@ const OF_PROFILE: u32 = SpecFlags::SPAN | SpecFlags::SEQUENCE;
 pub(super) struct Numbers {
     pub(super) probes: Vec<Probe>,
     spots: BTreeMap<Spot, usize>,
-    pub(super) seen: Seen,
+    pub(super) seen: FileSelections,
     /// How many functions have had their hits added up.
-    pub(super) tallies: u16,
+    pub(super) partial_sums: u16,
     /// How many rows of histograms a process has.
     pub(super) rows: u32,
     /// Values that were read at hits under way stand elsewhere now.
@@ -42,34 +42,34 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Numbers the functions: those of MPI in the order of the table, then the others as asked for. `asked` says for each member
+    /// Numbers the functions: those of MPI in the order of the table, then the others as asked for. `requested` says for each member
     /// which of the wanted are asked for in it.
-    pub(super) fn of(job: &Job, wanted: &[Wanted], asked: &[Vec<bool>]) -> Result<Numbers, ArmError> {
+    pub(super) fn of(job: &Job, wanted: &[Wanted], requested: &[Vec<bool>]) -> Result<Numbers, ArmError> {
         let mut numbers = Numbers::default();
         for member in &job.members {
             numbers.add_mpi(member);
         }
-        let members: Vec<(&Member, &Vec<bool>)> = job.members.iter().zip(asked).collect();
+        let members: Vec<(&Member, &Vec<bool>)> = job.members.iter().zip(requested).collect();
         numbers.grow(job, wanted, 0, &members)?;
         Ok(numbers)
     }
 
-    /// Numbers what the wanted from `first` on ask for; `asked` says in which of these members which of all the wanted are.
+    /// Numbers what the wanted from `first` on ask for; `requested` says in which of these members which of all the wanted are.
     pub(super) fn grow(
         &mut self,
         job: &Job,
         wanted: &[Wanted],
         first: usize,
-        asked: &[(&Member, &Vec<bool>)],
+        requested: &[(&Member, &Vec<bool>)],
     ) -> Result<(), ArmError> {
         for (index, want) in wanted.iter().enumerate().skip(first) {
-            let is_asked =
-                |(_, asked): &&(&Member, &Vec<bool>)| asked.get(index).copied().unwrap_or_default();
-            let members = asked.iter().filter(is_asked).map(|(member, _)| *member);
-            self.add(index, &want.sought, &members.collect::<Vec<_>>())?;
+            let is_requested =
+                |(_, requested): &&(&Member, &Vec<bool>)| requested.get(index).copied().unwrap_or_default();
+            let members = requested.iter().filter(is_requested).map(|(member, _)| *member);
+            self.add(index, &want.selector, &members.collect::<Vec<_>>())?;
         }
-        let is_asked = |probe: &&mut Probe| first == 0 || probe.wanted.iter().any(|want| *want >= first);
-        for probe in self.probes.iter_mut().filter(is_asked) {
+        let is_requested = |probe: &&mut Probe| first == 0 || probe.wanted.iter().any(|want| *want >= first);
+        for probe in self.probes.iter_mut().filter(is_requested) {
             let mut of_probe = probe.wanted.iter().filter_map(|index| wanted.get(*index));
             probe.is_quiet = !probe.wanted.is_empty() && of_probe.all(|want| want.is_quiet);
             let had_rows = probe.rows_of_durations().is_some();
@@ -85,7 +85,7 @@ impl Numbers {
             for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
                 *place = capture.spec;
             }
-            decide_tally(probe, wanted, &mut self.tallies);
+            decide_partial_sum(probe, wanted, &mut self.partial_sums);
         }
         if self.probes.len() > abi::MAX_PROBES as usize {
             return Err(ArmError::TooManyFunctions {
@@ -107,11 +107,11 @@ impl Numbers {
             if probe.wanted.len() == before {
                 continue;
             }
-            let asked = || probe.wanted.iter().filter_map(|index| wanted.get(*index));
-            probe.is_quiet = !probe.wanted.is_empty() && asked().all(|want| want.is_quiet);
-            let sent = asked().fold(0, |flags, want| flags | want.flags);
+            let requested = || probe.wanted.iter().filter_map(|index| wanted.get(*index));
+            probe.is_quiet = !probe.wanted.is_empty() && requested().all(|want| want.is_quiet);
+            let sent = requested().fold(0, |flags, want| flags | want.flags);
             probe.spec.flags &= !OF_SENDING | sent;
-            decide_tally(probe, wanted, &mut self.tallies);
+            decide_partial_sum(probe, wanted, &mut self.partial_sums);
             if probe.wanted.is_empty() {
                 probe.captures.clear();
                 probe.spec.captures = [Capture::default(); abi::MAX_CAPTURES];
@@ -127,22 +127,23 @@ impl Numbers {
     pub(super) fn share_with_profile(&mut self, wanted: &[Wanted], on: &[bool]) -> Vec<u32> {
         let mut changed = Vec::new();
         for (probe, index) in self.probes.iter_mut().zip(0..) {
-            let asked = || {
+            let requested = || {
                 probe
                     .wanted
                     .iter()
                     .filter_map(|want| Some((wanted.get(*want)?, on.get(*want)?)))
             };
-            if !asked().any(|(want, _)| want.is_quiet) {
+            if !requested().any(|(want, _)| want.is_quiet) {
                 continue;
             }
-            let flags = |is_meant: &dyn Fn(&Wanted, bool) -> bool| {
-                let meant = asked().filter(|(want, on)| is_meant(want, **on));
-                meant.fold(0, |flags, (want, _)| flags | want.flags) & OF_PROFILE
+            let flags = |is_selected: &dyn Fn(&Wanted, bool) -> bool| {
+                let resolved = requested().filter(|(want, on)| is_selected(want, **on));
+                resolved.fold(0, |flags, (want, _)| flags | want.flags) & OF_PROFILE
             };
             let of_rules = flags(&|want, _| !want.is_quiet);
             let needed = of_rules | flags(&|want, on| want.is_quiet && (on || probe.is_quiet));
-            let is_counted = asked().any(|(want, on)| !want.is_quiet && *on) && needed & SpecFlags::SPAN == 0;
+            let is_counted =
+                requested().any(|(want, on)| !want.is_quiet && *on) && needed & SpecFlags::SPAN == 0;
             probe.is_only_counted = !probe.is_quiet && (probe.is_only_counted || is_counted);
             if probe.spec.flags & OF_PROFILE != needed {
                 probe.spec.flags = probe.spec.flags & !OF_PROFILE | needed;
@@ -173,28 +174,28 @@ impl Numbers {
         }
     }
 
-    fn add(&mut self, want: usize, sought: &Sought, members: &[&Member]) -> Result<(), ArmError> {
-        if let Sought::Mpi(_) = sought {
+    fn add(&mut self, want: usize, selector: &ProbeSelector, members: &[&Member]) -> Result<(), ArmError> {
+        if let ProbeSelector::Mpi(_) = selector {
             for probe in self
                 .probes
                 .iter_mut()
-                .filter(|probe| sought.means(&probe.name, probe.mpi.is_some()))
+                .filter(|probe| selector.means(&probe.name, probe.mpi.is_some()))
             {
                 probe.wanted.push(want);
             }
             return Ok(());
         }
-        if let Sought::Mark(name) = sought {
+        if let ProbeSelector::Mark(name) = selector {
             self.add_mark(want, name, members);
             return Ok(());
         }
         // MPI's functions go by the names that users know; their probes sit at the profiling names.
-        let mut meant: Vec<usize> = match sought {
-            Sought::Function(name) => self.named(name).into_iter().collect(),
+        let mut resolved: Vec<usize> = match selector {
+            ProbeSelector::Function(name) => self.named(name).into_iter().collect(),
             _ => Vec::new(),
         };
-        if meant.is_empty() {
-            for (spot, function) in self.found(sought, members) {
+        if resolved.is_empty() {
+            for (spot, function) in self.found(selector, members) {
                 let known = self
                     .spots
                     .get(&spot)
@@ -203,26 +204,26 @@ impl Numbers {
                 let index = known.unwrap_or_else(|| self.push(&function.name, None, ProbeSpec::default()));
                 self.spots.entry(spot).or_insert(index);
                 self.probes[index].symbols.insert(function.symbol);
-                if !meant.contains(&index) {
-                    meant.push(index);
+                if !resolved.contains(&index) {
+                    resolved.push(index);
                 }
             }
         }
-        if meant.len() > PATTERN_MAX && *sought == Sought::OpenmpBody {
+        if resolved.len() > PATTERN_MAX && *selector == ProbeSelector::OpenmpBody {
             return Ok(());
         }
-        if meant.len() > PATTERN_MAX {
+        if resolved.len() > PATTERN_MAX {
             return Err(ArmError::TooManyFunctions {
-                wanted: sought.to_string(),
-                found: meant.len(),
+                wanted: selector.to_string(),
+                found: resolved.len(),
                 most: PATTERN_MAX,
             });
         }
         // A function that nobody has yet keeps its number for a process that joins later.
-        if let (Sought::Function(name), true) = (sought, meant.is_empty()) {
-            meant.push(self.push(name, None, ProbeSpec::default()));
+        if let (ProbeSelector::Function(name), true) = (selector, resolved.is_empty()) {
+            resolved.push(self.push(name, None, ProbeSpec::default()));
         }
-        for index in meant {
+        for index in resolved {
             self.probes[index].wanted.push(want);
         }
         Ok(())
@@ -258,10 +259,10 @@ impl Numbers {
     }
 
     /// The functions of these processes that are meant: all that fit, or those that fit a name best.
-    fn found(&mut self, sought: &Sought, members: &[&Member]) -> Vec<(Spot, Meant)> {
-        let mut found: Vec<(Spot, Meant)> = Vec::new();
+    fn found(&mut self, selector: &ProbeSelector, members: &[&Member]) -> Vec<(Spot, ResolvedFunction)> {
+        let mut found: Vec<(Spot, ResolvedFunction)> = Vec::new();
         for module in members.iter().flat_map(|member| &member.space.modules) {
-            let functions = self.seen.functions(module, sought).iter();
+            let functions = self.seen.functions(module, selector).iter();
             found.extend(functions.map(|function| (spot(module, function.offset), function.clone())));
         }
         let best = found.iter().map(|(_, function)| function.fit).max().flatten();
@@ -286,7 +287,7 @@ impl Numbers {
         self.probes.iter().position(|probe| probe.name == name)
     }
 
-    fn push(&mut self, name: &str, mpi: Option<&'static mpi::Function>, spec: ProbeSpec) -> usize {
+    fn push(&mut self, name: &str, mpi: Option<&'static mpi::MpiFunction>, spec: ProbeSpec) -> usize {
         self.probes.push(Probe::new(name, mpi, spec));
         self.probes.len() - 1
     }
@@ -316,13 +317,13 @@ fn spot(module: &Module, offset: u64) -> Spot {
     (format!("{:?}", module.device), module.inode, offset)
 }
 
-fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implementation) -> ProbeSpec {
+fn mpi_spec(function: &mpi::MpiFunction, is_large: bool, implementation: &Implementation) -> ProbeSpec {
     let mut spec = ProbeSpec {
         flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,
         message: mpi::rule(function, is_large, implementation),
         ..ProbeSpec::default()
     };
-    if !function.is_asked_again() {
+    if !function.is_polling() {
         spec.flags |= SpecFlags::SEQUENCE;
     }
     if implementation.layout != SizeLayout::Unknown && function.carries.is_some() {
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_function_that_a_rule_counts_is_timed_only_while_the_profile_watches_it() {
-        let profile = Wanted::quietly(Sought::OpenmpRegion);
+        let profile = Wanted::quietly(ProbeSelector::OpenmpRegion);
         let rule = Wanted {
             flags: 0,
             is_quiet: false,

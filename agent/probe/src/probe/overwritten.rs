@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tuner::{
-    intact::{Overwritten, Text},
+    intact::{CodeText, Overwritten},
     module::Module,
     space::SpaceError,
 };
@@ -13,7 +13,7 @@ use tuner::{
 use super::{Probes, places::Place};
 
 /// More functions of one file than this are told in one line.
-const TOLD_MAX: usize = 3;
+const SHOWN_MAX: usize = 3;
 
 /// Why a function is left alone.
 enum Why {
@@ -22,7 +22,7 @@ enum Why {
 }
 
 /// The probes among these places whose code a process has otherwise than the file.
-fn looked_at(text: &mut Text<'_>, module: &Module, places: &[Place]) -> BTreeMap<u32, Why> {
+fn looked_at(text: &mut CodeText<'_>, module: &Module, places: &[Place]) -> BTreeMap<u32, Why> {
     let mut found = BTreeMap::new();
     for place in places {
         let probe = place.site.probe;
@@ -44,7 +44,7 @@ impl Probes {
     /// all of them are asked, also strangers: each would pay with its life.
     pub(super) fn overwritten(
         &mut self,
-        text: &mut Text<'_>,
+        text: &mut CodeText<'_>,
         module: &Module,
         places: &[Place],
     ) -> BTreeSet<u32> {
@@ -64,7 +64,7 @@ impl Probes {
             let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
             found.append(&mut self.overwritten_elsewhere(module, &new));
         }
-        self.tell_of_overwritten(module, &found);
+        self.report_overwritten(module, &found);
         refused.extend(found.into_keys());
         if !self.own_links {
             self.leave_alone(device, inode, &refused);
@@ -82,7 +82,7 @@ impl Probes {
         let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let mut unknown = 0;
         for number in numbers {
-            match Text::of_user(number, module) {
+            match CodeText::of_user(number, module) {
                 Ok(None) => {}
                 Ok(Some(mut text)) => found.append(&mut looked_at(&mut text, module, places)),
                 // It has ended meanwhile, or it is one that nobody may look into.
@@ -91,7 +91,7 @@ impl Probes {
         }
         if unknown > 0 {
             let file = module.file_name();
-            self.missing.tell(format!("others of {file}"), || {
+            self.missing.report(format!("others of {file}"), || {
                 format!(
                     "whether the code of {file} was overwritten in memory is not known of {unknown} other processes that use it: they \
                      cannot be inspected"
@@ -119,16 +119,16 @@ impl Probes {
         self.close(over);
     }
 
-    fn tell_of_overwritten(&mut self, module: &Module, found: &BTreeMap<u32, Why>) {
+    fn report_overwritten(&mut self, module: &Module, found: &BTreeMap<u32, Why>) {
         let file = module.file_name();
         let pid = module.pid;
         let named: Vec<(String, &Why)> = found
             .iter()
             .map(|(probe, why)| (self.numbers.probes[*probe as usize].name.clone(), why))
             .collect();
-        let told = if named.len() > TOLD_MAX { 1 } else { named.len() };
-        for (name, why) in named.iter().take(told) {
-            let what = match named.len() - told {
+        let reported = if named.len() > SHOWN_MAX { 1 } else { named.len() };
+        for (name, why) in named.iter().take(reported) {
+            let what = match named.len() - reported {
                 0 => format!("{name} is"),
                 more => format!("{name} and {more} more functions of {file} are"),
             };
@@ -141,7 +141,7 @@ impl Probes {
                     ),
                 ),
             };
-            self.missing.tell(format!("{name} of {file} in {of}"), || text);
+            self.missing.report(format!("{name} of {file} in {of}"), || text);
         }
     }
 

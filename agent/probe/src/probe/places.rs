@@ -17,13 +17,13 @@ use tuner::{
     symbol::{Binding, Function},
 };
 
-use super::{Probe, sought};
-use crate::kernel::{At, Site};
+use super::{Probe, selection};
+use crate::kernel::{At, ProbeSite};
 
 /// A site, and which moment of its function it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    pub(super) site: Site,
+    pub(super) site: ProbeSite,
     pub(super) at: At,
     /// What the kernel does with the instruction there.
     pub(super) cost: Cost,
@@ -32,7 +32,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn new(site: Site, at: At, cost: Cost, needs: Range<u64>) -> Place {
+    fn new(site: ProbeSite, at: At, cost: Cost, needs: Range<u64>) -> Place {
         Place {
             site,
             at,
@@ -205,7 +205,7 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
     let name = probe.name.as_str();
     if probe.mark.is_some() {
         let why = format!("process {} has no mark {name}", member.process.pid);
-        return match sought::nearest_mark(member, name) {
+        return match selection::nearest_mark(member, name) {
             Some(near) => format!("{why}; did you mean `{near}`?"),
             None => why,
         };
@@ -214,7 +214,7 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
         Err(error) => error.to_string(),
         Ok(_) => format!("process {} has no function {name}", member.process.pid),
     };
-    match sought::nearest(member, name) {
+    match selection::nearest(member, name) {
         Some(near) => format!("{why}; did you mean `{near}`?"),
         None if is_stripped(member) => format!(
             "{why}; the symbols of {} were removed (strip): of its functions only those that it exports have names, unless a file \
@@ -258,7 +258,7 @@ impl<'a> Found<'a> {
             let semaphore = mark
                 .semaphore
                 .and_then(|semaphore| module.image.file_offset(semaphore));
-            let site = Site {
+            let site = ProbeSite {
                 offset: offset.0,
                 probe,
                 semaphore: semaphore.map_or(0, |offset| offset.0),
@@ -279,7 +279,7 @@ impl<'a> Found<'a> {
         (file, finder): (&mut KnownFile, &ExitFinder<'_>),
     ) {
         let (offset, cost) = file.entries.of(module, function.offset, function.size);
-        let site = Site {
+        let site = ProbeSite {
             offset: offset.0,
             probe,
             semaphore: 0,
@@ -346,7 +346,7 @@ fn function_of(site: &WatchedSite, module: &Module) -> Function {
 fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<Place> {
     let of = |places: &Places, is_shared| {
         let place = |offset: FileOffset, cost, exit| {
-            let site = Site {
+            let site = ProbeSite {
                 offset: offset.0,
                 probe,
                 semaphore: 0,

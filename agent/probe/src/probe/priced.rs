@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use abi::{CaptureKind, SpecFlags};
-use profile::cost::{Prices, Probed, Returns};
+use profile::cost::{Prices, Probed, ReturnKind};
 use tuner::site::Cost;
 
 use super::{Probe, Probes, places::Place};
@@ -12,11 +12,10 @@ use crate::kernel::At;
 /// What a message is read as: its count, its datatype's size, its communicator's rank; each may be more than one read of memory.
 const VALUES_OF_A_MESSAGE: u32 = 4;
 
-/// Of one probe.
 #[derive(Debug, Default)]
 struct Sites {
     entry: Option<Cost>,
-    returns: Returns,
+    returns: ReturnKind,
     /// Links by file (device, inode).
     links: BTreeMap<(u64, u64), u32>,
 }
@@ -30,8 +29,8 @@ impl Sites {
                 *self.links.entry(file).or_default() += 1;
             }
             // Where there are both, calls that fail end at the other ones.
-            At::Exit { .. } if place.cost == Cost::Emulated => self.returns = Returns::Jump,
-            At::Exit { .. } if self.returns == Returns::Unseen => self.returns = Returns::Instruction,
+            At::Exit { .. } if place.cost == Cost::Emulated => self.returns = ReturnKind::Jump,
+            At::Exit { .. } if self.returns == ReturnKind::Unseen => self.returns = ReturnKind::Instruction,
             At::Exit { .. } => {}
         }
     }
@@ -43,9 +42,9 @@ impl Probes {
         self.kernel.as_ref()?;
         let later = || Prices::table("nothing was probed when the session began".to_owned());
         Some(
-            self.gauge
+            self.calibration
                 .as_ref()
-                .map_or_else(later, |gauge| gauge.prices.clone()),
+                .map_or_else(later, |calibration| calibration.prices.clone()),
         )
     }
 
@@ -78,12 +77,12 @@ fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
         .filter(|capture| capture.kind != CaptureKind::None as u8)
         .count();
     let both = |sent: u32, added: u32| u32::from(flags & (sent | added) == sent | added);
-    let summed = both(SpecFlags::SEND_ENTRY, SpecFlags::TALLY_ENTRY)
-        + both(SpecFlags::SEND_RETURN, SpecFlags::TALLY_RETURN);
+    let summed = both(SpecFlags::SEND_ENTRY, SpecFlags::SUM_ENTRY)
+        + both(SpecFlags::SEND_RETURN, SpecFlags::SUM_RETURN);
     Some(Probed {
         entry: sites.entry?,
         returns: match probe.is_only_counted {
-            true => Returns::Unseen,
+            true => ReturnKind::Unseen,
             false => sites.returns,
         },
         is_in_sequence: flags & SpecFlags::SEQUENCE != 0,

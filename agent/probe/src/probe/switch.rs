@@ -15,7 +15,7 @@ impl Probes {
         let changed = self.numbers.share_with_profile(&self.wanted, &self.on);
         if !on {
             // Before their ends go: no call is entered from then on whose end nobody sees.
-            self.tell_of_specs(&changed)?;
+            self.send_specs(&changed)?;
             self.detach_ends(&changed);
             self.detach_unneeded();
             return Ok(());
@@ -23,7 +23,7 @@ impl Probes {
         for (slot, member) in members {
             self.place(member, *slot, &|probe| probe.wanted.contains(&want))?;
         }
-        self.tell_of_specs(&changed)
+        self.send_specs(&changed)
     }
 
     /// Those of the wanted that are on and that rules only count, in functions that no profile has.
@@ -66,7 +66,7 @@ impl Probes {
         self.on[want] && !self.resting.contains(&want)
     }
 
-    fn tell_of_specs(&mut self, probes: &[u32]) -> Result<(), KernelError> {
+    fn send_specs(&mut self, probes: &[u32]) -> Result<(), KernelError> {
         let each = probes.iter().map(|probe| *probe as usize);
         each.into_iter()
             .try_for_each(|probe| self.set_specs(probe..probe + 1))

@@ -3,13 +3,13 @@
 
 use job::discover::{Job, Member};
 use tuner::{
-    dwarf::{self, ArgumentError, ArgumentName, Kind, Leaf},
+    dwarf::{self, ArgumentError, ArgumentName, Leaf, ValueKind},
     mark::{self, MarkArgument, MarkPlace, NoArgument},
     path,
     variable::VariableName,
 };
 
-use super::{Probe, Read, Step, WantedCapture};
+use super::{CaptureStep, Probe, Read, WantedCapture};
 
 /// How a value is got at.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ impl Way {
         let of = self.leaf.as_ref().map(|leaf| leaf.of);
         let number = of.and_then(|of| Some(of.value_type()?.name()));
         let named = of
-            .filter(|of| of.kind == Kind::Enum)
+            .filter(|of| of.kind == ValueKind::Enum)
             .and_then(|of| match of.size {
                 1 => Some("i8"),
                 2 => Some("i16"),
@@ -66,11 +66,11 @@ impl Way {
     /// None where there is no debug information on it.
     fn by_types(want: &WantedCapture, probe: &Probe, member: &Member) -> Result<Option<Way>, String> {
         let steps = want.steps.iter().map(|step| match step {
-            Step::Field(name) => path::Step::Field(name.clone()),
-            Step::Index(index) => path::Step::Index(i64::from(*index)),
-            Step::Dereference => path::Step::Deref,
+            CaptureStep::Field(name) => path::PathStep::Field(name.clone()),
+            CaptureStep::Index(index) => path::PathStep::Index(i64::from(*index)),
+            CaptureStep::Dereference => path::PathStep::Deref,
         });
-        let steps: Vec<path::Step> = steps.collect();
+        let steps: Vec<path::PathStep> = steps.collect();
         match &want.read {
             Read::Argument(number) => of_argument(&ArgumentName::Number(*number), &steps, probe, member),
             Read::NamedArgument(name) => {
@@ -95,7 +95,7 @@ impl Way {
         let of = argument.type_name;
         let is_text = want.stated.is_some_and(|(_, length)| length > 0);
         let follows = want.steps.len() + usize::from(is_text);
-        if want.steps.iter().any(|step| *step != Step::Dereference) {
+        if want.steps.iter().any(|step| *step != CaptureStep::Dereference) {
             return Err("the layout of a value that a mark passes is not known".to_owned());
         }
         let width = profile::probe::width;
@@ -121,7 +121,7 @@ impl Way {
     }
 
     fn by_pointers(want: &WantedCapture) -> Result<Way, String> {
-        if want.steps.iter().any(|step| *step != Step::Dereference) {
+        if want.steps.iter().any(|step| *step != CaptureStep::Dereference) {
             return Err(
                 "there is no debug information on it, so the place of its parts is not known".to_owned(),
             );
@@ -156,7 +156,7 @@ impl Way {
         let (Some((_, 1..)), Some(leaf)) = (want.stated, &self.leaf) else {
             return Ok(self);
         };
-        if leaf.of.kind == Kind::Pointer {
+        if leaf.of.kind == ValueKind::Pointer {
             self.reads.push(0);
         } else if leaf.text_bytes.is_none() && !leaf.is_char {
             return Err(format!("it is {} and no text", leaf.type_name));
@@ -167,7 +167,7 @@ impl Way {
 
 fn of_argument(
     argument: &ArgumentName,
-    steps: &[path::Step],
+    steps: &[path::PathStep],
     probe: &Probe,
     member: &Member,
 ) -> Result<Option<Way>, String> {
@@ -190,7 +190,7 @@ fn of_argument(
     Ok(None)
 }
 
-fn of_variable(name: &str, steps: &[path::Step], member: &Member) -> Result<Option<Way>, String> {
+fn of_variable(name: &str, steps: &[path::PathStep], member: &Member) -> Result<Option<Way>, String> {
     // That a process has no such variable is told where its address is looked for.
     let Ok(root) = member.space.variable(&VariableName::from(name)) else {
         return Ok(None);

@@ -21,7 +21,7 @@ impl Probes {
     /// Whether a function may be watched in windows: one of MPI that is in the profile alone, or one that the user named.
     pub fn may_pause(&self, probe: u32) -> bool {
         let probe = self.numbers.probes.get(probe as usize);
-        probe.is_some_and(|probe| self.can_pause(probe) && !self.tells_who_comes(probe))
+        probe.is_some_and(|probe| self.can_pause(probe) && !self.reports_newcomers(probe))
     }
 
     /// The same of any, also of one by which processes tell of themselves.
@@ -37,7 +37,7 @@ impl Probes {
     }
 
     /// Of a command, whoever begins with MPI tells of itself by its first call, whether or not a window is open.
-    fn tells_who_comes(&self, probe: &Probe) -> bool {
+    fn reports_newcomers(&self, probe: &Probe) -> bool {
         self.late.is_some() && probe.is_first()
     }
 
@@ -59,7 +59,7 @@ impl Probes {
     /// With whom a function of MPI is attached and detached: those that are watched in
     /// windows, or that are asked again and again and may be, come and go without the others.
     pub(super) fn group_of_mpi(&self, probe: &Probe) -> Group {
-        let apart = match (self.tells_who_comes(probe), probe.is_sampled) {
+        let apart = match (self.reports_newcomers(probe), probe.is_sampled) {
             (true, _) => Some(FIRST),
             (false, true) => Some(SAMPLED),
             (false, false) => probe.is_polling().then_some(POLLING),
@@ -122,11 +122,11 @@ impl Probes {
 
     fn place_again(
         &mut self,
-        (members, foreseen): (&[(u32, &Member)], &[Member]),
+        (members, expected): (&[(u32, &Member)], &[Member]),
         is_chosen: &dyn Fn(&Probe) -> bool,
     ) -> Result<(), KernelError> {
         self.late.iter_mut().for_each(|late| late.is_again = true);
-        let placed = self.place_in(members, foreseen, is_chosen);
+        let placed = self.place_in(members, expected, is_chosen);
         self.late.iter_mut().for_each(|late| late.is_again = false);
         placed
     }
@@ -134,11 +134,11 @@ impl Probes {
     fn place_in(
         &mut self,
         members: &[(u32, &Member)],
-        foreseen: &[Member],
+        expected: &[Member],
         is_chosen: &dyn Fn(&Probe) -> bool,
     ) -> Result<(), KernelError> {
-        for member in foreseen {
-            self.place_asked(member, &[], is_chosen)?;
+        for member in expected {
+            self.place_requested(member, &[], is_chosen)?;
         }
         for (slot, member) in members {
             let is_alive = || member.process.pid.is_alive();

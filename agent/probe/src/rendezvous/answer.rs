@@ -20,7 +20,7 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
-use tuner::rendezvous::{Held, HeldAction, Meetings, Seen, Then, Ticket, Vigil, Watch};
+use tuner::rendezvous::{HeldAction, Meetings, SeenHits, Then, ThreadAtSync, Ticket, Vigil, Watch};
 
 use crate::kernel::{Records, Ring, set_real_time};
 
@@ -31,7 +31,7 @@ const LOOK: Timespec = Timespec {
 };
 
 /// Where the actions lie, and the records that say when one is due.
-pub(super) struct Desk {
+pub(super) struct HeldActions {
     records: Arc<Records>,
     actions: Vec<Mutex<Option<HeldAction>>>,
     /// What an action left to be looked after keeps it from being over.
@@ -45,9 +45,9 @@ struct Watched {
     is_over: bool,
 }
 
-impl Desk {
-    pub(super) fn new(records: Arc<Records>) -> Desk {
-        Desk {
+impl HeldActions {
+    pub(super) fn new(records: Arc<Records>) -> HeldActions {
+        HeldActions {
             records,
             actions: (0..abi::MAX_HOLDS).map(|_| Mutex::new(None)).collect(),
             watched: (0..abi::MAX_HOLDS).map(|_| AtomicBool::new(false)).collect(),
@@ -100,7 +100,7 @@ impl Desk {
             return None;
         }
         let hold = self.records.get(index).unwrap_or_default();
-        let held = Held {
+        let held = ThreadAtSync {
             thread: u32::try_from(hold.thread).unwrap_or(0),
             since_ns: hold.held_at_ns,
         };
@@ -136,15 +136,15 @@ impl Desk {
     }
 }
 
-impl Meetings for Desk {
+impl Meetings for HeldActions {
     fn want(&self, ticket: Ticket, number: i64) {
         self.records.want(ticket.0, number);
     }
 
-    fn seen(&self, ticket: Ticket) -> Seen {
+    fn seen(&self, ticket: Ticket) -> SeenHits {
         let hold = self.records.get(ticket.0).unwrap_or_default();
         let is_met = hold.state == HoldState::Done as u64;
-        Seen {
+        SeenHits {
             hits: hold.hits,
             thread: u32::try_from(hold.thread).unwrap_or(0),
             has_passed: hold.state == HoldState::GoneBy as u64,
@@ -166,18 +166,22 @@ pub(super) struct Answerers {
 }
 
 impl Answerers {
-    pub(super) fn start(desk: &Arc<Desk>, wakers: [Ring; 2], cpus: [u32; 2]) -> io::Result<Answerers> {
+    pub(super) fn start(
+        held_actions: &Arc<HeldActions>,
+        wakers: [Ring; 2],
+        cpus: [u32; 2],
+    ) -> io::Result<Answerers> {
         let quit = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let mut answerers = Answerers {
             threads: Vec::new(),
             quit,
         };
         for (waker, cpu) in wakers.into_iter().zip(cpus) {
-            let (desk, quit) = (Arc::clone(desk), Arc::clone(&answerers.quit));
+            let (held_actions, quit) = (Arc::clone(held_actions), Arc::clone(&answerers.quit));
             let (sender, receiver) = channel();
             let thread = std::thread::Builder::new()
                 .name(format!("answer-{cpu}"))
-                .spawn(move || run(&desk, waker, cpu, &quit, &sender))?;
+                .spawn(move || run(&held_actions, waker, cpu, &quit, &sender))?;
             // A thread that ends before it has told its number could not be bound to its CPU.
             let number = receiver.recv().map_err(io::Error::other)??;
             answerers.threads.push((thread, number));
@@ -208,7 +212,13 @@ impl Drop for Answerers {
     }
 }
 
-fn run(desk: &Desk, mut waker: Ring, cpu: u32, quit: &OwnedFd, started: &Sender<io::Result<Pid>>) {
+fn run(
+    held_actions: &HeldActions,
+    mut waker: Ring,
+    cpu: u32,
+    quit: &OwnedFd,
+    started: &Sender<io::Result<Pid>>,
+) {
     let mut only = CpuSet::new();
     only.set(cpu as usize);
     let bound = sched_setaffinity(None, &only)
@@ -234,10 +244,10 @@ fn run(desk: &Desk, mut waker: Ring, cpu: u32, quit: &OwnedFd, started: &Sender<
         while let Some(record) = waker.take() {
             let index = record.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
             if let Some(index) = index.and_then(|index| u32::try_from(index).ok()) {
-                watched.extend(desk.answer(index));
+                watched.extend(held_actions.answer(index));
             }
         }
-        watched.retain_mut(|one| desk.look_after(one));
+        watched.retain_mut(|one| held_actions.look_after(one));
         if is_over {
             return;
         }
@@ -254,8 +264,8 @@ pub(super) fn two_cpus() -> io::Result<Option<[u32; 2]>> {
         sched_setaffinity(None, &all)?;
         Ok(sched_getaffinity(None)?)
     };
-    let asked = std::thread::scope(|scope| scope.spawn(ask).join());
-    let allowed = asked.map_err(|_| io::Error::other("the thread that looks for CPUs ended"))??;
+    let requested = std::thread::scope(|scope| scope.spawn(ask).join());
+    let allowed = requested.map_err(|_| io::Error::other("the thread that looks for CPUs ended"))??;
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
     let first = cpus.next();
     Ok(match (first, cpus.next_back()) {

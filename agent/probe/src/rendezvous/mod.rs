@@ -15,8 +15,8 @@ use tuner::rendezvous::{
 use tuner::sync::{KeyPlace, Passage};
 
 use crate::awake::Awake;
-use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};
-use answer::{Answerers, Desk};
+use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
+use answer::{Answerers, HeldActions};
 
 /// How long taking a request back waits for a hold that is on. It is over within its bounds, unless the held thread itself gets
 /// no CPU.
@@ -27,7 +27,6 @@ const RELEASE_LOOK: Duration = Duration::from_micros(50);
 /// Why nothing can be held on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum RendezvousError {
-    /// The kernel side.
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// The threads that answer.
@@ -43,7 +42,7 @@ pub struct KernelRendezvous {
     // Dropped in this order: the probes, those who answer, the rest.
     armed: BTreeMap<u32, Link>,
     answerers: Answerers,
-    desk: Arc<Desk>,
+    held_actions: Arc<HeldActions>,
     holds: Holds,
     /// None where that cannot be asked for.
     awake: Option<Awake>,
@@ -58,7 +57,6 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Loads it.
     pub fn load(force_tracefs: bool) -> Result<Prepared, RendezvousError> {
         let cpus = answer::two_cpus()?.ok_or(RendezvousError::OneCpu)?;
         let holds = Holds::load(cpus[0], force_tracefs)?;
@@ -77,19 +75,18 @@ impl KernelRendezvous {
         Prepared::load(force_tracefs).and_then(KernelRendezvous::start)
     }
 
-    /// Starts the threads.
     pub fn start(prepared: Prepared) -> Result<KernelRendezvous, RendezvousError> {
         let Prepared {
             mut holds,
             awake,
             cpus,
         } = prepared;
-        let desk = Arc::new(Desk::new(Arc::clone(holds.records())));
-        let answerers = Answerers::start(&desk, holds.take_wakers()?, cpus)?;
+        let held_actions = Arc::new(HeldActions::new(Arc::clone(holds.records())));
+        let answerers = Answerers::start(&held_actions, holds.take_wakers()?, cpus)?;
         Ok(KernelRendezvous {
             armed: BTreeMap::new(),
             answerers,
-            desk,
+            held_actions,
             holds,
             awake,
             real_time: false,
@@ -104,8 +101,8 @@ impl KernelRendezvous {
     /// The probe is gone and the record free.
     fn release(&mut self, index: u32) {
         self.armed.remove(&index);
-        self.desk.take(index);
-        self.desk.records().clear(index);
+        self.held_actions.take(index);
+        self.held_actions.records().clear(index);
         self.rest();
     }
 
@@ -138,12 +135,12 @@ impl KernelRendezvous {
 
     /// How an action stands, and whether that is final.
     fn look(&self, index: u32) -> (Progress, bool) {
-        let Some(hold) = self.desk.records().get(index) else {
+        let Some(hold) = self.held_actions.records().get(index) else {
             return (Progress::Missed(Passage::default()), true);
         };
         let passage = self.passage(&hold);
         // The probe writes the time of release last; an action that came too late may still be running.
-        let is_over = hold.released_at_ns != 0 && self.desk.is_free(index);
+        let is_over = hold.released_at_ns != 0 && self.held_actions.is_free(index);
         match HoldState::from_word(hold.state).filter(|_| is_over) {
             Some(HoldState::Done) => (Progress::Done(passage), true),
             Some(HoldState::Late) => (Progress::Late(passage), true),
@@ -178,8 +175,8 @@ impl Rendezvous for KernelRendezvous {
             self.keep_awake(true);
             self.real_time = self.answerers.set_real_time(true);
         }
-        self.desk.put(index, action);
-        if !self.desk.records().arm(index, &hold(request, process)) {
+        self.held_actions.put(index, action);
+        if !self.held_actions.records().arm(index, &hold(request, process)) {
             self.rest();
             return Err("the kernel side has no record for it".into());
         }
@@ -190,7 +187,7 @@ impl Rendezvous for KernelRendezvous {
                 sites: sites
                     .offsets
                     .iter()
-                    .map(|offset| Site {
+                    .map(|offset| ProbeSite {
                         offset: offset.0,
                         probe: index,
                         semaphore: 0,
@@ -230,7 +227,7 @@ impl Rendezvous for KernelRendezvous {
         let looks = RELEASE_WAIT.as_micros() / RELEASE_LOOK.as_micros();
         for _ in 0..looks {
             // From here on no hit is held; one that was a moment ago is waited for.
-            let records = self.desk.records();
+            let records = self.held_actions.records();
             let is_idle = records.state(index) == Some(HoldState::Idle);
             if is_idle || records.step(index, HoldState::Armed, HoldState::Idle) {
                 let (progress, _) = self.look(index);
@@ -245,9 +242,9 @@ impl Rendezvous for KernelRendezvous {
             std::thread::sleep(RELEASE_LOOK);
         }
         // The record stays taken, for the held thread still looks at it; but nothing is done any more.
-        self.desk.take(index);
+        self.held_actions.take(index);
         Progress::Missed(
-            self.desk
+            self.held_actions
                 .records()
                 .get(index)
                 .map_or_else(Passage::default, |hold| self.passage(&hold)),
@@ -255,7 +252,7 @@ impl Rendezvous for KernelRendezvous {
     }
 
     fn meetings(&self) -> Arc<dyn Meetings> {
-        Arc::clone(&self.desk) as Arc<dyn Meetings>
+        Arc::clone(&self.held_actions) as Arc<dyn Meetings>
     }
 
     fn store_refusal(&self) -> Option<&str> {

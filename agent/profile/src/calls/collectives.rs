@@ -57,7 +57,7 @@ pub struct Split {
 
 /// Why there is no [`Split`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unknown {
+pub enum NoSplit {
     /// Too few collectives of all ranks were seen.
     TooFew,
     /// This share of the collectives was not of all ranks together.
@@ -68,25 +68,25 @@ pub enum Unknown {
     Threads,
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for NoSplit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unknown::TooFew => write!(f, "too few collectives of all ranks were seen"),
-            Unknown::Apart(share) => {
+            NoSplit::TooFew => write!(f, "too few collectives of all ranks were seen"),
+            NoSplit::Apart(share) => {
                 let share = percent(*share);
                 write!(
                     f,
                     "{share} of the calls of collectives were not of all ranks together"
                 )
             }
-            Unknown::Other(share) => {
+            NoSplit::Other(share) => {
                 let share = percent(*share);
                 write!(
                     f,
                     "{share} of the time is in MPI calls other than collectives of all ranks"
                 )
             }
-            Unknown::Threads => write!(f, "several threads of a rank call collectives"),
+            NoSplit::Threads => write!(f, "several threads of a rank call collectives"),
         }
     }
 }
@@ -220,31 +220,30 @@ impl Collectives {
     }
 
     /// Over all that was seen.
-    pub fn split(&self) -> Result<Split, Unknown> {
+    pub fn split(&self) -> Result<Split, NoSplit> {
         self.split_of(&self.sums)
     }
 
-    /// Of late.
-    pub fn split_of_late(&self) -> Result<Split, Unknown> {
+    pub fn split_of_late(&self) -> Result<Split, NoSplit> {
         let before = self.before.front().map(|(_, sums)| sums);
         self.split_of(&before.map_or_else(|| self.sums.clone(), |before| self.sums.since(before)))
     }
 
-    fn split_of(&self, sums: &Sums) -> Result<Split, Unknown> {
+    fn split_of(&self, sums: &Sums) -> Result<Split, NoSplit> {
         let ranks = self.ranks.len() as u64;
         let share_apart = self.apart as f64 / (self.apart + self.met * ranks).max(1) as f64;
         if self.has_threads {
-            return Err(Unknown::Threads);
+            return Err(NoSplit::Threads);
         }
         if share_apart > APART_MAX {
-            return Err(Unknown::Apart(share_apart));
+            return Err(NoSplit::Apart(share_apart));
         }
         if sums.ways < LEAST || sums.elapsed_ns == 0 || sums.longest_ns == 0 {
-            return Err(Unknown::TooFew);
+            return Err(NoSplit::TooFew);
         }
         let share = |ns: u64| ns as f64 / (sums.elapsed_ns as f64 * ranks as f64);
         if share(sums.other_ns) > OTHER_MAX {
-            return Err(Unknown::Other(share(sums.other_ns)));
+            return Err(NoSplit::Other(share(sums.other_ns)));
         }
         let useful = sums.useful_ns.iter().copied().max().unwrap_or_default();
         Ok(Split {
@@ -435,13 +434,13 @@ mod tests {
         for _ in 0..20 {
             job.meet(&[50, 10, 30], &[5, 5, 5]);
         }
-        let whole = job.seen().split().unwrap();
+        let overall = job.seen().split().unwrap();
         job.calls[0].drain(..3);
         job.calls[2].drain(..1);
         let found = job.seen().split().unwrap();
-        assert_eq!(found.collectives, whole.collectives - 3);
+        assert_eq!(found.collectives, overall.collectives - 3);
         assert!(
-            near(found.transfer, whole.transfer) && near(found.serialisation, 1.0),
+            near(found.transfer, overall.transfer) && near(found.serialisation, 1.0),
             "{found:?}"
         );
     }
@@ -477,7 +476,7 @@ mod tests {
         }
         let found = job.seen().split();
         assert!(
-            matches!(found, Err(Unknown::Apart(_) | Unknown::TooFew)),
+            matches!(found, Err(NoSplit::Apart(_) | NoSplit::TooFew)),
             "{found:?}"
         );
     }
@@ -492,7 +491,7 @@ mod tests {
         }
         let found = job.seen().split();
         assert!(
-            matches!(found, Err(Unknown::Other(share)) if near(share, 0.15)),
+            matches!(found, Err(NoSplit::Other(share)) if near(share, 0.15)),
             "{found:?}"
         );
     }
@@ -508,7 +507,7 @@ mod tests {
         }
         let seen = job.seen();
         assert!(seen.is_given_up && seen.ranks.iter().all(|rank| rank.visits.is_empty()));
-        assert!(matches!(seen.split(), Err(Unknown::Apart(_))));
+        assert!(matches!(seen.split(), Err(NoSplit::Apart(_))));
     }
 
     proptest! {

@@ -18,17 +18,16 @@ const PARTS: usize = 64;
 
 /// The begin of a call: when, and how long the thread had been inside MPI by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
-    /// When, by CLOCK_MONOTONIC.
+pub struct CallBegin {
     pub at_ns: u64,
     /// Time of the thread inside MPI before it.
     pub mpi_ns: u64,
 }
 
-impl Mark {
+impl CallBegin {
     /// Where a call was entered.
-    pub fn of(call: &Call) -> Mark {
-        Mark {
+    pub fn of(call: &Call) -> CallBegin {
+        CallBegin {
             at_ns: call.entered_ns,
             mpi_ns: call.closed_ns.saturating_sub(call.duration_ns),
         }
@@ -40,9 +39,7 @@ impl Mark {
 pub struct Pace {
     /// When the last of them ended, by CLOCK_MONOTONIC.
     pub until_ns: u64,
-    /// How many.
     pub count: u64,
-    /// Their time together.
     pub sum_ns: u64,
 }
 
@@ -64,19 +61,17 @@ impl Pace {
 pub struct Iterations {
     /// Calls in an iteration, the mean.
     pub calls: f64,
-    first: Option<Mark>,
-    /// The newest begins.
-    recent: VecDeque<Mark>,
+    first: Option<CallBegin>,
+    recent: VecDeque<CallBegin>,
     /// The iteration that goes on was seen from its begin.
-    is_whole: bool,
-    whole: Pace,
+    is_complete: bool,
+    overall: Pace,
     parts: Vec<Pace>,
     /// Iterations in each part but the last.
     part_count: u64,
 }
 
 impl Iterations {
-    /// None yet.
     pub fn new(calls: f64) -> Iterations {
         Iterations {
             calls,
@@ -86,19 +81,19 @@ impl Iterations {
     }
 
     /// One begins, and the one before is over: from when to when that was, if it was seen whole.
-    pub fn begin(&mut self, mark: Mark) -> Option<Range<u64>> {
+    pub fn begin(&mut self, mark: CallBegin) -> Option<Range<u64>> {
         self.first.get_or_insert(mark);
-        let before = self.recent.back().copied().filter(|_| self.is_whole);
+        let before = self.recent.back().copied().filter(|_| self.is_complete);
         if let Some(before) = before {
             let one = Pace {
                 until_ns: mark.at_ns,
                 count: 1,
                 sum_ns: mark.at_ns.saturating_sub(before.at_ns),
             };
-            self.whole.add(one);
+            self.overall.add(one);
             self.enter(one);
         }
-        self.is_whole = true;
+        self.is_complete = true;
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
@@ -111,7 +106,7 @@ impl Iterations {
 
     /// Calls were not seen, and with them perhaps begins.
     pub fn gap(&mut self) {
-        self.is_whole = false;
+        self.is_complete = false;
     }
 
     fn enter(&mut self, one: Pace) {
@@ -126,8 +121,8 @@ impl Iterations {
     }
 
     /// Of all iterations that were seen whole.
-    pub fn whole(&self) -> Pace {
-        self.whole
+    pub fn overall(&self) -> Pace {
+        self.overall
     }
 
     /// The pace of one part of the run after the other, at most 64.
@@ -180,12 +175,12 @@ impl Iterations {
         useful((*self.recent.front()?, *self.recent.back()?))
     }
 
-    fn over_all(&self) -> Option<(Mark, Mark)> {
+    fn over_all(&self) -> Option<(CallBegin, CallBegin)> {
         Some((self.first?, *self.recent.back()?))
     }
 }
 
-fn useful((from, to): (Mark, Mark)) -> Option<f64> {
+fn useful((from, to): (CallBegin, CallBegin)) -> Option<f64> {
     let elapsed = to.at_ns.checked_sub(from.at_ns).filter(|elapsed| *elapsed > 0)?;
     let mpi = to.mpi_ns.checked_sub(from.mpi_ns)?;
     Some(1.0 - (mpi as f64 / elapsed as f64).min(1.0))

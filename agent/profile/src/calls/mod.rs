@@ -25,9 +25,9 @@ pub use rules::period::WINDOW;
 use rules::period::{Detector, Look};
 
 pub use self::collectives::{Collectives, Split};
-pub use self::iterations::{Iterations, Mark, Pace};
-pub use self::sites::{Site, SiteTotals, Sites};
-pub use self::teams::{Part, TeamTotals, Teams};
+pub use self::iterations::{CallBegin, Iterations, Pace};
+pub use self::sites::{CallSite, CallSites, SiteTotals};
+pub use self::teams::{TeamPart, TeamTotals, Teams};
 
 /// Threads of a process whose calls are looked at; those of others are counted.
 const THREADS_MAX: usize = 16;
@@ -49,7 +49,7 @@ pub struct Sequence {
     threads: BTreeMap<u32, Thread>,
     /// Calls of threads beyond those that are looked at.
     elsewhere: u64,
-    sites: Sites,
+    sites: CallSites,
 }
 
 /// Calls of one thread.
@@ -58,7 +58,7 @@ struct Thread {
     calls: u64,
     detector: Detector,
     /// Where the calls of the detector's window began.
-    marks: VecDeque<Mark>,
+    marks: VecDeque<CallBegin>,
     current: Option<Iterations>,
     /// Of loops that were left, the one that took longest.
     longest: Option<Iterations>,
@@ -88,12 +88,12 @@ impl Sequence {
     }
 
     /// The call sites so far.
-    pub fn sites(&self) -> &Sites {
+    pub fn sites(&self) -> &CallSites {
         &self.sites
     }
 
     /// Call sites that became known since this was last asked.
-    pub fn take_new_sites(&mut self) -> Vec<Site> {
+    pub fn take_new_sites(&mut self) -> Vec<CallSite> {
         self.sites.take_new()
     }
 
@@ -192,7 +192,7 @@ impl Sequence {
 impl Thread {
     fn push(&mut self, call: &Call) {
         self.calls += 1;
-        let mark = Mark::of(call);
+        let mark = CallBegin::of(call);
         if self.marks.len() == WINDOW {
             self.marks.pop_front();
         }

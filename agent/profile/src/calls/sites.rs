@@ -9,7 +9,7 @@ const SITES_MAX: usize = 512;
 
 /// Where a call is made, and of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Site {
+pub struct CallSite {
     /// The address behind the call.
     pub address: u64,
     /// The probe of the function that is called.
@@ -21,23 +21,21 @@ pub struct Site {
 pub struct SiteTotals {
     /// Calls that were seen.
     pub calls: u64,
-    /// Their time.
     pub time_ns: u64,
 }
 
 /// The call sites of a process.
 #[derive(Clone, Debug, Default)]
-pub struct Sites {
-    known: HashMap<Site, SiteTotals>,
+pub struct CallSites {
+    known: HashMap<CallSite, SiteTotals>,
     /// Those that became known since this was last asked.
-    new: Vec<Site>,
+    new: Vec<CallSite>,
     others: SiteTotals,
 }
 
-impl Sites {
-    /// One more call.
+impl CallSites {
     pub fn add(&mut self, call: &Call) {
-        let site = Site {
+        let site = CallSite {
             address: call.site,
             probe: call.probe,
         };
@@ -55,16 +53,15 @@ impl Sites {
     }
 
     /// Those that are told from each other.
-    pub fn iter(&self) -> impl Iterator<Item = (Site, SiteTotals)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (CallSite, SiteTotals)> + '_ {
         self.known.iter().map(|(site, totals)| (*site, *totals))
     }
 
     /// Sites that were not given yet.
-    pub fn take_new(&mut self) -> Vec<Site> {
+    pub fn take_new(&mut self) -> Vec<CallSite> {
         std::mem::take(&mut self.new)
     }
 
-    /// All others.
     pub fn others(&self) -> SiteTotals {
         self.others
     }

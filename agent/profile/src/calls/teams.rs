@@ -17,7 +17,7 @@ const BODIES_MAX: usize = 1 << 14;
 
 /// What a call is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TeamPart {
     /// A parallel region, from its begin to its end.
     Region,
     /// What a thread of the team does in it.
@@ -27,7 +27,6 @@ pub enum Part {
 /// Sums over the regions that were looked into. Times are of all threads together, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TeamTotals {
-    /// Regions.
     pub regions: u64,
     /// Threads of the smallest team.
     pub threads_least: u64,
@@ -37,13 +36,11 @@ pub struct TeamTotals {
     pub threads: u64,
     /// Time of all threads of the teams, from the begins of their regions to the ends: the sum of the next four.
     pub team_ns: u64,
-    /// In the bodies.
     pub working_ns: u64,
     /// Before a thread enters the body.
     pub starting_ns: u64,
     /// From a thread's leaving it until the last one has.
     pub waiting_ns: u64,
-    /// From then on.
     pub ending_ns: u64,
     /// What the teams would work if all their threads did as the one that works longest.
     pub longest_ns: u64,
@@ -83,7 +80,7 @@ impl Teams {
         first_thread: u32,
         calls: &[Option<Call>],
         skipped: u64,
-        part: impl Fn(u32) -> Option<Part>,
+        part: impl Fn(u32) -> Option<TeamPart>,
     ) {
         self.is_broken |= skipped > 0;
         for call in calls {
@@ -92,10 +89,10 @@ impl Teams {
                 continue;
             };
             match part(call.probe) {
-                Some(Part::Body) if self.bodies.len() < BODIES_MAX => self.bodies.push(Body::of(call)),
-                Some(Part::Body) => self.is_broken = true,
-                Some(Part::Region) if call.thread == first_thread => self.close(call),
-                Some(Part::Region) => self.not_looked_into += 1,
+                Some(TeamPart::Body) if self.bodies.len() < BODIES_MAX => self.bodies.push(Body::of(call)),
+                Some(TeamPart::Body) => self.is_broken = true,
+                Some(TeamPart::Region) if call.thread == first_thread => self.close(call),
+                Some(TeamPart::Region) => self.not_looked_into += 1,
                 None => {}
             }
         }
@@ -240,10 +237,10 @@ mod tests {
         })
     }
 
-    fn part(probe: u32) -> Option<Part> {
+    fn part(probe: u32) -> Option<TeamPart> {
         match probe {
-            REGION => Some(Part::Region),
-            BODY => Some(Part::Body),
+            REGION => Some(TeamPart::Region),
+            BODY => Some(TeamPart::Body),
             _ => None,
         }
     }
@@ -293,11 +290,11 @@ mod tests {
 
     #[test]
     fn a_region_of_which_calls_are_missing_is_counted_and_left_out() {
-        let whole = [call(BODY, 1, 110, 410), call(REGION, 1, 100, 420)];
+        let overall = [call(BODY, 1, 110, 410), call(REGION, 1, 100, 420)];
         let cut = [call(BODY, 1, 510, 610), None, call(REGION, 1, 500, 620)];
         let without_body = [call(REGION, 1, 700, 720)];
         let after = [call(BODY, 1, 810, 910), call(REGION, 1, 800, 920)];
-        let teams = seen(&[&whole[..], &cut, &without_body, &after].concat());
+        let teams = seen(&[&overall[..], &cut, &without_body, &after].concat());
         assert_eq!(teams.totals().map(|totals| totals.regions), Some(2));
         assert_eq!(teams.not_looked_into(), 2);
     }

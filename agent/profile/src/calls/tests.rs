@@ -53,7 +53,7 @@ fn iterations_are_timed_and_their_useful_share_is_exact() {
     let iterations = sequence.current().unwrap();
     assert_eq!(iterations.calls, 2.0);
     assert_eq!(iterations.recent_ns(), Some(500.0));
-    assert_eq!(iterations.whole().count, 49);
+    assert_eq!(iterations.overall().count, 49);
     assert_eq!(iterations.useful(), Some(0.8));
     let times: std::collections::BTreeMap<u64, u64> = sequence
         .sites()
@@ -85,11 +85,11 @@ fn calls_that_were_overwritten_are_counted_and_leave_the_useful_share_exact() {
     assert_eq!((sequence.unseen(), sequence.next()), (19, 200));
     assert_eq!(iterations.useful(), Some(0.8));
     assert_eq!(iterations.recent_ns(), Some(500.0));
-    assert!(iterations.whole().count < 99 && iterations.whole().count > 80);
+    assert!(iterations.overall().count < 99 && iterations.overall().count > 80);
 }
 
 #[test]
-fn a_pace_that_changes_over_the_run_is_told() {
+fn a_pace_that_changes_over_the_run_is_reported() {
     let mut program = Program::new();
     for round in 0..400 {
         program.call(1, if round < 200 { 900 } else { 1_900 }, 100);
@@ -102,7 +102,7 @@ fn a_pace_that_changes_over_the_run_is_told() {
 }
 
 #[test]
-fn a_loop_that_was_left_is_what_is_told_at_the_end() {
+fn a_loop_that_was_left_is_reported_at_the_end() {
     let mut program = Program::new();
     for _ in 0..100 {
         program.call(1, 900, 100);
@@ -113,7 +113,7 @@ fn a_loop_that_was_left_is_what_is_told_at_the_end() {
     }
     let sequence = looked_at(&program);
     assert_eq!(sequence.current(), None);
-    assert_eq!(sequence.iterations().unwrap().whole().mean_ns(), 2_000.0);
+    assert_eq!(sequence.iterations().unwrap().overall().mean_ns(), 2_000.0);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn of_nested_loops_that_go_fast_no_iteration_of_the_outer_one_is_lost() {
     }
     let iterations = sequence.current().unwrap();
     assert_eq!(iterations.calls, 41.0);
-    assert_eq!(iterations.whole().count, 149);
+    assert_eq!(iterations.overall().count, 149);
 }
 
 #[test]

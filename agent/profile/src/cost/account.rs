@@ -10,7 +10,6 @@ pub const TOO_MUCH: f64 = 0.01;
 /// What one function's probe cost the job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeCost {
-    /// The function.
     pub name: String,
     /// What the kernel does with the instruction under its probe.
     pub site: &'static str,
@@ -24,7 +23,7 @@ pub struct ProbeCost {
 
 /// Holds and stops for one kind of action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct HoldTotals {
     /// Changes that were made so, and that were not.
     pub changes: u64,
     /// Time that threads stood, in nanoseconds.
@@ -68,7 +67,6 @@ pub struct Slowdown {
 }
 
 impl Slowdown {
-    /// Both.
     pub fn all(self) -> f64 {
         self.probes + self.agent
     }
@@ -121,7 +119,6 @@ pub struct UnreadView {
 /// Which functions are watched in windows, and how much of the time that is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowsView {
-    /// Their names.
     pub functions: Vec<String>,
     /// The part of the time that the windows are.
     pub part: f64,
@@ -144,7 +141,6 @@ impl WindowsView {
     }
 }
 
-/// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostView {
     /// What hits cost here.
@@ -155,13 +151,10 @@ pub struct CostView {
     pub probes: Vec<ProbeCost>,
     /// Time on a CPU of the job's processes since the probes were armed, in nanoseconds.
     pub job_ns: u64,
-    /// T_Tun by action.
-    pub held: BTreeMap<&'static str, Held>,
-    /// The agent's own.
+    pub held: BTreeMap<&'static str, HoldTotals>,
     pub agent: AgentCost,
     /// How much longer the program takes, over the whole session.
     pub slowdown: Slowdown,
-    /// Of late.
     pub of_late: OfLate,
     /// How long hits lay in the ring until they were read; none without hits.
     pub unread: Option<UnreadView>,
@@ -170,7 +163,6 @@ pub struct CostView {
 }
 
 impl CostView {
-    /// T_Mon, in nanoseconds.
     pub fn probes_ns(&self) -> f64 {
         self.probes.iter().map(|probe| probe.ns).sum()
     }

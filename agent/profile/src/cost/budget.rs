@@ -20,10 +20,10 @@ const IN_A_ROW: u32 = 3;
 const MOST_OF_JOB: f64 = 0.5;
 
 /// And after so many something is done whoever comes meanwhile.
-const DEAR_MOST: u32 = 10;
+const EXPENSIVE_MOST: u32 = 10;
 
 /// Windows for those who have just come may be so much ahead, all together, of what the gaps make up for.
-const AHEAD_MOST_NS: f64 = 10e9;
+const EARLY_MOST_NS: f64 = 10e9;
 
 /// From the begin of a window to that of the next, on average, in nanoseconds.
 const CYCLE_NS: f64 = 8e9;
@@ -95,8 +95,7 @@ impl FromStr for BudgetShare {
 
 /// A function of which nobody needs every call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Function {
-    /// Its number.
+pub struct BudgetFunction {
     pub probe: u32,
     /// CPUs that its hits take while it is watched.
     pub cost: f64,
@@ -112,11 +111,11 @@ pub struct Load {
     /// What the agent takes.
     pub agent: f64,
     /// Hits of functions of which a rule or a recording needs every one: they are never left out.
-    pub asked: f64,
+    pub requested: f64,
     /// Those of functions that rules only count: they rest where that is too much.
     pub counted: f64,
     /// Those of which nobody needs every call.
-    pub functions: Vec<Function>,
+    pub functions: Vec<BudgetFunction>,
 }
 
 impl Load {
@@ -126,9 +125,12 @@ impl Load {
     }
 
     /// Those of them that are meant.
-    fn of(&self, is_meant: impl Fn(u32) -> bool) -> f64 {
-        let meant = self.functions.iter().filter(|function| is_meant(function.probe));
-        meant.map(|function| function.cost).sum()
+    fn of(&self, is_selected: impl Fn(u32) -> bool) -> f64 {
+        let resolved = self
+            .functions
+            .iter()
+            .filter(|function| is_selected(function.probe));
+        resolved.map(|function| function.cost).sum()
     }
 
     /// What all of it may take. A job that waits more than it computes may spend that part of a CPU: what it is kept from is time then, not CPU
@@ -140,13 +142,13 @@ impl Load {
     /// What the other functions may take.
     fn left(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
-        (allowed - self.agent - self.asked - self.counted).max(LEAST_PART * allowed)
+        (allowed - self.agent - self.requested - self.counted).max(LEAST_PART * allowed)
     }
 
     /// What those that rules only count may take: what all others leave of it.
     fn left_to_counted(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
-        (allowed - self.agent - self.asked - self.of_functions()).max(LEAST_PART * allowed)
+        (allowed - self.agent - self.requested - self.of_functions()).max(LEAST_PART * allowed)
     }
 }
 
@@ -174,13 +176,10 @@ fn part(load: &Load, share: f64, functions: &BTreeSet<u32>) -> f64 {
 /// What is to be done now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Turn {
-    /// Nothing.
     Stay,
     /// These are watched in windows from now on, and a gap begins.
     Sample(BTreeSet<u32>),
-    /// A window begins.
     Open,
-    /// A gap begins.
     Shut,
     /// All are watched all the time again.
     Watch,
@@ -202,7 +201,6 @@ enum Phase {
     },
 }
 
-/// Windows and gaps.
 #[derive(Clone, Debug)]
 pub struct Windows {
     budget: BudgetShare,
@@ -213,16 +211,15 @@ pub struct Windows {
     costs: BTreeMap<u32, f64>,
     in_a_row: u32,
     /// Looks in a row that found the costs too high, whoever came.
-    dear: u32,
+    expensive: u32,
     part: f64,
     /// What it took to attach the probes of the last window.
     attaching_ns: f64,
     /// Time of windows that gaps have not made up for yet.
-    ahead_ns: f64,
+    early_ns: f64,
 }
 
 impl Windows {
-    /// None yet.
     pub fn new(budget: BudgetShare, seed: u64) -> Windows {
         Windows {
             budget,
@@ -231,10 +228,10 @@ impl Windows {
             functions: BTreeSet::new(),
             costs: BTreeMap::new(),
             in_a_row: 0,
-            dear: 0,
+            expensive: 0,
             part: 1.0,
             attaching_ns: 0.0,
-            ahead_ns: 0.0,
+            early_ns: 0.0,
         }
     }
 
@@ -288,12 +285,12 @@ impl Windows {
             return Turn::Stay;
         };
         let is_over = load.job > 0.0 && load.of_functions() > load.left(share);
-        (self.in_a_row, self.dear) = match is_over {
-            true => (self.in_a_row + 1, self.dear + 1),
+        (self.in_a_row, self.expensive) = match is_over {
+            true => (self.in_a_row + 1, self.expensive + 1),
             false => (0, 0),
         };
         let takes_most = load.of_functions() > MOST_OF_JOB * load.job;
-        if self.in_a_row < IN_A_ROW && self.dear < DEAR_MOST && !(is_over && takes_most) {
+        if self.in_a_row < IN_A_ROW && self.expensive < EXPENSIVE_MOST && !(is_over && takes_most) {
             return Turn::Stay;
         }
         self.costs = load
@@ -310,14 +307,14 @@ impl Windows {
             return false;
         };
         let rest_ns = until_ns.saturating_sub(now_ns) as f64;
-        self.ahead_ns + self.made_up_by(rest_ns) + for_ns as f64 <= AHEAD_MOST_NS
+        self.early_ns + self.made_up_by(rest_ns) + for_ns as f64 <= EARLY_MOST_NS
     }
 
     /// Somebody has come who is to be seen without a gap until then: no window ends before, nor is a gap begun for what it costs by then. But
     /// where one comes after the other that has an end.
     pub fn stay_open(&mut self, least_ns: u64) {
         self.in_a_row = 0;
-        let left_ns = (AHEAD_MOST_NS - self.ahead_ns).max(0.0) as u64;
+        let left_ns = (EARLY_MOST_NS - self.early_ns).max(0.0) as u64;
         if let Phase::Open {
             since_ns,
             until_ns,
@@ -346,7 +343,7 @@ impl Windows {
             self.functions.retain(is_called);
         }
         // What a gap that ends before its time has not made up for, those that follow do.
-        self.ahead_ns += self.made_up_by(until_ns.saturating_sub(now_ns) as f64);
+        self.early_ns += self.made_up_by(until_ns.saturating_sub(now_ns) as f64);
         let expected: f64 = self
             .functions
             .iter()
@@ -396,7 +393,7 @@ impl Windows {
         self.in_a_row = if is_under { self.in_a_row + 1 } else { 0 };
         if self.in_a_row >= IN_A_ROW {
             (self.phase, self.in_a_row, self.part) = (Phase::Always, 0, 1.0);
-            self.ahead_ns = 0.0;
+            self.early_ns = 0.0;
             self.functions.clear();
             return Turn::Watch;
         }
@@ -410,7 +407,7 @@ impl Windows {
         // All that are chosen go at once: each time some more do, those beside them are off for a moment.
         let is_new = self.phase == Phase::Always || beside > BESIDE * load.left(share);
         if self.phase == Phase::Always {
-            (self.in_a_row, self.dear) = (0, 0);
+            (self.in_a_row, self.expensive) = (0, 0);
         }
         if is_new {
             self.functions.extend(chosen);
@@ -422,9 +419,9 @@ impl Windows {
             Phase::Open { since_ns, .. } => now_ns.saturating_sub(since_ns) as f64 + CLOSING_NS,
             _ => 0.0,
         };
-        let ahead_ns = self.ahead_ns + attached_ns;
-        let gap_ns = gap_ns.max((ahead_ns / self.part - ahead_ns).min(GAP_MOST_NS));
-        self.ahead_ns = (ahead_ns - self.made_up_by(gap_ns)).clamp(0.0, AHEAD_MOST_NS);
+        let early_ns = self.early_ns + attached_ns;
+        let gap_ns = gap_ns.max((early_ns / self.part - early_ns).min(GAP_MOST_NS));
+        self.early_ns = (early_ns - self.made_up_by(gap_ns)).clamp(0.0, EARLY_MOST_NS);
         self.phase = Phase::Shut {
             until_ns: now_ns + gap_ns as u64,
             then_ns: window_ns,

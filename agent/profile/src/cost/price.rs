@@ -5,7 +5,7 @@ use plan::Cost;
 
 /// Where prices come from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
+pub enum PriceSource {
     /// Measured on this machine, when the probes were armed.
     Measured,
     /// They could not be measured, for this reason: those of another machine of the kind that this is used on.
@@ -36,12 +36,12 @@ pub struct Prices {
     /// Each further link at the same instruction: one of another process.
     pub link_ns: f64,
     /// Where they come from.
-    pub source: Source,
+    pub source: PriceSource,
 }
 
 /// How calls of a function come to their end for a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Returns {
+pub enum ReturnKind {
     /// They are counted at their entries, and not timed.
     #[default]
     Unseen,
@@ -57,7 +57,7 @@ pub struct Probed {
     /// What the kernel does with the instruction under the probe at the entry.
     pub entry: Cost,
     /// Whether and how returns are seen.
-    pub returns: Returns,
+    pub returns: ReturnKind,
     /// It is one of a library's, entered into the sequence of calls.
     pub is_in_sequence: bool,
     /// Values that are read in a call.
@@ -111,13 +111,13 @@ impl Prices {
             event_ns: 250.0,
             added_ns: 100.0,
             link_ns: LINK_NS,
-            source: Source::Table(why),
+            source: PriceSource::Table(why),
         }
     }
 
     /// What the parts cost, from whole calls. What is cheaper than what it is built on was measured within its error, and costs nothing.
     pub fn from(measured: &Measured) -> Prices {
-        let beyond = |whole: f64, part: f64| (whole - part).max(0.0);
+        let beyond = |overall: f64, part: f64| (overall - part).max(0.0);
         Prices {
             optimised_ns: beyond(measured.nop, measured.bare),
             emulated_ns: beyond(measured.emulated, measured.bare),
@@ -129,11 +129,10 @@ impl Prices {
             event_ns: beyond(measured.sending, measured.emulated),
             added_ns: beyond(measured.added, measured.timed),
             link_ns: LINK_NS,
-            source: Source::Measured,
+            source: PriceSource::Measured,
         }
     }
 
-    /// A counted entry.
     pub fn entry_ns(&self, site: Cost) -> f64 {
         match site {
             Cost::Optimised => self.optimised_ns,
@@ -146,9 +145,9 @@ impl Prices {
     /// A call of a function that is probed so, entry and return.
     pub fn call_ns(&self, probed: &Probed) -> f64 {
         let returns = match probed.returns {
-            Returns::Unseen => 0.0,
-            Returns::Jump => self.return_ns,
-            Returns::Instruction => self.leave_ns,
+            ReturnKind::Unseen => 0.0,
+            ReturnKind::Jump => self.return_ns,
+            ReturnKind::Instruction => self.leave_ns,
         };
         let sequence = if probed.is_in_sequence {
             self.sequence_ns
@@ -156,7 +155,7 @@ impl Prices {
             0.0
         };
         // Each link is asked at the entry and, where there is one, at the return.
-        let moments = if probed.returns == Returns::Unseen {
+        let moments = if probed.returns == ReturnKind::Unseen {
             1.0
         } else {
             2.0
@@ -215,7 +214,11 @@ mod tests {
             Cost::Stepped,
             Cost::Unknown,
         ]);
-        let returns = prop::sample::select(vec![Returns::Unseen, Returns::Jump, Returns::Instruction]);
+        let returns = prop::sample::select(vec![
+            ReturnKind::Unseen,
+            ReturnKind::Jump,
+            ReturnKind::Instruction,
+        ]);
         let hits = (0_u32..3, 0_u32..3);
         (sites, returns, any::<bool>(), 0_u32..9, hits, 1_u32..9).prop_map(
             |(entry, returns, is_in_sequence, values, (events, added), links)| Probed {
@@ -250,13 +253,13 @@ mod tests {
             for more in more {
                 prop_assert!(prices.call_ns(&more) >= cost, "{more:?}");
             }
-            let uncounted = Probed { returns: Returns::Unseen, ..probed };
+            let uncounted = Probed { returns: ReturnKind::Unseen, ..probed };
             prop_assert!(prices.call_ns(&uncounted) <= cost);
         }
 
         /// The linear model gives back what it was made of.
         #[test]
-        fn what_was_measured_as_a_whole_costs_as_much_as_its_parts(
+        fn a_hit_that_was_measured_in_one_costs_as_much_as_its_parts(
             (bare, entry, more, sequence) in (0.0..10.0_f64, 1.0..9_000.0_f64, 0.0..9_000.0_f64, 0.0..500.0_f64),
             adding in 0.0..500.0_f64,
         ) {
@@ -268,9 +271,9 @@ mod tests {
                 added: bare + entry + more + adding,
                 ..Measured::default()
             };
-            let whole = Probed {
+            let overall = Probed {
                 entry: Cost::Emulated,
-                returns: Returns::Jump,
+                returns: ReturnKind::Jump,
                 is_in_sequence: true,
                 values: 0,
                 events: 0,
@@ -278,14 +281,14 @@ mod tests {
                 links: 1,
             };
             let prices = Prices::from(&measured);
-            prop_assert!((prices.call_ns(&whole) - (entry + more + sequence)).abs() < 1e-6);
-            let added = Probed { is_in_sequence: false, added: 1, ..whole };
+            prop_assert!((prices.call_ns(&overall) - (entry + more + sequence)).abs() < 1e-6);
+            let added = Probed { is_in_sequence: false, added: 1, ..overall };
             prop_assert!((prices.call_ns(&added) - (entry + more + adding)).abs() < 1e-6);
         }
     }
 
     #[test]
-    fn a_site_that_nobody_has_looked_into_is_taken_for_a_dear_one() {
+    fn an_unknown_site_counts_as_an_expensive_one() {
         let prices = Prices::table(String::new());
         assert_eq!(prices.entry_ns(Cost::Unknown), prices.stepped_ns);
         assert!(prices.entry_ns(Cost::Emulated) < prices.stepped_ns);

@@ -24,17 +24,16 @@ const WINDOWS: usize = 4;
 
 /// When something was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
-    /// By CLOCK_MONOTONIC.
+pub struct CountTime {
     pub at_ns: u64,
     /// By the CPU time of the process.
     pub cpu_ns: u64,
 }
 
-impl Moment {
+impl CountTime {
     /// What passed of both since another one.
-    pub fn since(self, before: Moment) -> Moment {
-        Moment {
+    pub fn since(self, before: CountTime) -> CountTime {
+        CountTime {
             at_ns: self.at_ns.saturating_sub(before.at_ns),
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
         }
@@ -45,8 +44,7 @@ impl Moment {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Window {
     /// How long it was.
-    pub length: Moment,
-    /// Threads that called.
+    pub length: CountTime,
     pub threads: u64,
     /// CPU time that the hits took of them, in nanoseconds.
     pub cost_ns: f64,
@@ -61,7 +59,7 @@ pub struct Window {
 /// How many times as fast as in the windows a process calls while it is not watched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Pace {
-    told: f64,
+    estimated: f64,
     /// None where nothing bounds it.
     most: Option<f64>,
 }
@@ -81,7 +79,7 @@ impl Pace {
         }
         if ns <= 0.0 || cpu_ns <= 0.0 {
             return Pace {
-                told: 1.0,
+                estimated: 1.0,
                 most: None,
             };
         }
@@ -89,9 +87,9 @@ impl Pace {
         // Threads that do not call may wait for the one that does.
         let lost = (cost / cpu_ns).max(own / ns) * (1.0 + PRICE_ERROR) + others / ns;
         let most = faster(lost).filter(|most| *most <= TELLABLE);
-        let told = most.and_then(|_| faster(cost / cpu_ns));
+        let estimated = most.and_then(|_| faster(cost / cpu_ns));
         Pace {
-            told: told.unwrap_or(1.0),
+            estimated: estimated.unwrap_or(1.0),
             most,
         }
     }
@@ -138,7 +136,7 @@ impl Amounts {
     }
 
     /// What each is of: CPU time or time.
-    fn clocks(length: Moment) -> [f64; 6] {
+    fn clocks(length: CountTime) -> [f64; 6] {
         PACED.map(|is_paced| {
             if is_paced {
                 length.cpu_ns as f64
@@ -177,7 +175,7 @@ struct Beyond {
 /// A gap that goes on.
 #[derive(Clone, Debug, Default)]
 struct Gap {
-    since: Moment,
+    since: CountTime,
     /// What had been counted when it began: probes come off a moment later.
     counted: Vec<Totals>,
     functions: BTreeSet<u32>,
@@ -192,7 +190,6 @@ struct Gap {
 pub struct Estimate {
     /// Calls that were counted.
     pub counted: u64,
-    /// Bytes that were.
     pub counted_bytes: u64,
     /// The fewest that there were.
     pub from: u64,
@@ -226,11 +223,10 @@ impl Estimate {
     }
 }
 
-/// One process.
 #[derive(Clone, Debug, Default)]
 pub struct Unwatched {
     /// When the window began, and what had been counted by then.
-    opened: Option<(Moment, Vec<Totals>)>,
+    opened: Option<(CountTime, Vec<Totals>)>,
     windows: VecDeque<(Window, Vec<(u32, Amounts)>)>,
     gap: Option<Gap>,
     beyond: Vec<Beyond>,
@@ -246,7 +242,7 @@ impl Unwatched {
     }
 
     /// A window began then: what came of the gap is fixed.
-    pub fn open(&mut self, at: Moment, counted: &[Totals]) {
+    pub fn open(&mut self, at: CountTime, counted: &[Totals]) {
         if let Some(gap) = self.gap.take() {
             for probe in &gap.functions {
                 let place = *probe as usize;
@@ -268,7 +264,7 @@ impl Unwatched {
     }
 
     /// When the window that is open began, and what had been counted by then.
-    pub fn opened(&self) -> Option<(Moment, &[Totals])> {
+    pub fn opened(&self) -> Option<(CountTime, &[Totals])> {
         self.opened.as_ref().map(|(at, counted)| (*at, &counted[..]))
     }
 
@@ -276,7 +272,7 @@ impl Unwatched {
     /// nothing will be known but what they took up to now.
     pub fn shut(
         &mut self,
-        at: Moment,
+        at: CountTime,
         counted: &[Totals],
         open: &[(u32, u64)],
         functions: &BTreeSet<u32>,
@@ -313,11 +309,11 @@ impl Unwatched {
         self.gap = Some(self.gap_from(at, counted, functions));
     }
 
-    fn gap_from(&self, at: Moment, counted: &[Totals], functions: &BTreeSet<u32>) -> Gap {
+    fn gap_from(&self, at: CountTime, counted: &[Totals], functions: &BTreeSet<u32>) -> Gap {
         let windows = || self.windows.iter().map(|(window, _)| *window);
         let rate = |probe: &u32| {
             // Of one that is new among them only its own windows tell.
-            let (mut length, mut sum) = (Moment::default(), Amounts::default());
+            let (mut length, mut sum) = (CountTime::default(), Amounts::default());
             for (window, seen) in &self.windows {
                 if let Some((_, amounts)) = seen.iter().find(|(of, _)| of == probe) {
                     length.at_ns += window.length.at_ns;
@@ -346,8 +342,8 @@ impl Unwatched {
     }
 
     /// What is told of all functions at a moment of which this was counted.
-    pub fn told(&self, at: Moment, counted: &[Totals]) -> Vec<Totals> {
-        let told = counted.iter().zip(0_u32..).map(|(counted_of, probe)| {
+    pub fn estimated(&self, at: CountTime, counted: &[Totals]) -> Vec<Totals> {
+        let estimated = counted.iter().zip(0_u32..).map(|(counted_of, probe)| {
             let beyond = self.beyond_of(probe, at, counted);
             let more = beyond.amounts.0.map(|amount| amount as u64);
             Totals {
@@ -365,11 +361,11 @@ impl Unwatched {
                 ..*counted_of
             }
         });
-        told.collect()
+        estimated.collect()
     }
 
     /// Time inside the library, and of it time waiting for a CPU, that gaps are told to have had beyond what was counted, in nanoseconds.
-    pub fn inside_ns(&self, at: Moment, counted: &[Totals]) -> (u64, u64) {
+    pub fn inside_ns(&self, at: CountTime, counted: &[Totals]) -> (u64, u64) {
         let over: f64 = self.beyond.iter().map(|beyond| beyond.amounts.time()).sum();
         let (inside, waited) = self
             .gap
@@ -379,7 +375,7 @@ impl Unwatched {
     }
 
     /// What is known of the calls of a function, out of a time that it might have been watched; none where it always was.
-    pub fn estimate(&self, probe: u32, at: Moment, of_ns: u64, counted: &[Totals]) -> Option<Estimate> {
+    pub fn estimate(&self, probe: u32, at: CountTime, of_ns: u64, counted: &[Totals]) -> Option<Estimate> {
         let place = probe as usize;
         let going_on = self.gap.as_ref().filter(|gap| gap.has(probe));
         let gaps_ns = self.gaps_ns.get(place).copied().unwrap_or_default()
@@ -403,7 +399,7 @@ impl Unwatched {
         })
     }
 
-    fn beyond_of(&self, probe: u32, at: Moment, counted: &[Totals]) -> Beyond {
+    fn beyond_of(&self, probe: u32, at: CountTime, counted: &[Totals]) -> Beyond {
         let mut beyond = self.beyond.get(probe as usize).copied().unwrap_or_default();
         if let Some(gap) = &self.gap {
             let of_gap = gap.beyond(probe, at, counted);
@@ -422,7 +418,7 @@ impl Gap {
     }
 
     /// Beyond what the probes, which come off a moment after it began, counted in it.
-    fn beyond(&self, probe: u32, at: Moment, counted: &[Totals]) -> Beyond {
+    fn beyond(&self, probe: u32, at: CountTime, counted: &[Totals]) -> Beyond {
         let place = self.rates.binary_search_by_key(&probe, |(of, _)| *of);
         let Some((_, rate)) = place.ok().and_then(|place| self.rates.get(place)) else {
             return Beyond {
@@ -432,7 +428,7 @@ impl Gap {
         };
         let clocks = Amounts::clocks(at.since(self.since));
         let pace = self.pace.unwrap_or(Pace {
-            told: 1.0,
+            estimated: 1.0,
             most: None,
         });
         let nothing = Totals::default();
@@ -440,7 +436,7 @@ impl Gap {
         let there = Amounts::between(ends[0], ends[1]);
         let beyond = |amount: f64, faster: f64, there: f64| (amount * faster - there).max(0.0);
         let amounts = std::array::from_fn(|place| {
-            let faster = if PACED[place] { pace.told } else { 1.0 };
+            let faster = if PACED[place] { pace.estimated } else { 1.0 };
             beyond(rate.0[place] * clocks[place], faster, there.0[place])
         });
         Beyond {
@@ -448,7 +444,7 @@ impl Gap {
             least: beyond(rate.calls() * clocks[0], 1.0, there.calls()),
             most: beyond(
                 rate.calls() * clocks[0],
-                pace.most.unwrap_or(pace.told),
+                pace.most.unwrap_or(pace.estimated),
                 there.calls(),
             ),
             has_no_most: pace.most.is_none() && rate.calls() > 0.0,
@@ -457,7 +453,7 @@ impl Gap {
     }
 
     /// As [`Unwatched::inside_ns`], of this gap.
-    fn inside_ns(&self, at: Moment, counted: &[Totals]) -> (f64, f64) {
+    fn inside_ns(&self, at: CountTime, counted: &[Totals]) -> (f64, f64) {
         let probes = self.rates.iter().map(|(probe, _)| *probe);
         let inside = probes.map(|probe| self.beyond(probe, at, counted).amounts.time());
         let inside: f64 = inside.sum();

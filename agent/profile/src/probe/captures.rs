@@ -19,7 +19,7 @@ pub enum Read {
 
 /// A step on the way to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CaptureStep {
     /// To a member of a structure.
     Field(String),
     /// To an element of an array.
@@ -38,8 +38,7 @@ pub struct WantedCapture {
     pub what: String,
     /// Where the way to it begins.
     pub read: Read,
-    /// The way.
-    pub steps: Vec<Step>,
+    pub steps: Vec<CaptureStep>,
     /// A variable is read when the function returns, not when it is entered.
     pub at_return: bool,
     /// Its type, where the rule states it.

@@ -4,23 +4,22 @@ use std::{collections::BTreeSet, ops::Range};
 
 use abi::{CaptureKind, Durations, ProbeSpec, Sizes, SpecFlags};
 
-use super::{ProbeCapture, Sought, WantedCapture, WantedTally, sought};
+use super::{ProbeCapture, ProbeSelector, WantedCapture, WantedSum, selector};
 use crate::{
-    calls::Part,
+    calls::TeamPart,
     mpi::{self, BytesKind},
 };
 
 /// A probe as someone asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// In which functions.
-    pub sought: Sought,
+    pub selector: ProbeSelector,
     /// [`SpecFlags`] that are needed.
     pub flags: u32,
     /// Values to read at its hits.
     pub captures: Vec<WantedCapture>,
     /// What may be added up of hits instead of sending them.
-    pub tally: Option<WantedTally>,
+    pub partial_sum: Option<WantedSum>,
     /// It is switched on and off as the session goes.
     pub is_switched: bool,
     /// It is on from the start.
@@ -38,10 +37,10 @@ impl Wanted {
     pub fn calls_of(function: &str, are_recorded: bool) -> Wanted {
         let sent = if are_recorded { SpecFlags::SEND_RETURN } else { 0 };
         Wanted {
-            sought: Sought::Function(function.to_owned()),
+            selector: ProbeSelector::Function(function.to_owned()),
             flags: SpecFlags::SPAN | SpecFlags::DURATIONS | sent,
             captures: Vec::new(),
-            tally: None,
+            partial_sum: None,
             is_switched: false,
             is_on: true,
             is_quiet: false,
@@ -51,12 +50,12 @@ impl Wanted {
     }
 
     /// Parallel regions, or what each thread does in them, for the profile.
-    pub fn quietly(sought: Sought) -> Wanted {
+    pub fn quietly(selector: ProbeSelector) -> Wanted {
         Wanted {
-            sought,
+            selector,
             flags: SpecFlags::SPAN | SpecFlags::SEQUENCE,
             captures: Vec::new(),
-            tally: None,
+            partial_sum: None,
             is_switched: true,
             is_on: true,
             is_quiet: true,
@@ -69,10 +68,9 @@ impl Wanted {
 /// A function that is probed.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// Its name.
     pub name: String,
     /// What it is in MPI, and whether its counts have 64 bits.
-    pub mpi: Option<&'static mpi::Function>,
+    pub mpi: Option<&'static mpi::MpiFunction>,
     /// What is done at a hit.
     pub spec: ProbeSpec,
     /// What is read at a hit, in the order in which the kernel side sends it.
@@ -96,7 +94,7 @@ pub struct Probe {
 impl Probe {
     /// A function of which nothing is captured and that nobody has asked for yet. `mpi` says what it is in MPI, and `spec` what is done
     /// at its hits.
-    pub fn new(name: &str, mpi: Option<&'static mpi::Function>, spec: ProbeSpec) -> Probe {
+    pub fn new(name: &str, mpi: Option<&'static mpi::MpiFunction>, spec: ProbeSpec) -> Probe {
         Probe {
             name: name.to_owned(),
             mpi,
@@ -136,26 +134,26 @@ impl Probe {
 
     /// The mark it is of, as rules write it.
     pub fn mark_name(&self) -> Option<&str> {
-        self.mark.as_ref().map(|_| sought::mark_of(&self.name))
+        self.mark.as_ref().map(|_| selector::mark_of(&self.name))
     }
 
     /// Which part of parallel regions it is.
-    pub fn part(&self) -> Option<Part> {
+    pub fn part(&self) -> Option<TeamPart> {
         match self.mpi {
-            None if sought::starts_team(&self.name) => Some(Part::Region),
-            None if sought::is_body(&self.name) => Some(Part::Body),
+            None if selector::starts_team(&self.name) => Some(TeamPart::Region),
+            None if selector::is_body(&self.name) => Some(TeamPart::Body),
             _ => None,
         }
     }
 
     /// A process calls it before any other function of MPI.
     pub fn is_first(&self) -> bool {
-        self.mpi.is_some_and(mpi::Function::is_first)
+        self.mpi.is_some_and(mpi::MpiFunction::is_first)
     }
 
     /// A program calls it again and again while it waits.
     pub fn is_polling(&self) -> bool {
-        self.mpi.is_some_and(mpi::Function::is_asked_again)
+        self.mpi.is_some_and(mpi::MpiFunction::is_polling)
     }
 
     /// Whether what it returns is read.

@@ -2,10 +2,12 @@
 
 mod captures;
 mod definition;
-mod sought;
-mod tallies;
+mod partial_sums;
+mod selector;
 
-pub use self::captures::{ProbeCapture, Read, Stated, Step, WantedCapture, number as number_of, width};
+pub use self::captures::{
+    CaptureStep, ProbeCapture, Read, Stated, WantedCapture, number as number_of, width,
+};
 pub use self::definition::{Probe, Wanted};
-pub use self::sought::{ANOTHER, Sought, mark_of, team_size_argument};
-pub use self::tallies::{WantedTally, decide as decide_tally, rule as tally_rule};
+pub use self::partial_sums::{WantedSum, decide as decide_partial_sum, rule as sum_rule};
+pub use self::selector::{ANOTHER, ProbeSelector, mark_of, team_size_argument};

@@ -9,12 +9,12 @@ use crate::{
 
 /// The histograms of a session, as they were read last.
 #[derive(Debug, Default)]
-pub struct Durations {
+pub struct DurationHistograms {
     /// By process's slot and probe.
     known: BTreeMap<(u32, u32), Histogram>,
 }
 
-impl Durations {
+impl DurationHistograms {
     /// Takes what the kernel side has counted in these slots; `counts` reads rows of a histogram of one of them.
     pub fn read(
         &mut self,

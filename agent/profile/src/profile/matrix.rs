@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_named_by_ranks_and_what_cannot_be_told_is_counted_apart() {
+    fn pairs_are_named_by_ranks_and_unknown_peers_are_counted_apart() {
         let process = |slot, rank| Metered::new(-1, rank, slot);
         let pair = |messages, bytes| Pair { messages, bytes };
         let matrix = Matrix {

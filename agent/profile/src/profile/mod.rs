@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use abi::{Thread, Totals};
 
 pub use self::{
-    durations::Durations,
+    durations::DurationHistograms,
     matrix::Matrix,
-    process::{Inputs, Metered, Threads, Unknown, Whose},
+    process::{Inputs, Metered, Threads, UnknownThreads, Whose},
     reading::Reading,
     view::has_mpi,
 };
 use crate::{
     calls::Collectives,
-    cost::{Moment, Window},
+    cost::{CountTime, Window},
     os_metrics::Frequency,
 };
 
@@ -34,12 +34,11 @@ const FREQUENCY_NS: u64 = 2_000_000_000;
 /// What is known of all processes of a session.
 #[derive(Debug, Default)]
 pub struct Profile {
-    /// By slot.
     pub processes: Vec<Metered>,
     /// Where all ranks meet.
     pub collectives: Collectives,
     /// How long calls take.
-    pub durations: Durations,
+    pub durations: DurationHistograms,
     /// Who sends to whom.
     pub matrix: Matrix,
     /// A CPU was idle at the last reading.
@@ -58,7 +57,6 @@ pub struct Usage {
     pub calls: Vec<(usize, u64)>,
     /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,
-    /// Time, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
@@ -189,7 +187,7 @@ impl Profile {
 
 impl Metered {
     /// It has just joined: where functions are not watched now (`gap`), what it does until the next window is not seen.
-    pub fn join(&mut self, at: Moment, gap: Option<&BTreeSet<u32>>) {
+    pub fn join(&mut self, at: CountTime, gap: Option<&BTreeSet<u32>>) {
         match gap {
             Some(functions) => (self.unwatched).shut(at, &[], &[], functions, Window::default()),
             None => self.unwatched.open(at, &[]),

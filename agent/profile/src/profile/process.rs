@@ -11,7 +11,7 @@ use abi::{Frame, Thread, Totals};
 use super::{
     Reading,
     load::Load,
-    regions::Watched,
+    regions::WatchedRegions,
     view::{has_mpi, outside_mpi},
 };
 use crate::{
@@ -27,9 +27,7 @@ const RATE_PERIOD: Duration = Duration::from_secs(1);
 /// Whose calls or spans these are.
 #[derive(Clone, Copy, Debug)]
 pub struct Whose {
-    /// The process.
     pub pid: i32,
-    /// Its rank.
     pub rank: Option<u32>,
 }
 
@@ -44,9 +42,9 @@ pub trait Threads {
 
 /// Where nothing can be learnt of threads, each is taken for running.
 #[derive(Clone, Copy, Debug)]
-pub struct Unknown;
+pub struct UnknownThreads;
 
-impl Threads for Unknown {
+impl Threads for UnknownThreads {
     fn lives(&self, _thread: i32, _is_sampled: bool) -> bool {
         true
     }
@@ -58,7 +56,6 @@ impl Threads for Unknown {
 
 /// What a reading of one process is made of, beside what was counted in it.
 pub struct Inputs<'a> {
-    /// When, by CLOCK_MONOTONIC.
     pub now_ns: u64,
     /// None where /proc does not tell.
     pub counters: Option<Counters>,
@@ -74,7 +71,6 @@ pub struct Inputs<'a> {
     pub has_waits: bool,
     /// CPUs that it may use.
     pub cpus: Option<f64>,
-    /// All probes.
     pub probes: &'a [Probe],
     /// Since when parallel regions are probed.
     pub regions_since_ns: Option<u64>,
@@ -83,20 +79,16 @@ pub struct Inputs<'a> {
 /// One process, read again and again.
 #[derive(Debug, Default)]
 pub struct Metered {
-    /// Its number.
     pub pid: i32,
-    /// Its rank.
     pub rank: Option<u32>,
     /// Its slot on the kernel side.
     pub slot: u32,
-    /// It has ended.
     pub ended: bool,
     /// It was looked into while it ran, and can be watched: rules have no other.
     pub is_known: bool,
     /// Its calls, one after the other.
     pub sequence: Sequence,
-    /// Its parallel regions.
-    pub regions: Watched,
+    pub regions: WatchedRegions,
     /// /proc has nothing of it, or is not to be read.
     pub is_foreign: bool,
     /// It has used CPU time since it was looked whether it runs another program, as of the last reading.
@@ -127,7 +119,7 @@ impl Inputs<'_> {
             now_ns,
             counters: None,
             has_run: None,
-            system: &Unknown,
+            system: &UnknownThreads,
             threads: &[],
             is_stale: &|_| false,
             has_waits: false,
@@ -196,7 +188,6 @@ impl Metered {
         self.readings.front()
     }
 
-    /// The newest reading.
     pub fn last(&self) -> Option<&Reading> {
         self.readings.back()
     }
@@ -299,7 +290,7 @@ impl Metered {
             false => (0, 0),
         };
         reading.totals = match self.unwatched.has_gaps() {
-            true => self.unwatched.told(at, &reading.counted).into(),
+            true => self.unwatched.estimated(at, &reading.counted).into(),
             false => Arc::clone(&reading.counted),
         };
         let (inside_ns, waited_ns) = reading.seen_ns;
@@ -314,8 +305,8 @@ impl Metered {
         if !has_mpi(probes) {
             return;
         }
-        let whole = current.filter(|_| !self.unwatched.has_gaps());
-        reading.useful = match whole.and_then(Iterations::useful_of_late) {
+        let overall = current.filter(|_| !self.unwatched.has_gaps());
+        reading.useful = match overall.and_then(Iterations::useful_of_late) {
             None => self
                 .readings
                 .front()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abi::Totals;
 
-use crate::{cost::Moment, os_metrics::Counters};
+use crate::{cost::CountTime, os_metrics::Counters};
 
 /// What one process had counted at one moment.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +39,8 @@ pub struct Reading {
 
 impl Reading {
     /// When it was taken; where /proc does not tell CPU time, the time stands for it.
-    pub fn moment(&self) -> Moment {
-        Moment {
+    pub fn moment(&self) -> CountTime {
+        CountTime {
             at_ns: self.at_ns,
             cpu_ns: self.counters.map_or(self.at_ns, |counters| counters.cpu_ns),
         }

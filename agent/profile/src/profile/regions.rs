@@ -2,7 +2,7 @@
 
 use super::Reading;
 use crate::{
-    calls::{Part, Teams},
+    calls::{TeamPart, Teams},
     probe::Probe,
     snapshot::{RegionsView, TeamsView},
 };
@@ -15,7 +15,7 @@ const DISTORTED: f64 = 10.0;
 
 /// What was seen of the regions of a process.
 #[derive(Clone, Debug, Default)]
-pub struct Watched {
+pub struct WatchedRegions {
     /// What its teams do.
     pub teams: Teams,
     regions: u64,
@@ -31,7 +31,7 @@ struct Moment {
     inside_ns: u64,
 }
 
-impl Watched {
+impl WatchedRegions {
     /// Takes note of a reading; `since_ns` says since when regions are probed.
     pub fn read(&mut self, reading: &Reading, probes: &[Probe], since_ns: Option<u64>) {
         let Some(since_ns) = since_ns else {
@@ -89,16 +89,16 @@ pub fn of_regions(probes: &[Probe]) -> impl Iterator<Item = usize> + '_ {
     let regions = probes
         .iter()
         .enumerate()
-        .filter(|(_, probe)| probe.part() == Some(Part::Region));
+        .filter(|(_, probe)| probe.part() == Some(TeamPart::Region));
     regions.map(|(number, _)| number)
 }
 
 /// Whether what each thread does in a region is recorded.
 pub(super) fn has_bodies(probes: &[Probe]) -> bool {
-    probes.iter().any(|probe| probe.part() == Some(Part::Body))
+    probes.iter().any(|probe| probe.part() == Some(TeamPart::Body))
 }
 
-impl Watched {
+impl WatchedRegions {
     /// Regions a second, while they were probed.
     pub fn rate(&self) -> Option<f64> {
         (self.watched_ns > 0).then(|| self.regions as f64 * 1e9 / self.watched_ns as f64)

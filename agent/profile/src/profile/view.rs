@@ -55,7 +55,7 @@ impl Metered {
                 .filter(|_| has_mpi(probes)),
             regions: self.regions.view(has_bodies(probes)),
             rates: rates(probes, first, last).filter(|_| !self.ended),
-            whole: self.first.as_ref().and_then(|first| rates(probes, first, last)),
+            overall: self.first.as_ref().and_then(|first| rates(probes, first, last)),
             load: Vec::new(),
         }
     }
@@ -73,9 +73,9 @@ impl Metered {
 
     /// The share of its time that a rank is outside MPI since the probes were armed, and whether it is of whole iterations.
     pub fn useful(&self) -> Option<(f64, bool)> {
-        let whole = self.iterations().and_then(Iterations::useful);
+        let overall = self.iterations().and_then(Iterations::useful);
         let of_all = || outside_mpi(self.first.as_ref()?, self.last()?);
-        whole
+        overall
             .map(|useful| (useful, true))
             .or_else(|| Some((of_all()?, false)))
     }
@@ -84,8 +84,8 @@ impl Metered {
     pub fn useful_of_late(&self) -> Option<(f64, bool)> {
         let useful = self.last()?.useful.filter(|_| !self.ended)?;
         let current = self.sequence.current().filter(|_| !self.unwatched.has_gaps());
-        let is_whole = current.and_then(Iterations::useful_of_late).is_some();
-        Some((useful, is_whole))
+        let is_complete = current.and_then(Iterations::useful_of_late).is_some();
+        Some((useful, is_complete))
     }
 
     /// Calls of functions that are asked again and again, which are in no sequence.
@@ -93,7 +93,7 @@ impl Metered {
         let totals = self.last().map_or(&[][..], |last| &last.totals);
         let polling = of_mpi(probes, totals).filter(|(probe, _)| {
             let function = probe.mpi;
-            function.is_some_and(|function| function.is_asked_again())
+            function.is_some_and(|function| function.is_polling())
         });
         polling.map(|(_, totals)| totals.calls).sum()
     }

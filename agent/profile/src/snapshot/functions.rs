@@ -5,9 +5,7 @@ use crate::cost::Estimate;
 /// What a process did in one function since the probes were armed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FunctionTotals {
-    /// Name.
     pub name: String,
-    /// Outermost calls.
     pub calls: u64,
     /// Calls inside another watched MPI function; in no other number.
     pub nested: u64,
@@ -46,7 +44,6 @@ impl FunctionTotals {
         Some(time as f64 / returned as f64)
     }
 
-    /// One more process.
     pub(super) fn add(&mut self, other: &FunctionTotals) {
         let weighted =
             |function: &FunctionTotals| function.mean_ns.map_or(0.0, |mean| mean * function.calls_per_s);
@@ -104,7 +101,6 @@ impl Histogram {
         Histogram { counts }
     }
 
-    /// One more call.
     #[cfg(test)]
     fn add(&mut self, duration_ns: u64) {
         let place = abi::Durations::bucket(duration_ns);

@@ -24,9 +24,7 @@ pub struct MatrixView {
 /// An amount of messages; the more bytes the greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Messages {
-    /// Their bytes.
     pub bytes: u64,
-    /// How many.
     pub count: u64,
 }
 
@@ -40,9 +38,7 @@ impl std::ops::AddAssign for Messages {
 /// All messages of one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankMessages {
-    /// The rank.
     pub rank: u32,
-    /// To all others.
     pub sent: Messages,
     /// From all others, or what there is room for.
     pub received: Messages,
@@ -51,10 +47,7 @@ pub struct RankMessages {
 /// Messages of one rank to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairView {
-    /// Who sends.
     pub from: u32,
-    /// Who receives.
     pub to: u32,
-    /// How much.
     pub of: Messages,
 }

@@ -5,7 +5,6 @@ use crate::calls::TeamTotals;
 /// The parallel regions of a process, while they were probed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegionsView {
-    /// Regions that began.
     pub regions: u64,
     /// Time inside them, of the threads that start them, in nanoseconds; `None` where the probes are too great a part of it.
     pub inside_ns: Option<u64>,
@@ -13,22 +12,18 @@ pub struct RegionsView {
     pub watched_ns: u64,
     /// What the teams do; `None` where it is not known.
     pub teams: Option<TeamsView>,
-    /// Why not.
     pub without_teams: Option<&'static str>,
 }
 
 /// What the threads of teams do, as shares of their time from the begins of their regions to the ends; they add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TeamsView {
-    /// The sums.
     pub of: TeamTotals,
     /// At what stands in the region, its barriers included.
     pub working: f64,
-    /// Not yet there.
     pub starting: f64,
     /// Waiting at the end for the last one of the team.
     pub waiting: f64,
-    /// After that.
     pub ending: f64,
     /// The mean work of a thread to that of the one that works longest.
     pub load_balance: Option<f64>,

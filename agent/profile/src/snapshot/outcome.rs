@@ -9,7 +9,7 @@ pub const THERE: &str = "it was there already";
 /// The outcome in a process that ended before it could be changed.
 pub const GONE: &str = "it ended before";
 /// Why a decision is not carried out.
-pub const NOBODY_LEFT: &str = "no process is left to be changed";
+pub const NO_PROCESS_LEFT: &str = "no process is left to be changed";
 /// The outcome of a change that was taken back.
 pub const REVERTED: &str = "reverted";
 /// The outcome of a change that was to be taken back and is the program's by now.

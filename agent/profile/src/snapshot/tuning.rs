@@ -14,7 +14,6 @@ type Word = &'static str;
 /// What a rule does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleView {
-    /// Its name.
     pub name: String,
     /// `off`, `advising` or `applying`.
     pub mode: &'static str,
@@ -23,7 +22,7 @@ pub struct RuleView {
     /// The same for those who show some states and not others.
     pub standing: Standing,
     /// That says nothing: none of the processes that it is for was there for all of its last window.
-    pub saw_nobody: bool,
+    pub saw_no_process: bool,
     /// In some window one of them was.
     pub had_processes: bool,
     /// Its condition had a value in some window.
@@ -60,9 +59,7 @@ pub const RULE_VALUES_MAX: usize = 2048;
 /// What a metric of a rule came to in its window that closed last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleValue {
-    /// The rule.
     pub rule: String,
-    /// The metric.
     pub metric: String,
     /// In seconds, bytes, or as it is; of a table the mean of its rows; a truth is 0 or 1.
     pub value: f64,
@@ -73,7 +70,6 @@ pub struct RuleValue {
 /// A rule whose condition holds, or held until it was repaired.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FindingView {
-    /// Its rule.
     pub rule: String,
     /// When, from the start of the session.
     pub at: Duration,
@@ -87,16 +83,13 @@ pub struct FindingView {
     pub repaired: bool,
 }
 
-/// A change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChangeView {
     /// Its number in the journal of its process.
     pub number: u64,
     /// The rule that decided it.
     pub rule: String,
-    /// The process.
     pub pid: i32,
-    /// Its rank.
     pub rank: Option<u32>,
     /// The keyword of the rule: `set`, `call`.
     #[serde(deserialize_with = "keyword")]
@@ -154,7 +147,6 @@ impl Reaction {
 pub struct GuardView {
     /// The objective before, in its own unit; `None` when it could not be judged.
     pub before: Option<f64>,
-    /// The objective after.
     pub after: Option<f64>,
     /// How many times better: after/before where more is better, before/after where less is.
     pub ratio: Option<f64>,

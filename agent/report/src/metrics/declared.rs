@@ -99,7 +99,7 @@ pub const LABELS: &[Label] = &[
 
 /// What a metric is to Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     /// It goes up and down.
     Gauge,
@@ -107,12 +107,12 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         }
     }
 }
@@ -124,7 +124,7 @@ pub struct Metric {
     pub name: &'static str,
     pub labels: Labels,
     /// What it is to Prometheus.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Series at most, where that does not follow from the labels.
     pub series: Option<usize>,
     pub help: &'static str,
@@ -148,7 +148,7 @@ const fn counter(name: &'static str, labels: Labels, help: &'static str) -> Metr
     Metric {
         name,
         labels,
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         series: None,
         help,
     }
@@ -158,7 +158,7 @@ const fn gauge(name: &'static str, labels: Labels, help: &'static str) -> Metric
     Metric {
         name,
         labels,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         series: None,
         help,
     }
@@ -183,7 +183,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
     Metric {
         name,
         labels: FUNCTION,
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         series: Some(FUNCTIONS_MAX * SERIES_OF_SIZES),
         help,
     }
@@ -194,7 +194,7 @@ const fn info(name: &'static str, labels: Labels, series: usize, help: &'static 
     Metric {
         name,
         labels,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         series: Some(series),
         help,
     }

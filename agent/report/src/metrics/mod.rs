@@ -18,7 +18,7 @@ use profile::snapshot::{
     },
 };
 
-pub use declared::{Kind, LABELS, Label, METRICS, Metric};
+pub use declared::{LABELS, Label, METRICS, Metric, MetricKind};
 
 use self::{
     declared::{CHANGES_MAX, SIZES_UP_TO},

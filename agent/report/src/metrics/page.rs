@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder, proto};
 
-use super::declared::{Kind, METRICS, Metric};
+use super::declared::{METRICS, Metric, MetricKind};
 
 enum Family {
     Counter(CounterVec),
@@ -34,17 +34,17 @@ impl Page {
         for metric in METRICS {
             let options = Opts::new(metric.name, metric.help);
             let family = match metric.kind {
-                Kind::Counter => {
+                MetricKind::Counter => {
                     let family = CounterVec::new(options, metric.labels)?;
                     registry.register(Box::new(family.clone()))?;
                     Family::Counter(family)
                 }
-                Kind::Gauge => {
+                MetricKind::Gauge => {
                     let family = GaugeVec::new(options, metric.labels)?;
                     registry.register(Box::new(family.clone()))?;
                     Family::Gauge(family)
                 }
-                Kind::Histogram => Family::Histogram(RefCell::default()),
+                MetricKind::Histogram => Family::Histogram(RefCell::default()),
             };
             families.push((metric, family));
         }

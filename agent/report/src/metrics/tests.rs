@@ -6,7 +6,7 @@ use profile::{
         Split, TeamTotals,
         efficiency::{Efficiencies, Scalability},
     },
-    cost::{AgentCost, CostView, Held, OfLate, Prices, ProbeCost, Slowdown, UnreadView},
+    cost::{AgentCost, CostView, HoldTotals, OfLate, Prices, ProbeCost, Slowdown, UnreadView},
     snapshot::{
         EfficienciesView, FindingView, GuardView, IterationView, JobView, MatrixView, Messages,
         RULE_VALUES_MAX, RankMessages, Reaction, RegionsView, RuleValue, RuleView, TeamsView,
@@ -258,7 +258,7 @@ fn a_snapshot_becomes_the_text_format_in_base_units_by_function_or_by_rank() {
 }
 
 #[test]
-fn processes_without_a_rank_of_their_own_are_told_apart() {
+fn processes_without_a_rank_of_their_own_are_distinguished() {
     let snapshot = Snapshot {
         job: job(),
         processes: vec![process(7, None), process(8, Some(0)), process(9, Some(0))],
@@ -353,7 +353,7 @@ fn absurd() -> Snapshot {
         arming_ns: 1,
         probes: (0..2000).map(probe).collect(),
         job_ns: 1,
-        held: actions.map(|action| (action, Held::default())).into(),
+        held: actions.map(|action| (action, HoldTotals::default())).into(),
         agent: AgentCost {
             resident_bytes: Some(1),
             ..AgentCost::default()
@@ -392,7 +392,7 @@ fn no_metric_has_more_series_than_is_stated_and_what_is_left_out_is_counted() {
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();
         let is_distribution =
-            |metric: &&Metric| metric.kind == Kind::Histogram && name.starts_with(metric.name);
+            |metric: &&Metric| metric.kind == MetricKind::Histogram && name.starts_with(metric.name);
         let name = METRICS
             .iter()
             .find(is_distribution)
@@ -445,7 +445,11 @@ fn metrics_are_declared_by_the_conventions_of_prometheus() {
     for metric in METRICS {
         let name = metric.name;
         assert!(name.starts_with("tuneagent_"), "{name}");
-        assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+        assert_eq!(
+            name.ends_with("_total"),
+            metric.kind == MetricKind::Counter,
+            "{name}"
+        );
         let mut words = name.split('_');
         let is_other = |word| ["ns", "us", "ms", "kb", "kib", "mib", "percent", "minutes"].contains(&word);
         assert!(!words.any(is_other), "{name} is not in a base unit");

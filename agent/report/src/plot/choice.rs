@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Mark, MarkKind, Plot, Series};
+use super::{Mark, Plot, PlotMarkKind, Series};
 
 /// Metrics that are drawn.
 pub(super) const MOST_PANELS: usize = 5;
@@ -69,12 +69,12 @@ fn marks(plot: &Plot) -> Vec<&Mark> {
     all
 }
 
-fn rank(kind: MarkKind) -> u8 {
+fn rank(kind: PlotMarkKind) -> u8 {
     match kind {
-        MarkKind::Kept | MarkKind::Undone => 3,
-        MarkKind::Decision => 2,
-        MarkKind::Finding => 1,
-        MarkKind::Gone => 0,
+        PlotMarkKind::Kept | PlotMarkKind::Undone => 3,
+        PlotMarkKind::Decision => 2,
+        PlotMarkKind::Finding => 1,
+        PlotMarkKind::Gone => 0,
     }
 }
 

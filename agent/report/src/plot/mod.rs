@@ -7,7 +7,7 @@ mod choice;
 mod scale;
 mod svg;
 
-use rules::{Dimension, Reading};
+use rules::{Dimension, MetricReading};
 
 /// A series keeps at most this many points; beyond, neighbours become one.
 const MOST_POINTS: usize = 2000;
@@ -18,8 +18,7 @@ const MOST_MARKS: usize = 4096;
 
 /// What a mark stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MarkKind {
-    /// A condition holds.
+pub enum PlotMarkKind {
     Finding,
     /// It holds no longer.
     Gone,
@@ -31,21 +30,24 @@ pub enum MarkKind {
     Undone,
 }
 
-impl MarkKind {
+impl PlotMarkKind {
     /// Whether it is about a change.
     fn is_of_change(self) -> bool {
-        matches!(self, MarkKind::Decision | MarkKind::Kept | MarkKind::Undone)
+        matches!(
+            self,
+            PlotMarkKind::Decision | PlotMarkKind::Kept | PlotMarkKind::Undone
+        )
     }
 }
 
 /// The mark of a recording.
-impl From<plan::MarkKind> for MarkKind {
-    fn from(kind: plan::MarkKind) -> MarkKind {
+impl From<plan::MarkKind> for PlotMarkKind {
+    fn from(kind: plan::MarkKind) -> PlotMarkKind {
         match kind {
-            plan::MarkKind::Finding => MarkKind::Finding,
-            plan::MarkKind::Kept => MarkKind::Kept,
-            plan::MarkKind::Undone => MarkKind::Undone,
-            plan::MarkKind::Change | plan::MarkKind::Verdict => MarkKind::Decision,
+            plan::MarkKind::Finding => PlotMarkKind::Finding,
+            plan::MarkKind::Kept => PlotMarkKind::Kept,
+            plan::MarkKind::Undone => PlotMarkKind::Undone,
+            plan::MarkKind::Change | plan::MarkKind::Verdict => PlotMarkKind::Decision,
         }
     }
 }
@@ -55,12 +57,12 @@ impl From<plan::MarkKind> for MarkKind {
 struct Mark {
     time_s: f64,
     rule: String,
-    kind: MarkKind,
+    kind: PlotMarkKind,
     text: String,
 }
 
 impl Mark {
-    fn new(time_s: f64, rule: &str, kind: MarkKind, text: &str) -> Mark {
+    fn new(time_s: f64, rule: &str, kind: PlotMarkKind, text: &str) -> Mark {
         Mark {
             time_s,
             rule: rule.to_owned(),
@@ -78,8 +80,8 @@ fn keep(marks: &mut Vec<Mark>, mark: Mark) -> usize {
 }
 
 /// A duration as a reading.
-fn seconds(value: f64) -> Reading {
-    Reading {
+fn seconds(value: f64) -> MetricReading {
+    MetricReading {
         low: value,
         mean: value,
         high: value,
@@ -109,7 +111,7 @@ struct Series {
 struct Point {
     time_s: f64,
     /// Windows with a value, and their value; none is a gap.
-    reading: Option<(f64, Reading)>,
+    reading: Option<(f64, MetricReading)>,
 }
 
 impl Point {
@@ -117,7 +119,7 @@ impl Point {
         let reading = match (self.reading, next.reading) {
             (Some((n, a)), Some((m, b))) => Some((
                 n + m,
-                Reading {
+                MetricReading {
                     low: a.low.min(b.low),
                     mean: a.mean * (n / (n + m)) + b.mean * (m / (n + m)),
                     high: a.high.max(b.high),
@@ -159,7 +161,6 @@ impl Series {
     }
 }
 
-/// What is drawn.
 #[derive(Debug, Default)]
 pub struct Plot {
     /// What rules make greatest or least: the rule, and the objective as it is written.
@@ -188,7 +189,7 @@ impl Plot {
         since_ns: u64,
         (rule, window): (&str, &str),
         duration: Option<f64>,
-        readings: impl Iterator<Item = (&'a str, Option<Reading>)>,
+        readings: impl Iterator<Item = (&'a str, Option<MetricReading>)>,
     ) {
         let time_s = self.at(since_ns);
         // No metric, and what the user waits for.
@@ -202,7 +203,13 @@ impl Plot {
         }
     }
 
-    fn value(&mut self, (rule, window): (&str, &str), metric: &str, time_s: f64, reading: Option<Reading>) {
+    fn value(
+        &mut self,
+        (rule, window): (&str, &str),
+        metric: &str,
+        time_s: f64,
+        reading: Option<MetricReading>,
+    ) {
         let is_it = |series: &Series| series.rule == rule && series.metric == metric;
         let place = self.series.iter().position(is_it).unwrap_or(self.series.len());
         if place == self.series.len() {
@@ -226,13 +233,13 @@ impl Plot {
     }
 
     /// A rule found, decided or judged something in the replay, so long after the begin.
-    pub fn mark(&mut self, since_ns: u64, rule: &str, kind: MarkKind, text: &str) {
+    pub fn mark(&mut self, since_ns: u64, rule: &str, kind: PlotMarkKind, text: &str) {
         let mark = Mark::new(self.at(since_ns), rule, kind, text);
         self.more_marks += keep(&mut self.marks, mark);
     }
 
     /// The session that was recorded printed this of a rule.
-    pub fn recorded(&mut self, since_ns: u64, rule: &str, kind: MarkKind, text: &str) {
+    pub fn recorded(&mut self, since_ns: u64, rule: &str, kind: PlotMarkKind, text: &str) {
         let mark = Mark::new(self.at(since_ns), rule, kind, text);
         self.more_marks += keep(&mut self.recorded, mark);
     }

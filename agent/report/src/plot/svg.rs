@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use profile::format::plural;
-use rules::{Dimension, Reading, human};
+use rules::{Dimension, MetricReading, human};
 
 use super::{
-    Mark, MarkKind, Plot, Point, Series,
+    Mark, Plot, PlotMarkKind, Point, Series,
     choice::{Choice, Group},
     scale::Scale,
 };
@@ -47,22 +47,22 @@ text { fill: #e6edf3 } .dim { fill: #9198a1 } .badge { fill: #0d1117 } .paper { 
 }
 ";
 
-const KINDS: [MarkKind; 5] = [
-    MarkKind::Finding,
-    MarkKind::Gone,
-    MarkKind::Decision,
-    MarkKind::Kept,
-    MarkKind::Undone,
+const KINDS: [PlotMarkKind; 5] = [
+    PlotMarkKind::Finding,
+    PlotMarkKind::Gone,
+    PlotMarkKind::Decision,
+    PlotMarkKind::Kept,
+    PlotMarkKind::Undone,
 ];
 
-impl MarkKind {
+impl PlotMarkKind {
     fn name(self) -> &'static str {
         match self {
-            MarkKind::Finding => "finding",
-            MarkKind::Gone => "gone",
-            MarkKind::Decision => "decision",
-            MarkKind::Kept => "kept",
-            MarkKind::Undone => "undone",
+            PlotMarkKind::Finding => "finding",
+            PlotMarkKind::Gone => "gone",
+            PlotMarkKind::Decision => "decision",
+            PlotMarkKind::Kept => "kept",
+            PlotMarkKind::Undone => "undone",
         }
     }
 }
@@ -210,7 +210,7 @@ impl Drawing {
     /// The means as a line that is broken where there is no value, from least to greatest a band.
     fn curve(&mut self, series: &Series, time: &Scale, value: &Scale) {
         for part in series.points.split(|point| point.reading.is_none()) {
-            let at = |point: &Point, of: fn(&Reading) -> f64| {
+            let at = |point: &Point, of: fn(&MetricReading) -> f64| {
                 let y = point
                     .reading
                     .map_or(0.0, |(_, reading)| value.place(of(&reading)));
@@ -339,7 +339,7 @@ fn rendered(mark: &Mark) -> String {
 }
 
 /// The last value, and what a point or a gap stands for.
-fn remark(series: &Series, last: Option<Reading>) -> String {
+fn remark(series: &Series, last: Option<MetricReading>) -> String {
     let mut parts = Vec::new();
     parts.extend(last.map(|last| format!("last {}", shown(&last))));
     if series.windows_per_point > 1 {
@@ -352,7 +352,7 @@ fn remark(series: &Series, last: Option<Reading>) -> String {
     parts.join("; ")
 }
 
-fn shown(reading: &Reading) -> String {
+fn shown(reading: &MetricReading) -> String {
     let Some(dimension) = reading.dimension else {
         return match (reading.low > 0.5, reading.high > 0.5) {
             (false, true) => "false to true".into(),

@@ -1,9 +1,9 @@
-use rules::{Dimension, Reading};
+use rules::{Dimension, MetricReading};
 
-use super::{MOST_MARKS, MOST_POINTS, MOST_SERIES, MarkKind, Plot};
+use super::{MOST_MARKS, MOST_POINTS, MOST_SERIES, Plot, PlotMarkKind};
 
-fn reading(low: f64, high: f64) -> Option<Reading> {
-    Some(Reading {
+fn reading(low: f64, high: f64) -> Option<MetricReading> {
+    Some(MetricReading {
         low,
         mean: (low + high) / 2.0,
         high,
@@ -20,14 +20,14 @@ fn plot() -> Plot {
     for window in 1..=100_u64 {
         let (at, waited) = (window * 500_000_000, (window as f64 / 7.0).sin().abs());
         let slow = if window < 40 { 0.09 } else { 0.012 };
-        let share = Reading {
+        let share = MetricReading {
             low: waited,
             mean: waited,
             high: waited,
             dimension: Some(Dimension::NONE),
             is_share: true,
         };
-        let crowded = Reading {
+        let crowded = MetricReading {
             low: f64::from(window < 40),
             mean: f64::from(window < 40),
             high: f64::from(window < 40),
@@ -50,18 +50,18 @@ fn plot() -> Plot {
     for (at, kind, text) in [
         (
             12,
-            MarkKind::Finding,
+            PlotMarkKind::Finding,
             "8 ranks share 2 CPUs & spin\nwhile they wait",
         ),
-        (20, MarkKind::Decision, "yield = true in process 0"),
-        (20, MarkKind::Decision, "yield = true in process 1"),
+        (20, PlotMarkKind::Decision, "yield = true in process 0"),
+        (20, PlotMarkKind::Decision, "yield = true in process 1"),
         (
             26,
-            MarkKind::Kept,
+            PlotMarkKind::Kept,
             "step: 91.4 ms -> 12 ms (10 windows each); kept",
         ),
-        (27, MarkKind::Gone, ""),
-        (40, MarkKind::Undone, "worse"),
+        (27, PlotMarkKind::Gone, ""),
+        (40, PlotMarkKind::Undone, "worse"),
     ] {
         plot.mark(at * 1_000_000_000, RULE, kind, text);
     }
@@ -69,7 +69,7 @@ fn plot() -> Plot {
 }
 
 #[test]
-fn a_picture_is_whole_says_its_units_and_holds_no_markup_of_the_rule() {
+fn a_picture_is_complete_says_its_units_and_holds_no_markup_of_the_rule() {
     let svg = plot().svg();
     assert!(!svg.contains("<wait>") && svg.contains("busy &lt;wait&gt; &amp; more"));
     for word in [
@@ -94,7 +94,7 @@ fn whatever_is_given_the_picture_is_bounded_and_says_what_it_leaves_out() {
         let value = if window == 7001 { f64::MAX } else { -1e-300 };
         let readings = names.iter().map(|name| (name.as_str(), reading(value, value)));
         plot.window(window, ("r", "w"), None, readings);
-        plot.mark(window, "r", MarkKind::Finding, &"long ".repeat(100));
+        plot.mark(window, "r", PlotMarkKind::Finding, &"long ".repeat(100));
     }
     assert!(plot.series.len() == MOST_SERIES && plot.marks.len() == MOST_MARKS);
     for series in &plot.series {
@@ -140,7 +140,7 @@ fn what_a_change_came_to_and_its_objective_come_first_and_the_picture_is_one_scr
             plot.window(window * 500_000_000, (rule, "pulse"), None, metrics.into_iter());
         }
     }
-    plot.mark(1_000_000_000, "another", MarkKind::Finding, "it waits");
+    plot.mark(1_000_000_000, "another", PlotMarkKind::Finding, "it waits");
     let svg = plot.svg();
     let at = |text: &str| {
         svg.find(text)
@@ -165,8 +165,8 @@ fn what_a_recorded_session_decided_is_drawn_as_it_decided_it_unless_the_replay_d
     let recorded = || {
         let mut plot = Plot::default();
         plot.window(1_000_000_000, ("r", "w"), None, reading());
-        plot.mark(2_000_000_000, "r", MarkKind::Finding, "found anew");
-        plot.mark(2_000_000_000, "other", MarkKind::Finding, "nobody told that");
+        plot.mark(2_000_000_000, "r", PlotMarkKind::Finding, "found anew");
+        plot.mark(2_000_000_000, "other", PlotMarkKind::Finding, "nobody told that");
         for (kind, text) in [
             ("change", "6 changes written"),
             ("kept", "9 ms before, 1 ms after; kept"),
@@ -186,7 +186,7 @@ fn what_a_recorded_session_decided_is_drawn_as_it_decided_it_unless_the_replay_d
     assert!(!svg.contains("found anew"));
 
     let mut anew = recorded();
-    anew.mark(4_000_000_000, "r", MarkKind::Decision, "yield = true");
+    anew.mark(4_000_000_000, "r", PlotMarkKind::Decision, "yield = true");
     let svg = anew.svg();
     assert!(svg.contains("yield = true") && !svg.contains("6 changes written"));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use profile::cost::{CostView, Held, Prices, ProbeCost, Slowdown, Source, WindowsView};
+use profile::cost::{CostView, HoldTotals, PriceSource, Prices, ProbeCost, Slowdown, WindowsView};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -112,10 +112,10 @@ fn windows(view: &WindowsView) -> Windows<'_> {
 
 fn prices(prices: &Prices) -> PricesNs<'_> {
     PricesNs {
-        measured: prices.source == Source::Measured,
+        measured: prices.source == PriceSource::Measured,
         not_measured_because: match &prices.source {
-            Source::Measured => None,
-            Source::Table(why) => Some(why),
+            PriceSource::Measured => None,
+            PriceSource::Table(why) => Some(why),
         },
         entry_optimised: prices.optimised_ns,
         entry_emulated: prices.emulated_ns,
@@ -140,7 +140,7 @@ fn function(cost: &ProbeCost) -> Function<'_> {
     }
 }
 
-fn tuning<'a>((action, held): (&&'a str, &Held)) -> (&'a str, Tuning) {
+fn tuning<'a>((action, held): (&&'a str, &HoldTotals)) -> (&'a str, Tuning) {
     let tuning = Tuning {
         changes: held.changes,
         held_s: super::seconds(held.ns),

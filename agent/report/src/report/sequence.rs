@@ -53,15 +53,15 @@ struct Scalability {
 }
 
 #[derive(Serialize)]
-pub(super) struct CallSites<'a> {
-    sites: Vec<CallSite<'a>>,
+pub(super) struct CallSiteTable<'a> {
+    sites: Vec<CallSiteRow<'a>>,
     other_calls: u64,
     other_time_s: f64,
     unseen_calls: u64,
 }
 
 #[derive(Serialize)]
-struct CallSite<'a> {
+struct CallSiteRow<'a> {
     function: &'a str,
     module: Option<&'a str>,
     caller: Option<&'a str>,
@@ -125,8 +125,8 @@ pub(super) fn efficiencies(sequence: &SequenceView) -> Option<Efficiencies<'_>> 
     })
 }
 
-pub(super) fn call_sites(view: &SequenceView) -> Option<CallSites<'_>> {
-    (!view.call_sites.is_empty()).then(|| CallSites {
+pub(super) fn call_sites(view: &SequenceView) -> Option<CallSiteTable<'_>> {
+    (!view.call_sites.is_empty()).then(|| CallSiteTable {
         sites: view.call_sites.iter().map(call_site).collect(),
         other_calls: view.other_call_sites.calls,
         other_time_s: super::seconds(view.other_call_sites.time_ns),
@@ -134,8 +134,8 @@ pub(super) fn call_sites(view: &SequenceView) -> Option<CallSites<'_>> {
     })
 }
 
-fn call_site(view: &CallSiteView) -> CallSite<'_> {
-    CallSite {
+fn call_site(view: &CallSiteView) -> CallSiteRow<'_> {
+    CallSiteRow {
         function: &view.function,
         module: view.place.module.as_deref(),
         caller: view.place.function.as_deref(),

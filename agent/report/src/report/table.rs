@@ -249,7 +249,7 @@ fn call_site(table: &mut Table, snapshot: &Snapshot, site: &CallSiteView) {
 mod tests {
     use super::*;
     use profile::{
-        calls::place::Place,
+        calls::place::SourcePlace,
         snapshot::{Histogram, JobView},
     };
 
@@ -288,11 +288,11 @@ mod tests {
         };
         snapshot.sequence.call_sites.push(CallSiteView {
             function: "MPI_Send".into(),
-            place: Place {
+            place: SourcePlace {
                 function: Some("exchange".into()),
                 file: Some("halo.c".into()),
                 line: Some(12),
-                ..Place::default()
+                ..SourcePlace::default()
             },
             calls: 9,
             time_ns: 5,

@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    fn told(processes: Vec<ProcessView>) -> Value {
+    fn reported(processes: Vec<ProcessView>) -> Value {
         let snapshot = Snapshot {
             job: JobView {
                 host: "a".into(),
@@ -199,25 +199,25 @@ mod tests {
 
     #[test]
     fn times_and_efficiencies_are_those_that_talp_would_write() {
-        let told = told(vec![
+        let reported = reported(vec![
             rank(0, "a", 200_000_000),
             rank(1, "a", 200_000_000),
             rank(2, "b", 600_000_000),
             rank(3, "b", 600_000_000),
         ]);
-        insta::assert_snapshot!(serde_json::to_string_pretty(&told).unwrap());
+        insta::assert_snapshot!(serde_json::to_string_pretty(&reported).unwrap());
     }
 
     /// What its loader takes out of a file by name (talp_pages/io/dataframe_handling.py and common.py, 3.6.2).
     #[test]
     fn all_that_talp_pages_asks_for_is_there() {
-        let told = told(vec![rank(0, "a", 200_000_000)]);
-        assert!(told["dlbVersion"].as_str().unwrap().starts_with("3.6"));
-        assert_eq!(told["timestamp"], "2026-11-20T21:15:17");
+        let reported = reported(vec![rank(0, "a", 200_000_000)]);
+        assert!(reported["dlbVersion"].as_str().unwrap().starts_with("3.6"));
+        assert_eq!(reported["timestamp"], "2026-11-20T21:15:17");
         for name in ["numCpus", "numMpiRanks", "numGpus"] {
-            assert!(told["resources"][name].is_u64(), "{name}");
+            assert!(reported["resources"][name].is_u64(), "{name}");
         }
-        let region = &told["Application"]["Global"];
+        let region = &reported["Application"]["Global"];
         let metrics = [
             "parallelEfficiency",
             "mpiParallelEfficiency",
@@ -247,12 +247,12 @@ mod tests {
     #[test]
     fn where_the_time_outside_mpi_is_not_known_there_is_no_such_part() {
         let several_threads = rank(0, "a", 1_500_000_000);
-        assert_eq!(told(vec![several_threads]), Value::Null);
+        assert_eq!(reported(vec![several_threads]), Value::Null);
         let without_mpi = ProcessView {
             mpi_ns: None,
             ..rank(0, "a", 0)
         };
-        assert_eq!(told(vec![without_mpi]), Value::Null);
-        assert_eq!(told(Vec::new()), Value::Null);
+        assert_eq!(reported(vec![without_mpi]), Value::Null);
+        assert_eq!(reported(Vec::new()), Value::Null);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use profile::os_metrics::{Counters, Frequency};
 use profile::{
-    calls::{Split, efficiency::Efficiencies, place::Place},
+    calls::{Split, efficiency::Efficiencies, place::SourcePlace},
     cost::Estimate,
     snapshot::{
         CallSiteView, EfficienciesView, GuardView, IterationView, JobView, MatrixView, Messages, PaceView,
@@ -104,7 +104,7 @@ fn sequence() -> SequenceView {
         }),
         call_sites: vec![CallSiteView {
             function: "MPI_Send".into(),
-            place: Place {
+            place: SourcePlace {
                 module: Some("lmp".into()),
                 function: Some("exchange".into()),
                 file: Some("comm.cpp".into()),
@@ -247,15 +247,15 @@ fn every_field_of_a_report_is_on_its_page() {
     report["talp"] = Value::Null;
     let mut names = std::collections::BTreeSet::new();
     fields(&report, &mut names);
-    let is_told = |name: &&String| {
+    let is_reported = |name: &&String| {
         let ends = ["`", "[", "."];
         ["`", ".", "]."].iter().any(|begin| {
             ends.iter()
                 .any(|end| page.contains(&format!("{begin}{name}{end}")))
         })
     };
-    let untold: Vec<&String> = names.iter().filter(|name| !is_told(name)).collect();
-    assert!(untold.is_empty(), "docs/report.md says nothing of {untold:?}");
+    let unstated: Vec<&String> = names.iter().filter(|name| !is_reported(name)).collect();
+    assert!(unstated.is_empty(), "docs/report.md says nothing of {unstated:?}");
 }
 
 fn completeness(snapshot: &Snapshot) -> Value {
@@ -275,18 +275,18 @@ fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
         lost: vec![("ring_full", 3)],
         ..whole.clone()
     };
-    let told = completeness(&lossy);
+    let reported = completeness(&lossy);
     assert_eq!(
-        (&told["status"], &told["lost"]["ring_full"]),
+        (&reported["status"], &reported["lost"]["ring_full"]),
         (&"partial".into(), &3.into())
     );
     let blind = Snapshot {
         missing: vec!["process 7 is not watched: not permitted".to_owned()],
         ..whole
     };
-    let told = completeness(&blind);
+    let reported = completeness(&blind);
     assert_eq!(
-        (&told["status"], &told["missing"]),
+        (&reported["status"], &reported["missing"]),
         (&"partial".into(), &blind.missing.clone().into())
     );
 }

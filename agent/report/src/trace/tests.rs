@@ -30,10 +30,10 @@ fn written(limit: u64, fill: impl FnOnce(&mut Trace)) -> (Value, TraceView) {
     let mut trace = Trace::new(file.reopen().unwrap(), "t.json".into(), limit);
     trace.armed(1_000_000);
     fill(&mut trace);
-    let ending = Ending {
+    let ending = TraceEnd {
         program: "a \"program\"",
         not_seen: 5,
-        ..Ending::default()
+        ..TraceEnd::default()
     };
     let (view, result) = trace.finish(&ending);
     result.unwrap();
@@ -116,7 +116,7 @@ fn iterations_have_a_track_of_their_own_on_which_none_overlap() {
 }
 
 #[test]
-fn beyond_its_bound_a_trace_counts_and_what_is_there_is_whole() {
+fn beyond_its_bound_a_trace_counts_and_what_is_there_is_complete() {
     let (trace, view) = written(0, |trace| {
         let calls: Vec<_> = (0..10_000)
             .map(|number| call(0, 1_000_000 + 10 * number, 5))

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_nobody_tells_is_left_out() {
+    fn memory_that_is_not_known_is_left_out() {
         let mut snapshot = snapshot(0.0031);
         if let Some(cost) = &mut snapshot.cost {
             cost.agent.resident_bytes = None;

@@ -74,7 +74,7 @@ mod tests {
 
     /// Four workers of 32 threads in a container of two CPUs.
     #[test]
-    fn a_program_without_mpi_is_told_how_many_cpus_it_may_use_and_wants() {
+    fn the_cpus_that_a_program_without_mpi_may_use_and_wants_are_shown() {
         let rates = Rates {
             cpu: 0.5,
             runqueue: 31.5,

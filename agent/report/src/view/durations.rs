@@ -17,9 +17,9 @@ const FUNCTIONS_SHOWN: usize = 8;
 
 /// A few lines for each function.
 pub(super) fn lines(snapshot: &Snapshot) -> Vec<String> {
-    let asked = snapshot.processes.iter().flat_map(|process| &process.functions);
-    let asked = asked.filter(|function| function.durations.is_some());
-    let names: BTreeSet<&str> = asked.map(|function| function.name.as_str()).collect();
+    let requested = snapshot.processes.iter().flat_map(|process| &process.functions);
+    let requested = requested.filter(|function| function.durations.is_some());
+    let names: BTreeSet<&str> = requested.map(|function| function.name.as_str()).collect();
     let all = snapshot.functions();
     let mut lines = Vec::new();
     for function in names
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_that_nobody_asked_for_are_not_told_of() {
+    fn functions_that_were_not_requested_are_not_shown() {
         let mut snapshot = Snapshot {
             processes: vec![process(0, 10, 1_000, 10)],
             ..Snapshot::default()

@@ -12,7 +12,7 @@ const FINDINGS_SHOWN: usize = 5;
 /// A program that wants fewer CPUs than this loses nothing by waiting for them.
 const WANTED_LEAST: f64 = 0.5;
 /// Waiting for a greater share of the time is worth a word.
-const WAITING_TOLD: f64 = 0.2;
+const WAITING_SHOWN: f64 = 0.2;
 
 /// What the rules found, or that there is nothing; verbosely also what each rule saw.
 pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
@@ -27,11 +27,11 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         lines.extend(block(index + 1, finding));
         // What is repaired fails its conditions now: that is no state of it.
         let is_in_force = |rule: &RuleView| matches!(rule.standing, Standing::Applied | Standing::OnTrial);
-        let tunes = told_rules(snapshot).filter(|rule| rule.name == finding.rule);
+        let tunes = shown_rules(snapshot).filter(|rule| rule.name == finding.rule);
         let tunes = tunes.filter(|rule| !(is_in_force(rule) && was_reverted(snapshot, &rule.name)));
         let tunes = tunes.filter(|rule| !finding.repaired || finding.now.is_none() && is_in_force(rule));
         lines.extend(state(tunes).map(|state| format!("    state  {state}")));
-        let left_out = told_rules(snapshot).find(|rule| rule.name == finding.rule);
+        let left_out = shown_rules(snapshot).find(|rule| rule.name == finding.rule);
         let left_out = left_out.and_then(RuleView::left_out);
         lines.extend(left_out.map(|text| format!("    {text}")));
     }
@@ -85,9 +85,9 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
 fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
     let gives_way = |rule: &RuleView| rule.standing == Standing::GivesWay;
-    let mut told = BTreeSet::new();
-    let conflicts = told_rules(snapshot).filter(|rule| gives_way(rule) && !has_found(rule));
-    let conflicts = conflicts.filter(|rule| told.insert((&rule.name, &rule.state)));
+    let mut reported = BTreeSet::new();
+    let conflicts = shown_rules(snapshot).filter(|rule| gives_way(rule) && !has_found(rule));
+    let conflicts = conflicts.filter(|rule| reported.insert((&rule.name, &rule.state)));
     conflicts.map(state_line).collect()
 }
 
@@ -101,7 +101,7 @@ fn state_line(rule: &RuleView) -> String {
 fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let all = names(&snapshot.rules).len();
     let fitting = names(snapshot.rules.iter().filter(|rule| rule.had_processes)).len();
-    let counting = names(told_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
+    let counting = names(shown_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
     let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
     let mut lines = Vec::new();
     if !counting.is_empty() {
@@ -128,9 +128,9 @@ fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         }
     }
     // Each tune of a rule has a line of its own, unless it says the same.
-    let mut told = BTreeSet::new();
-    let states = told_rules(snapshot).filter(|rule| is_verbose || !is_shipped(&rule.name));
-    let states = states.filter(|rule| told.insert((&rule.name, &rule.state)));
+    let mut reported = BTreeSet::new();
+    let states = shown_rules(snapshot).filter(|rule| is_verbose || !is_shipped(&rule.name));
+    let states = states.filter(|rule| reported.insert((&rule.name, &rule.state)));
     lines.extend(states.map(state_line));
     lines
 }
@@ -142,10 +142,10 @@ fn is_shipped(rule: &str) -> bool {
 
 /// Those that have something to say. When a program ends its last window is one in which nobody was to the end: that there is no value then
 /// says nothing of the program, and every rule would say it. The report has it.
-fn told_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
+fn shown_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
     let has_ended = has_ended(snapshot);
     let rules = snapshot.rules.iter();
-    rules.filter(move |rule| !(has_ended && rule.saw_nobody))
+    rules.filter(move |rule| !(has_ended && rule.saw_no_process))
 }
 
 /// Of the others those that had none before either, once the program has ended: there was no process for them, or why, the report has.
@@ -157,7 +157,7 @@ fn silent_lines(snapshot: &Snapshot) -> Vec<String> {
         snapshot
             .rules
             .iter()
-            .filter(|rule| rule.had_value || !rule.saw_nobody),
+            .filter(|rule| rule.had_value || !rule.saw_no_process),
     );
     let is_other = |rule: &RuleView| !rule.had_processes && rule.standing == Standing::NoValue;
     let line = |what: &str, others: bool| {
@@ -186,12 +186,12 @@ fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
     let rates = snapshot
         .processes
         .iter()
-        .filter_map(|process| process.rates.or(process.whole));
+        .filter_map(|process| process.rates.or(process.overall));
     let (cpu, waiting) = rates.fold((0.0, 0.0), |sum, rates| {
         (sum.0 + rates.cpu, sum.1 + rates.runqueue)
     });
     let share = waiting / (cpu + waiting);
-    (cpu + waiting > WANTED_LEAST && share > WAITING_TOLD).then(|| {
+    (cpu + waiting > WANTED_LEAST && share > WAITING_SHOWN).then(|| {
         format!(
             "    but it waits for a CPU {} of the time that it wants one: tuneagent ps shows what else runs here",
             percent(share)
@@ -297,7 +297,7 @@ mod tests {
                 "no value: wanted has no value because no process of its roles was there from its beginning to its end; rank 0 left within the window"
                     .into(),
             standing: Standing::NoValue,
-            saw_nobody: true,
+            saw_no_process: true,
             had_processes: had_value,
             had_value,
             ..RuleView::default()
@@ -306,7 +306,7 @@ mod tests {
         let of_iterations = RuleView {
             state: "condition false".into(),
             standing: Standing::Quiet,
-            saw_nobody: false,
+            saw_no_process: false,
             ..rule("mine", true)
         };
         let never_closed = RuleView {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_windows_of_a_rule_leave_out_is_told_with_the_reason_for_most() {
+    fn what_the_windows_of_a_rule_leave_out_is_shown_with_the_reason_for_most() {
         let mut snapshot = snapshot(2);
         snapshot.rules = vec![RuleView {
             name: "mine".into(),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn five_findings_are_told_and_how_many_more_there_are() {
+    fn five_findings_are_reported_and_how_many_more_there_are() {
         let mut snapshot = snapshot(2);
         let finding = |number: usize| FindingView {
             rule: format!("rule-{number}"),
@@ -438,8 +438,8 @@ mod tests {
             snapshot.findings = (0..number).map(finding).collect();
             let lines = lines(&snapshot, true);
             assert_eq!(lines[0], format!(" {number} findings"));
-            let told = lines.iter().filter(|line| line.contains("   number ")).count();
-            assert_eq!(told, FINDINGS_SHOWN, "{lines:?}");
+            let reported = lines.iter().filter(|line| line.contains("   number ")).count();
+            assert_eq!(reported, FINDINGS_SHOWN, "{lines:?}");
             assert!(
                 lines.iter().any(|line| line.contains("rule-4"))
                     && !lines.iter().any(|line| line.contains("rule-5"))
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_others_keep_from_running_is_told_so() {
+    fn a_program_that_others_keep_from_running_is_reported() {
         let mut snapshot = snapshot(2);
         assert!(waits_for_others(&snapshot).is_some_and(|line| line.contains("67 %")));
         for rates in snapshot

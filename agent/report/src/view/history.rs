@@ -84,15 +84,15 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         duration(first.at.as_nanos() as f64),
         outcomes(changes),
     )];
-    let mut tell = |word: &str, text: &str| lines.push(format!("     {word:<9} {text}"));
+    let mut report = |word: &str, text: &str| lines.push(format!("     {word:<9} {text}"));
     if let Some(expect) = &first.expect {
-        tell("promised", expect);
+        report("promised", expect);
     }
     if let Some(guard) = &first.guard {
-        tell("guard", &guard.text);
+        report("guard", &guard.text);
     }
     if !first.because.is_empty() {
-        tell("because", &first.because.join("; "));
+        report("because", &first.because.join("; "));
     }
     lines
 }

@@ -10,15 +10,15 @@ use profile::{
 };
 
 /// A change of the pace over the run that is worth a word.
-const CHANGE_TOLD: f64 = 0.05;
+const CHANGE_SHOWN: f64 = 0.05;
 /// From here on it is told how many times as long, for 99 and 100 % shorter are no longer told apart.
-const FACTOR_TOLD: f64 = 2.0;
+const FACTOR_SHOWN: f64 = 2.0;
 
 /// Call sites shown at the end; the report has more.
 const SITES_SHOWN: usize = 8;
 
 /// Regions that were probed for a greater share of the time than this were so all the time.
-const WATCHED_WHOLE: f64 = 0.95;
+const WATCHED_FULLY: f64 = 0.95;
 
 /// Characters of a function's name that are shown; names of templates go on for lines.
 const NAME_MAX: usize = 48;
@@ -26,7 +26,7 @@ const NAME_MAX: usize = 48;
 /// Ranks that want a CPU for a smaller part of their time outside MPI than this are said to sleep: POP calls all of it useful.
 const AWAKE: f64 = 0.5;
 /// Of ranks that are outside MPI for less of their time nothing is said.
-const OUTSIDE_TOLD: f64 = 0.2;
+const OUTSIDE_SHOWN: f64 = 0.2;
 
 /// That what counts as useful is mostly sleep.
 pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
@@ -36,7 +36,7 @@ pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
         awake += rates.cpu + rates.runqueue;
         ranks += 1.0;
     }
-    (outside > OUTSIDE_TOLD * ranks && awake < AWAKE * outside).then(|| {
+    (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
         format!(
             "    but outside MPI the ranks want a CPU at most {} of the time: they sleep, or wait for something else",
             percent(awake / outside)
@@ -89,16 +89,16 @@ fn step_line(iteration: &IterationView, (time_ns, of_all): (f64, &str), sequence
         calls => format!("{} {}s each", count(calls), sequence.steps.noun()),
     };
     let change = match iteration.change {
-        Some(change) if change >= FACTOR_TOLD => {
+        Some(change) if change >= FACTOR_SHOWN => {
             format!("; last quarter {} times the first", times(change))
         }
-        Some(change) if change * FACTOR_TOLD <= 1.0 => {
+        Some(change) if change * FACTOR_SHOWN <= 1.0 => {
             format!("; first quarter {} times the last", times(1.0 / change))
         }
-        Some(change) if change >= 1.0 + CHANGE_TOLD => {
+        Some(change) if change >= 1.0 + CHANGE_SHOWN => {
             format!("; last quarter {} longer than the first", percent(change - 1.0))
         }
-        Some(change) if change <= 1.0 - CHANGE_TOLD => {
+        Some(change) if change <= 1.0 - CHANGE_SHOWN => {
             format!("; last quarter {} shorter than the first", percent(1.0 - change))
         }
         _ => String::new(),
@@ -187,7 +187,7 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     };
     let seen = probed(snapshot, &regions);
     let watched = seen * snapshot.elapsed.as_nanos().max(1) as f64;
-    let seen = match seen < WATCHED_WHOLE {
+    let seen = match seen < WATCHED_FULLY {
         true => format!(
             "   (steps and regions: of the {} of the time that they were probed)",
             percent(seen)
@@ -242,7 +242,7 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
         .any(|function| function.estimate.is_some())
         || snapshot
             .regions()
-            .is_some_and(|regions| probed(snapshot, &regions) < WATCHED_WHOLE);
+            .is_some_and(|regions| probed(snapshot, &regions) < WATCHED_FULLY);
     let of_part = if is_part {
         "   (of the calls that were watched: less than above)"
     } else {
@@ -303,7 +303,7 @@ fn place(site: &CallSiteView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::calls::{TeamTotals, efficiency::Efficiencies, place::Place};
+    use profile::calls::{TeamTotals, efficiency::Efficiencies, place::SourcePlace};
     use profile::snapshot::ProcessView;
     use std::time::Duration;
 
@@ -337,7 +337,7 @@ mod tests {
             unseen: 3,
             call_sites: vec![CallSiteView {
                 function: "MPI_Wait".into(),
-                place: Place {
+                place: SourcePlace {
                     module: Some("lmp".into()),
                     function: Some("LAMMPS_NS::CommBrick::forward_comm(int)".into()),
                     file: Some("comm_brick.cpp".into()),
@@ -423,8 +423,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_that_is_another_one_altogether_is_told_in_times() {
-        let told = |change| {
+    fn a_pace_that_is_another_one_altogether_is_shown_as_a_factor() {
+        let reported = |change| {
             let mut sequence = sequence();
             if let Some(iteration) = &mut sequence.iteration {
                 iteration.change = Some(change);
@@ -437,7 +437,7 @@ mod tests {
             (0.6, "; last quarter 40 % shorter than the first)"),
             (0.005, "; first quarter 200 times the last)"),
         ] {
-            assert!(told(change).ends_with(words), "{}", told(change));
+            assert!(reported(change).ends_with(words), "{}", reported(change));
         }
     }
 
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_loop_the_reason_is_told() {
+    fn without_a_loop_the_reason_is_shown() {
         let none = SequenceView {
             without: Some("too few MPI calls were seen: 3".into()),
             ..SequenceView::default()

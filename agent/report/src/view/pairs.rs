@@ -63,7 +63,7 @@ mod tests {
     use profile::snapshot::PairView;
 
     #[test]
-    fn the_pairs_that_exchange_most_are_told_and_what_could_not_be_told_too() {
+    fn the_pairs_that_exchange_most_are_shown_and_unknown_pairs_too() {
         let pair = |from, to, count, bytes| PairView {
             from,
             to,

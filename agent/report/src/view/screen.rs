@@ -153,13 +153,13 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         snapshot
             .processes
             .iter()
-            .filter_map(|process| process.whole)
+            .filter_map(|process| process.overall)
             .collect(),
     ));
     lines.extend(pace::over_all(&snapshot.sequence));
     if snapshot.sequence.efficiencies.is_some() {
-        let whole = snapshot.processes.iter().filter_map(|process| process.whole);
-        lines.extend(pace::asleep(whole));
+        let overall = snapshot.processes.iter().filter_map(|process| process.overall);
+        lines.extend(pace::asleep(overall));
     }
     lines.extend(pace::regions(snapshot));
     lines.extend(cost::over_all(snapshot));
@@ -427,7 +427,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ranks_that_have_ended_count_no_more_and_losses_are_told() {
+    fn ranks_that_have_ended_count_no_more_and_losses_are_reported() {
         let mut snapshot = snapshot(2);
         snapshot.processes[1].ended = true;
         snapshot.rules.push(RuleView {
@@ -484,7 +484,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_header_that_does_not_fit_lacks_whole_parts_first_those_that_matter_least() {
+    fn a_header_that_does_not_fit_lacks_complete_parts_first_those_that_matter_least() {
         let snapshot = snapshot(2);
         let of = |columns| header_within(&snapshot, columns);
         assert_eq!(of(71), header(&snapshot));

@@ -27,14 +27,14 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     sizes.truncate(SIZES_SHOWN);
     sizes.retain(|(_, messages)| *messages > 0);
     sizes.sort_unstable();
-    let told: u64 = sizes.iter().map(|(_, messages)| messages).sum();
+    let reported: u64 = sizes.iter().map(|(_, messages)| messages).sum();
     let share = |messages: u64| percent(messages as f64 / all as f64);
     let mut parts: Vec<String> = sizes
         .iter()
         .map(|(size, messages)| format!("{} {}", share(*messages), named(*size)))
         .collect();
-    if told < all {
-        parts.push(format!("{} others", share(all - told)));
+    if reported < all {
+        parts.push(format!("{} others", share(all - reported)));
     }
     vec![
         String::new(),
@@ -61,7 +61,7 @@ mod tests {
     use profile::snapshot::{FunctionTotals, ProcessView};
 
     #[test]
-    fn the_most_frequent_sizes_are_told_by_size_and_what_is_left_together() {
+    fn the_most_frequent_sizes_are_shown_by_size_and_the_rest_together() {
         let function = |name: &str, kind, sizes: &[u64]| FunctionTotals {
             name: name.into(),
             bytes_kind: Some(kind),

@@ -15,17 +15,17 @@ struct Quantity {
 const QUANTITIES: [Quantity; 4] = [
     Quantity {
         name: "inside MPI",
-        of: |process| whole(process)?.mpi,
+        of: |process| overall(process)?.mpi,
         show: percent,
     },
     Quantity {
         name: "on a CPU",
-        of: |process| Some(whole(process)?.cpu),
+        of: |process| Some(overall(process)?.cpu),
         show: percent,
     },
     Quantity {
         name: "waiting for a CPU",
-        of: |process| Some(whole(process)?.runqueue),
+        of: |process| Some(overall(process)?.runqueue),
         show: percent,
     },
     Quantity {
@@ -35,8 +35,8 @@ const QUANTITIES: [Quantity; 4] = [
     },
 ];
 
-fn whole(process: &ProcessView) -> Option<&Rates> {
-    process.whole.as_ref()
+fn overall(process: &ProcessView) -> Option<&Rates> {
+    process.overall.as_ref()
 }
 
 /// A line for each; nothing where there is nobody to be compared with.
@@ -107,7 +107,7 @@ mod tests {
                 resident_peak_bytes: Some(u64::from(number + 1) << 28),
                 ..Counters::default()
             }),
-            whole: Some(Rates {
+            overall: Some(Rates {
                 mpi: Some(share),
                 cpu: 1.0 - share,
                 ..Rates::default()
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn those_with_least_and_most_are_named_and_alone_nobody_is_compared() {
+    fn the_processes_with_least_and_most_are_named_and_one_alone_is_not_compared() {
         let mut snapshot = Snapshot {
             job: JobView {
                 mpi: Some(("Open MPI".into(), None)),

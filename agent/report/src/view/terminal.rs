@@ -123,12 +123,12 @@ mod tests {
 
     const CHILD: &str = "TUNEAGENT_TEST_SAYS_A_LONG_LINE";
     const NAME: &str =
-        "view::terminal::tests::on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_whole";
+        "view::terminal::tests::on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_one_line";
     const LINE: &str = "note: a line that is longer than the forty columns of this terminal\nand a second";
 
     /// The test starts itself, on a terminal of its own (`script`) and in a pipe.
     #[test]
-    fn on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_whole() {
+    fn on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_one_line() {
         if std::env::var_os(CHILD).is_some() {
             Painter::new(true).say(LINE);
             return;

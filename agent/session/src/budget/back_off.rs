@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Effect, Effects};
+use super::{BudgetEffect, BudgetEffects};
 use profile::format::percent;
 
 /// Looks in a row that find the agent too expensive before it does less, and cheap before it does all again.
@@ -22,7 +22,6 @@ pub const TICK: Duration = Duration::from_millis(500);
 /// And this often while none of the processes runs.
 const TICK_STILL: Duration = Duration::from_secs(1);
 
-/// Never more often.
 const TICK_LEAST: Duration = Duration::from_millis(50);
 
 /// Ticks in a row at which nobody has run before they come less often yet.
@@ -64,7 +63,6 @@ impl Brake {
 pub struct BackOff {
     /// Rings of calls are read beside ticks.
     rings: Brake,
-    /// Decisions are predicted.
     predictions: Brake,
     /// Ticks in a row at which nobody had run.
     still: u32,
@@ -89,7 +87,6 @@ impl BackOff {
         self.is_idle() && !std::mem::replace(&mut self.was_idle, true)
     }
 
-    /// Somebody does something.
     pub fn stir(&mut self) {
         self.still = 0;
     }
@@ -138,7 +135,7 @@ impl BackOff {
 
     /// The agent takes so many CPUs, and all may take so many: reads rings of calls less often and predicts no decision where it takes more, and as
     /// ever once it takes far less.
-    pub fn at_cost(&mut self, agent: f64, allowed: f64, ticks_per_s: f64) -> Effects {
+    pub fn at_cost(&mut self, agent: f64, allowed: f64, ticks_per_s: f64) -> BudgetEffects {
         let is_expensive = agent > allowed;
         let has_room = agent + PREDICTING_MAX <= allowed;
         let turns = [
@@ -146,7 +143,7 @@ impl BackOff {
             self.predictions.turns_at(is_expensive, has_room),
         ];
         if turns == [false, false] {
-            return Effects::new();
+            return BudgetEffects::new();
         }
         let agent = percent(agent);
         let more = format!("note: tuneagent itself takes {agent} of a core, more than it may (--budget)");
@@ -165,6 +162,6 @@ impl BackOff {
             false => format!("{less}: it polls for decisions again"),
         };
         let notices = [turns[0].then(of_rings), turns[1].then(of_predictions)];
-        notices.into_iter().flatten().map(Effect::Say).collect()
+        notices.into_iter().flatten().map(BudgetEffect::Say).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use plan::Cost;
 
 use profile::{
-    cost::{Account, AgentCost, CostView, Fullness, Held, Prices, Probed, Slowdown, UnreadView},
+    cost::{Account, AgentCost, CostView, Fullness, HoldTotals, Prices, Probed, Slowdown, UnreadView},
     probe::Probe,
     profile::{Metered, Profile, Usage},
 };
@@ -32,15 +32,11 @@ pub struct Costs {
 }
 
 /// What costs are shown of, beside what is kept here.
-pub struct Shown<'a> {
-    /// What hits cost.
+pub struct CostContext<'a> {
     pub prices: Prices,
-    /// What was counted.
     pub profile: &'a Profile,
-    /// All probes.
     pub probes: &'a [Probe],
-    /// What changes held.
-    pub held: BTreeMap<&'static str, Held>,
+    pub held: BTreeMap<&'static str, HoldTotals>,
     /// How long hits lay unread.
     pub unread: Option<UnreadView>,
     /// When all probes were armed.
@@ -107,7 +103,7 @@ impl Costs {
     }
 
     /// What it came to. `of_late` are the shares of hits, and of hits and agent, over the last window and gap, where functions are sampled.
-    pub fn view(&self, shown: Shown<'_>, of_late: Option<Option<(f64, f64)>>) -> CostView {
+    pub fn view(&self, shown: CostContext<'_>, of_late: Option<Option<(f64, f64)>>) -> CostView {
         let prices = &shown.prices;
         let price = |probe: usize| {
             let known = shown.probes.get(probe)?;

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Effect, Effects,
+    BudgetEffect, BudgetEffects,
     sampling::Sampling,
-    spent::{Functions, Need, Spent},
+    spent::{CallNeed, Functions, Spent},
 };
 use profile::format::percent;
 
@@ -25,7 +25,6 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// They rest now.
     pub fn rests(&self) -> bool {
         self.until_ns.is_some()
     }
@@ -63,29 +62,29 @@ impl Counting {
         is_judged: bool,
         functions: &Functions<'_>,
         sampling: &Sampling,
-    ) -> Effects {
+    ) -> BudgetEffects {
         let Some(since) = &self.since else {
             self.since = Some(now);
-            return Effects::new();
+            return BudgetEffects::new();
         };
         let sat_ns = now.at_ns.saturating_sub(since.at_ns);
         if is_judged || sat_ns < SIT_NS {
-            return Effects::new();
+            return BudgetEffects::new();
         }
         let load = sampling.load(since, None, &now, functions);
         let Some(rest_ns) = sampling.rest_ns(&load, sat_ns) else {
             self.since = Some(now);
-            return Effects::new();
+            return BudgetEffects::new();
         };
         let part = sat_ns as f64 / (sat_ns + rest_ns) as f64;
         let cost = load.counted / load.job.max(f64::MIN_POSITIVE);
         let called = functions
             .iter()
-            .filter(|(probe, watched)| watched.need == Need::Count && now.of_function(**probe) > 0.0);
+            .filter(|(probe, watched)| watched.need == CallNeed::Count && now.of_function(**probe) > 0.0);
         let called: Vec<String> = called.map(|(_, watched)| watched.name.to_owned()).collect();
         let is_new = called.iter().any(|name| !self.rested.contains(name));
         let notice = is_new.then(|| {
-            Effect::Say(format!(
+            BudgetEffect::Say(format!(
                 "note: {} is counted for rules {} of the time (--budget {}; counting cost {} of the job's CPU time): rules have no value of it \
                  in between, and it is counted all the time while a change is judged",
                 called.join(", "),
@@ -96,6 +95,6 @@ impl Counting {
         });
         self.rested.extend(called);
         self.until_ns = Some(now.at_ns + rest_ns);
-        notice.into_iter().chain([Effect::DetachCounted]).collect()
+        notice.into_iter().chain([BudgetEffect::DetachCounted]).collect()
     }
 }

@@ -1,5 +1,5 @@
 //! What watching may cost, and what it does cost: sampling windows, probes that rest, what the agent leaves. Pure: costs are handed in with their
-//! times, and what is to be attached, detached and said comes out as [`Effect`]s. Whoever owns it carries them out.
+//! times, and what is to be attached, detached and said comes out as [`BudgetEffect`]s. Whoever owns it carries them out.
 
 mod back_off;
 mod costs;
@@ -14,18 +14,17 @@ use std::{collections::BTreeSet, ops::Range};
 
 pub use self::{
     back_off::{BackOff, TICK},
-    costs::{Costs, Shown},
+    costs::{CostContext, Costs},
     counting::Counting,
-    regions::{Look, Regions, notice_of_rest},
-    sampling::{Due, Sampling, State},
-    spent::{Functions, Need, Spent, Watched},
+    regions::{RegionCounts, Regions, notice_of_rest},
+    sampling::{Due, Sampling, SamplingState},
+    spent::{CallNeed, Functions, Spent, WatchedFunction},
 };
 use profile::cost::{BudgetShare, CostView};
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Say a line.
+pub enum BudgetEffect {
     Say(String),
     /// Say that parallel regions rest, whose probes would cost this share of a thread's time.
     SayRegionsRest(f64),
@@ -41,19 +40,15 @@ pub enum Effect {
     AttachRegions,
 }
 
-/// In this order.
-pub type Effects = Vec<Effect>;
+pub type BudgetEffects = Vec<BudgetEffect>;
 
 /// All that keeps watching to its budget.
 #[derive(Debug)]
 pub struct Budget {
-    /// What was spent.
     pub costs: Costs,
-    /// Sampling windows.
     pub sampling: Sampling,
     /// Functions that rules only count.
     pub counting: Counting,
-    /// Parallel regions.
     pub regions: Regions,
     /// What the agent leaves.
     pub back_off: BackOff,
@@ -78,12 +73,12 @@ impl Budget {
     }
 
     /// Looks at what was just read, while all functions are watched all the time.
-    pub fn look(&mut self, spent: Spent, functions: &Functions<'_>, state: State) -> Effects {
+    pub fn look(&mut self, spent: Spent, functions: &Functions<'_>, state: SamplingState) -> BudgetEffects {
         self.sampling.look(spent, functions, (state, &mut self.back_off))
     }
 
     /// The same where nobody has run since the last look. False where there was none: it has to be a look at all.
-    pub fn look_at_nothing(&mut self, read_ns: u64, state: State) -> Option<Effects> {
+    pub fn look_at_nothing(&mut self, read_ns: u64, state: SamplingState) -> Option<BudgetEffects> {
         let agent_ns = self.costs.agent().cpu_ns;
         let has_looked = self.sampling.look_at_nothing(read_ns, agent_ns);
         has_looked.then(|| {
@@ -94,12 +89,17 @@ impl Budget {
     }
 
     /// A window is over.
-    pub fn shut(&mut self, spent: Spent, functions: &Functions<'_>, state: State) -> Effects {
+    pub fn shut(&mut self, spent: Spent, functions: &Functions<'_>, state: SamplingState) -> BudgetEffects {
         self.sampling.shut(spent, functions, (state, &mut self.back_off))
     }
 
     /// What the functions that rules only count have cost, while they sit.
-    pub fn look_at_counted(&mut self, now: Spent, is_judged: bool, functions: &Functions<'_>) -> Effects {
+    pub fn look_at_counted(
+        &mut self,
+        now: Spent,
+        is_judged: bool,
+        functions: &Functions<'_>,
+    ) -> BudgetEffects {
         self.counting.look(now, is_judged, functions, &self.sampling)
     }
 
@@ -109,7 +109,7 @@ impl Budget {
     }
 
     /// What all came to.
-    pub fn view<'a>(&self, shown: Shown<'_>, functions: impl FnOnce() -> Functions<'a>) -> CostView {
+    pub fn view<'a>(&self, shown: CostContext<'_>, functions: impl FnOnce() -> Functions<'a>) -> CostView {
         let sampling = &self.sampling;
         let functions = sampling.has_windows().then(functions);
         CostView {

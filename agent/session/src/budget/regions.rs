@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Effect, Effects};
+use super::{BudgetEffect, BudgetEffects};
 use profile::{
     format::{count, percent},
     profile::regions::CALL_NS,
@@ -33,7 +33,7 @@ pub struct Regions {
 
 /// What is seen of their probes at a look.
 #[derive(Clone, Debug, Default)]
-pub struct Look {
+pub struct RegionCounts {
     /// By slot, calls of regions and their bodies so far, as many as one thread makes of them.
     pub calls: Vec<f64>,
     /// A rule counts them for a while, which is not disturbed.
@@ -77,10 +77,13 @@ impl Regions {
     }
 
     /// Keeps what the probes cost within bounds.
-    pub fn look(&mut self, look: &Look, now_ns: u64) -> Effects {
+    pub fn look(&mut self, look: &RegionCounts, now_ns: u64) -> BudgetEffects {
         let Some(since_ns) = self.since_ns else {
             let goes_on = self.is_there() && now_ns >= self.until_ns && !look.is_used && !look.is_closing;
-            return goes_on.then_some(Effect::AttachRegions).into_iter().collect();
+            return goes_on
+                .then_some(BudgetEffect::AttachRegions)
+                .into_iter()
+                .collect();
         };
         let before = self.before.iter().copied().chain(std::iter::repeat(0.0));
         let calls = look.calls.iter().zip(before);
@@ -88,14 +91,14 @@ impl Regions {
         let cost = CALL_NS * most;
         let elapsed = now_ns.saturating_sub(since_ns) as f64;
         if !look.is_used && (cost <= SPEND_NS || cost <= BUDGET * elapsed) {
-            return Effects::new();
+            return BudgetEffects::new();
         }
         let until_ns = now_ns.max(since_ns + (cost / BUDGET) as u64);
         self.until_ns = until_ns.max(now_ns + REST_LEAST_NS);
         let is_new = !std::mem::replace(&mut self.is_said, true) && !look.is_used;
         let share = cost / elapsed.max(1.0);
-        let notice = is_new.then_some(Effect::SayRegionsRest(share));
-        [Effect::DetachRegions].into_iter().chain(notice).collect()
+        let notice = is_new.then_some(BudgetEffect::SayRegionsRest(share));
+        [BudgetEffect::DetachRegions].into_iter().chain(notice).collect()
     }
 }
 

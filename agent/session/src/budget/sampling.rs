@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use abi::Frame;
 
 use super::{
-    BackOff, Effect, Effects,
-    spent::{Functions, Need, Spent},
+    BackOff, BudgetEffect, BudgetEffects,
+    spent::{CallNeed, Functions, Spent},
 };
 use profile::{
     cost::{BudgetShare, Load, Turn, Windows, WindowsView},
@@ -31,7 +31,7 @@ const AGENT_OVER_MAX: u32 = 15;
 
 /// What the session can do now.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct State {
+pub struct SamplingState {
     /// Probes can be detached and attached again.
     pub can_detach: bool,
     /// A change is on trial: what is compared is to be counted in one way.
@@ -66,10 +66,8 @@ impl Sampled {
     }
 }
 
-/// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// A window begins.
     Open,
     /// A window is over.
     Shut,
@@ -300,11 +298,11 @@ impl Sampling {
         &mut self,
         spent: Spent,
         functions: &Functions<'_>,
-        (state, back_off): (State, &mut BackOff),
-    ) -> Effects {
+        (state, back_off): (SamplingState, &mut BackOff),
+    ) -> BudgetEffects {
         let before = self.before.replace(spent.clone());
         let Some(before) = before.filter(|before| spent.at_ns > before.at_ns) else {
-            return Effects::new();
+            return BudgetEffects::new();
         };
         let load = self.load(&before, None, &spent, functions);
         let mut effects = self.advise(&load, functions, (state, back_off));
@@ -314,7 +312,7 @@ impl Sampling {
         if let Turn::Sample(sampled) = self.windows.look(&load, spent.at_ns) {
             let share = spent.shares_since(&before).map_or(0.0, |(hits, _)| hits);
             self.of_late = None;
-            effects.push(Effect::BeginSampling);
+            effects.push(BudgetEffect::BeginSampling);
             effects.push(self.begin_gap(sampled, functions));
             effects.extend(self.notice_of_windows(functions, share));
         }
@@ -326,8 +324,8 @@ impl Sampling {
         &mut self,
         spent: Spent,
         functions: &Functions<'_>,
-        (state, back_off): (State, &mut BackOff),
-    ) -> Effects {
+        (state, back_off): (SamplingState, &mut BackOff),
+    ) -> BudgetEffects {
         let opened = self.opened.take().unwrap_or_default();
         let before = self.before.replace(spent.clone()).unwrap_or_default();
         self.of_late = spent.shares_since(&before);
@@ -343,7 +341,7 @@ impl Sampling {
                 let sampled = self.windows.functions().clone();
                 effects.push(self.begin_gap(sampled, functions));
             }
-            _ => effects.push(Effect::Say(
+            _ => effects.push(BudgetEffect::Say(
                 "note: all functions are watched all the time again".to_owned(),
             )),
         }
@@ -366,17 +364,17 @@ impl Sampling {
     }
 
     /// These functions are not watched from now on; what was counted up to now was just read.
-    fn begin_gap(&mut self, sampled: BTreeSet<u32>, functions: &Functions<'_>) -> Effect {
+    fn begin_gap(&mut self, sampled: BTreeSet<u32>, functions: &Functions<'_>) -> BudgetEffect {
         let is_apart = |probe: &u32| functions.get(probe).is_none_or(|watched| watched.is_apart);
         self.cuts_sequence = !sampled.iter().all(is_apart);
         self.has_cut |= self.cuts_sequence;
         self.sampled.functions.clone_from(&sampled);
         self.sampled.is_shut = true;
         self.has_gaps = true;
-        Effect::Detach(sampled)
+        BudgetEffect::Detach(sampled)
     }
 
-    fn notice_of_windows(&self, functions: &Functions<'_>, share: f64) -> Option<Effect> {
+    fn notice_of_windows(&self, functions: &Functions<'_>, share: f64) -> Option<BudgetEffect> {
         let view = self.view(functions)?;
         let what = if view.cuts_sequence {
             "Call sites, sizes of messages, who sends to whom and iterations are those of the windows"
@@ -384,7 +382,7 @@ impl Sampling {
             "Everything else is reported as before, except the parts of the communication efficiency"
         };
         let (names, budget) = (view.names(NAMED_MAX), view.budget);
-        Some(Effect::Say(format!(
+        Some(BudgetEffect::Say(format!(
             "note: {names} from now on watched in windows, {} of the time (--budget {budget}; watching cost {} of the job's CPU time): their \
              calls, times and bytes are estimated (~). {what}",
             percent(view.part),
@@ -397,19 +395,19 @@ impl Sampling {
         &mut self,
         load: &Load,
         functions: &Functions<'_>,
-        (state, back_off): (State, &mut BackOff),
-    ) -> Effects {
+        (state, back_off): (SamplingState, &mut BackOff),
+    ) -> BudgetEffects {
         let allowed = self.windows.allowed(load);
         let mut effects = match allowed {
             Some(allowed) => back_off.at_cost(load.agent, allowed, state.ticks_per_s),
-            None => Effects::new(),
+            None => BudgetEffects::new(),
         };
         if self.is_advised {
             return effects;
         }
         let rest = match state.can_detach {
-            true => load.asked,
-            false => load.asked + load.of_functions(),
+            true => load.requested,
+            false => load.requested + load.of_functions(),
         };
         let is_over = allowed.is_some_and(|allowed| rest + load.agent > allowed);
         self.over = if is_over { self.over + 1 } else { 0 };
@@ -417,7 +415,7 @@ impl Sampling {
         let is_of_probes = rest > load.agent;
         let patience = if is_of_probes { OVER_MAX } else { AGENT_OVER_MAX };
         if self.over >= patience {
-            effects.push(Effect::Say(match is_of_probes {
+            effects.push(BudgetEffect::Say(match is_of_probes {
                 true => self.advice_on_probes((load, rest), functions, state),
                 false => advice_on_agent(load, self.budget()),
             }));
@@ -431,12 +429,12 @@ impl Sampling {
         &self,
         (load, rest): (&Load, f64),
         functions: &Functions<'_>,
-        state: State,
+        state: SamplingState,
     ) -> String {
         let budget = self.budget();
         let cost = |probe: u32| self.before.as_ref().map_or(0.0, |spent| spent.of_function(probe));
         let needed = functions.iter();
-        let needed = needed.filter(|(_, watched)| !state.can_detach || watched.need == Need::Each);
+        let needed = needed.filter(|(_, watched)| !state.can_detach || watched.need == CallNeed::Each);
         let dearest = needed.max_by(|one, other| cost(*one.0).total_cmp(&cost(*other.0)));
         let name = dearest.map_or("a function", |(_, watched)| watched.name);
         let why = match state.can_detach {

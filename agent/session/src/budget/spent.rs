@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profile::{
-    cost::{Function, Load},
+    cost::{BudgetFunction, Load},
     profile::{Profile, hits},
 };
 
 /// Who needs the calls of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum CallNeed {
     /// A rule or a recording needs each of them.
     Each,
     /// Rules only count them.
@@ -20,24 +20,22 @@ pub enum Need {
 
 /// A function that is probed.
 #[derive(Clone, Copy, Debug)]
-pub struct Watched<'a> {
-    /// Its name.
+pub struct WatchedFunction<'a> {
     pub name: &'a str,
     /// What a call costs, in nanoseconds.
     pub price_ns: f64,
     /// Who needs its calls.
-    pub need: Need,
+    pub need: CallNeed,
     /// It is in no sequence of calls.
     pub is_apart: bool,
 }
 
 /// All of them, by number.
-pub type Functions<'a> = BTreeMap<u32, Watched<'a>>;
+pub type Functions<'a> = BTreeMap<u32, WatchedFunction<'a>>;
 
 /// What was spent up to a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spent {
-    /// The moment.
     pub at_ns: u64,
     /// CPU time of the job since the first readings, in nanoseconds.
     pub job_ns: u64,
@@ -70,7 +68,6 @@ impl Spent {
         spent
     }
 
-    /// Of one function.
     pub fn of_function(&self, probe: u32) -> f64 {
         self.costs.get(&probe).copied().unwrap_or_default()
     }
@@ -110,9 +107,9 @@ impl Spent {
             let ns = self.at_ns.saturating_sub(since.at_ns).max(1) as f64;
             let cost = (self.of_function(*probe) - since.of_function(*probe)).max(0.0) / ns;
             match watched.need {
-                Need::Count => load.counted += cost,
-                Need::Each => load.asked += cost,
-                Need::Profile => load.functions.push(Function {
+                CallNeed::Count => load.counted += cost,
+                CallNeed::Each => load.requested += cost,
+                CallNeed::Profile => load.functions.push(BudgetFunction {
                     probe: *probe,
                     cost,
                     is_apart: watched.is_apart,

@@ -5,19 +5,18 @@ use std::{collections::BTreeSet, fmt};
 use plan::MarkKind;
 use serde::{Deserialize, Serialize};
 
+use super::outcome::ChangeOutcome;
 use super::outcome::NotDone;
-use super::outcome::Outcome;
-use super::switch::Switch;
-pub use crate::process::{Machine, Pid, Process};
+use super::switch::ProbeSwitch;
+pub use crate::process::{ActuatorPid, MachineId, MemberProcess};
 use profile::snapshot::{ChangeView, GuardView, Reaction};
 
 /// A change of a process, by its number in the journal of that process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Change {
+pub struct ChangeId {
     /// Where its process runs.
-    pub machine: Machine,
-    /// Its process.
-    pub pid: Pid,
+    pub machine: MachineId,
+    pub pid: ActuatorPid,
     /// Its number; 0 is none.
     pub number: u64,
 }
@@ -25,9 +24,7 @@ pub struct Change {
 /// A decision of the rules, resolved to what each process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decided {
-    /// Its number.
     pub id: u64,
-    /// The rule.
     pub rule: String,
     /// What the rule promises of it.
     pub promise: Option<String>,
@@ -36,7 +33,7 @@ pub struct Decided {
     /// How it is carried out.
     pub how: How,
     /// One order each, by their numbers.
-    pub parts: Vec<Part>,
+    pub parts: Vec<OrderPart>,
 }
 
 /// How a decision is carried out.
@@ -50,16 +47,15 @@ pub enum How {
     /// It was to be done together and cannot be, for this reason.
     Barred(String),
     /// Probes of the session are switched.
-    Switch(Vec<Switch>),
+    Switch(Vec<ProbeSwitch>),
 }
 
 /// What one process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
-    /// The process.
-    pub process: Process,
+pub struct OrderPart {
+    pub process: MemberProcess,
     /// The same, as the actuator names it.
-    pub pid: Pid,
+    pub pid: ActuatorPid,
     /// What it acts on: `set_arg send(2)`.
     pub label: String,
     /// As it is shown while nothing is known of it.
@@ -68,20 +64,19 @@ pub struct Part {
 
 /// What came of one order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Answer {
-    /// In one word.
-    pub outcome: Outcome,
+pub struct OrderAnswer {
+    pub outcome: ChangeOutcome,
     /// Of what was not done: later it may be.
     pub may_pass: bool,
     /// What is shown of it; none where nothing was tried.
-    pub shown: Option<Box<Shown>>,
+    pub shown: Option<Box<ShownChange>>,
 }
 
-impl Answer {
+impl OrderAnswer {
     /// It was not tried.
-    pub fn not_done(reason: String, may_pass: bool) -> Answer {
-        Answer {
-            outcome: Outcome::Refused(reason),
+    pub fn not_done(reason: String, may_pass: bool) -> OrderAnswer {
+        OrderAnswer {
+            outcome: ChangeOutcome::Refused(reason),
             may_pass,
             shown: None,
         }
@@ -90,7 +85,7 @@ impl Answer {
 
 /// What is shown of a change that was tried.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Shown {
+pub struct ShownChange {
     /// Its number in the journal; 0 is none.
     pub number: u64,
     /// The action in words; none of a value.
@@ -117,7 +112,6 @@ pub enum Undo {
     ChangedSince,
     /// It was not taken back.
     Failed {
-        /// Why.
         reason: String,
         /// Later it may be.
         may_pass: bool,
@@ -127,70 +121,56 @@ pub enum Undo {
 /// How far the judgement of a decision is, in windows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Trial {
-    /// The decision.
     pub decision: u64,
-    /// Windows seen.
     pub seen: usize,
     /// Windows that it takes.
     pub over: u32,
 }
 
-/// Who has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// All processes of the program.
     Program,
-    /// The session alone.
     Session,
 }
 
 /// What the actuator of a machine did at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Farewell {
-    /// What was tried.
-    pub undone: Vec<(Change, Undo)>,
+pub struct MachineFarewell {
+    pub undone: Vec<(ChangeId, Undo)>,
     /// What could not be tried, why, and whether the process has ended.
-    pub failed: Vec<(Change, String, bool)>,
+    pub failed: Vec<(ChangeId, String, bool)>,
     /// What is still in force.
-    pub kept: Vec<Change>,
+    pub kept: Vec<ChangeId>,
 }
 
-/// What can happen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum ChangeEvent {
     /// The rules decided something.
     Decided(Decided),
     /// The rules decided something that cannot be ordered.
     NotOrdered {
-        /// The decision.
         decision: u64,
-        /// Its rule.
         rule: String,
-        /// Why.
         reason: String,
     },
     /// An order was answered.
     Receipt {
-        /// Its decision.
         decision: u64,
-        /// Which part.
         part: usize,
-        /// The answer.
-        answer: Answer,
+        answer: OrderAnswer,
     },
     /// An order found no room in the queue to the actuator.
-    NoRoom(Machine, Order),
-    /// What came of [`Effect::Switch`].
+    NoRoom(MachineId, Order),
+    /// What came of [`ChangeEffect::Switch`].
     Switched(u64, Result<(), String>),
     /// The rules wait for a decision no longer: it grew stale, or its rule was switched or removed.
     GaveUp(u64),
     /// A guard has judged a decision.
     Judged {
-        /// The decision.
         decision: u64,
-        /// Its rule.
         rule: String,
         /// The verdict, as it is shown.
         guard: GuardView,
@@ -200,34 +180,28 @@ pub enum Event {
         slots: Option<BTreeSet<u32>>,
     },
     /// An order to take a change back was answered.
-    Undone(Change, Undo),
+    Undone(ChangeId, Undo),
     /// A rule is removed, with or without what it changed.
     Removed {
-        /// The rule.
         rule: String,
-        /// Its changes stay.
         keeps: bool,
     },
     /// A process has ended, or runs another program.
-    Ended(Process),
-    /// Time has passed.
+    Ended(MemberProcess),
     Tick,
-    /// The session ends.
     Stop {
-        /// Who has ended.
         ending: Ending,
         /// What is judged and never will be to the end.
         on_trial: Vec<Trial>,
     },
     /// The actuator of a machine has put back what is not confirmed, and ended.
-    Farewell(Machine, Farewell),
-    /// The last line of the session is to be said: [`Effect::LastWords`].
+    Farewell(MachineId, MachineFarewell),
+    /// The last line of the session is to be said: [`ChangeEffect::LastWords`].
     LastWords {
         /// Changes that are in the journal alone.
         unknown: usize,
         /// The command that takes back what was left.
         undo: String,
-        /// The program.
         program: String,
     },
 }
@@ -238,141 +212,121 @@ pub enum Event {
 pub enum Order {
     /// A part of a decision.
     Do {
-        /// The decision.
         decision: u64,
-        /// Which part.
         part: usize,
         /// What is taken back before.
-        replaces: Vec<Change>,
+        replaces: Vec<ChangeId>,
     },
     /// All parts of a decision that are on this machine, at the same iteration.
     Together {
-        /// The decision.
         decision: u64,
     },
     /// What of a decision still waits for its place is to wait no longer.
     GiveUp(u64),
-    /// This change stays.
-    Confirm(Change),
+    Confirm(ChangeId),
     /// These changes are taken back.
-    Undo(Vec<Change>),
+    Undo(Vec<ChangeId>),
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// Send an order. One for which there is no room comes back as [`Event::NoRoom`].
-    Order(Machine, Order),
-    /// Say a line.
-    Say(Notice),
+pub enum ChangeEffect {
+    /// Send an order. One for which there is no room comes back as [`ChangeEvent::NoRoom`].
+    Order(MachineId, Order),
+    Say(ChangeNotice),
     /// Tell the rules what came of a decision.
     Result(u64, Result<(), NotDone>),
-    /// Switch probes for a decision; [`Event::Switched`] says what came of it.
-    Switch(u64, Vec<Switch>),
-    /// Switch probes back.
-    SwitchBack(Vec<Switch>),
+    /// Switch probes for a decision; [`ChangeEvent::Switched`] says what came of it.
+    Switch(u64, Vec<ProbeSwitch>),
+    SwitchBack(Vec<ProbeSwitch>),
     /// Log that an order was dropped.
-    NoRoom(Machine, Order),
-    /// End the actuators, which put back what is not confirmed; [`Event::Farewell`] says what came of it.
+    NoRoom(MachineId, Order),
+    /// End the actuators, which put back what is not confirmed; [`ChangeEvent::Farewell`] says what came of it.
     Finish,
     /// What became of all changes, for the last line of the session.
     LastWords(String),
 }
 
-/// In this order.
-pub type Effects = Vec<Effect>;
+pub type ChangeEffects = Vec<ChangeEffect>;
 
 /// A line that stays on the screen; its time is added where it is said.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Notice {
+pub enum ChangeNotice {
     /// A decision was carried out.
     Done {
-        /// Its rule.
         rule: String,
-        /// What was done.
         text: String,
     },
-    /// Probes were switched.
     Switched {
-        /// The rule.
         rule: String,
-        /// What was done.
         text: String,
     },
     /// A decision was not carried out.
     NotDone {
-        /// Its rule.
         rule: String,
-        /// Why.
         reason: String,
     },
     /// The rules waited no longer.
     TooLate {
-        /// The rule.
         rule: String,
     },
     /// What a guard says.
     Guard(String),
     /// No guard has judged.
     NotJudged {
-        /// The rule.
         rule: String,
-        /// Why.
         reason: String,
     },
     /// A change could not be taken back, and is tried again.
     Retried {
-        /// The change.
-        change: Change,
-        /// How it stands.
-        outcome: Outcome,
+        change: ChangeId,
+        outcome: ChangeOutcome,
     },
     /// A change that could not be taken back is settled.
     Settled {
-        /// The change.
-        change: Change,
-        /// How it stands.
-        outcome: Outcome,
+        change: ChangeId,
+        outcome: ChangeOutcome,
     },
     /// The actuator ended without an answer.
     NoAnswer {
-        /// The rule.
         rule: String,
     },
 }
 
-impl Notice {
+impl ChangeNotice {
     /// Kind, name and text of the mark that it leaves in a trace.
     pub fn mark(&self) -> Option<(MarkKind, &str, &str)> {
         match self {
-            Notice::Done { rule, text } => Some((MarkKind::Change, rule, text)),
-            Notice::Guard(text) => Some((MarkKind::Verdict, "guard", text)),
+            ChangeNotice::Done { rule, text } => Some((MarkKind::Change, rule, text)),
+            ChangeNotice::Guard(text) => Some((MarkKind::Verdict, "guard", text)),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for ChangeNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::Done { rule, text } | Notice::Switched { rule, text } => write!(f, "{rule}   {text}"),
-            Notice::NotDone { rule, reason } => write!(f, "{rule}   not done: {reason}"),
-            Notice::TooLate { rule } => write!(f, "{rule}   too late for its window: undone"),
-            Notice::Guard(text) => write!(f, "guard    {text}"),
-            Notice::NotJudged { rule, reason } => write!(f, "guard    {rule} not judged: {reason}"),
-            Notice::Retried { change, outcome } => write!(
+            ChangeNotice::Done { rule, text } | ChangeNotice::Switched { rule, text } => {
+                write!(f, "{rule}   {text}")
+            }
+            ChangeNotice::NotDone { rule, reason } => write!(f, "{rule}   not done: {reason}"),
+            ChangeNotice::TooLate { rule } => write!(f, "{rule}   too late for its window: undone"),
+            ChangeNotice::Guard(text) => write!(f, "guard    {text}"),
+            ChangeNotice::NotJudged { rule, reason } => write!(f, "guard    {rule} not judged: {reason}"),
+            ChangeNotice::Retried { change, outcome } => write!(
                 f,
                 "undo     change {} of process {} is {outcome}; it is tried again",
                 change.number, change.pid
             ),
-            Notice::Settled { change, outcome } => write!(
+            ChangeNotice::Settled { change, outcome } => write!(
                 f,
                 "undo     change {} of process {}: {outcome} now",
                 change.number, change.pid
             ),
-            Notice::NoAnswer { rule } => {
+            ChangeNotice::NoAnswer { rule } => {
                 write!(f, "{rule}   not known: the actuator ended without an answer")
             }
         }

@@ -42,7 +42,6 @@ impl Findings {
         }
     }
 
-    /// As shown.
     pub fn views(&self) -> Vec<FindingView> {
         self.0.clone()
     }

@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use super::{
     Changes,
-    event::{Change, Effect, Effects, Ending, Farewell, How, Machine, Notice, Order, Trial, Undo},
+    event::{
+        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, How, MachineFarewell, MachineId, Order,
+        Trial, Undo,
+    },
     last_words::{self, Left},
     made::Made,
-    outcome::{Outcome, Standing},
+    outcome::{ChangeOutcome, Standing},
     undoing::Judgement,
 };
-use crate::changes::Switch;
+use crate::changes::ProbeSwitch;
 use profile::snapshot::{GuardView, outcome as words};
 use rules::Time;
 
@@ -22,125 +25,125 @@ impl Changes {
         guard: GuardView,
         keeps: bool,
         slots: Option<&BTreeSet<u32>>,
-    ) -> Effects {
+    ) -> ChangeEffects {
         let is_judged = |made: &&Made| slots.is_none_or(|slots| slots.contains(&made.process.slot));
         let judged = self.in_force_of_decision(decision).filter(is_judged);
         // What a process had is gone with it.
         let living = judged.filter(|made| !self.has_ended(made.process));
-        let changes: Vec<Change> = living.map(Made::change).collect();
+        let changes: Vec<ChangeId> = living.map(Made::change).collect();
         if keeps {
             return self.keep(decision, rule, &guard, &changes);
         }
         let (judgement, shown) = self.undoing.begin(decision, guard, &changes);
         self.judge(decision, judgement, &shown);
         // That it is undone is said when it is.
-        let mut effects = Effects::new();
+        let mut effects = ChangeEffects::new();
         if changes.is_empty() {
-            effects.push(Effect::Say(Notice::Guard(shown.text)));
+            effects.push(ChangeEffect::Say(ChangeNotice::Guard(shown.text)));
         }
         effects.extend(self.undo(&changes));
         let known = self.decisions.get(&decision).map(|known| &known.decided.how);
         if let Some(How::Switch(switches)) = known {
-            let back = Switch::back(switches, slots);
-            effects.extend((!back.is_empty()).then_some(Effect::SwitchBack(back)));
+            let back = ProbeSwitch::back(switches, slots);
+            effects.extend((!back.is_empty()).then_some(ChangeEffect::SwitchBack(back)));
         }
         effects
     }
 
-    fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[Change]) -> Effects {
+    fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[ChangeId]) -> ChangeEffects {
         self.judge(decision, Judgement::Kept, guard);
         let mut of = self.made.iter().filter(|made| made.decision == decision);
         if of.any(Made::is_made) {
             self.findings.repaired(rule);
         }
-        let confirm = |change: &Change| Effect::Order(change.machine, Order::Confirm(*change));
+        let confirm = |change: &ChangeId| ChangeEffect::Order(change.machine, Order::Confirm(*change));
         let confirmed = changes.iter().filter(|_| !self.is_stopped).map(confirm);
-        std::iter::once(Effect::Say(Notice::Guard(guard.text.clone())))
+        std::iter::once(ChangeEffect::Say(ChangeNotice::Guard(guard.text.clone())))
             .chain(confirmed)
             .collect()
     }
 
-    pub(super) fn undone(&mut self, change: Change, undo: Undo, now: Time) -> Effects {
-        let mut effects = Effects::new();
+    pub(super) fn undone(&mut self, change: ChangeId, undo: Undo, now: Time) -> ChangeEffects {
+        let mut effects = ChangeEffects::new();
         let (outcome, failed) = match undo {
-            Undo::Reverted => (Outcome::Reverted, None),
+            Undo::Reverted => (ChangeOutcome::Reverted, None),
             Undo::ChangedSince => (
-                Outcome::LeftAlone,
+                ChangeOutcome::LeftAlone,
                 Some("the program changed it since".to_owned()),
             ),
             Undo::Failed { reason, may_pass } => {
-                let outcome = Outcome::NotBack(reason.clone());
+                let outcome = ChangeOutcome::NotBack(reason.clone());
                 // A process that has ended holds nothing.
                 if !may_pass || self.is_gone(change) {
                     self.retry.over(change);
                 } else if self.retry.failed(change, now) {
                     let outcome = outcome.clone();
-                    effects.push(Effect::Say(Notice::Retried { change, outcome }));
+                    effects.push(ChangeEffect::Say(ChangeNotice::Retried { change, outcome }));
                 }
                 (outcome, Some(reason))
             }
         };
-        if !matches!(outcome, Outcome::NotBack(_)) && self.retry.over(change) {
+        if !matches!(outcome, ChangeOutcome::NotBack(_)) && self.retry.over(change) {
             let outcome = outcome.clone();
-            effects.push(Effect::Say(Notice::Settled { change, outcome }));
+            effects.push(ChangeEffect::Say(ChangeNotice::Settled { change, outcome }));
         }
         self.settle(change, &outcome);
         effects.extend(self.guard_answered(change, failed.as_deref()));
         effects
     }
 
-    fn guard_answered(&mut self, change: Change, failed: Option<&str>) -> Option<Effect> {
+    fn guard_answered(&mut self, change: ChangeId, failed: Option<&str>) -> Option<ChangeEffect> {
         let (decision, judgement, guard) = self.undoing.answered(change, failed)?;
         self.judge(decision, judgement, &guard);
-        Some(Effect::Say(Notice::Guard(guard.text)))
+        Some(ChangeEffect::Say(ChangeNotice::Guard(guard.text)))
     }
 
-    pub(super) fn removed(&mut self, rule: &str, keeps: bool) -> Effects {
+    pub(super) fn removed(&mut self, rule: &str, keeps: bool) -> ChangeEffects {
         if keeps {
-            return Effects::new();
+            return ChangeEffects::new();
         }
         self.findings.forget(rule);
-        let changes: Vec<Change> = self.in_force_of(rule).collect();
+        let changes: Vec<ChangeId> = self.in_force_of(rule).collect();
         self.undo(&changes)
     }
 
     /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
-    pub fn in_force_of(&self, rule: &str) -> impl Iterator<Item = Change> {
+    pub fn in_force_of(&self, rule: &str) -> impl Iterator<Item = ChangeId> {
         let of = self.made.iter().filter(move |made| made.rule() == rule);
         let left = of.filter(|made| made.is_in_force() && !made.is_being_undone());
         left.map(Made::change)
     }
 
     /// What has not been judged never will be, and what is not confirmed is put back.
-    pub(super) fn stop(&mut self, ending: Ending, on_trial: Vec<Trial>) -> Effects {
+    pub(super) fn stop(&mut self, ending: Ending, on_trial: Vec<Trial>) -> ChangeEffects {
         let who = match ending {
             Ending::Program => "the program",
             Ending::Session => "the session",
         };
-        let mut effects = Effects::new();
+        let mut effects = ChangeEffects::new();
         for Trial { decision, seen, over } in on_trial {
             let reason = format!("{who} ended after {seen} of {over} windows");
             let known = self.decisions.get(&decision);
             let rule = known.map_or_else(String::new, |known| known.decided.rule.clone());
             let guard = GuardView::without(words::NOT_JUDGED, reason.clone());
-            effects.push(Effect::Say(Notice::NotJudged { rule, reason }));
+            effects.push(ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason }));
             self.unjudged.insert(decision, guard);
         }
         self.is_stopped = true;
-        effects.push(Effect::Finish);
+        effects.push(ChangeEffect::Finish);
         effects
     }
 
-    pub(super) fn farewell(&mut self, machine: Machine, farewell: Farewell) -> Effects {
-        let mut effects = Effects::new();
+    pub(super) fn farewell(&mut self, machine: MachineId, farewell: MachineFarewell) -> ChangeEffects {
+        let mut effects = ChangeEffects::new();
         for (change, undo) in farewell.undone {
             let outcome = match undo {
-                Undo::Reverted => Outcome::Reverted,
-                Undo::ChangedSince => Outcome::LeftAlone,
-                Undo::Failed { reason, .. } => Outcome::NotBack(reason),
+                Undo::Reverted => ChangeOutcome::Reverted,
+                Undo::ChangedSince => ChangeOutcome::LeftAlone,
+                Undo::Failed { reason, .. } => ChangeOutcome::NotBack(reason),
             };
             // One that could not be taken back before, if a guard wanted it: its verdict holds now.
-            if outcome == Outcome::Reverted
+            if outcome == ChangeOutcome::Reverted
                 && let Some((decision, judgement, guard)) = self.undoing.answered(change, None)
             {
                 self.judge(decision, judgement, &guard);
@@ -150,9 +153,9 @@ impl Changes {
                 self.strangers.push(Left::stranger(outcome.standing()));
             }
         }
-        let failed: BTreeSet<Change> = farewell.failed.iter().map(|(change, ..)| *change).collect();
+        let failed: BTreeSet<ChangeId> = farewell.failed.iter().map(|(change, ..)| *change).collect();
         for (change, reason, has_ended) in farewell.failed {
-            let outcome = Outcome::NotBack(reason);
+            let outcome = ChangeOutcome::NotBack(reason);
             self.retry.over(change);
             // A process that has ended holds nothing any more.
             if !self.settle(change, &outcome) && !has_ended {
@@ -170,8 +173,8 @@ impl Changes {
     }
 
     /// An actuator that has ended answers nothing any more.
-    fn unanswered(&mut self, machine: Machine) -> Effects {
-        let mut effects = Effects::new();
+    fn unanswered(&mut self, machine: MachineId) -> ChangeEffects {
+        let mut effects = ChangeEffects::new();
         for decision in self.waiting.clone() {
             let Some(known) = self.decisions.get_mut(&decision) else {
                 continue;
@@ -188,7 +191,7 @@ impl Changes {
             }
             known.waiting.retain(|part| !unanswered.contains(part));
             let (rule, is_over) = (known.decided.rule.clone(), known.waiting.is_empty());
-            effects.push(Effect::Say(Notice::NoAnswer { rule }));
+            effects.push(ChangeEffect::Say(ChangeNotice::NoAnswer { rule }));
             if is_over {
                 self.waiting.remove(&decision);
             }

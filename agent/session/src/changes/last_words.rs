@@ -8,7 +8,6 @@ use profile::format::plural;
 /// A change as it stands when a session ends.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
-    /// How it stands.
     pub(super) standing: Standing,
     /// Its process has ended, or runs another program: nothing of it is anywhere.
     pub(super) is_gone: bool,

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Changes,
-    event::{Change, Part, Pid, Process, Shown, Trial},
-    outcome::{Outcome, Standing},
+    event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange, Trial},
+    outcome::{ChangeOutcome, Standing},
     undoing::Judgement,
 };
 use profile::{
-    cost::Held,
+    cost::HoldTotals,
     snapshot::{ChangeView, GuardView, outcome as words},
 };
 
@@ -19,27 +19,32 @@ pub(super) const SHOWN_MAX: usize = 10_000;
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) decision: u64,
-    pub(super) process: Process,
-    pid: Pid,
+    pub(super) process: MemberProcess,
+    pid: ActuatorPid,
     /// 0 where nothing was made.
     number: u64,
     view: ChangeView,
-    outcome: Outcome,
+    outcome: ChangeOutcome,
     /// Left in force when the session ended.
     is_kept: bool,
     judgement: Option<Judgement>,
 }
 
 impl Made {
-    pub(super) fn new(decision: u64, part: Part, outcome: Outcome, shown: Option<Box<Shown>>) -> Made {
-        let Part {
+    pub(super) fn new(
+        decision: u64,
+        part: OrderPart,
+        outcome: ChangeOutcome,
+        shown: Option<Box<ShownChange>>,
+    ) -> Made {
+        let OrderPart {
             process,
             pid,
             mut view,
             ..
         } = part;
         if let Some(shown) = shown {
-            let Shown {
+            let ShownChange {
                 number,
                 variable,
                 old,
@@ -69,8 +74,8 @@ impl Made {
         }
     }
 
-    pub(super) fn change(&self) -> Change {
-        Change {
+    pub(super) fn change(&self) -> ChangeId {
+        ChangeId {
             machine: self.process.machine,
             pid: self.pid,
             number: self.number,
@@ -106,7 +111,7 @@ impl Made {
         self.view.guard = Some(guard.clone());
     }
 
-    pub(super) fn settle(&mut self, outcome: Outcome) {
+    pub(super) fn settle(&mut self, outcome: ChangeOutcome) {
         self.outcome = outcome;
         self.is_kept = false;
     }
@@ -127,7 +132,7 @@ impl Made {
         &self.view.variable
     }
 
-    pub(super) fn add_hold(&self, held: &mut BTreeMap<&'static str, Held>) {
+    pub(super) fn add_hold(&self, held: &mut BTreeMap<&'static str, HoldTotals>) {
         let of = held.entry(self.view.action).or_default();
         of.changes += 1;
         of.ns += self.view.hold_ns;
@@ -161,7 +166,7 @@ impl Changes {
     }
 
     /// Gives a change another outcome. False of one that is not known here.
-    pub(super) fn settle(&mut self, change: Change, outcome: &Outcome) -> bool {
+    pub(super) fn settle(&mut self, change: ChangeId, outcome: &ChangeOutcome) -> bool {
         let of = self.made.iter_mut().filter(|made| made.change() == change);
         of.map(|made| made.settle(outcome.clone())).count() > 0
     }

@@ -21,15 +21,15 @@ use std::{
 
 pub use self::{
     event::{
-        Answer, Change, Decided, Effect, Effects, Ending, Event, Farewell, How, Machine, Notice, Order, Part,
-        Pid, Process, Shown, Trial, Undo,
+        ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending, How,
+        MachineFarewell, MachineId, MemberProcess, Order, OrderAnswer, OrderPart, ShownChange, Trial, Undo,
     },
-    outcome::{NotDone, Outcome},
-    switch::Switch,
+    outcome::{ChangeOutcome, NotDone},
+    switch::ProbeSwitch,
 };
 use self::{findings::Findings, last_words::Left, made::Made, retry::Retry, undoing::Undoing};
 use profile::{
-    cost::Held,
+    cost::HoldTotals,
     format::plural,
     snapshot::{GuardView, outcome as words},
 };
@@ -64,7 +64,7 @@ pub struct Changes {
     decisions: BTreeMap<u64, Known>,
     /// Those of them whose receipts are not all in.
     waiting: BTreeSet<u64>,
-    ended: BTreeSet<Process>,
+    ended: BTreeSet<MemberProcess>,
     retry: Retry,
     /// Guards whose changes are being taken back.
     undoing: Undoing,
@@ -78,63 +78,63 @@ pub struct Changes {
 
 impl Changes {
     /// Takes an event in and says what is to be done, in this order.
-    pub fn on(&mut self, event: Event, now: Time) -> Effects {
+    pub fn on(&mut self, event: ChangeEvent, now: Time) -> ChangeEffects {
         match event {
-            Event::Decided(decided) => self.decided(decided),
-            Event::NotOrdered {
+            ChangeEvent::Decided(decided) => self.decided(decided),
+            ChangeEvent::NotOrdered {
                 decision,
                 rule,
                 reason,
             } => refuse(decision, rule, reason),
-            Event::Receipt {
+            ChangeEvent::Receipt {
                 decision,
                 part,
                 answer,
             } => self.receipt(decision, part, answer),
-            Event::NoRoom(machine, order) => self.no_room(machine, order, now),
-            Event::Switched(decision, result) => self.switched(decision, result),
-            Event::GaveUp(decision) => self.gave_up(decision),
-            Event::Judged {
+            ChangeEvent::NoRoom(machine, order) => self.no_room(machine, order, now),
+            ChangeEvent::Switched(decision, result) => self.switched(decision, result),
+            ChangeEvent::GaveUp(decision) => self.gave_up(decision),
+            ChangeEvent::Judged {
                 decision,
                 rule,
                 guard,
                 keeps,
                 slots,
             } => self.judged(decision, &rule, guard, keeps, slots.as_ref()),
-            Event::Undone(change, undo) => self.undone(change, undo, now),
-            Event::Removed { rule, keeps } => self.removed(&rule, keeps),
-            Event::Ended(process) => {
+            ChangeEvent::Undone(change, undo) => self.undone(change, undo, now),
+            ChangeEvent::Removed { rule, keeps } => self.removed(&rule, keeps),
+            ChangeEvent::Ended(process) => {
                 self.end(process);
-                Effects::new()
+                ChangeEffects::new()
             }
-            Event::Tick => {
+            ChangeEvent::Tick => {
                 let due = self.retry.due(now);
                 self.undo(&due)
             }
-            Event::Stop { ending, on_trial } => self.stop(ending, on_trial),
-            Event::Farewell(machine, farewell) => self.farewell(machine, farewell),
-            Event::LastWords {
+            ChangeEvent::Stop { ending, on_trial } => self.stop(ending, on_trial),
+            ChangeEvent::Farewell(machine, farewell) => self.farewell(machine, farewell),
+            ChangeEvent::LastWords {
                 unknown,
                 undo,
                 program,
-            } => vec![Effect::LastWords(self.last_words(unknown, &undo, &program))],
+            } => vec![ChangeEffect::LastWords(self.last_words(unknown, &undo, &program))],
         }
     }
 
     /// The process in which something was not done, if the event says that: it may have ended.
-    pub fn failed_in(&self, event: &Event) -> Option<Process> {
+    pub fn failed_in(&self, event: &ChangeEvent) -> Option<MemberProcess> {
         match event {
-            Event::Receipt {
+            ChangeEvent::Receipt {
                 decision,
                 part,
                 answer,
             } if !answer.outcome.is_done() => Some(self.part(*decision, *part)?.process),
-            Event::Undone(change, Undo::Failed { .. }) => self.process_of(*change),
+            ChangeEvent::Undone(change, Undo::Failed { .. }) => self.process_of(*change),
             _ => None,
         }
     }
 
-    fn decided(&mut self, decided: Decided) -> Effects {
+    fn decided(&mut self, decided: Decided) -> ChangeEffects {
         let (id, rule) = (decided.id, decided.rule.clone());
         if self.is_stopped {
             return refuse(id, rule, "the session has ended".to_owned());
@@ -144,13 +144,15 @@ impl Changes {
                 format!("this session has made {DECISIONS_MAX} decisions, the maximum; start a new session");
             return refuse(id, rule, reason);
         }
-        let parts: Vec<(usize, Process)> =
+        let parts: Vec<(usize, MemberProcess)> =
             (decided.parts.iter().map(|part| part.process).enumerate()).collect();
         let mut effects = match &decided.how {
-            How::Switch(switches) => vec![Effect::Switch(id, switches.clone())],
-            _ if parts.is_empty() => return refuse(id, rule, words::NOBODY_LEFT.to_owned()),
-            How::Barred(_) => Effects::new(),
-            How::Together if decided.parts.iter().any(|part| self.has_ended(part.process)) => Effects::new(),
+            How::Switch(switches) => vec![ChangeEffect::Switch(id, switches.clone())],
+            _ if parts.is_empty() => return refuse(id, rule, words::NO_PROCESS_LEFT.to_owned()),
+            How::Barred(_) => ChangeEffects::new(),
+            How::Together if decided.parts.iter().any(|part| self.has_ended(part.process)) => {
+                ChangeEffects::new()
+            }
             How::Together => together(&decided),
             How::Each => self.each(&decided),
         };
@@ -172,15 +174,19 @@ impl Changes {
         self.decisions.insert(id, known);
         for (number, process) in parts {
             if let Some(reason) = &refusal {
-                effects.extend(self.receipt(id, number, Answer::not_done(reason.clone(), false)));
+                effects.extend(self.receipt(id, number, OrderAnswer::not_done(reason.clone(), false)));
             } else if is_each && self.has_ended(process) {
-                effects.extend(self.receipt(id, number, Answer::not_done(words::GONE.to_owned(), false)));
+                effects.extend(self.receipt(
+                    id,
+                    number,
+                    OrderAnswer::not_done(words::GONE.to_owned(), false),
+                ));
             }
         }
         effects
     }
 
-    fn each(&self, decided: &Decided) -> Effects {
+    fn each(&self, decided: &Decided) -> ChangeEffects {
         let parts = decided.parts.iter().enumerate();
         let living = parts.filter(|(_, part)| !self.has_ended(part.process));
         living
@@ -190,17 +196,17 @@ impl Changes {
                     part: number,
                     replaces: self.replaced_by(&decided.rule, part),
                 };
-                Effect::Order(part.process.machine, order)
+                ChangeEffect::Order(part.process.machine, order)
             })
             .collect()
     }
 
     /// What the same rule did to the same code of a process before, and is in force: the same code cannot be changed twice.
-    fn replaced_by(&self, rule: &str, part: &Part) -> Vec<Change> {
+    fn replaced_by(&self, rule: &str, part: &OrderPart) -> Vec<ChangeId> {
         if !matches!(part.view.action, "set_arg" | "insert_call") {
             return Vec::new();
         }
-        let is_same = |known: &Part| known.process == part.process && known.label == part.label;
+        let is_same = |known: &OrderPart| known.process == part.process && known.label == part.label;
         let earlier = self.decisions.iter();
         let earlier = earlier
             .filter(|(_, known)| known.decided.rule == rule && known.decided.parts.iter().any(is_same));
@@ -210,17 +216,17 @@ impl Changes {
             .collect()
     }
 
-    fn receipt(&mut self, decision: u64, number: usize, answer: Answer) -> Effects {
+    fn receipt(&mut self, decision: u64, number: usize, answer: OrderAnswer) -> ChangeEffects {
         let Some(known) = self.decisions.get_mut(&decision) else {
-            return Effects::new();
+            return ChangeEffects::new();
         };
         let part = known.decided.parts.get(number).cloned();
         let Some(part) = part.filter(|_| known.waiting.remove(&number)) else {
-            return Effects::new();
+            return ChangeEffects::new();
         };
         // Together it is all of them or none.
         let is_together = matches!(known.decided.how, How::Together | How::Barred(_));
-        let Answer {
+        let OrderAnswer {
             outcome,
             may_pass,
             shown,
@@ -232,7 +238,7 @@ impl Changes {
             }
             false if !is_together && self.ended.contains(&part.process) => {
                 known.is_gone = true;
-                Outcome::Gone
+                ChangeOutcome::Gone
             }
             false => {
                 // What will not pass counts, whatever else there is.
@@ -247,55 +253,55 @@ impl Changes {
         self.made.push(Made::new(decision, part, outcome, shown));
         match is_last {
             true => self.answered(decision),
-            false => Effects::new(),
+            false => ChangeEffects::new(),
         }
     }
 
     /// Every process has answered: tells the rules, and puts back what a refused decision has written.
-    fn answered(&mut self, decision: u64) -> Effects {
+    fn answered(&mut self, decision: u64) -> ChangeEffects {
         self.waiting.remove(&decision);
-        let written: Vec<Change> = self.in_force_of_decision(decision).map(Made::change).collect();
+        let written: Vec<ChangeId> = self.in_force_of_decision(decision).map(Made::change).collect();
         let Some(known) = self.decisions.get_mut(&decision) else {
-            return Effects::new();
+            return ChangeEffects::new();
         };
         let rule = known.decided.rule.clone();
-        let nobody_left = known.is_gone && !known.is_written;
-        let nobody_left = nobody_left.then(|| NotDone::for_good(words::NOBODY_LEFT));
+        let no_process_left = known.is_gone && !known.is_written;
+        let no_process_left = no_process_left.then(|| NotDone::for_good(words::NO_PROCESS_LEFT));
         let is_awaited = !known.is_given_up;
-        let Some(why) = known.refused.take().or(nobody_left) else {
+        let Some(why) = known.refused.take().or(no_process_left) else {
             let text = known.decided.done_text(written.len());
-            let mut effects = vec![Effect::Say(Notice::Done {
+            let mut effects = vec![ChangeEffect::Say(ChangeNotice::Done {
                 rule: rule.clone(),
                 text,
             })];
             if is_awaited {
-                effects.push(Effect::Result(decision, Ok(())));
+                effects.push(ChangeEffect::Result(decision, Ok(())));
                 return effects;
             }
-            effects.push(Effect::Say(Notice::TooLate { rule }));
+            effects.push(ChangeEffect::Say(ChangeNotice::TooLate { rule }));
             effects.extend(self.undo(&written));
             return effects;
         };
-        let mut effects = Effects::new();
+        let mut effects = ChangeEffects::new();
         // What was given up nobody waits for.
         if is_awaited {
             let reason = why.reason.clone();
-            effects.push(Effect::Result(decision, Err(why)));
-            effects.push(Effect::Say(Notice::NotDone { rule, reason }));
+            effects.push(ChangeEffect::Result(decision, Err(why)));
+            effects.push(ChangeEffect::Say(ChangeNotice::NotDone { rule, reason }));
         }
         effects.extend(self.undo(&written));
         effects
     }
 
-    fn no_room(&mut self, machine: Machine, order: Order, now: Time) -> Effects {
+    fn no_room(&mut self, machine: MachineId, order: Order, now: Time) -> ChangeEffects {
         match order {
             Order::Do { decision, part, .. } => {
-                self.receipt(decision, part, Answer::not_done(NO_ROOM.to_owned(), true))
+                self.receipt(decision, part, OrderAnswer::not_done(NO_ROOM.to_owned(), true))
             }
             Order::Together { decision } => {
                 let known = self.decisions.get(&decision);
                 let parts = known.map_or(0, |known| known.decided.parts.len());
-                let refused = || Answer::not_done(NO_ROOM.to_owned(), false);
+                let refused = || OrderAnswer::not_done(NO_ROOM.to_owned(), false);
                 (0..parts)
                     .flat_map(|part| self.receipt(decision, part, refused()))
                     .collect()
@@ -308,60 +314,60 @@ impl Changes {
                 })
                 .collect(),
             // What is neither confirmed nor undone now is put back at the end, and what was given up when it is done.
-            Order::Confirm(_) | Order::GiveUp(_) => vec![Effect::NoRoom(machine, order)],
+            Order::Confirm(_) | Order::GiveUp(_) => vec![ChangeEffect::NoRoom(machine, order)],
         }
     }
 
     /// Probes are the session's own: nothing is written, and it is done at once.
-    fn switched(&mut self, decision: u64, result: Result<(), String>) -> Effects {
+    fn switched(&mut self, decision: u64, result: Result<(), String>) -> ChangeEffects {
         let Some(known) = self.decisions.get(&decision) else {
-            return Effects::new();
+            return ChangeEffects::new();
         };
         let rule = known.decided.rule.clone();
         let said = match &result {
-            Ok(()) => Notice::Switched {
+            Ok(()) => ChangeNotice::Switched {
                 rule,
                 text: known.decided.done_text(0),
             },
-            Err(reason) => Notice::NotDone {
+            Err(reason) => ChangeNotice::NotDone {
                 rule,
                 reason: reason.clone(),
             },
         };
         let result = result.map_err(NotDone::for_good);
-        vec![Effect::Say(said), Effect::Result(decision, result)]
+        vec![ChangeEffect::Say(said), ChangeEffect::Result(decision, result)]
     }
 
-    fn gave_up(&mut self, decision: u64) -> Effects {
+    fn gave_up(&mut self, decision: u64) -> ChangeEffects {
         let known = self.decisions.get_mut(&decision);
         let Some(known) = known.filter(|known| !known.waiting.is_empty() && !known.is_given_up) else {
-            return Effects::new();
+            return ChangeEffects::new();
         };
         known.is_given_up = true;
-        let machines: BTreeSet<Machine> = (known.decided.parts.iter())
+        let machines: BTreeSet<MachineId> = (known.decided.parts.iter())
             .map(|part| part.process.machine)
             .collect();
         let machines = machines.into_iter().filter(|_| !self.is_stopped);
         machines
-            .map(|machine| Effect::Order(machine, Order::GiveUp(decision)))
+            .map(|machine| ChangeEffect::Order(machine, Order::GiveUp(decision)))
             .collect()
     }
 
     /// Orders that these are taken back, but for those that are gone with their processes.
-    fn undo(&self, changes: &[Change]) -> Effects {
-        let mut by_machine: BTreeMap<Machine, Vec<Change>> = BTreeMap::new();
+    fn undo(&self, changes: &[ChangeId]) -> ChangeEffects {
+        let mut by_machine: BTreeMap<MachineId, Vec<ChangeId>> = BTreeMap::new();
         for change in changes.iter().filter(|change| !self.is_gone(**change)) {
             by_machine.entry(change.machine).or_default().push(*change);
         }
         // Once it is stopped the actuator takes back whatever is not confirmed.
         let orders = by_machine.into_iter().filter(|_| !self.is_stopped);
         orders
-            .map(|(machine, changes)| Effect::Order(machine, Order::Undo(changes)))
+            .map(|(machine, changes)| ChangeEffect::Order(machine, Order::Undo(changes)))
             .collect()
     }
 
     /// The process has ended or runs another program: nothing of what was changed in it is anywhere.
-    fn end(&mut self, process: Process) {
+    fn end(&mut self, process: MemberProcess) {
         self.ended.insert(process);
         let of = self.made.iter().filter(|made| made.process == process);
         for change in of.map(Made::change) {
@@ -369,11 +375,11 @@ impl Changes {
         }
     }
 
-    fn has_ended(&self, process: Process) -> bool {
+    fn has_ended(&self, process: MemberProcess) -> bool {
         self.ended.contains(&process)
     }
 
-    fn is_gone(&self, change: Change) -> bool {
+    fn is_gone(&self, change: ChangeId) -> bool {
         let made = self.made.iter().find(|made| made.change() == change);
         made.is_some_and(|made| self.has_ended(made.process))
     }
@@ -383,7 +389,7 @@ impl Changes {
         of.filter(|made| made.is_in_force())
     }
 
-    /// The decisions that wait for receipts. Whoever knows that the rules wait for one no longer says [`Event::GaveUp`].
+    /// The decisions that wait for receipts. Whoever knows that the rules wait for one no longer says [`ChangeEvent::GaveUp`].
     pub fn waiting(&self) -> impl Iterator<Item = u64> {
         self.waiting.iter().copied()
     }
@@ -394,12 +400,12 @@ impl Changes {
     }
 
     /// A part of a decision.
-    pub fn part(&self, decision: u64, part: usize) -> Option<&Part> {
+    pub fn part(&self, decision: u64, part: usize) -> Option<&OrderPart> {
         self.decisions.get(&decision)?.decided.parts.get(part)
     }
 
     /// The process in which a change was made.
-    pub fn process_of(&self, change: Change) -> Option<Process> {
+    pub fn process_of(&self, change: ChangeId) -> Option<MemberProcess> {
         let made = self.made.iter().find(|made| made.change() == change);
         made.map(|made| made.process)
     }
@@ -418,31 +424,31 @@ impl Changes {
     }
 
     /// How long threads were held for changes, by action.
-    pub fn held(&self) -> BTreeMap<&'static str, Held> {
-        let mut held: BTreeMap<&'static str, Held> = BTreeMap::new();
+    pub fn held(&self) -> BTreeMap<&'static str, HoldTotals> {
+        let mut held: BTreeMap<&'static str, HoldTotals> = BTreeMap::new();
         self.made.iter().for_each(|made| made.add_hold(&mut held));
         held
     }
 }
 
 /// Ranks on every machine that has any of them.
-fn together(decided: &Decided) -> Effects {
-    let machines: BTreeSet<Machine> = (decided.parts.iter()).map(|part| part.process.machine).collect();
+fn together(decided: &Decided) -> ChangeEffects {
+    let machines: BTreeSet<MachineId> = (decided.parts.iter()).map(|part| part.process.machine).collect();
     let decision = decided.id;
     machines
         .into_iter()
-        .map(|machine| Effect::Order(machine, Order::Together { decision }))
+        .map(|machine| ChangeEffect::Order(machine, Order::Together { decision }))
         .collect()
 }
 
-fn refuse(decision: u64, rule: String, reason: String) -> Effects {
-    let said = Notice::NotDone {
+fn refuse(decision: u64, rule: String, reason: String) -> ChangeEffects {
+    let said = ChangeNotice::NotDone {
         rule,
         reason: reason.clone(),
     };
     vec![
-        Effect::Say(said),
-        Effect::Result(decision, Err(NotDone::for_good(reason))),
+        ChangeEffect::Say(said),
+        ChangeEffect::Result(decision, Err(NotDone::for_good(reason))),
     ]
 }
 

@@ -9,7 +9,6 @@ use profile::snapshot::outcome as words;
 /// Why a decision was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotDone {
-    /// In words.
     pub reason: String,
     /// Later it may go.
     pub may_pass: bool,
@@ -29,7 +28,7 @@ impl NotDone {
 /// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// A value is in force.
     Written,
     /// An action is in force.
@@ -54,40 +53,44 @@ pub enum Outcome {
     NotBack(String),
 }
 
-impl Outcome {
+impl ChangeOutcome {
     /// The process has what was decided.
     pub fn is_done(&self) -> bool {
-        !matches!(self, Outcome::Gone | Outcome::Refused(_))
+        !matches!(self, ChangeOutcome::Gone | ChangeOutcome::Refused(_))
     }
 
     pub(super) fn standing(&self) -> Standing {
         match self {
-            Outcome::Written | Outcome::InForce => Standing::InForce,
-            Outcome::AlreadyThere | Outcome::Gone | Outcome::Refused(_) => Standing::NotMade,
-            Outcome::Stays(_) => Standing::Stays,
-            Outcome::Over(_) => Standing::Over,
-            Outcome::Running => Standing::Running,
-            Outcome::Reverted => Standing::Back,
-            Outcome::LeftAlone => Standing::LeftAlone,
-            Outcome::NotBack(_) => Standing::NotBack,
+            ChangeOutcome::Written | ChangeOutcome::InForce => Standing::InForce,
+            ChangeOutcome::AlreadyThere | ChangeOutcome::Gone | ChangeOutcome::Refused(_) => {
+                Standing::NotMade
+            }
+            ChangeOutcome::Stays(_) => Standing::Stays,
+            ChangeOutcome::Over(_) => Standing::Over,
+            ChangeOutcome::Running => Standing::Running,
+            ChangeOutcome::Reverted => Standing::Back,
+            ChangeOutcome::LeftAlone => Standing::LeftAlone,
+            ChangeOutcome::NotBack(_) => Standing::NotBack,
         }
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ChangeOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Written => f.write_str(words::WRITTEN),
-            Outcome::InForce => f.write_str(words::IN_FORCE),
-            Outcome::AlreadyThere => f.write_str(words::THERE),
-            Outcome::Stays(result) => write!(f, "returned {result}; it has no inverse and stays"),
-            Outcome::Over(result) => write!(f, "returned {result}; nothing is left to revert"),
-            Outcome::Running => f.write_str("has not returned yet and continues; see the journal later"),
-            Outcome::Gone => f.write_str(words::GONE),
-            Outcome::Refused(reason) => f.write_str(reason),
-            Outcome::Reverted => f.write_str(words::REVERTED),
-            Outcome::LeftAlone => f.write_str(words::LEFT_ALONE),
-            Outcome::NotBack(reason) => write!(f, "not reverted: {reason}"),
+            ChangeOutcome::Written => f.write_str(words::WRITTEN),
+            ChangeOutcome::InForce => f.write_str(words::IN_FORCE),
+            ChangeOutcome::AlreadyThere => f.write_str(words::THERE),
+            ChangeOutcome::Stays(result) => write!(f, "returned {result}; it has no inverse and stays"),
+            ChangeOutcome::Over(result) => write!(f, "returned {result}; nothing is left to revert"),
+            ChangeOutcome::Running => {
+                f.write_str("has not returned yet and continues; see the journal later")
+            }
+            ChangeOutcome::Gone => f.write_str(words::GONE),
+            ChangeOutcome::Refused(reason) => f.write_str(reason),
+            ChangeOutcome::Reverted => f.write_str(words::REVERTED),
+            ChangeOutcome::LeftAlone => f.write_str(words::LEFT_ALONE),
+            ChangeOutcome::NotBack(reason) => write!(f, "not reverted: {reason}"),
         }
     }
 }
@@ -107,7 +110,6 @@ pub(super) enum Standing {
     Over,
     /// A call that has not returned yet.
     Running,
-    /// Taken back.
     Back,
     /// Not taken back: the program has changed it since.
     LeftAlone,

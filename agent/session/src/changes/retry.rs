@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rules::Time;
 
-use super::event::Change;
+use super::event::ChangeId;
 
 /// Until the first try, and the longest between two. A try may keep the actuator for seconds.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -20,12 +20,12 @@ struct Waiting {
 /// What is to be tried again. It holds no more than was changed in the session.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
-    waiting: BTreeMap<Change, Waiting>,
+    waiting: BTreeMap<ChangeId, Waiting>,
 }
 
 impl Retry {
     /// It could not be taken back. True for the first time.
-    pub(super) fn failed(&mut self, change: Change, now: Time) -> bool {
+    pub(super) fn failed(&mut self, change: ChangeId, now: Time) -> bool {
         let before = self.waiting.get(&change).map(|waiting| waiting.pause_ns);
         let pause_ns = before.map_or(PAUSE_NS, |pause_ns| (2 * pause_ns).min(PAUSE_NS_MAX));
         let due_ns = now.0.saturating_add(pause_ns);
@@ -34,12 +34,12 @@ impl Retry {
     }
 
     /// It was taken back, or there is nothing to take back any more. True if it had failed before.
-    pub(super) fn over(&mut self, change: Change) -> bool {
+    pub(super) fn over(&mut self, change: ChangeId) -> bool {
         self.waiting.remove(&change).is_some()
     }
 
     /// What it is time for; until it is known what came of it, it is not due again.
-    pub(super) fn due(&mut self, now: Time) -> Vec<Change> {
+    pub(super) fn due(&mut self, now: Time) -> Vec<ChangeId> {
         let due = self
             .waiting
             .iter_mut()

@@ -6,23 +6,22 @@ use serde::{Deserialize, Serialize};
 
 /// A switch that a rule decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Switch {
+pub struct ProbeSwitch {
     /// The rule, by its number.
     pub rule: usize,
     /// Its probe, by its number.
     pub probe: usize,
     pub slot: u32,
-    /// On or off.
     pub on: bool,
 }
 
-impl Switch {
+impl ProbeSwitch {
     /// What puts these back, in the processes of these slots alone if they are said.
-    pub fn back(made: &[Switch], slots: Option<&BTreeSet<u32>>) -> Vec<Switch> {
-        let is_meant = |switch: &&Switch| slots.is_none_or(|slots| slots.contains(&switch.slot));
-        let meant = made.iter().filter(is_meant);
-        meant
-            .map(|made| Switch {
+    pub fn back(made: &[ProbeSwitch], slots: Option<&BTreeSet<u32>>) -> Vec<ProbeSwitch> {
+        let is_selected = |switch: &&ProbeSwitch| slots.is_none_or(|slots| slots.contains(&switch.slot));
+        let resolved = made.iter().filter(is_selected);
+        resolved
+            .map(|made| ProbeSwitch {
                 on: !made.on,
                 ..*made
             })

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::event::Change;
+use super::event::ChangeId;
 use profile::snapshot::{
     GuardView,
     outcome::{NOT_UNDONE, UNDOING},
@@ -14,7 +14,6 @@ const ENDING: &str = "; undone";
 /// What a guard has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// It stays.
     Kept,
     /// It is being taken back.
     Undoing,
@@ -31,8 +30,8 @@ pub(super) struct Undoing(BTreeMap<u64, Verdict>);
 #[derive(Debug)]
 struct Verdict {
     guard: GuardView,
-    waiting: BTreeSet<Change>,
-    failed: BTreeMap<Change, String>,
+    waiting: BTreeSet<ChangeId>,
+    failed: BTreeMap<ChangeId, String>,
 }
 
 impl Verdict {
@@ -64,7 +63,7 @@ impl Undoing {
         &mut self,
         decision: u64,
         guard: GuardView,
-        changes: &[Change],
+        changes: &[ChangeId],
     ) -> (Judgement, GuardView) {
         if changes.is_empty() {
             return (Judgement::Undone, guard);
@@ -86,7 +85,7 @@ impl Undoing {
     /// A change was taken back, or could not be, for this reason: what its guard says now, if that is known and was not said before.
     pub(super) fn answered(
         &mut self,
-        change: Change,
+        change: ChangeId,
         failed: Option<&str>,
     ) -> Option<(u64, Judgement, GuardView)> {
         let mut verdicts = self.0.iter_mut();

@@ -27,7 +27,6 @@ const LOOK_NS_MAX: u64 = 2_000_000;
 pub struct Expected {
     /// The earliest that it is likely.
     pub from_ns: u64,
-    /// The latest.
     pub until_ns: u64,
 }
 
@@ -39,7 +38,6 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// One fell due.
     pub fn fell_due(&mut self, at_ns: u64) {
         if let Some(last) = self.last_ns.replace(at_ns) {
             if self.intervals.len() == RECENT {

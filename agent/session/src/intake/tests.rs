@@ -106,7 +106,7 @@ fn rings_of_calls_are_read_when_one_fills_or_a_window_is_open() {
 }
 
 #[test]
-fn of_hits_that_are_taken_together_the_first_tells_how_long_they_lay() {
+fn the_first_of_the_hits_of_a_batch_shows_how_long_they_lay() {
     let mut intake = Intake::new(0);
     assert_eq!(intake.unread(), None);
     intake.take(2 * MS, Some(9 * MS));

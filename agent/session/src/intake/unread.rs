@@ -29,7 +29,6 @@ impl Unread {
         self.late += u64::from(lay_ns > LATE_NS);
     }
 
-    /// It is later.
     pub(super) fn turn(&mut self, now_ns: u64) {
         let periods = now_ns.saturating_sub(self.since_ns) / PERIOD_NS;
         if periods > 0 {

@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn stop(reason: &str, is_of_command: bool, has_actuator: bool) -> Event {
-    Event::Stop {
+fn stop(reason: &str, is_of_command: bool, has_actuator: bool) -> LeaveEvent {
+    LeaveEvent::Stop {
         reason: reason.to_owned(),
         is_of_command,
         has_actuator,
     }
 }
 
-fn read(has_program_ended: bool) -> Event {
-    Event::Read { has_program_ended }
+fn read(has_program_ended: bool) -> LeaveEvent {
+    LeaveEvent::Read { has_program_ended }
 }
 
 /// A session that ends for this reason, up to the actuator or the last snapshot.
@@ -23,12 +23,12 @@ fn stopped(reason: &str, has_actuator: bool) -> Leaving {
 }
 
 /// The last snapshot, of whose changes this is said.
-fn ready(changes: &str) -> Event {
+fn ready(changes: &str) -> LeaveEvent {
     ready_with(changes, false)
 }
 
-fn ready_with(changes: &str, has_undone: bool) -> Event {
-    Event::Ready {
+fn ready_with(changes: &str, has_undone: bool) -> LeaveEvent {
+    LeaveEvent::Ready {
         header: "app, 4 ranks".to_owned(),
         closing: vec!["MPI 12 %".to_owned()],
         has_undone,
@@ -36,8 +36,8 @@ fn ready_with(changes: &str, has_undone: bool) -> Event {
     }
 }
 
-fn say(line: &str) -> Effect {
-    Effect::Say(line.to_owned())
+fn say(line: &str) -> LeaveEffect {
+    LeaveEffect::Say(line.to_owned())
 }
 
 /// A session that watched, up to its last snapshot.
@@ -48,38 +48,50 @@ fn watching() -> Leaving {
 /// A session that wrote, up to the answer of its actuator.
 fn writing(parting: Parting) -> Leaving {
     let mut it = stopped("Ctrl-C", true);
-    it.on(Event::PutBack(Box::new(parting)));
+    it.on(LeaveEvent::PutBack(Box::new(parting)));
     it
 }
 
 /// The rest without a failure.
-fn finish(mut it: Leaving, changes: Event) -> (Vec<Effect>, Result<bool, String>) {
+fn finish(mut it: Leaving, changes: LeaveEvent) -> (Vec<LeaveEffect>, Result<bool, String>) {
     let mut effects = it.on(changes);
-    effects.extend(it.on(Event::Written(Ok(()))));
-    effects.extend(it.on(Event::Detached(Some(25_000_000))));
-    effects.extend(it.on(Event::Printed(Ok(()))));
+    effects.extend(it.on(LeaveEvent::Written(Ok(()))));
+    effects.extend(it.on(LeaveEvent::Detached(Some(25_000_000))));
+    effects.extend(it.on(LeaveEvent::Printed(Ok(()))));
     (effects, it.outcome(Ok(())))
 }
 
-fn is_fine(it: Leaving, changes: Event) -> bool {
+fn is_fine(it: Leaving, changes: LeaveEvent) -> bool {
     finish(it, changes).1.expect("nothing failed to be written")
 }
 
 #[test]
 fn what_came_last_is_read_and_the_recording_completed_before_anything_is_put_back_or_shown() {
-    for (has_actuator, then) in [(false, Effect::Show), (true, Effect::PutBack)] {
+    for (has_actuator, then) in [(false, LeaveEffect::Show), (true, LeaveEffect::PutBack)] {
         let mut it = Leaving::default();
         let effects = it.on(stop("Ctrl-C", false, has_actuator));
-        assert_eq!(effects, [Effect::EndLive, Effect::ReadLast, Effect::Record]);
-        assert_eq!(it.on(read(false)), [Effect::EndChanges(Ending::Session), then]);
+        assert_eq!(
+            effects,
+            [LeaveEffect::EndLive, LeaveEffect::ReadLast, LeaveEffect::Record]
+        );
+        assert_eq!(
+            it.on(read(false)),
+            [LeaveEffect::EndChanges(Ending::Session), then]
+        );
     }
 }
 
 #[test]
 fn one_that_may_write_has_its_actuator_put_back_before_anything_is_shown() {
     let mut it = stopped("Ctrl-C", true);
-    let effects = it.on(Event::PutBack(Box::default()));
-    assert_eq!(effects, [Effect::TellChanges(Farewell::default()), Effect::Show]);
+    let effects = it.on(LeaveEvent::PutBack(Box::default()));
+    assert_eq!(
+        effects,
+        [
+            LeaveEffect::TellChanges(MachineFarewell::default()),
+            LeaveEffect::Show
+        ]
+    );
 }
 
 #[test]
@@ -88,7 +100,7 @@ fn whether_the_program_ended_or_the_session_alone_is_known_once_all_was_read() {
         for has_actuator in [true, false] {
             let mut it = Leaving::default();
             it.on(stop("the program has ended", false, has_actuator));
-            assert_eq!(it.on(read(has_program_ended))[0], Effect::EndChanges(ending));
+            assert_eq!(it.on(read(has_program_ended))[0], LeaveEffect::EndChanges(ending));
         }
     }
 }
@@ -98,11 +110,11 @@ fn reports_are_written_before_the_probes_come_off_and_printed_last() {
     let (effects, outcome) = finish(watching(), ready(""));
     let wanted = [
         say("MPI 12 %"),
-        Effect::Write,
-        Effect::Detach,
+        LeaveEffect::Write,
+        LeaveEffect::Detach,
         say("Ctrl-C; detached in 25.0 ms; nothing was written"),
-        Effect::Print,
-        Effect::End,
+        LeaveEffect::Print,
+        LeaveEffect::End,
     ];
     assert_eq!(effects, wanted);
     assert_eq!(outcome, Ok(true));
@@ -125,7 +137,7 @@ fn of_a_command_the_header_is_said_at_the_end() {
 fn probes_that_take_the_kernel_long_end_in_the_background() {
     let mut it = watching();
     it.on(ready(""));
-    let effects = it.on(Event::Detached(None));
+    let effects = it.on(LeaveEvent::Detached(None));
     assert_eq!(
         effects[0],
         say("Ctrl-C; detached; probes end in the background; nothing was written")
@@ -144,7 +156,7 @@ fn the_last_line_has_the_reason_for_which_the_session_ends() {
     ] {
         let (effects, _) = finish(stopped(reason, false), ready(""));
         let last = format!("{reason}; detached in 25.0 ms; nothing was written");
-        assert!(effects.contains(&Effect::Say(last)), "{effects:?}");
+        assert!(effects.contains(&LeaveEffect::Say(last)), "{effects:?}");
     }
 }
 
@@ -159,9 +171,12 @@ fn a_session_that_wrote_says_what_became_of_its_changes() {
 }
 
 #[test]
-fn an_actuator_that_says_nothing_is_no_success_and_the_journal_tells() {
+fn an_actuator_that_says_nothing_is_no_success_and_the_journal_is_read() {
     let mut it = stopped("Ctrl-C", true);
-    assert_eq!(it.on(Event::NotKnown("it has ended".to_owned())), [Effect::Show]);
+    assert_eq!(
+        it.on(LeaveEvent::NotKnown("it has ended".to_owned())),
+        [LeaveEffect::Show]
+    );
     let (effects, outcome) = finish(it, ready(""));
     let last = "Ctrl-C; detached in 25.0 ms; the actuator did not report what it reverted: it has ended; see tuneagent journal";
     assert!(effects.contains(&say(last)), "{effects:?}");
@@ -189,18 +204,18 @@ fn what_could_not_be_put_back_is_no_success() {
 
 #[test]
 fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
-    let pid = |number| Pid {
+    let pid = |number| ActuatorPid {
         number,
         start_time: 1,
     };
     let mut it = stopped("Ctrl-C", true);
-    let effects = it.on(Event::PutBack(Box::new(Parting {
+    let effects = it.on(LeaveEvent::PutBack(Box::new(Parting {
         refused: vec![(pid(7), "why".to_owned()), (pid(8), "why".to_owned())],
         ..Parting::default()
     })));
     assert_eq!(
         effects[1..],
-        [say("process 7: why"), say("process 8: why"), Effect::Show]
+        [say("process 7: why"), say("process 8: why"), LeaveEffect::Show]
     );
 }
 
@@ -208,13 +223,16 @@ fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
 fn what_could_not_be_written_is_a_failure_and_all_of_it_is_named() {
     let failed = |what: &str| Err(format!("{what} could not be written"));
     let mut it = watching();
-    it.on(Event::Recorded(failed("the recording")));
-    it.on(Event::Traced(failed("the trace")));
+    it.on(LeaveEvent::Recorded(failed("the recording")));
+    it.on(LeaveEvent::Traced(failed("the trace")));
     it.on(ready(""));
-    assert_eq!(it.on(Event::Written(failed("the report"))), []);
+    assert_eq!(it.on(LeaveEvent::Written(failed("the report"))), []);
     // It leaves as it would.
-    assert_eq!(it.on(Event::Detached(None)).last(), Some(&Effect::Print));
-    it.on(Event::Printed(failed("standard output")));
+    assert_eq!(
+        it.on(LeaveEvent::Detached(None)).last(),
+        Some(&LeaveEffect::Print)
+    );
+    it.on(LeaveEvent::Printed(failed("standard output")));
     assert_eq!(
         it.outcome(Ok(())).unwrap_err(),
         "the recording could not be written\nthe trace could not be written\nthe report could not be written\n\

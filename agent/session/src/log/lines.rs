@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::StateMachine;
-use crate::members::{Members, Origin};
+use crate::members::{Members, MembersOrigin};
 use rules::Time;
 
 /// A log becomes no larger.
@@ -14,22 +14,22 @@ pub(super) const FORMAT: u32 = 1;
 
 /// The first line: how the session began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct LogHeader {
     /// The form of the file.
     pub(super) session_log: u32,
     /// The version of tuneagent that wrote it.
     pub tuneagent: String,
     /// The program that was watched.
     pub program: String,
-    pub(super) origin: Origin,
+    pub(super) origin: MembersOrigin,
     pub(super) missing: Vec<String>,
     /// When the probes were armed; events have times of the same clock.
     pub(super) armed_ns: u64,
 }
 
-impl Header {
-    pub fn new(program: String, origin: Origin, missing: Vec<String>, armed: Time) -> Header {
-        Header {
+impl LogHeader {
+    pub fn new(program: String, origin: MembersOrigin, missing: Vec<String>, armed: Time) -> LogHeader {
+        LogHeader {
             session_log: FORMAT,
             tuneagent: env!("CARGO_PKG_VERSION").to_owned(),
             program,
@@ -47,10 +47,9 @@ impl Header {
 /// The state machines of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum LogPart {
     /// Who belongs to the job.
     Members,
-    /// What is changed.
     Changes,
     /// What users ask for while it runs.
     Requests,
@@ -58,19 +57,17 @@ pub enum Part {
     Leaving,
 }
 
-impl Part {
-    /// Its name.
+impl LogPart {
     pub fn name(self) -> &'static str {
         match self {
-            Part::Members => "members",
-            Part::Changes => "changes",
-            Part::Requests => "requests",
-            Part::Leaving => "leaving",
+            LogPart::Members => "members",
+            LogPart::Changes => "changes",
+            LogPart::Requests => "requests",
+            LogPart::Leaving => "leaving",
         }
     }
 }
 
-/// The last line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Footer {
@@ -106,7 +103,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(header: &Header) -> Lines {
+    pub(super) fn new(header: &LogHeader) -> Lines {
         let mut lines = Lines {
             text: String::new(),
             events: 0,

@@ -19,8 +19,8 @@ use self::lines::Lines;
 #[cfg(test)]
 pub(super) use self::tests::Recorded;
 pub use self::{
-    lines::{Header, Part},
-    replay::{Mismatch, Replayed, Step, is_log, replay},
+    lines::{LogHeader, LogPart},
+    replay::{Mismatch, ReplayStep, Replayed, is_log, replay},
 };
 use super::{changes, leave, members, requests};
 use crate::request::Request;
@@ -29,7 +29,7 @@ use rules::Time;
 
 /// A part of a session that is a state machine: its effects follow from its events and their times alone.
 pub trait StateMachine {
-    const PART: Part;
+    const PART: LogPart;
     type Event: Serialize;
     type Effect: Serialize;
 
@@ -37,31 +37,31 @@ pub trait StateMachine {
 }
 
 impl StateMachine for members::Members {
-    const PART: Part = Part::Members;
-    type Event = members::Event;
-    type Effect = members::Effect;
+    const PART: LogPart = LogPart::Members;
+    type Event = members::MemberEvent;
+    type Effect = members::MemberEffect;
 
-    fn on(&mut self, event: members::Event, now: Time) -> members::Effects {
+    fn on(&mut self, event: members::MemberEvent, now: Time) -> members::MemberEffects {
         self.on(event, now)
     }
 }
 
 impl StateMachine for changes::Changes {
-    const PART: Part = Part::Changes;
-    type Event = changes::Event;
-    type Effect = changes::Effect;
+    const PART: LogPart = LogPart::Changes;
+    type Event = changes::ChangeEvent;
+    type Effect = changes::ChangeEffect;
 
-    fn on(&mut self, event: changes::Event, now: Time) -> changes::Effects {
+    fn on(&mut self, event: changes::ChangeEvent, now: Time) -> changes::ChangeEffects {
         self.on(event, now)
     }
 }
 
 impl StateMachine for leave::Leaving {
-    const PART: Part = Part::Leaving;
-    type Event = leave::Event;
-    type Effect = leave::Effect;
+    const PART: LogPart = LogPart::Leaving;
+    type Event = leave::LeaveEvent;
+    type Effect = leave::LeaveEffect;
 
-    fn on(&mut self, event: leave::Event, _: Time) -> Vec<leave::Effect> {
+    fn on(&mut self, event: leave::LeaveEvent, _: Time) -> Vec<leave::LeaveEffect> {
         self.on(event)
     }
 }
@@ -70,11 +70,11 @@ impl StateMachine for leave::Leaving {
 pub struct Requests(pub requests::Check);
 
 impl StateMachine for Requests {
-    const PART: Part = Part::Requests;
-    type Event = (Request, requests::State);
-    type Effect = requests::Step;
+    const PART: LogPart = LogPart::Requests;
+    type Event = (Request, requests::RequestState);
+    type Effect = requests::RequestStep;
 
-    fn on(&mut self, (request, state): Self::Event, _: Time) -> Vec<requests::Step> {
+    fn on(&mut self, (request, state): Self::Event, _: Time) -> Vec<requests::RequestStep> {
         requests::steps(request, state, self.0)
     }
 }
@@ -107,7 +107,7 @@ pub struct Log(Option<(Lines, LogFile)>);
 
 impl Log {
     /// A log if there is a file for it.
-    pub fn new(file: Option<LogFile>, header: impl FnOnce() -> Header) -> Log {
+    pub fn new(file: Option<LogFile>, header: impl FnOnce() -> LogHeader) -> Log {
         Log(file.map(|file| (Lines::new(&header()), file)))
     }
 

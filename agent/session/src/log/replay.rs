@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Requests, StateMachine,
-    lines::{FORMAT, Footer, Header, Part, line},
+    lines::{FORMAT, Footer, LogHeader, LogPart, line},
     words::words,
 };
 use crate::{changes::Changes, leave::Leaving, members::Members, requests::Check};
@@ -26,18 +26,17 @@ pub fn is_log(bytes: &[u8]) -> bool {
 
 /// An event and its effects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct ReplayStep {
     /// Nanoseconds since the probes were armed.
     pub since_ns: u64,
     /// The part that it happened to.
-    pub part: Part,
-    /// What happened.
+    pub part: LogPart,
     pub event: Value,
     /// What was to be done.
     pub effects: Vec<Value>,
 }
 
-impl Step {
+impl ReplayStep {
     /// The event in words.
     pub fn event_text(&self) -> String {
         words(&self.event)
@@ -71,7 +70,7 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// How the session began.
-    pub header: Header,
+    pub header: LogHeader,
     /// How many events were replayed.
     pub events: usize,
     /// Events that the log had no room for.
@@ -85,7 +84,6 @@ pub enum Mismatch {
     Unreadable {
         /// Its number, from 1.
         line: usize,
-        /// In words.
         why: String,
     },
     /// The same event has another effect now.
@@ -115,8 +113,8 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Replays a log, in which rules are added that `check` checks; `tell` gets each step that was the same.
-pub fn replay(text: &str, check: Check, mut tell: impl FnMut(Step)) -> Result<Replayed, Mismatch> {
+/// Replays a log, in which rules are added that `check` checks; `report` gets each step that was the same.
+pub fn replay(text: &str, check: Check, mut report: impl FnMut(ReplayStep)) -> Result<Replayed, Mismatch> {
     let mut lines = (1..).zip(text.lines());
     let (_, first) = lines.next().unwrap_or((1, ""));
     let header = header(first)?;
@@ -158,7 +156,7 @@ pub fn replay(text: &str, check: Check, mut tell: impl FnMut(Step)) -> Result<Re
             });
         }
         events += 1;
-        tell(Step {
+        report(ReplayStep {
             since_ns: at.saturating_sub(header.armed_ns),
             part,
             event,
@@ -168,7 +166,7 @@ pub fn replay(text: &str, check: Check, mut tell: impl FnMut(Step)) -> Result<Re
     Err(torn(events + 2))
 }
 
-fn header(first: &str) -> Result<Header, Mismatch> {
+fn header(first: &str) -> Result<LogHeader, Mismatch> {
     let unreadable = |why| Mismatch::Unreadable { line: 1, why };
     #[derive(Deserialize)]
     struct Form {
@@ -199,7 +197,7 @@ fn torn(line: usize) -> Mismatch {
 #[derive(Deserialize)]
 struct Line {
     at: u64,
-    part: Part,
+    part: LogPart,
     event: Value,
     effects: Vec<Value>,
 }
@@ -212,15 +210,15 @@ struct Parts {
 }
 
 impl Parts {
-    fn on(&mut self, part: Part, event: Value, now: Time) -> serde_json::Result<String> {
+    fn on(&mut self, part: LogPart, event: Value, now: Time) -> serde_json::Result<String> {
         match part {
-            Part::Members => again(&mut self.members, event, now),
-            Part::Changes => again(&mut self.changes, event, now),
-            Part::Requests => {
+            LogPart::Members => again(&mut self.members, event, now),
+            LogPart::Changes => again(&mut self.changes, event, now),
+            LogPart::Requests => {
                 reads_no_file(&event)?;
                 again(&mut self.requests, event, now)
             }
-            Part::Leaving => again(&mut self.leaving, event, now),
+            LogPart::Leaving => again(&mut self.leaving, event, now),
         }
     }
 }

@@ -7,25 +7,25 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{
-    lines::{Header, LOG_BYTES_MAX, Lines, Part},
-    replay::{Mismatch, Step, replay},
+    lines::{LOG_BYTES_MAX, Lines, LogHeader, LogPart},
+    replay::{Mismatch, ReplayStep, replay},
     *,
 };
 use crate::{
     leave::Leaving,
-    members::{Event, Machine, Members, Origin},
+    members::{MachineId, MemberEvent, Members, MembersOrigin},
     request::{Given, Mode, RuleText},
-    requests::{State, tests::check},
+    requests::{RequestState, tests::check},
 };
 
-const ORIGIN: Origin = Origin::Attached { has_launcher: false };
+const ORIGIN: MembersOrigin = MembersOrigin::Attached { has_launcher: false };
 
 /// Events of tests, recorded.
 pub(crate) struct Recorded(Lines);
 
 impl Recorded {
     pub(crate) fn new(armed: Time) -> Recorded {
-        Recorded(Lines::new(&Header::new(
+        Recorded(Lines::new(&LogHeader::new(
             "app".to_owned(),
             ORIGIN,
             Vec::new(),
@@ -58,8 +58,12 @@ fn lines() -> Lines {
 fn short() -> String {
     let mut lines = lines();
     let mut members = Members::new(ORIGIN, Vec::new(), Time(0));
-    lines.on(&mut members, Event::Tick(Machine::HERE), Time(2_500_000_000));
-    let stop = leave::Event::Stop {
+    lines.on(
+        &mut members,
+        MemberEvent::Tick(MachineId::HERE),
+        Time(2_500_000_000),
+    );
+    let stop = leave::LeaveEvent::Stop {
         reason: "Ctrl-C".to_owned(),
         is_of_command: false,
         has_actuator: false,
@@ -68,7 +72,7 @@ fn short() -> String {
     lines.finish().0
 }
 
-fn steps(text: &str) -> (Vec<Step>, Result<Replayed, Mismatch>) {
+fn steps(text: &str) -> (Vec<ReplayStep>, Result<Replayed, Mismatch>) {
     let mut steps = Vec::new();
     let result = replay(text, check, |step| steps.push(step));
     (steps, result)
@@ -108,8 +112,8 @@ fn each_event_is_replayed_with_its_time_and_its_effects() {
     );
     assert_eq!(steps.len(), 2);
     assert!(steps[0].is_polling());
-    let Step { since_ns, part, .. } = steps[1];
-    assert_eq!((since_ns, part), (3_000_000_000, Part::Leaving));
+    let ReplayStep { since_ns, part, .. } = steps[1];
+    assert_eq!((since_ns, part), (3_000_000_000, LogPart::Leaving));
     assert_eq!(steps[1].event_text(), "stop reason Ctrl-C");
     let effects: Vec<String> = steps[1].effect_texts().collect();
     assert_eq!(effects, ["end_live", "read_last", "record"]);
@@ -188,13 +192,13 @@ fn a_request_is_replayed_with_the_rule_that_it_brings() {
     let steps_of =
         |lines: &mut Lines, text, state| lines.on(&mut Requests(check), (add(text), state), now).len();
     for (text, state) in [
-        ("rule: mine\n", State::MayWrite),
-        ("rule: [", State::MayWrite),
-        ("", State::Watches),
+        ("rule: mine\n", RequestState::MayWrite),
+        ("rule: [", RequestState::MayWrite),
+        ("", RequestState::Watches),
     ] {
         assert_eq!(steps_of(&mut lines, text, state), 1);
     }
-    lines.on(&mut Requests(check), (Request::Stop, State::Watches), now);
+    lines.on(&mut Requests(check), (Request::Stop, RequestState::Watches), now);
     let text = lines.finish().0;
     let reads = text.replace("\"uses\":{}", "\"uses\":null");
     let why = line_of(steps(&reads).1).1;
@@ -220,10 +224,10 @@ fn what_has_no_room_is_counted_and_what_has_is_replayed() {
     let mut members = Members::new(ORIGIN, Vec::new(), Time(0));
     let text = "x".repeat(LOG_BYTES_MAX / 4);
     for _ in 0..5 {
-        lines.on(&mut members, Event::NotMeasured(text.clone()), Time(0));
+        lines.on(&mut members, MemberEvent::NotMeasured(text.clone()), Time(0));
     }
     // Short enough, and of no use.
-    lines.on(&mut members, Event::NotMeasured("y".to_owned()), Time(0));
+    lines.on(&mut members, MemberEvent::NotMeasured("y".to_owned()), Time(0));
     let (text, dropped) = lines.finish();
     assert_eq!(dropped, 3);
     assert!(text.len() < LOG_BYTES_MAX + 100);

@@ -4,39 +4,44 @@
 use std::path::PathBuf;
 
 use super::{
-    Members, Origin, SCAN_NS,
-    event::{Candidate, Effect, Effects, Machine, Notice, Pid, Process},
+    Members, MembersOrigin, SCAN_NS,
+    event::{ActuatorPid, Candidate, MachineId, MemberEffect, MemberEffects, MemberNotice, MemberProcess},
     since,
 };
 use rules::Time;
 
 impl Members {
-    pub(super) fn tick(&mut self, machine: Machine, now: Time) -> Effects {
-        let mut effects = vec![Effect::CheckPrograms(machine)];
+    pub(super) fn tick(&mut self, machine: MachineId, now: Time) -> MemberEffects {
+        let mut effects = vec![MemberEffect::CheckPrograms(machine)];
         let scan = self.scan(machine);
         if since(now, scan.looked) < SCAN_NS {
             return effects;
         }
         scan.looked = now;
-        let has_launcher = self.origin == Origin::Attached { has_launcher: true };
+        let has_launcher = self.origin == MembersOrigin::Attached { has_launcher: true };
         let without_mpi = self.running(machine).filter(|(_, _, candidate)| {
             let has_none = !candidate.has_mpi && candidate.rank.is_some();
             has_launcher && has_none
         });
-        let without_mpi: Vec<Process> = without_mpi.map(|(process, ..)| process).collect();
-        effects.extend((!without_mpi.is_empty()).then_some(Effect::CheckMpi(without_mpi)));
-        effects.push(Effect::Scan(machine));
+        let without_mpi: Vec<MemberProcess> = without_mpi.map(|(process, ..)| process).collect();
+        effects.extend((!without_mpi.is_empty()).then_some(MemberEffect::CheckMpi(without_mpi)));
+        effects.push(MemberEffect::Scan(machine));
         effects
     }
 
     /// Nothing that was known of the old program is true of the new one, which joins as any newcomer does, in a slot of its own. What was
     /// counted stays as it is.
-    pub(super) fn runs_another(&mut self, process: Process, program: PathBuf, now: Time) -> Effects {
+    pub(super) fn runs_another(
+        &mut self,
+        process: MemberProcess,
+        program: PathBuf,
+        now: Time,
+    ) -> MemberEffects {
         let Some((rank, pid)) = self.rank_and_pid(process) else {
-            return Effects::new();
+            return MemberEffects::new();
         };
-        let needs_mpi = self.origin == Origin::Attached { has_launcher: true };
-        let notice = Notice::Replaced {
+        let needs_mpi = self.origin == MembersOrigin::Attached { has_launcher: true };
+        let notice = MemberNotice::Replaced {
             rank,
             pid,
             after_ns: since(now, self.armed),
@@ -44,16 +49,21 @@ impl Members {
             needs_mpi,
         };
         let mut effects = self.begin_anew(process, notice);
-        effects.push(Effect::CheckChanges(process));
+        effects.push(MemberEffect::CheckChanges(process));
         effects
     }
 
     /// Programs load it late (Python), and some ranks were just being loaded themselves when they were looked into.
-    pub(super) fn loaded_mpi(&mut self, process: Process, candidate: Candidate, now: Time) -> Effects {
+    pub(super) fn loaded_mpi(
+        &mut self,
+        process: MemberProcess,
+        candidate: Candidate,
+        now: Time,
+    ) -> MemberEffects {
         let Some((rank, _)) = self.rank_and_pid(process) else {
-            return Effects::new();
+            return MemberEffects::new();
         };
-        let notice = Notice::LoadedMpi {
+        let notice = MemberNotice::LoadedMpi {
             rank,
             pid: candidate.pid,
             after_ns: since(now, self.armed),
@@ -62,36 +72,36 @@ impl Members {
         self.begin_anew(process, notice)
     }
 
-    fn rank_and_pid(&self, process: Process) -> Option<(Option<u32>, Pid)> {
+    fn rank_and_pid(&self, process: MemberProcess) -> Option<(Option<u32>, ActuatorPid)> {
         let seat = self.seats.get(&process).filter(|seat| !seat.has_ended)?;
         let candidate = seat.candidate.as_ref()?;
         Some((candidate.rank, candidate.pid))
     }
 
     /// The process may join in another slot.
-    fn begin_anew(&mut self, process: Process, notice: Notice) -> Effects {
+    fn begin_anew(&mut self, process: MemberProcess, notice: MemberNotice) -> MemberEffects {
         self.replaced.insert(process);
         self.missing.note(notice.to_string());
         let mut effects = self.end_attached(process);
         // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one would be within it.
-        effects.extend([Effect::ForgetThreads(process), Effect::Say(notice)]);
+        effects.extend([MemberEffect::ForgetThreads(process), MemberEffect::Say(notice)]);
         effects
     }
 
-    pub(super) fn ended(&mut self, process: Process) -> Effects {
+    pub(super) fn ended(&mut self, process: MemberProcess) -> MemberEffects {
         self.replaced.remove(&process);
         let mut effects = self.end_attached(process);
-        effects.push(Effect::CheckChanges(process));
+        effects.push(MemberEffect::CheckChanges(process));
         if self.replaced.is_empty() && self.seats.values().all(|seat| seat.has_ended) {
-            effects.push(Effect::Finish("the program has ended"));
+            effects.push(MemberEffect::Finish("the program has ended"));
         }
         effects
     }
 
-    fn end_attached(&mut self, process: Process) -> Effects {
+    fn end_attached(&mut self, process: MemberProcess) -> MemberEffects {
         let mut effects = self.end(vec![process]);
         if !effects.is_empty() {
-            effects.push(Effect::Forget(process));
+            effects.push(MemberEffect::Forget(process));
         }
         effects
     }

@@ -3,19 +3,19 @@
 
 use super::{
     BEGIN_NS, BEGIN_SCAN_NS, Members, SCAN_NS, YOUNG_NS,
-    event::{Candidate, Effect, Effects, Machine, Process},
+    event::{Candidate, MachineId, MemberEffect, MemberEffects, MemberProcess},
     since,
 };
 use rules::Time;
 
 impl Members {
-    pub(super) fn look(&mut self, machine: Machine, execs: u64, now: Time) -> Effects {
-        let mut effects = Effects::new();
+    pub(super) fn look(&mut self, machine: MachineId, execs: u64, now: Time) -> MemberEffects {
+        let mut effects = MemberEffects::new();
         let scan = self.scan(machine);
         if execs != scan.execs {
             scan.execs = execs;
             scan.begins_until = Time(now.0.saturating_add(BEGIN_NS));
-            effects.push(Effect::LookAtCommand(machine));
+            effects.push(MemberEffect::LookAtCommand(machine));
         }
         let period_ns = match now < scan.begins_until {
             true => BEGIN_SCAN_NS,
@@ -32,25 +32,25 @@ impl Members {
             let may_have_more = !candidate.has_mpi || !candidate.is_linked;
             seat.is_watched && may_have_more && since(now, candidate.started) < YOUNG_NS
         });
-        effects.extend(young.map(|(process, ..)| Effect::LookInto(process)));
-        effects.push(Effect::Scan(machine));
+        effects.extend(young.map(|(process, ..)| MemberEffect::LookInto(process)));
+        effects.push(MemberEffect::Scan(machine));
         effects
     }
 
-    pub(super) fn looked_into(&mut self, process: Process, now: Candidate) -> Effects {
+    pub(super) fn looked_into(&mut self, process: MemberProcess, now: Candidate) -> MemberEffects {
         let seat = self.seats.get(&process);
         let Some(before) = seat.and_then(|seat| seat.candidate.as_ref()) else {
-            return Effects::new();
+            return MemberEffects::new();
         };
         let is_same = before.program == now.program && before.modules == now.modules && before.is_linked;
         match !is_same && now.is_linked && before.pid == now.pid {
             true => self.join(process, now),
-            false => Effects::new(),
+            false => MemberEffects::new(),
         }
     }
 
     /// A process of a command, from now on in this slot.
-    pub(super) fn join(&mut self, process: Process, candidate: Candidate) -> Effects {
+    pub(super) fn join(&mut self, process: MemberProcess, candidate: Candidate) -> MemberEffects {
         let pid = candidate.pid;
         let before = self.seats.get(&process).filter(|seat| seat.pid == pid.number);
         let was_watched = before.is_some_and(|seat| seat.is_watched);
@@ -60,12 +60,12 @@ impl Members {
         if let Some(seat) = self.seats.get_mut(&process) {
             seat.has_ended = has_ended;
         }
-        let watch = Effect::Watch {
+        let watch = MemberEffect::Watch {
             machine: process.machine,
             pid,
             slot: Some(process.slot),
         };
-        let leave = was_watched.then_some(Effect::Leave(process));
+        let leave = was_watched.then_some(MemberEffect::Leave(process));
         leave.into_iter().chain([watch]).collect()
     }
 }

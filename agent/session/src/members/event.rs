@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::process::{Machine, Pid, Process};
+pub use crate::process::{ActuatorPid, MachineId, MemberProcess};
 use profile::format::duration;
 use rules::Time;
 
@@ -12,10 +12,9 @@ use rules::Time;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Which process it is.
-    pub pid: Pid,
+    pub pid: ActuatorPid,
     /// The user it belongs to.
     pub user: u32,
-    /// Its rank.
     pub rank: Option<u32>,
     /// The file of its program.
     #[serde(with = "path")]
@@ -33,8 +32,7 @@ pub struct Candidate {
 
 /// A file of a process that was attached to after the process had mapped it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LateFile {
-    /// The file's name.
+pub struct LateAttachment {
     pub name: String,
     /// When the probes were attached.
     #[serde(with = "time")]
@@ -45,141 +43,128 @@ pub struct LateFile {
     pub begins: bool,
 }
 
-/// What can happen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum MemberEvent {
     /// A process that was attached to when the session began.
-    Present(Process, Candidate),
+    Present(MemberProcess, Candidate),
     /// Something is not measured.
     NotMeasured(String),
     /// Time has passed, in a session that attached to a job.
-    Tick(Machine),
+    Tick(MachineId),
     /// Time has passed, in a session that started a command.
     Look {
-        /// Where.
-        machine: Machine,
+        machine: MachineId,
         /// How often a process of the command has executed a program.
         execs: u64,
     },
     /// A process runs another program now.
     RunsAnother {
-        /// Which process.
-        process: Process,
+        process: MemberProcess,
         /// The file of the new program.
         #[serde(with = "path")]
         program: PathBuf,
     },
     /// A rank without MPI has loaded one.
-    LoadedMpi(Process, Candidate),
+    LoadedMpi(MemberProcess, Candidate),
     /// A young process of a command was looked into a second time.
-    LookedInto(Process, Candidate),
-    /// The answer to [`Effect::Scan`]: processes that are not known, each with whether it still runs.
-    Found(Machine, Vec<(Candidate, bool)>),
-    /// The answer to [`Effect::Admit`]: the slot of this process; none where there is no room.
-    Slot(Machine, Pid, Option<u32>),
+    LookedInto(MemberProcess, Candidate),
+    /// The answer to [`MemberEffect::Scan`]: processes that are not known, each with whether it still runs.
+    Found(MachineId, Vec<(Candidate, bool)>),
+    /// The answer to [`MemberEffect::Admit`]: the slot of this process; none where there is no room.
+    Slot(MachineId, ActuatorPid, Option<u32>),
     /// A process of the command hit its first probe.
-    Came(Process, Candidate),
+    Came(MemberProcess, Candidate),
     /// The same of one that had ended before it could be looked into; while MPI was not watched or not.
     CameUnseen {
-        /// Its slot.
-        process: Process,
-        /// Its number.
+        process: MemberProcess,
         pid: i32,
         /// MPI was not watched then.
         is_unwatched: bool,
     },
     /// A process of the command has ended.
-    Went(Process),
+    Went(MemberProcess),
     /// All that came and went so far was handed over.
-    Settled(Machine),
-    /// The answer to [`Effect::Watch`]: the process is watched.
+    Settled(MachineId),
+    /// The answer to [`MemberEffect::Watch`]: the process is watched.
     Watched {
-        /// Its slot.
-        process: Process,
+        process: MemberProcess,
         /// Which process it is.
-        pid: Pid,
+        pid: ActuatorPid,
         /// What was attached late.
-        late: Option<LateFile>,
+        late: Option<LateAttachment>,
     },
-    /// The answer to [`Effect::Watch`]: the process cannot be watched.
+    /// The answer to [`MemberEffect::Watch`]: the process cannot be watched.
     Refused {
         /// The slot that it takes all the same.
-        process: Process,
+        process: MemberProcess,
         /// Which process it is.
-        pid: Pid,
-        /// Why.
+        pid: ActuatorPid,
         reason: String,
     },
-    /// The answer to [`Effect::Watch`]: there is no room for this process, nor for any other.
-    NoRoom(Machine, Pid),
+    /// The answer to [`MemberEffect::Watch`]: there is no room for this process, nor for any other.
+    NoRoom(MachineId, ActuatorPid),
     /// A process that was attached to has ended.
-    Ended(Process),
+    Ended(MemberProcess),
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// Look whether processes that have run run another program: [`Event::RunsAnother`].
-    CheckPrograms(Machine),
-    /// Look whether these ranks have loaded an MPI: [`Event::LoadedMpi`].
-    CheckMpi(Vec<Process>),
-    /// Read again what this process has mapped: [`Event::LookedInto`].
-    LookInto(Process),
+pub enum MemberEffect {
+    /// Look whether processes that have run run another program: [`MemberEvent::RunsAnother`].
+    CheckPrograms(MachineId),
+    /// Look whether these ranks have loaded an MPI: [`MemberEvent::LoadedMpi`].
+    CheckMpi(Vec<MemberProcess>),
+    /// Read again what this process has mapped: [`MemberEvent::LookedInto`].
+    LookInto(MemberProcess),
     /// Look which program the command runs.
-    LookAtCommand(Machine),
-    /// Look for processes that are not known: [`Event::Found`].
-    Scan(Machine),
-    /// Give a process a slot: [`Event::Slot`].
-    Admit(Machine, Pid),
-    /// Attach to a process: [`Event::Watched`], [`Event::Refused`] or [`Event::NoRoom`].
+    LookAtCommand(MachineId),
+    /// Look for processes that are not known: [`MemberEvent::Found`].
+    Scan(MachineId),
+    /// Give a process a slot: [`MemberEvent::Slot`].
+    Admit(MachineId, ActuatorPid),
+    /// Attach to a process: [`MemberEvent::Watched`], [`MemberEvent::Refused`] or [`MemberEvent::NoRoom`].
     Watch {
-        /// Where it runs.
-        machine: Machine,
+        machine: MachineId,
         /// Which process it is.
-        pid: Pid,
+        pid: ActuatorPid,
         /// Its slot; none for the next free one.
         slot: Option<u32>,
     },
     /// The rules are to forget the process in this slot.
-    Leave(Process),
+    Leave(MemberProcess),
     /// Read the last totals of these processes; from then on they have ended.
-    End(Vec<Process>),
+    End(Vec<MemberProcess>),
     /// Count the hits of this process no longer.
-    Forget(Process),
+    Forget(MemberProcess),
     /// Remove the records of the threads of this process.
-    ForgetThreads(Process),
+    ForgetThreads(MemberProcess),
     /// If this process runs no longer, or runs another program, what was changed in it is gone.
-    CheckChanges(Process),
-    /// Look whether a process ended while it was attached to, of which nobody tells then: [`Event::Went`].
-    CheckEnded(Process, Pid),
-    /// Say a line.
-    Say(Notice),
+    CheckChanges(MemberProcess),
+    /// Look whether a process ended while it was attached to, of which nobody tells then: [`MemberEvent::Went`].
+    CheckEnded(MemberProcess, ActuatorPid),
+    Say(MemberNotice),
     /// End the session, for this reason.
     Finish(&'static str),
 }
 
-/// In this order.
-pub type Effects = Vec<Effect>;
+pub type MemberEffects = Vec<MemberEffect>;
 
 /// A line that stays on the screen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Notice {
-    /// A process joined.
+pub enum MemberNotice {
     Joined {
-        /// Its rank.
         rank: Option<u32>,
         /// Which process it is.
-        pid: Pid,
+        pid: ActuatorPid,
     },
     /// A process runs another program.
     Replaced {
-        /// Its rank.
         rank: Option<u32>,
         /// Which process it is.
-        pid: Pid,
+        pid: ActuatorPid,
         /// How long after the probes were armed.
         after_ns: u64,
         /// The file of the new program.
@@ -190,10 +175,9 @@ pub enum Notice {
     },
     /// A rank has loaded its MPI.
     LoadedMpi {
-        /// Its rank.
         rank: Option<u32>,
         /// Which process it is.
-        pid: Pid,
+        pid: ActuatorPid,
         /// How long after the probes were armed.
         after_ns: u64,
     },
@@ -201,11 +185,11 @@ pub enum Notice {
     Missing(String),
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for MemberNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::Joined { rank, pid } => write!(f, "{} (pid {pid}) joined", who(*rank)),
-            Notice::Replaced {
+            MemberNotice::Joined { rank, pid } => write!(f, "{} (pid {pid}) joined", who(*rank)),
+            MemberNotice::Replaced {
                 rank,
                 pid,
                 after_ns,
@@ -223,13 +207,13 @@ impl fmt::Display for Notice {
                     false => "soon",
                 },
             ),
-            Notice::LoadedMpi { rank, pid, after_ns } => write!(
+            MemberNotice::LoadedMpi { rank, pid, after_ns } => write!(
                 f,
                 "{} (pid {pid}) has loaded its MPI after {}: what it did before has its own entry",
                 who(*rank),
                 duration(*after_ns as f64),
             ),
-            Notice::Missing(text) => write!(f, "missing: {text}"),
+            MemberNotice::Missing(text) => write!(f, "missing: {text}"),
         }
     }
 }
@@ -253,7 +237,6 @@ mod path {
     }
 }
 
-/// Nanoseconds.
 mod time {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -1,6 +1,6 @@
 //! What is not measured of processes, in words.
 
-use super::event::{Candidate, LateFile};
+use super::event::{Candidate, LateAttachment};
 use profile::format::duration;
 use rules::Time;
 
@@ -79,7 +79,7 @@ pub(super) fn refused(candidate: &Candidate, reason: &str) -> String {
 }
 
 /// What is not known of a process because it was attached to late; none where that is nothing.
-pub(super) fn late(candidate: &Candidate, file: &LateFile, armed: Time) -> Option<String> {
+pub(super) fn late(candidate: &Candidate, file: &LateAttachment, armed: Time) -> Option<String> {
     // The command itself waited until the probes were attached.
     let began = candidate.started.max(armed);
     let missed_ns = file.attached.0.checked_sub(began.0)?;

@@ -17,7 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use self::missing::Missing;
 pub use self::{
-    event::{Candidate, Effect, Effects, Event, LateFile, Machine, Notice, Pid, Process},
+    event::{
+        ActuatorPid, Candidate, LateAttachment, MachineId, MemberEffect, MemberEffects, MemberEvent,
+        MemberNotice, MemberProcess,
+    },
     missing::Unmeasured,
 };
 use rules::Time;
@@ -37,7 +40,7 @@ const YOUNG_NS: u64 = 15 * BEGIN_NS;
 /// How the session came to its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum MembersOrigin {
     /// It attached to them; they have a launcher or not.
     Attached {
         /// Ranks join with their MPI, other processes as they are.
@@ -71,24 +74,24 @@ struct Scan {
     /// They are being attached to, by their numbers.
     joining: BTreeMap<i32, Candidate>,
     /// They have ended and are still shown as running.
-    gone: Vec<Process>,
+    gone: Vec<MemberProcess>,
 }
 
 /// All processes of a session.
 #[derive(Debug)]
 pub struct Members {
-    origin: Origin,
+    origin: MembersOrigin,
     armed: Time,
-    seats: BTreeMap<Process, Seat>,
-    scans: BTreeMap<Machine, Scan>,
+    seats: BTreeMap<MemberProcess, Seat>,
+    scans: BTreeMap<MachineId, Scan>,
     /// They have ended because they run other programs now, which have not joined yet.
-    replaced: BTreeSet<Process>,
+    replaced: BTreeSet<MemberProcess>,
     missing: Missing,
 }
 
 impl Members {
     /// Of a session that begins now; `missing` says what is not watched of the job.
-    pub fn new(origin: Origin, missing: Vec<String>, now: Time) -> Members {
+    pub fn new(origin: MembersOrigin, missing: Vec<String>, now: Time) -> Members {
         Members {
             origin,
             armed: now,
@@ -100,35 +103,35 @@ impl Members {
     }
 
     /// Takes an event in and says what is to be done, in this order.
-    pub fn on(&mut self, event: Event, now: Time) -> Effects {
+    pub fn on(&mut self, event: MemberEvent, now: Time) -> MemberEffects {
         match event {
-            Event::Present(process, candidate) => {
+            MemberEvent::Present(process, candidate) => {
                 self.seat(process, candidate, true);
-                Effects::new()
+                MemberEffects::new()
             }
-            Event::NotMeasured(text) => {
+            MemberEvent::NotMeasured(text) => {
                 self.missing.note(text);
-                Effects::new()
+                MemberEffects::new()
             }
-            Event::Tick(machine) => self.tick(machine, now),
-            Event::Look { machine, execs } => self.look(machine, execs, now),
-            Event::RunsAnother { process, program } => self.runs_another(process, program, now),
-            Event::LoadedMpi(process, candidate) => self.loaded_mpi(process, candidate, now),
-            Event::LookedInto(process, candidate) => self.looked_into(process, candidate),
-            Event::Found(machine, found) => self.found(machine, found),
-            Event::Slot(machine, pid, slot) => {
+            MemberEvent::Tick(machine) => self.tick(machine, now),
+            MemberEvent::Look { machine, execs } => self.look(machine, execs, now),
+            MemberEvent::RunsAnother { process, program } => self.runs_another(process, program, now),
+            MemberEvent::LoadedMpi(process, candidate) => self.loaded_mpi(process, candidate, now),
+            MemberEvent::LookedInto(process, candidate) => self.looked_into(process, candidate),
+            MemberEvent::Found(machine, found) => self.found(machine, found),
+            MemberEvent::Slot(machine, pid, slot) => {
                 let candidate = self.scan(machine).joining.remove(&pid.number);
-                let mut effects = Effects::new();
+                let mut effects = MemberEffects::new();
                 if let (Some(slot), Some(candidate)) = (slot, candidate) {
-                    let process = Process { machine, slot };
+                    let process = MemberProcess { machine, slot };
                     effects = self.join(process, candidate);
-                    effects.push(Effect::CheckEnded(process, pid));
+                    effects.push(MemberEffect::CheckEnded(process, pid));
                 }
                 effects.extend(self.next(machine));
                 effects
             }
-            Event::Came(process, candidate) => self.join(process, candidate),
-            Event::CameUnseen {
+            MemberEvent::Came(process, candidate) => self.join(process, candidate),
+            MemberEvent::CameUnseen {
                 process,
                 pid,
                 is_unwatched,
@@ -141,30 +144,30 @@ impl Members {
                     has_ended: false,
                 };
                 self.seats.insert(process, seat);
-                Effects::new()
+                MemberEffects::new()
             }
-            Event::Went(process) => {
+            MemberEvent::Went(process) => {
                 self.scan(process.machine).gone.push(process);
-                Effects::new()
+                MemberEffects::new()
             }
-            Event::Settled(machine) => {
+            MemberEvent::Settled(machine) => {
                 let gone = std::mem::take(&mut self.scan(machine).gone);
                 self.end(gone)
             }
-            Event::Watched { process, pid, late } => self.watched(process, pid.number, late),
-            Event::Refused { process, pid, reason } => self.refused(process, pid.number, &reason),
-            Event::NoRoom(machine, pid) => {
+            MemberEvent::Watched { process, pid, late } => self.watched(process, pid.number, late),
+            MemberEvent::Refused { process, pid, reason } => self.refused(process, pid.number, &reason),
+            MemberEvent::NoRoom(machine, pid) => {
                 let scan = self.scan(machine);
                 scan.joining.remove(&pid.number);
                 scan.found.clear();
-                Effects::new()
+                MemberEffects::new()
             }
-            Event::Ended(process) => self.ended(process),
+            MemberEvent::Ended(process) => self.ended(process),
         }
     }
 
     /// The processes that run, and those that are about to join.
-    pub fn known(&self, machine: Machine) -> BTreeSet<i32> {
+    pub fn known(&self, machine: MachineId) -> BTreeSet<i32> {
         let here = self
             .seats
             .iter()
@@ -184,15 +187,15 @@ impl Members {
     /// What is not measured and was counted only.
     pub fn counted_missing(&self, unmeasured: Unmeasured) -> Vec<String> {
         match self.origin {
-            Origin::Command => self.missing.counted(unmeasured),
-            Origin::Attached { .. } => Vec::new(),
+            MembersOrigin::Command => self.missing.counted(unmeasured),
+            MembersOrigin::Attached { .. } => Vec::new(),
         }
     }
 
-    fn scan(&mut self, machine: Machine) -> &mut Scan {
+    fn scan(&mut self, machine: MachineId) -> &mut Scan {
         let looked = match self.origin {
-            Origin::Attached { .. } => self.armed,
-            Origin::Command => Time(0),
+            MembersOrigin::Attached { .. } => self.armed,
+            MembersOrigin::Command => Time(0),
         };
         self.scans.entry(machine).or_insert_with(|| Scan {
             looked,
@@ -200,7 +203,7 @@ impl Members {
         })
     }
 
-    fn running(&self, machine: Machine) -> impl Iterator<Item = (Process, &Seat, &Candidate)> {
+    fn running(&self, machine: MachineId) -> impl Iterator<Item = (MemberProcess, &Seat, &Candidate)> {
         let here = self
             .seats
             .iter()
@@ -209,11 +212,11 @@ impl Members {
         running.filter_map(|(process, seat)| Some((*process, seat, seat.candidate.as_ref()?)))
     }
 
-    fn found(&mut self, machine: Machine, found: Vec<(Candidate, bool)>) -> Effects {
+    fn found(&mut self, machine: MachineId, found: Vec<(Candidate, bool)>) -> MemberEffects {
         let user = self.seats.values().find_map(|seat| seat.candidate.as_ref());
         let user = match self.origin {
-            Origin::Attached { .. } => user.map(|first| first.user),
-            Origin::Command => None,
+            MembersOrigin::Attached { .. } => user.map(|first| first.user),
+            MembersOrigin::Command => None,
         };
         let scan = self.scan(machine);
         let late = std::mem::take(&mut scan.late)
@@ -226,27 +229,27 @@ impl Members {
     }
 
     /// One is attached to after the other: where there is no room for one there is none for the next.
-    fn next(&mut self, machine: Machine) -> Effects {
+    fn next(&mut self, machine: MachineId) -> MemberEffects {
         while let Some((candidate, is_running)) = self.scan(machine).found.pop_front() {
             let pid = candidate.pid;
-            if self.origin == Origin::Command && self.is_known(machine, pid.number, is_running) {
+            if self.origin == MembersOrigin::Command && self.is_known(machine, pid.number, is_running) {
                 continue;
             }
             self.scan(machine).joining.insert(pid.number, candidate);
             return vec![match self.origin {
-                Origin::Command => Effect::Admit(machine, pid),
-                Origin::Attached { .. } => Effect::Watch {
+                MembersOrigin::Command => MemberEffect::Admit(machine, pid),
+                MembersOrigin::Attached { .. } => MemberEffect::Watch {
                     machine,
                     pid,
                     slot: None,
                 },
             }];
         }
-        Effects::new()
+        MemberEffects::new()
     }
 
     /// It was told of meanwhile, and may have ended since.
-    fn is_known(&self, machine: Machine, pid: i32, is_running: bool) -> bool {
+    fn is_known(&self, machine: MachineId, pid: i32, is_running: bool) -> bool {
         let mut here = self
             .seats
             .iter()
@@ -254,7 +257,7 @@ impl Members {
         here.any(|(_, seat)| seat.pid == pid && (!seat.has_ended || !is_running))
     }
 
-    fn seat(&mut self, process: Process, candidate: Candidate, is_watched: bool) {
+    fn seat(&mut self, process: MemberProcess, candidate: Candidate, is_watched: bool) {
         let seat = Seat {
             pid: candidate.pid.number,
             candidate: Some(candidate),
@@ -264,39 +267,39 @@ impl Members {
         self.seats.insert(process, seat);
     }
 
-    fn watched(&mut self, process: Process, pid: i32, late: Option<LateFile>) -> Effects {
+    fn watched(&mut self, process: MemberProcess, pid: i32, late: Option<LateAttachment>) -> MemberEffects {
         let Some(candidate) = self.take_seat(process, pid, true) else {
-            return Effects::new();
+            return MemberEffects::new();
         };
-        if let Origin::Attached { .. } = self.origin {
-            let joined = Notice::Joined {
+        if let MembersOrigin::Attached { .. } = self.origin {
+            let joined = MemberNotice::Joined {
                 rank: candidate.rank,
                 pid: candidate.pid,
             };
             let next = self.next(process.machine);
-            return [Effect::Say(joined)].into_iter().chain(next).collect();
+            return [MemberEffect::Say(joined)].into_iter().chain(next).collect();
         }
         let missed = late.and_then(|file| missing::late(&candidate, &file, self.armed));
         match missed.filter(|missed| !self.missing.has(missed)) {
             Some(missed) => vec![self.miss(missed)],
-            None => Effects::new(),
+            None => MemberEffects::new(),
         }
     }
 
     /// It is named with the reason, and what /proc tells of it is all there is. Those that come together have nothing to do with each other.
-    fn refused(&mut self, process: Process, pid: i32, reason: &str) -> Effects {
+    fn refused(&mut self, process: MemberProcess, pid: i32, reason: &str) -> MemberEffects {
         let Some(candidate) = self.take_seat(process, pid, false) else {
-            return Effects::new();
+            return MemberEffects::new();
         };
         let mut effects = vec![self.miss(missing::refused(&candidate, reason))];
-        if let Origin::Attached { .. } = self.origin {
+        if let MembersOrigin::Attached { .. } = self.origin {
             effects.extend(self.next(process.machine));
         }
         effects
     }
 
     /// The process that was attached to takes its slot; in a command it has it already.
-    fn take_seat(&mut self, process: Process, pid: i32, is_watched: bool) -> Option<Candidate> {
+    fn take_seat(&mut self, process: MemberProcess, pid: i32, is_watched: bool) -> Option<Candidate> {
         if let Some(candidate) = self.scan(process.machine).joining.remove(&pid) {
             self.seat(process, candidate, is_watched);
         }
@@ -305,13 +308,13 @@ impl Members {
         seat.candidate.clone()
     }
 
-    fn miss(&mut self, text: String) -> Effect {
+    fn miss(&mut self, text: String) -> MemberEffect {
         self.missing.note(text.clone());
-        Effect::Say(Notice::Missing(text))
+        MemberEffect::Say(MemberNotice::Missing(text))
     }
 
     /// Those that have not ended yet end together: the last totals are read once for all.
-    fn end(&mut self, processes: Vec<Process>) -> Effects {
+    fn end(&mut self, processes: Vec<MemberProcess>) -> MemberEffects {
         let mut ended = Vec::new();
         for process in processes {
             let seat = self.seats.get_mut(&process).filter(|seat| !seat.has_ended);
@@ -321,8 +324,8 @@ impl Members {
             }
         }
         match ended.is_empty() {
-            true => Effects::new(),
-            false => vec![Effect::End(ended)],
+            true => MemberEffects::new(),
+            false => vec![MemberEffect::End(ended)],
         }
     }
 }

@@ -6,7 +6,11 @@ use rules::RuleFile;
 
 use super::*;
 
-const STATES: [State; 3] = [State::Watches, State::MayWrite, State::Leaves];
+const STATES: [RequestState; 3] = [
+    RequestState::Watches,
+    RequestState::MayWrite,
+    RequestState::Leaves,
+];
 
 /// Of the rule's text alone.
 pub(crate) fn check(given: &Given) -> Result<CheckedRule, String> {
@@ -16,28 +20,28 @@ pub(crate) fn check(given: &Given) -> Result<CheckedRule, String> {
 }
 
 /// A step in one word, for tables.
-fn word(step: &Step) -> String {
+fn word(step: &RequestStep) -> String {
     match step {
-        Step::Answer(Answer::Refused { kind, .. }) => format!("refused {kind:?}"),
-        Step::Answer(Answer::Stopping) => "stopping".to_owned(),
-        Step::Answer(answer) => format!("{answer:?}"),
-        Step::List => "list".to_owned(),
-        Step::Report => "report".to_owned(),
-        Step::Switch { rule, mode } => format!("switch {rule} {}", mode.name()),
-        Step::Add { rule, mode } => format!("add {} {}", rule.name(), mode.name()),
-        Step::Remove { rule, keeps } => format!("remove {rule} {keeps}"),
-        Step::Say(notice) => format!("say {notice}"),
-        Step::End(reason) => format!("end {reason}"),
+        RequestStep::Answer(Answer::Refused { kind, .. }) => format!("refused {kind:?}"),
+        RequestStep::Answer(Answer::Stopping) => "stopping".to_owned(),
+        RequestStep::Answer(answer) => format!("{answer:?}"),
+        RequestStep::List => "list".to_owned(),
+        RequestStep::Report => "report".to_owned(),
+        RequestStep::Switch { rule, mode } => format!("switch {rule} {}", mode.name()),
+        RequestStep::Add { rule, mode } => format!("add {} {}", rule.name(), mode.name()),
+        RequestStep::Remove { rule, keeps } => format!("remove {rule} {keeps}"),
+        RequestStep::Say(notice) => format!("say {notice}"),
+        RequestStep::End(reason) => format!("end {reason}"),
     }
 }
 
-fn words(steps: &[Step]) -> Vec<String> {
+fn words(steps: &[RequestStep]) -> Vec<String> {
     steps.iter().map(word).collect()
 }
 
-fn message(steps: &[Step]) -> &str {
+fn message(steps: &[RequestStep]) -> &str {
     match steps {
-        [Step::Answer(Answer::Refused { message, .. })] => message,
+        [RequestStep::Answer(Answer::Refused { message, .. })] => message,
         other => panic!("{other:?}"),
     }
 }
@@ -96,7 +100,7 @@ fn each_request_in_each_state() {
         for (state, wanted) in STATES.into_iter().zip([watches, may_write, "refused Failed"]) {
             let steps = words(&steps(request.clone(), state, check));
             assert_eq!(steps[0], wanted, "{request:?} while {state:?}");
-            let ends = request == Request::Stop && state != State::Leaves;
+            let ends = request == Request::Stop && state != RequestState::Leaves;
             assert_eq!(steps.len(), 1 + usize::from(ends), "{request:?} while {state:?}");
         }
     }
@@ -104,7 +108,7 @@ fn each_request_in_each_state() {
 
 #[test]
 fn a_stop_is_answered_before_the_session_ends() {
-    for state in [State::Watches, State::MayWrite] {
+    for state in [RequestState::Watches, RequestState::MayWrite] {
         assert_eq!(
             words(&steps(Request::Stop, state, check)),
             ["stopping", "end stopped by tuneagent session stop"]
@@ -115,15 +119,18 @@ fn a_stop_is_answered_before_the_session_ends() {
 #[test]
 fn a_session_that_only_watches_says_what_it_would_take_to_write() {
     for request in [switch(Mode::Applying), add(Mode::Applying)] {
-        assert_eq!(message(&steps(request, State::Watches, check)), CANNOT_WRITE);
+        assert_eq!(
+            message(&steps(request, RequestState::Watches, check)),
+            CANNOT_WRITE
+        );
     }
 }
 
 #[test]
-fn a_session_that_leaves_says_so_whatever_it_is_asked() {
+fn a_session_that_leaves_says_so_to_every_request() {
     for request in [Request::List, Request::Stop, switch(Mode::Off)] {
         assert_eq!(
-            message(&steps(request, State::Leaves, check)),
+            message(&steps(request, RequestState::Leaves, check)),
             "the session is ending"
         );
     }
@@ -135,7 +142,7 @@ fn a_switch_is_said_where_it_changes_something_and_answered_with_the_mode_before
     let steps = switched("slow", Mode::Off, Ok("advising"), none);
     assert_eq!(word(&steps[0]), "say slow switched from advising to off");
     let before = "advising".to_owned();
-    assert!(matches!(&steps[1], Step::Answer(answer) if *answer == Answer::Switched { before }));
+    assert!(matches!(&steps[1], RequestStep::Answer(answer) if *answer == Answer::Switched { before }));
     let steps = switched("slow", Mode::Off, Ok("off"), none);
     assert_eq!(words(&steps), [r#"Switched { before: "off" }"#]);
 }
@@ -176,7 +183,7 @@ fn a_rule_that_was_added_is_named_with_what_of_it_is_not_probed() {
         mode: Mode::Advising,
         missing,
     };
-    assert!(matches!(&steps[2], Step::Answer(answer) if *answer == wanted));
+    assert!(matches!(&steps[2], RequestStep::Answer(answer) if *answer == wanted));
 }
 
 #[test]
@@ -209,7 +216,9 @@ fn a_rule_that_was_removed_is_named_with_what_became_of_its_changes() {
     ] {
         let steps = removed("slow".to_owned(), keeps, in_force);
         assert_eq!(word(&steps[0]), format!("say slow removed; {said}"));
-        assert!(matches!(&steps[1], Step::Answer(answer) if *answer == Answer::Removed { put_back, kept }));
+        assert!(
+            matches!(&steps[1], RequestStep::Answer(answer) if *answer == Answer::Removed { put_back, kept })
+        );
     }
 }
 

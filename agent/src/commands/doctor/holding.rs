@@ -62,9 +62,9 @@ fn at_its_next_write(
     command: ArmCommand,
 ) -> Result<Receipt, String> {
     let ticket = actuator.client.arm(command).map_err(|error| error.to_string())?;
-    let nobody = || "the child ended".to_owned();
-    let input = child.stdin.as_mut().ok_or_else(nobody)?;
-    let output = child.stdout.as_mut().ok_or_else(nobody)?;
+    let no_user = || "the child ended".to_owned();
+    let input = child.stdin.as_mut().ok_or_else(no_user)?;
+    let output = child.stdout.as_mut().ok_or_else(no_user)?;
     let until = Instant::now() + WAIT + WAIT;
     while Instant::now() < until {
         input.write_all(b"y").map_err(|error| error.to_string())?;

@@ -29,7 +29,7 @@ use tuner::{
 
 use super::{Check, as_root, versions};
 use crate::{
-    kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, Site},
+    kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, ProbeSite},
     rights::{self, Need},
 };
 
@@ -145,7 +145,7 @@ fn own_offset() -> Option<u64> {
 /// Attaches to a function of our own file, and detaches.
 fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
     let attached = (|| -> Result<(), String> {
-        let site = Site {
+        let site = ProbeSite {
             offset: own_offset().ok_or("our own code was not found in our file")?,
             probe: 0,
             semaphore: 0,
@@ -412,7 +412,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scope_of_yama_is_told_with_what_would_change_it() {
+    fn every_scope_of_yama_is_shown_with_what_would_change_it() {
         let said = |scope, may_trace| {
             let check = yama_says(scope, may_trace);
             (check.status, check.command.is_some())
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn where_perf_wants_all_rights_it_is_told_what_will_not_work_and_what_would_change_it() {
+    fn where_perf_wants_all_rights_the_page_shows_what_will_not_work_and_what_would_change_it() {
         assert_eq!(tracefs("BPF programs", None).command, None);
         let check = tracefs("BPF programs", Some(3));
         assert!(

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     cli::DoctorArgs,
-    exit::{Code, Failure, Outcome},
+    exit::{Code, CommandResult, Failure},
 };
 
 /// Name and version of the form of `--json`.
@@ -91,7 +91,7 @@ impl Check {
     }
 }
 
-pub(super) fn run(args: &DoctorArgs) -> Outcome {
+pub(super) fn run(args: &DoctorArgs) -> CommandResult {
     // Who means nobody is told at once.
     let target = args.target.as_deref().map(target::pid).transpose()?;
     let mut checks = machine::checks();

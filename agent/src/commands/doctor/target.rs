@@ -11,9 +11,9 @@ use tuner::{
 
 use super::{super::target::of_process, Check, as_root};
 use crate::{
-    discover::{Job, Member, Scout},
+    discover::{Discovery, Job, Member},
     exit::Failure,
-    kernel::{At, Kernel, LinkRequest, LoadOptions, Site},
+    kernel::{At, Kernel, LinkRequest, LoadOptions, ProbeSite},
     rights,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
 }
 
 pub(super) fn checks(pid: i32) -> Vec<Check> {
-    let job = match Scout::default().job_of(pid) {
+    let job = match Discovery::default().job_of(pid) {
         Ok(job) => job,
         Err(error) => {
             let needs_rights = matches!(of_process(&error), Some(ProcessError::NotPermitted { .. }));
@@ -108,7 +108,7 @@ fn probed(member: &Member) -> Check {
         let kernel = Kernel::load(LoadOptions::ONE_PROBE).map_err(|error| error.to_string())?;
         let request = LinkRequest {
             path: module.probe_path().map_err(|error| error.to_string())?,
-            sites: vec![Site {
+            sites: vec![ProbeSite {
                 offset: first.offset.0,
                 probe: 0,
                 semaphore: 0,

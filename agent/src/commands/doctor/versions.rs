@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_age_of_a_kernel_is_told_with_what_it_means() {
+    fn every_age_of_a_kernel_is_shown_with_what_it_means() {
         let said = |release: &str, found| {
             let check = version_says(release, found);
             (check.status, check.text.replace('\n', " "))
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lockdown_is_told_with_what_it_takes_away() {
+    fn every_lockdown_is_shown_with_what_it_takes_away() {
         for (state, status, part) in [
             (None, Status::Works, "none"),
             (Some("[none] integrity confidentiality"), Status::Works, "none"),

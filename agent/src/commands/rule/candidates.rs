@@ -51,7 +51,7 @@ impl Candidates {
     /// What the file of a program offers.
     pub(super) fn of(exe: &str, image: &Image) -> Result<Candidates, ImageError> {
         let symbols = image.defined_symbols()?;
-        let asks_for_mpi = image.dynamic_symbols()?.iter().any(|symbol| is_mpi(&symbol.name));
+        let requires_mpi = image.dynamic_symbols()?.iter().any(|symbol| is_mpi(&symbol.name));
         let is_code = |symbol: &&Symbol| symbol.kind == SymbolKind::Function && is_plain(&symbol.name);
         let callers = calls(
             image,
@@ -73,7 +73,7 @@ impl Candidates {
         functions.truncate(MOST_OFFERED);
         Ok(Candidates {
             exe: exe.to_owned(),
-            is_mpi: asks_for_mpi || symbols.iter().any(|symbol| is_mpi(&symbol.name)),
+            is_mpi: requires_mpi || symbols.iter().any(|symbol| is_mpi(&symbol.name)),
             functions,
             variables: variables(image, &symbols)?,
             more_functions,

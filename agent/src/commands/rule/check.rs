@@ -10,14 +10,14 @@ use crate::{
     cli::CheckRuleArgs,
     commands::target,
     diagnostics,
-    discover::{Job, Scout},
-    exit::{Code, Failure, Outcome},
+    discover::{Discovery, Job},
+    exit::{Code, CommandResult, Failure},
     format::plural,
 };
 
-pub(super) fn run(args: &CheckRuleArgs) -> Outcome {
+pub(super) fn run(args: &CheckRuleArgs) -> CommandResult {
     let job = match &args.pid {
-        Some(target) => Some(target::job(&mut Scout::default(), target, args.any_user)?),
+        Some(target) => Some(target::job(&mut Discovery::default(), target, args.any_user)?),
         None => None,
     };
     let mut code = Code::Done;
@@ -59,7 +59,7 @@ fn compare(
     job: &Job,
 ) -> Result<bool, Failure> {
     let seen = fit::seen(job, rule);
-    let names = fit::all_names(job, &seen, &rule.sought());
+    let names = fit::all_names(job, &seen, &rule.request());
     let fit = rules::fit(file, rule, &seen, &names);
     if has_errors(&fit.diagnostics) {
         return Ok(refuse(name, text, &fit.diagnostics));

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use plan::ValueType;
-use rules::{AllNames, CheckedRule, NoVariable, Refusal, SeenMark, SeenProcess, SeenVariable, Sought};
+use rules::{
+    AllNames, CheckedRule, FitRequest, NoVariable, SeenMark, SeenProcess, SeenVariable, WriteObstacle,
+};
 use tuner::{
     slot::{Slot, SlotError},
     symbol::SymbolKind,
@@ -19,37 +21,37 @@ use crate::{
 
 /// Every process of the job, as far as the rule is concerned.
 pub(super) fn seen(job: &Job, rule: &CheckedRule) -> Vec<SeenProcess> {
-    let sought = rule.sought();
+    let request = rule.request();
     let members = job.members.iter();
-    members.map(|member| process(member, rule, &sought)).collect()
+    members.map(|member| process(member, rule, &request)).collect()
 }
 
-fn process(member: &Member, rule: &CheckedRule, sought: &Sought) -> SeenProcess {
+fn process(member: &Member, rule: &CheckedRule, request: &FitRequest) -> SeenProcess {
     let mut seen = SeenProcess {
         name: format!("process {}", member.process.pid),
         facts: facts(member, &rule.plan().symbols),
         ..SeenProcess::default()
     };
-    for name in &sought.functions {
+    for name in &request.functions {
         let files = functions(member, name);
         if !files.is_empty() {
             seen.functions.insert(name.clone(), files);
         }
     }
-    for name in &sought.marks {
+    for name in &request.marks {
         if let Some(mark) = mark(member, name) {
             seen.marks.insert(name.clone(), mark);
         }
     }
-    for (function, number) in &sought.parameters {
+    for (function, number) in &request.parameters {
         if let Some((_, of)) = member.parameter(function, *number) {
             seen.parameters.insert((function.clone(), *number), of.to_owned());
         }
     }
-    for name in &sought.variables {
+    for name in &request.variables {
         seen.variables.insert(name.clone(), variable(member, name, None));
     }
-    for (name, of) in &sought.written {
+    for (name, of) in &request.written {
         seen.variables
             .insert(name.clone(), variable(member, name, Some(*of)));
     }
@@ -122,26 +124,26 @@ fn variable(
     })
 }
 
-fn refusal(error: SlotError) -> Refusal {
+fn refusal(error: SlotError) -> WriteObstacle {
     let text = error.to_string();
     match error {
-        SlotError::ReadOnly { .. } => Refusal::ReadOnly(text),
+        SlotError::ReadOnly { .. } => WriteObstacle::ReadOnly(text),
         SlotError::TypeUnknown { .. }
         | SlotError::WrongSize { .. }
         | SlotError::WrongType { .. }
-        | SlotError::Misaligned { .. } => Refusal::Type(text),
-        _ => Refusal::Other(text),
+        | SlotError::Misaligned { .. } => WriteObstacle::Type(text),
+        _ => WriteObstacle::Other(text),
     }
 }
 
 /// Every name that the processes have, where one that the rule wants is missing: else nobody asks for the nearest.
-pub(super) fn all_names(job: &Job, seen: &[SeenProcess], sought: &Sought) -> AllNames {
+pub(super) fn all_names(job: &Job, seen: &[SeenProcess], request: &FitRequest) -> AllNames {
     let lacks = |process: &SeenProcess| {
-        sought
+        request
             .functions
             .iter()
             .any(|name| !process.functions.contains_key(name))
-            || sought.marks.iter().any(|name| !process.marks.contains_key(name))
+            || request.marks.iter().any(|name| !process.marks.contains_key(name))
             || process.variables.values().any(|variable| variable.is_err())
     };
     let mut names = AllNames::default();

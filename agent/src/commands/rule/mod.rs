@@ -9,10 +9,10 @@ mod skeleton;
 
 use crate::{
     cli::RuleCommand,
-    exit::{Code, Failure, Outcome},
+    exit::{Code, CommandResult, Failure},
 };
 
-pub(super) fn run(command: &RuleCommand) -> Outcome {
+pub(super) fn run(command: &RuleCommand) -> CommandResult {
     match command {
         RuleCommand::List { json } => list(*json),
         RuleCommand::Show { name } => show(name),
@@ -26,7 +26,7 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
     }
 }
 
-fn list(json: bool) -> Outcome {
+fn list(json: bool) -> CommandResult {
     let shipped = rules::library().iter().chain(rules::models());
     let checked =
         shipped.filter_map(|(name, text)| Some((name, rules::CheckedRule::from_source(text).ok()?)));
@@ -42,7 +42,7 @@ fn list(json: bool) -> Outcome {
     Ok(Code::Done)
 }
 
-fn show(name: &str) -> Outcome {
+fn show(name: &str) -> CommandResult {
     let shipped = || rules::library().iter().chain(rules::models());
     let Some((_, text)) = shipped().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = shipped().map(|(name, _)| *name).collect();

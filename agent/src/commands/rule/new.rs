@@ -12,11 +12,11 @@ use super::{candidates::Candidates, skeleton::skeleton};
 use crate::{
     cli::NewRuleArgs,
     commands::{by_hand, target},
-    discover::Scout,
-    exit::{Code, Failure, Outcome},
+    discover::Discovery,
+    exit::{Code, CommandResult, Failure},
 };
 
-pub(super) fn run(args: &NewRuleArgs) -> Outcome {
+pub(super) fn run(args: &NewRuleArgs) -> CommandResult {
     let is_word =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     if !args.name.split('-').all(is_word) {
@@ -43,12 +43,12 @@ pub(super) fn run(args: &NewRuleArgs) -> Outcome {
         })?;
     file.write_all(text.as_bytes())
         .map_err(|error| Failure::no(format!("{shown} could not be written: {error}")))?;
-    say!("{shown} written{}", told(candidates.as_ref()));
+    say!("{shown} written{}", reported(candidates.as_ref()));
     say!("next: edit it, then tuneagent rule check {shown}");
     Ok(Code::Done)
 }
 
-fn told(candidates: Option<&Candidates>) -> String {
+fn reported(candidates: Option<&Candidates>) -> String {
     candidates.map_or(String::new(), |found| {
         let kind = if found.is_mpi { ", an MPI program" } else { "" };
         format!(
@@ -70,7 +70,7 @@ fn of_file(path: &Path) -> Result<Candidates, Failure> {
 }
 
 fn of_process(target: &str, any_user: bool) -> Result<Candidates, Failure> {
-    let job = target::job(&mut Scout::default(), target, any_user)?;
+    let job = target::job(&mut Discovery::default(), target, any_user)?;
     let Some(member) = job.members.first() else {
         return Err(Failure::not_there(format!(
             "no process of {target} could be inspected"

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tuner::process::Process;
 
-use super::files::{Foreseen, program};
+use super::files::{ExpectedFiles, program};
 use crate::{
     cli::RunArgs,
     commands::{attach, target},
-    discover::{Job, Member, Scout},
-    exit::{Code, Failure, Outcome},
+    discover::{Discovery, Job, Member},
+    exit::{Code, CommandResult, Failure},
     kernel::FamilyRoot,
     rights,
     session::{Options, Started},
@@ -45,7 +45,7 @@ pub(super) struct Order {
     /// The process that will become the command.
     pub(super) pid: i32,
     /// What its processes will have.
-    pub(super) files: Foreseen,
+    pub(super) files: ExpectedFiles,
 }
 
 /// The process, from outside.
@@ -170,7 +170,7 @@ fn leave_keys_to_the_command() -> io::Result<()> {
     Ok(())
 }
 
-pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
+pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     let missing = rights::missing_to_probe();
     if !missing.is_empty() {
         let missing = missing.join(", ");
@@ -185,30 +185,30 @@ pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
     target::may_look(&process, &words.join(" "), false)?;
     // That it failed is told once there is a session.
     let _ = crate::priority::raise();
-    let mut scout = Scout::default();
-    let foreseen = rights::looking(|| foresee(&mut scout, &process, &order.files));
-    let foreseen = foreseen.map_err(Failure::not_permitted)?;
+    let mut discovery = Discovery::default();
+    let expected = rights::looking(|| foresee(&mut discovery, &process, &order.files));
+    let expected = expected.map_err(Failure::not_permitted)?;
     let root = FamilyRoot {
         pid: order.pid.unsigned_abs(),
         user: process.uid,
         rights: rights::handed_on_by(order.pid).map_err(Failure::not_there)?,
     };
-    let program = foreseen.last().map_or_else(|| "?".to_owned(), Member::program);
+    let program = expected.last().map_or_else(|| "?".to_owned(), Member::program);
     let options = Options {
         reference: attach::reference(&args.watch)?,
         typed: order.pid.to_string(),
         started: Some(Started {
             process: process.clone(),
             root,
-            foreseen,
-            nobody: Scout::nobody().map_err(Failure::not_there)?,
+            expected,
+            no_member: Discovery::no_member().map_err(Failure::not_there)?,
         }),
         ..Options::default()
     };
     let rules = attach::rules(&args.watch, true)?;
     let watched = attach::Watched {
         job: Job::of_command(process),
-        scout,
+        discovery,
         rules,
         program,
         // Nobody waits for the numbers of those that are yet to begin.
@@ -223,22 +223,22 @@ pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
 }
 
 /// The processes that there will be, one for each program; and one that has the MPI of the launcher, where no program brings any.
-fn foresee(scout: &mut Scout, process: &Process, files: &Foreseen) -> Vec<Member> {
+fn foresee(discovery: &mut Discovery, process: &Process, files: &ExpectedFiles) -> Vec<Member> {
     let programs = files.programs.iter();
-    let mut foreseen: Vec<Member> = programs
-        .filter_map(|files| scout.foreseen(process, files))
+    let mut expected: Vec<Member> = programs
+        .filter_map(|files| discovery.expected(process, files))
         .collect();
-    let has_mpi = foreseen.iter().any(|member| member.mpi.is_some());
+    let has_mpi = expected.iter().any(|member| member.mpi.is_some());
     if let (Some(launcher), false) = (&files.launcher, has_mpi) {
         let candidates = files.mpi.iter();
         let mut candidates =
-            candidates.filter_map(|path| scout.foreseen(process, std::slice::from_ref(path)));
-        foreseen.extend(candidates.find(|member| {
+            candidates.filter_map(|path| discovery.expected(process, std::slice::from_ref(path)));
+        expected.extend(candidates.find(|member| {
             let mpi = member.mpi.as_ref();
             mpi.is_some_and(|mpi| starts(launcher, mpi.implementation.name))
         }));
     }
-    foreseen
+    expected
 }
 
 /// Whether a launcher, by the name of its file, starts programs of this MPI. Of launchers that start any nothing is known.

@@ -28,7 +28,7 @@ const WORDS_MAX: usize = 256;
 const LINE_BYTES: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Foreseen {
+pub(super) struct ExpectedFiles {
     /// Each program with what it needs; the program first.
     pub(super) programs: Vec<Vec<String>>,
     /// The launcher among them, by the name of its file.
@@ -37,9 +37,9 @@ pub(super) struct Foreseen {
     pub(super) mpi: Vec<String>,
 }
 
-impl Foreseen {
-    pub(super) fn of(command: &[OsString], environment: &Environment) -> Foreseen {
-        let mut found = Foreseen::default();
+impl ExpectedFiles {
+    pub(super) fn of(command: &[OsString], environment: &Environment) -> ExpectedFiles {
+        let mut found = ExpectedFiles::default();
         let search = Search::of(|name| environment.variable(name));
         let mut known = BTreeSet::new();
         for file in command.iter().take(WORDS_MAX).filter_map(|word| named(word)) {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_not_there_is_told_from_one_that_cannot_be_executed() {
+    fn a_command_that_is_not_there_is_distinguished_from_one_that_cannot_be_executed() {
         let code = |word: &str| program(OsStr::new(word)).map_err(|failure| failure.code).err();
         assert_eq!(code("sh"), None);
         assert_eq!(code("no-such-command-anywhere"), Some(Code::NO_COMMAND));
@@ -210,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_command_that_name_programs_are_foreseen_with_what_they_need() {
+    fn the_words_of_a_command_that_name_programs_are_expected_with_what_they_need() {
         let words = ["env", "-n", "4", "/no/such", "sh", "sh"].map(OsString::from);
-        let found = Foreseen::of(&words, &Environment::default());
+        let found = ExpectedFiles::of(&words, &Environment::default());
         let names: Vec<&str> = found
             .programs
             .iter()

@@ -21,7 +21,7 @@ use rustix::{
 };
 
 use super::Environment;
-use crate::exit::{Code, Failure, Outcome};
+use crate::exit::{Code, CommandResult, Failure};
 
 /// What is said when the probes sit.
 const GO: u8 = b'g';
@@ -82,7 +82,11 @@ fn hear(listener: &UnixListener, child: &Child) -> io::Result<UnixStream> {
 }
 
 /// The gate's own part: waits, then becomes the command.
-pub(in crate::commands) fn pass(door: &str, command: &[OsString], environment: &Environment) -> Outcome {
+pub(in crate::commands) fn pass(
+    door: &str,
+    command: &[OsString],
+    environment: &Environment,
+) -> CommandResult {
     let not_started = |error: io::Error| Failure::of_command(Code::NOT_STARTED, error);
     let address = SocketAddr::from_abstract_name(door).map_err(not_started)?;
     let mut stream = UnixStream::connect_addr(&address).map_err(not_started)?;

@@ -20,16 +20,16 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 pub(super) use self::{attend::attend, environment::Environment, gate::pass};
 use self::{
     attend::{Attendant, Order},
-    files::Foreseen,
+    files::ExpectedFiles,
     gate::Gate,
 };
 use crate::{
     cli::RunArgs,
-    exit::{Code, Failure, Outcome},
+    exit::{Code, CommandResult, Failure},
     readable::Readable,
 };
 
-pub(super) fn run(args: &RunArgs, environment: &Environment) -> Outcome {
+pub(super) fn run(args: &RunArgs, environment: &Environment) -> CommandResult {
     refuse_sudo()?;
     if args.watch.json.as_deref() == Some("-") {
         let why = "standard output is the command's: name a file for the report";
@@ -38,7 +38,7 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> Outcome {
     let program = args.command.first().map(|word| files::program(word));
     program.transpose()?;
     let gate = Gate::start(&args.command, environment).map_err(not_started)?;
-    let files = Foreseen::of(&args.command, environment);
+    let files = ExpectedFiles::of(&args.command, environment);
     let order = Order {
         pid: gate.pid(),
         files,

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use serde::Serialize;
 use tuner::{
-    catalog::{self, Can, Entry},
+    catalog::{self, Can, CatalogEntry},
     dwarf::{self, Description, Inlined, Origin},
     foreign,
     image::Image,
@@ -20,11 +20,11 @@ use tuner::{
     spelling::Spelling,
 };
 
-use self::sites::{SiteRow, Tally};
+use self::sites::{CostCounts, SiteRow};
 use super::target;
 use crate::{
     cli::SymbolsArgs,
-    exit::{Code, Failure, Outcome},
+    exit::{Code, CommandResult, Failure},
     format::{count, plural},
     glob, kernel,
 };
@@ -70,7 +70,7 @@ struct Found {
     omitted: usize,
     /// Functions by what a hit costs, those left out among them, if that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    costs: Option<Tally>,
+    costs: Option<CostCounts>,
 }
 
 struct Wanted<'a> {
@@ -109,7 +109,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    fn takes(&self, entry: &Entry) -> bool {
+    fn takes(&self, entry: &CatalogEntry) -> bool {
         if entry.is_function() {
             self.functions
         } else {
@@ -118,7 +118,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-pub(super) fn run(args: &SymbolsArgs) -> Outcome {
+pub(super) fn run(args: &SymbolsArgs) -> CommandResult {
     let wanted = Wanted::new(args);
     let is_file = args.target.parse::<i32>().is_err() && Path::new(&args.target).is_file();
     let (files, others) = if is_file {
@@ -332,7 +332,7 @@ fn inlined_row(place: Inlined) -> Row {
     }
 }
 
-fn row(entry: &Entry, known: &BTreeMap<tuner::address::LinkAddress, Description>) -> Row {
+fn row(entry: &CatalogEntry, known: &BTreeMap<tuner::address::LinkAddress, Description>) -> Row {
     let known = known.get(&entry.address);
     let can = match entry.can(known) {
         Can::Probe => "probe".to_owned(),
@@ -369,7 +369,7 @@ mod tests {
     use super::is_of_toolchain;
 
     #[test]
-    fn what_the_toolchain_adds_is_told_from_what_the_program_has() {
+    fn what_the_toolchain_adds_is_distinguished_from_what_the_program_has() {
         for (name, source, expected) in [
             ("completed.0", Some("crtstuff.c"), true),
             ("deregister_tm_clones", None, true),

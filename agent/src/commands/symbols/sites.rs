@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 use tuner::{
     address::FileOffset,
-    catalog::Entry,
+    catalog::CatalogEntry,
     image::Image,
     site::{Emulation, EntrySite, EntrySites},
     symbol::SymbolKind,
@@ -51,9 +51,9 @@ impl fmt::Display for SiteRow {
 /// How many functions there are of each cost.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
-pub(super) struct Tally(BTreeMap<String, usize>);
+pub(super) struct CostCounts(BTreeMap<String, usize>);
 
-impl fmt::Display for Tally {
+impl fmt::Display for CostCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.0.values().sum();
         write!(f, "{}", plural(total, "function"))?;
@@ -67,10 +67,14 @@ impl fmt::Display for Tally {
 
 /// The sites of these, in their order; none for a function that only picks another, which callers then call. Functions of several
 /// names are counted once.
-pub(super) fn of(image: &Image, entries: &[Entry], emulation: Emulation) -> (Vec<Option<SiteRow>>, Tally) {
+pub(super) fn of(
+    image: &Image,
+    entries: &[CatalogEntry],
+    emulation: Emulation,
+) -> (Vec<Option<SiteRow>>, CostCounts) {
     let sites = EntrySites::new(emulation);
     let mut known = BTreeMap::new();
-    let site = |entry: &Entry| {
+    let site = |entry: &CatalogEntry| {
         let offset = image.file_offset(entry.address)?;
         if entry.kind != SymbolKind::Function {
             return None;
@@ -80,9 +84,9 @@ pub(super) fn of(image: &Image, entries: &[Entry], emulation: Emulation) -> (Vec
         Some(SiteRow::new(offset, site))
     };
     let rows = entries.iter().map(site).collect();
-    let mut tally = Tally::default();
+    let mut cost_counts = CostCounts::default();
     for cost in known.into_values() {
-        *tally.0.entry(cost).or_default() += 1;
+        *cost_counts.0.entry(cost).or_default() += 1;
     }
-    (rows, tally)
+    (rows, cost_counts)
 }

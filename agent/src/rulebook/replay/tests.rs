@@ -1,9 +1,11 @@
 use rules::{
     Measure, ProcessFacts, ProcessId, Time,
-    recording::{Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Record, Writer},
+    recording::{
+        Captured, CapturedType, Header, Hit, ProbeDefinition, ProbeKey, ProbePlace, Record, RecordingWriter,
+    },
 };
 
-use super::{Act, Replayed, replay};
+use super::{Act, ReplayEvent, replay};
 use crate::{request::Settings, rulebook::RuleBook};
 
 /// The master begins and ends an iteration, workers of another host compute for it.
@@ -37,7 +39,7 @@ const MS: u64 = 1_000_000;
 
 /// A recording of one host, whose own clock began at another time.
 struct Host {
-    writer: Writer,
+    writer: RecordingWriter,
     origin_ns: u64,
 }
 
@@ -51,16 +53,16 @@ impl Host {
             notes: [].into(),
         };
         let mut host = Host {
-            writer: Writer::new(&header).unwrap(),
+            writer: RecordingWriter::new(&header).unwrap(),
             origin_ns,
         };
         // Numbers of probes and processes are each host's own.
         let functions = match ranks {
             [0] => vec![
-                ("begin_iteration", Place::Entry, "iteration as i32"),
-                ("end_iteration", Place::Span, ""),
+                ("begin_iteration", ProbePlace::Entry, "iteration as i32"),
+                ("end_iteration", ProbePlace::Span, ""),
             ],
-            _ => vec![("compute_task", Place::Span, "current as i32")],
+            _ => vec![("compute_task", ProbePlace::Span, "current as i32")],
         };
         for (probe, (function, place, capture)) in (0..).zip(functions) {
             let captures = Some(capture).filter(|capture| !capture.is_empty());
@@ -142,12 +144,12 @@ fn hosts() -> [Vec<u8>; 2] {
 }
 
 /// The same in a session in which the rule was told so before these iterations.
-fn hosts_with(told: &[(i64, &str)]) -> [Vec<u8>; 2] {
+fn hosts_with(reported: &[(i64, &str)]) -> [Vec<u8>; 2] {
     let mut here = Host::new("node1", 5_000 * MS, &[0]);
     let mut there = Host::new("node2", 900_000 * MS, &[1, 2]);
     for iteration in 0..4_i64 {
         let start = iteration as u64 * 100;
-        for (_, mode) in told.iter().filter(|(at, _)| *at == iteration) {
+        for (_, mode) in reported.iter().filter(|(at, _)| *at == iteration) {
             let time = here.at(start + 5);
             let (rule, mode) = ("joined".to_owned(), (*mode).to_owned());
             here.put(Record::RuleSet { time, rule, mode });
@@ -167,11 +169,11 @@ fn hosts_with(told: &[(i64, &str)]) -> [Vec<u8>; 2] {
 }
 
 /// What a replay tells: windows with their metrics, and findings.
-fn told(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
-    told_by(RULE, recordings)
+fn reported(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
+    replayed_by(RULE, recordings)
 }
 
-fn told_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
+fn replayed_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("joined.yaml");
     std::fs::write(&file, rule).unwrap();
@@ -188,7 +190,7 @@ fn told_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), Strin
         .collect();
     let mut lines = Vec::new();
     let result = replay(&mut rules, &named, |since_ns, what| match what {
-        Replayed::Window {
+        ReplayEvent::Window {
             window,
             index,
             metrics,
@@ -201,13 +203,13 @@ fn told_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), Strin
                 lines.push(format!("{window} {index}: {metric} {value}"));
             }
         }
-        Replayed::Act(Act::Found {
+        ReplayEvent::Act(Act::Found {
             text, is_new: true, ..
         }) => {
             lines.push(format!("{} ms: {text}", since_ns / MS));
         }
-        Replayed::Act(Act::Gone { .. }) => lines.push(format!("{} ms: gone", since_ns / MS)),
-        Replayed::Act(_) | Replayed::Marked { .. } => {}
+        ReplayEvent::Act(Act::Gone { .. }) => lines.push(format!("{} ms: gone", since_ns / MS)),
+        ReplayEvent::Act(_) | ReplayEvent::Marked { .. } => {}
     });
     (lines, result)
 }
@@ -215,7 +217,7 @@ fn told_by(rule: &str, recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), Strin
 #[test]
 fn recordings_of_several_hosts_are_one_session_whatever_their_clocks_and_their_order() {
     let [here, there] = hosts();
-    let (lines, result) = told(&[here.clone(), there.clone()]);
+    let (lines, result) = reported(&[here.clone(), there.clone()]);
     assert_eq!(result, Ok(()));
     for expected in [
         "iteration 0: busy 21 ms",
@@ -239,15 +241,15 @@ fn recordings_of_several_hosts_are_one_session_whatever_their_clocks_and_their_o
             .any(|line| line.ends_with("ms: workers are busy for 21 ms")),
         "{lines:#?}"
     );
-    assert_eq!(told(&[there.clone(), here.clone()]).0, lines);
+    assert_eq!(reported(&[there.clone(), here.clone()]).0, lines);
 }
 
 #[test]
-fn what_two_tunes_of_a_rule_find_is_told_once_and_goes_once() {
+fn what_two_tunes_of_a_rule_find_is_reported_once_and_goes_once() {
     let tune =
         "  - every: iteration\n    when: 20ms < busy < 60ms\n    finding: workers are busy for {busy}\n";
     let (start, _) = RULE.split_once("  - every: iteration\n    when").unwrap();
-    let (lines, result) = told_by(&format!("{start}{tune}{tune}"), &hosts());
+    let (lines, result) = replayed_by(&format!("{start}{tune}{tune}"), &hosts());
     assert_eq!(result, Ok(()));
     let of = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
     assert_eq!((of("ms: workers are busy"), of("ms: gone")), (1, 1), "{lines:?}");
@@ -257,7 +259,7 @@ fn what_two_tunes_of_a_rule_find_is_told_once_and_goes_once() {
 fn a_replay_adds_switches_and_removes_rules_as_the_session_did() {
     // In which iterations the rule sees how long the workers were busy.
     let seen = |modes: &[(i64, &str)]| {
-        let (lines, result) = told(&hosts_with(modes));
+        let (lines, result) = reported(&hosts_with(modes));
         assert_eq!(result, Ok(()));
         let seen = |iteration: &i64| {
             let busy = 21 + 20 * iteration;
@@ -272,7 +274,7 @@ fn a_replay_adds_switches_and_removes_rules_as_the_session_did() {
     assert_eq!(seen(&[(1, "removed")]), [0]);
     assert_eq!(seen(&[(1, "removed"), (3, "added"), (3, "advising")]), [0, 3]);
     let found = |modes: &[(i64, &str)]| {
-        let (lines, _) = told(&hosts_with(modes));
+        let (lines, _) = reported(&hosts_with(modes));
         lines.iter().any(|line| line.contains("ms: workers are busy"))
     };
     assert!(found(&[]) && found(&[(0, "off"), (2, "advising")]));
@@ -283,11 +285,11 @@ fn a_replay_adds_switches_and_removes_rules_as_the_session_did() {
 fn a_recording_that_breaks_off_is_named_and_what_came_before_is_replayed() {
     let [here, there] = hosts();
     let torn = there[..there.len() - 1].to_vec();
-    let (lines, result) = told(&[here, torn]);
+    let (lines, result) = reported(&[here, torn]);
     let why = result.unwrap_err();
     assert!(why.contains("node2"), "{why}");
     assert!(!lines.is_empty());
-    let (lines, result) = told(&[b"no recording".to_vec()]);
+    let (lines, result) = reported(&[b"no recording".to_vec()]);
     assert!(lines.is_empty() && result.unwrap_err().starts_with("0.rec: "));
 }
 
@@ -306,7 +308,7 @@ fn the_recordings_of_shipped_rules_are_evaluated_by_the_replay_that_users_have()
         let mut windows = 0;
         let recording = (rule.clone(), std::fs::read(&path).unwrap());
         let replayed = replay(&mut rules, &[recording], |_, what| {
-            windows += usize::from(matches!(what, Replayed::Window { .. }));
+            windows += usize::from(matches!(what, ReplayEvent::Window { .. }));
         });
         assert_eq!(replayed, Ok(()), "{rule}");
         if windows == 0 {

@@ -12,11 +12,11 @@ use std::{
 
 use tokio::sync::mpsc;
 use tuner::actuator::{
-    ActuatorClient, ArmActCommand, ArmCommand, ChangeNumber, ClientError, Collected, Farewell, Refusal,
-    RefusalKind, TogetherCommand,
+    ActuatorClient, ActuatorRefusalKind, ArmActCommand, ArmCommand, ChangeNumber, ClientError, Collected,
+    Farewell, Refusal, TogetherCommand,
 };
 
-use super::{Done, Order, Receipt, SYNC_WAIT, Shared, Task};
+use super::{Done, OrderReceipt, ProcessTask, QueuedOrder, SYNC_WAIT, Shared};
 use crate::actuator::Actuator;
 
 /// How often it is asked whether sync points were reached, while any is waited for. Until then the probe stays.
@@ -24,11 +24,11 @@ const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 pub(super) fn serve(
     shared: &Shared,
-    orders: &Receiver<Order>,
-    receipts: &mpsc::Sender<Receipt>,
+    orders: &Receiver<QueuedOrder>,
+    receipts: &mpsc::Sender<OrderReceipt>,
 ) -> Result<Farewell, ClientError> {
     // Where nobody listens any more, the orders are still carried out.
-    let tell = |receipt| drop(receipts.blocking_send(receipt));
+    let report = |receipt| drop(receipts.blocking_send(receipt));
     let mut waiting = BTreeMap::new();
     loop {
         let order = match waiting.is_empty() {
@@ -37,14 +37,14 @@ pub(super) fn serve(
         };
         let mut talk = shared.talk();
         // What was sent was sent before all that is in the queue.
-        let mut receipts: Vec<Receipt> = talk.take_receipt().into_iter().collect();
+        let mut receipts: Vec<OrderReceipt> = talk.take_receipt().into_iter().collect();
         let taken = receipts.len();
         let Some(actuator) = talk.actuator.as_mut() else {
             return Err(ClientError::Ended);
         };
         let is_order = order
             .as_ref()
-            .is_ok_and(|order| !matches!(order, Order::TakeReceipt));
+            .is_ok_and(|order| !matches!(order, QueuedOrder::TakeReceipt));
         let is_over = matches!(order, Err(RecvTimeoutError::Disconnected));
         match order {
             Ok(order) => receipts.extend(carry_out(actuator, order, &mut waiting)),
@@ -64,7 +64,7 @@ pub(super) fn serve(
         shared
             .under_way
             .fetch_sub(taken + usize::from(is_order), Ordering::AcqRel);
-        receipts.into_iter().for_each(tell);
+        receipts.into_iter().for_each(report);
         if let Some(actuator) = ended {
             return actuator.finish();
         }
@@ -80,7 +80,7 @@ fn arm_together(
     (decision, parts): (u64, usize),
     command: TogetherCommand,
     waiting: &mut Waiting,
-) -> Vec<Receipt> {
+) -> Vec<OrderReceipt> {
     match client.together(command) {
         Ok(tickets) => {
             let parts = (0..parts).map(|part| (decision, part));
@@ -89,11 +89,11 @@ fn arm_together(
         }
         Err(error) => {
             let reason = error.to_string();
-            let refused = |part| Receipt::Done {
+            let refused = |part| OrderReceipt::Done {
                 decision,
                 part,
                 result: Err(ClientError::Refused(Refusal {
-                    kind: RefusalKind::Refused,
+                    kind: ActuatorRefusalKind::Refused,
                     message: reason.clone(),
                 })),
             };
@@ -103,7 +103,7 @@ fn arm_together(
 }
 
 /// Its receipts are collected as all others.
-fn give_up(client: &mut ActuatorClient, decision: u64, waiting: &Waiting) -> Vec<Receipt> {
+fn give_up(client: &mut ActuatorClient, decision: u64, waiting: &Waiting) -> Vec<OrderReceipt> {
     let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
     for ticket in of.map(|(ticket, _)| *ticket) {
         // Where this fails the actuator is gone, and so is what waited.
@@ -113,22 +113,22 @@ fn give_up(client: &mut ActuatorClient, decision: u64, waiting: &Waiting) -> Vec
 }
 
 /// The receipts, but for those that come later.
-fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Vec<Receipt> {
+fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting) -> Vec<OrderReceipt> {
     let client = &mut actuator.client;
     let (decision, part, result) = match order {
-        Order::Do {
+        QueuedOrder::Do {
             decision,
             part,
             task,
             at: None,
         } => {
             let done = match task {
-                Task::Set(command) => client.set(*command).map(Done::Set),
-                Task::Act(command) => client.act(*command).map(Done::Acted),
+                ProcessTask::Set(command) => client.set(*command).map(Done::Set),
+                ProcessTask::Act(command) => client.act(*command).map(Done::Acted),
             };
             (decision, part, done)
         }
-        Order::Do {
+        QueuedOrder::Do {
             decision,
             part,
             task,
@@ -137,14 +137,14 @@ fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Ve
             let within_ms = SYNC_WAIT.as_millis() as u64;
             let answer_ns_max = None;
             let armed = match task {
-                Task::Set(set) => client.arm(ArmCommand {
+                ProcessTask::Set(set) => client.arm(ArmCommand {
                     set: *set,
                     at,
                     within_ms,
                     answer_ns_max,
                     by_stop: false,
                 }),
-                Task::Act(act) => client.arm_act(ArmActCommand {
+                ProcessTask::Act(act) => client.arm_act(ArmActCommand {
                     act: *act,
                     at,
                     within_ms,
@@ -159,42 +159,42 @@ fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Ve
                 Err(error) => (decision, part, Err(error)),
             }
         }
-        Order::Together {
+        QueuedOrder::Together {
             decision,
             parts,
             command,
         } => return arm_together(client, (decision, parts), *command, waiting),
-        Order::LookUp(command) => {
+        QueuedOrder::LookUp(command) => {
             // What is wrong with it is told when it is to be written.
             let _ = client.get(*command);
             return Vec::new();
         }
-        Order::GiveUp(decision) => return give_up(client, decision, waiting),
+        QueuedOrder::GiveUp(decision) => return give_up(client, decision, waiting),
         // Was taken before.
-        Order::TakeReceipt => return Vec::new(),
-        Order::Confirm(pid, change) => {
-            return vec![Receipt::Confirmed(pid, change, client.confirm(pid, change))];
+        QueuedOrder::TakeReceipt => return Vec::new(),
+        QueuedOrder::Confirm(pid, change) => {
+            return vec![OrderReceipt::Confirmed(pid, change, client.confirm(pid, change))];
         }
-        Order::Undo(changes) => return undo(client, &changes),
+        QueuedOrder::Undo(changes) => return undo(client, &changes),
     };
-    vec![Receipt::Done {
+    vec![OrderReceipt::Done {
         decision,
         part,
         result: result.map(Box::new),
     }]
 }
 
-fn undo(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<Receipt> {
+fn undo(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderReceipt> {
     // What was left alone in processes that were forked meanwhile is told at the end of the session.
     let (results, _) = client.undo_each(changes);
     let receipts = changes.iter().zip(results);
     receipts
-        .map(|(number, result)| Receipt::Undone(number.pid, number.change, result))
+        .map(|(number, result)| OrderReceipt::Undone(number.pid, number.change, result))
         .collect()
 }
 
 /// The receipts of those that have reached their sync points, or never will.
-fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<Receipt> {
+fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<OrderReceipt> {
     let Collected { finished, acted, .. } = match actuator.client.collect() {
         Ok(collected) => collected,
         // The actuator is gone, and takes back what it has begun.
@@ -202,7 +202,7 @@ fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<Receipt> {
             tracing::warn!(%error, "the changes that waited for their sync points are lost");
             let lost = std::mem::take(waiting).into_values();
             return lost
-                .map(|(decision, part)| Receipt::Done {
+                .map(|(decision, part)| OrderReceipt::Done {
                     decision,
                     part,
                     result: Err(ClientError::Ended),
@@ -218,7 +218,7 @@ fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<Receipt> {
         .map(|(ticket, result)| (ticket, result.map(Done::Acted)));
     let receipt = |(ticket, result): (u64, Result<Done, _>)| {
         let (decision, part) = waiting.remove(&ticket)?;
-        Some(Receipt::Done {
+        Some(OrderReceipt::Done {
             decision,
             part,
             result: result.map(Box::new).map_err(ClientError::Refused),

@@ -1,13 +1,13 @@
 //! Hits out of the ring, and what was aggregated of them in the kernel: into the rules, up to the watermark. What is known of them is kept in
 //! [`crate::session::intake`].
 
-use abi::{Hit, Tally};
+use abi::{HitRecord, SumCell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Measuring;
 use crate::{
     clock::monotonic_ns,
-    kernel::{is_filling, read_hit, read_tally, read_text},
+    kernel::{is_filling, read_hit, read_sum_cell, read_text},
     rulebook::RuleBook,
     session::{intake::Expected, sources::Due},
 };
@@ -15,9 +15,9 @@ use crate::{
 /// What lies in the ring for the rules.
 #[derive(Debug)]
 enum Record {
-    Hit(Hit),
+    Hit(HitRecord),
     /// The kernel side needed the place of what it had aggregated.
-    Tally(Tally),
+    PartialSum(SumCell),
 }
 
 /// A record of a process that nobody told of yet: the telling is on its way. It is observed once that was read.
@@ -46,7 +46,7 @@ impl Measuring {
                 self.rest_from_hits(taken > 0);
                 return Ok(taken);
             };
-            let (hit, text, tally) = (read_hit(item), read_text(item), read_tally(item));
+            let (hit, text, partial_sum) = (read_hit(item), read_text(item), read_sum_cell(item));
             if is_filling(item) {
                 self.intake.fills();
                 continue;
@@ -63,11 +63,11 @@ impl Measuring {
                 self.observe_hit(&hit, taken == 0, rules);
             } else if let Some(text) = text {
                 rules.observe_text(&text);
-            } else if let Some(tally) = tally {
-                if !self.knows(tally.process) {
-                    return Err(unknown(Record::Tally(tally)));
+            } else if let Some(partial_sum) = partial_sum {
+                if !self.knows(partial_sum.process) {
+                    return Err(unknown(Record::PartialSum(partial_sum)));
                 }
-                self.partial_sums.hand_over(tally, &self.probes, rules);
+                self.partial_sums.hand_over(partial_sum, &self.probes, rules);
             }
         }
         self.intake.leave();
@@ -78,7 +78,7 @@ impl Measuring {
     pub(in crate::session) fn observe_unknown(&mut self, unknown: &Unknown, rules: &mut RuleBook) -> usize {
         match &*unknown.record {
             Record::Hit(hit) => self.observe_hit(hit, unknown.before == 0, rules),
-            Record::Tally(tally) => self.partial_sums.hand_over(*tally, &self.probes, rules),
+            Record::PartialSum(partial_sum) => self.partial_sums.hand_over(*partial_sum, &self.probes, rules),
         }
         unknown.before + 1
     }
@@ -89,7 +89,7 @@ impl Measuring {
     }
 
     /// Of hits that are taken together the first lay there longest.
-    fn observe_hit(&mut self, hit: &Hit, is_first: bool, rules: &mut RuleBook) {
+    fn observe_hit(&mut self, hit: &HitRecord, is_first: bool, rules: &mut RuleBook) {
         self.intake.take(hit.time_ns, is_first.then(monotonic_ns));
         rules.observe_hit(hit, self.probes.list());
     }

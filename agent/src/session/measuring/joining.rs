@@ -5,15 +5,15 @@ use rules::CheckedRule;
 use super::{Context, Measuring};
 use crate::{
     clock::{CpuClock, monotonic_ns},
-    cost::Moment,
+    cost::CountTime,
     discover::Member,
     kernel::KernelError,
     profile::Metered,
     request::Mode,
-    rulebook::{self, RuleBook, Switch, Time},
+    rulebook::{self, ProbeSwitch, RuleBook, Time},
     session::{
-        arming::asked_in,
-        members::{Effect, Event, LateFile, Machine},
+        arming::requested_in,
+        members::{LateAttachment, MachineId, MemberEffect, MemberEvent},
         orders::{pid_here, pid_of, process_here},
         requests::NotAdded,
         target::{Arrival, Read, Target, candidate},
@@ -25,21 +25,23 @@ impl Measuring {
     pub(in crate::session) fn carry_out(
         &mut self,
         context: &mut Context<'_>,
-        effect: Effect,
+        effect: MemberEffect,
         read: &mut Read,
-    ) -> Result<Vec<Event>, KernelError> {
+    ) -> Result<Vec<MemberEvent>, KernelError> {
         let (target, processes) = (&mut *context.target, &mut self.profile.processes);
         match effect {
-            Effect::CheckPrograms(_) => return Ok(target.replaced(processes)),
-            Effect::CheckMpi(those) => return Ok(target.loaded_mpi(&those, processes, read)),
-            Effect::LookInto(process) => return Ok(target.look_into(process, read).into_iter().collect()),
-            Effect::LookAtCommand(_) => target.job.look_at_command(),
-            Effect::Admit(machine, pid) => {
+            MemberEffect::CheckPrograms(_) => return Ok(target.replaced(processes)),
+            MemberEffect::CheckMpi(those) => return Ok(target.loaded_mpi(&those, processes, read)),
+            MemberEffect::LookInto(process) => {
+                return Ok(target.look_into(process, read).into_iter().collect());
+            }
+            MemberEffect::LookAtCommand(_) => target.job.look_at_command(),
+            MemberEffect::Admit(machine, pid) => {
                 let kernel = self.probes.kernel_mut();
                 let slot = kernel.map(|kernel| kernel.admit(pid.number as u32)).transpose()?;
-                return Ok(vec![Event::Slot(machine, pid, slot.flatten())]);
+                return Ok(vec![MemberEvent::Slot(machine, pid, slot.flatten())]);
             }
-            Effect::Watch { pid, slot, .. } => {
+            MemberEffect::Watch { pid, slot, .. } => {
                 let member = read.remove(&pid.number);
                 let event = member.map(|member| match slot {
                     Some(slot) => self.admit(context, slot, member),
@@ -47,24 +49,27 @@ impl Measuring {
                 });
                 return Ok(event.into_iter().collect());
             }
-            Effect::Leave(process) => context.rules.leave(process.slot, monotonic_ns()),
-            Effect::End(processes) => {
+            MemberEffect::Leave(process) => context.rules.leave(process.slot, monotonic_ns()),
+            MemberEffect::End(processes) => {
                 // The last totals are still on the kernel side; those of /proc are gone with the process.
                 self.read(context)?;
                 self.end(context.rules, processes.iter().map(|process| process.slot));
             }
-            Effect::Forget(process) => {
+            MemberEffect::Forget(process) => {
                 if let Some(process) = processes.get(process.slot as usize) {
                     self.probes.forget(process.pid)?;
                 }
             }
-            Effect::ForgetThreads(process) => self.forget_threads_of(process.slot)?,
-            Effect::CheckEnded(process, pid) if !pid_of(pid).is_alive() => {
+            MemberEffect::ForgetThreads(process) => self.forget_threads_of(process.slot)?,
+            MemberEffect::CheckEnded(process, pid) if !pid_of(pid).is_alive() => {
                 self.probes.forget(pid.number)?;
-                return Ok(vec![Event::Went(process)]);
+                return Ok(vec![MemberEvent::Went(process)]);
             }
-            Effect::Say(notice) => context.screen.say(&notice),
-            Effect::CheckEnded(..) | Effect::CheckChanges(_) | Effect::Scan(_) | Effect::Finish(_) => {}
+            MemberEffect::Say(notice) => context.screen.say(&notice),
+            MemberEffect::CheckEnded(..)
+            | MemberEffect::CheckChanges(_)
+            | MemberEffect::Scan(_)
+            | MemberEffect::Finish(_) => {}
         }
         Ok(Vec::new())
     }
@@ -92,11 +97,15 @@ impl Measuring {
     }
 
     /// A process of the command came or went: the event, and what was read of the process.
-    pub(in crate::session) fn arrived(&mut self, target: &mut Target, arrival: Arrival) -> (Event, Read) {
+    pub(in crate::session) fn arrived(
+        &mut self,
+        target: &mut Target,
+        arrival: Arrival,
+    ) -> (MemberEvent, Read) {
         let mut read = Read::new();
         let event = match arrival {
             Arrival::Came(slot, member) => {
-                let event = Event::Came(process_here(slot), candidate(&member));
+                let event = MemberEvent::Came(process_here(slot), candidate(&member));
                 read.insert(member.process.pid.number, *member);
                 event
             }
@@ -105,24 +114,24 @@ impl Measuring {
                 if let Some(member) = target.unseen(&coming) {
                     self.put(target, Metered::unknown(pid, coming.slot), member);
                 }
-                Event::CameUnseen {
+                MemberEvent::CameUnseen {
                     process,
                     pid,
                     is_unwatched: self.budget.sampling.is_shut(),
                 }
             }
-            Arrival::Went(slot) => Event::Went(process_here(slot)),
+            Arrival::Went(slot) => MemberEvent::Went(process_here(slot)),
         };
         (event, read)
     }
 
     /// A process below the launcher joins, in the next slot.
-    fn add(&mut self, context: &mut Context<'_>, member: Member) -> Event {
+    fn add(&mut self, context: &mut Context<'_>, member: Member) -> MemberEvent {
         // Of one that cannot be attached to the slot is taken all the same.
         let slot = self.probes.slots();
         let pid = pid_here(member.process.pid);
         let (process, event) = match self.attach_next(context, &member) {
-            Ok(None) => return Event::NoRoom(Machine::HERE, pid),
+            Ok(None) => return MemberEvent::NoRoom(MachineId::HERE, pid),
             Ok(Some(process)) => {
                 let event = watched(process.slot, &member, None);
                 (process, event)
@@ -144,8 +153,8 @@ impl Measuring {
         member: &Member,
     ) -> Result<Option<Metered>, KernelError> {
         let now = monotonic_ns();
-        let asked = asked_in(context.rules, &self.own, member);
-        let Some(slot) = self.probes.add(member, asked, &context.target.job)? else {
+        let requested = requested_in(context.rules, &self.own, member);
+        let Some(slot) = self.probes.add(member, requested, &context.target.job)? else {
             return Ok(None);
         };
         let process = self.begin_process(slot, member, now);
@@ -155,7 +164,7 @@ impl Measuring {
     }
 
     /// A process of the command joins, in the slot that the kernel side gave it.
-    fn admit(&mut self, context: &mut Context<'_>, slot: u32, member: Member) -> Event {
+    fn admit(&mut self, context: &mut Context<'_>, slot: u32, member: Member) -> MemberEvent {
         let (process, event) = match self.attach_in(context, slot, &member) {
             Ok((process, late)) => (process, watched(slot, &member, late)),
             Err(error) => not_watched(slot, &member, &error),
@@ -173,12 +182,12 @@ impl Measuring {
         context: &mut Context<'_>,
         slot: u32,
         member: &Member,
-    ) -> Result<(Metered, Option<LateFile>), KernelError> {
+    ) -> Result<(Metered, Option<LateAttachment>), KernelError> {
         if member.mpi.is_some() {
             self.see_begin(context, member.process.pid.number)?;
         }
-        let asked = asked_in(context.rules, &self.own, member);
-        self.probes.admit(member, slot, asked, &context.target.job)?;
+        let requested = requested_in(context.rules, &self.own, member);
+        self.probes.admit(member, slot, requested, &context.target.job)?;
         let late = self.late_file(slot, member)?;
         self.system.others.forget();
         let now = monotonic_ns();
@@ -186,11 +195,11 @@ impl Measuring {
         Ok((self.begin_process(slot, member, now), late))
     }
 
-    fn late_file(&self, slot: u32, member: &Member) -> Result<Option<LateFile>, KernelError> {
+    fn late_file(&self, slot: u32, member: &Member) -> Result<Option<LateAttachment>, KernelError> {
         let Some(file) = self.probes.attached_late(member) else {
             return Ok(None);
         };
-        Ok(Some(LateFile {
+        Ok(Some(LateAttachment {
             name: file.name.clone(),
             attached: Time(file.at_ns),
             is_again: file.is_again,
@@ -204,7 +213,7 @@ impl Measuring {
         let mut process = Metered::new(member.process.pid.number, rank, slot);
         self.system.open(&process);
         let cpu_ns = CpuClock::of(process.pid).and_then(CpuClock::ns);
-        let at = Moment {
+        let at = CountTime {
             at_ns: now_ns,
             cpu_ns: cpu_ns.unwrap_or(now_ns),
         };
@@ -219,7 +228,7 @@ impl Measuring {
         while let (Some(started), true) = (&target.started, processes.len() <= place) {
             let empty = processes.len() as u32;
             processes.push(Metered::unknown(0, empty));
-            target.job.members.push(started.nobody.clone());
+            target.job.members.push(started.no_member.clone());
         }
         let old_member = target.job.members.get_mut(place);
         if let (Some(old), Some(old_member)) = (processes.get_mut(place), old_member) {
@@ -237,7 +246,7 @@ impl Measuring {
             // Who uses no CPU time throws no pages away.
             let awake = self.profile.running().filter(|process| !process.is_still());
             let awake = awake.filter_map(|process| target.member(process.slot));
-            self.probes.look_for_gone(awake, target.scout.images());
+            self.probes.look_for_gone(awake, target.discovery.images());
         }
         self.probes.settle(&mut target.job.members)
     }
@@ -254,7 +263,7 @@ impl Measuring {
         let first = self.probes.wanted_count();
         self.written.forget();
         let added = context.rules.add(rule, first, monotonic_ns());
-        let added = added.map_err(|rulebook::NotAdded::Conflict(text)| NotAdded::Conflict(text))?;
+        let added = added.map_err(|rulebook::RuleConflict::Conflict(text)| NotAdded::Conflict(text))?;
         let members = context.target.watched(&self.profile.processes).into_iter();
         let members: Vec<_> = members
             .map(|(slot, member)| (slot, member, context.rules.added_in(&added, member)))
@@ -276,7 +285,7 @@ impl Measuring {
     pub(in crate::session) fn switch_probes(
         &mut self,
         context: &mut Context<'_>,
-        switches: &[Switch],
+        switches: &[ProbeSwitch],
     ) -> Result<(), KernelError> {
         self.read(context)?;
         context.rules.switch_probes(switches);
@@ -303,8 +312,8 @@ impl Measuring {
     }
 }
 
-fn watched(slot: u32, member: &Member, late: Option<LateFile>) -> Event {
-    Event::Watched {
+fn watched(slot: u32, member: &Member, late: Option<LateAttachment>) -> MemberEvent {
+    MemberEvent::Watched {
         process: process_here(slot),
         pid: pid_here(member.process.pid),
         late,
@@ -312,11 +321,11 @@ fn watched(slot: u32, member: &Member, late: Option<LateFile>) -> Event {
 }
 
 /// What /proc tells of it is all there is.
-fn not_watched(slot: u32, member: &Member, error: &KernelError) -> (Metered, Event) {
+fn not_watched(slot: u32, member: &Member, error: &KernelError) -> (Metered, MemberEvent) {
     let pid = pid_here(member.process.pid);
     tracing::warn!("process {pid} is not watched: {error}");
     let rank = member.rank.map(|rank| rank.number);
-    let event = Event::Refused {
+    let event = MemberEvent::Refused {
         process: process_here(slot),
         pid,
         reason: error.to_string(),

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 
 use super::{Context, Measuring};
 use crate::session::{
-    budget::{self, Costs, Due, Effect, Effects, Functions, Look, Need, Spent, State, Watched},
+    budget::{
+        self, BudgetEffect, BudgetEffects, CallNeed, Costs, Due, Functions, RegionCounts, SamplingState,
+        Spent, WatchedFunction,
+    },
     target::Target,
 };
 use crate::{
-    calls::Part,
+    calls::TeamPart,
     clock::monotonic_ns,
     kernel::KernelError,
     mpi,
@@ -24,15 +27,15 @@ pub(in crate::session) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Fu
     let watched = |probe: u32, price_ns: f64| {
         let known = probes.list().get(probe as usize)?;
         let need = match (probes.is_counted(probe), probes.may_pause(probe)) {
-            (true, _) if probes.can_take_turns() => Need::Count,
-            (_, true) => Need::Profile,
-            (_, false) => Need::Each,
+            (true, _) if probes.can_take_turns() => CallNeed::Count,
+            (_, true) => CallNeed::Profile,
+            (_, false) => CallNeed::Each,
         };
-        Some(Watched {
+        Some(WatchedFunction {
             name: &known.name,
             price_ns,
             need,
-            is_apart: known.mpi.is_none_or(mpi::Function::is_asked_again),
+            is_apart: known.mpi.is_none_or(mpi::MpiFunction::is_polling),
         })
     };
     let probed = costs.probed().iter();
@@ -41,8 +44,8 @@ pub(in crate::session) fn functions<'a>(probes: &'a Probes, costs: &Costs) -> Fu
 }
 
 impl Measuring {
-    fn state(&self, context: &Context<'_>) -> State {
-        State {
+    fn state(&self, context: &Context<'_>) -> SamplingState {
+        SamplingState {
             can_detach: self.probes.can_take_turns(),
             is_judged: !context.rules.on_trial().is_empty(),
             ticks_per_s: 1.0
@@ -58,33 +61,37 @@ impl Measuring {
         Spent::of(&self.profile, &functions, self.budget.costs.agent().cpu_ns)
     }
 
-    fn carry_out_effects(&mut self, context: &mut Context<'_>, effects: Effects) -> Result<(), KernelError> {
+    fn carry_out_effects(
+        &mut self,
+        context: &mut Context<'_>,
+        effects: BudgetEffects,
+    ) -> Result<(), KernelError> {
         for effect in effects {
             match effect {
-                Effect::Say(line) => context.screen.say(&line),
-                Effect::SayRegionsRest(share) => {
+                BudgetEffect::Say(line) => context.screen.say(&line),
+                BudgetEffect::SayRegionsRest(share) => {
                     let processes = self.profile.processes.iter();
                     let rates = processes.filter_map(|process| process.regions.rate());
                     let rate = rates.fold(0.0, f64::max);
                     context.screen.say(&budget::notice_of_rest(rate, share));
                 }
-                Effect::BeginSampling => self.profile.begin_sampling(),
-                Effect::Detach(functions) => self.detach(&functions),
-                Effect::DetachCounted => {
+                BudgetEffect::BeginSampling => self.profile.begin_sampling(),
+                BudgetEffect::Detach(functions) => self.detach(&functions),
+                BudgetEffect::DetachCounted => {
                     // What was just read is the last that rules have.
                     let counted = self.probes.counted();
                     context.rules.rest(counted.clone());
                     self.probes.rest(counted, &[])?;
                     self.read(context)?;
                 }
-                Effect::DetachRegions => {
+                BudgetEffect::DetachRegions => {
                     // What was seen up to now counts.
                     self.read(context)?;
                     self.budget.regions.rest();
                     self.switch_regions(context.target, false)?;
                     self.read(context)?;
                 }
-                Effect::AttachRegions => self.attach_regions(context)?,
+                BudgetEffect::AttachRegions => self.attach_regions(context)?,
             }
         }
         Ok(())
@@ -139,7 +146,7 @@ impl Measuring {
             return Ok(());
         }
         let members = context.target.watched(&self.profile.processes);
-        if let Some(since_ns) = self.probes.attach_rest((&members, context.target.foreseen()))? {
+        if let Some(since_ns) = self.probes.attach_rest((&members, context.target.expected()))? {
             let slots: Vec<u32> = members.iter().map(|(slot, _)| *slot).collect();
             context.rules.lost(slots.into_iter(), since_ns, monotonic_ns());
         }
@@ -184,7 +191,7 @@ impl Measuring {
         let members = context.target.watched(&self.profile.processes);
         let sampled = self.budget.sampling.open(monotonic_ns());
         self.probes
-            .open(&sampled, (&members, context.target.foreseen()))?;
+            .open(&sampled, (&members, context.target.expected()))?;
         self.budget.sampling.attached(monotonic_ns());
         self.profile.forget_threads();
         self.read(context)?;
@@ -248,7 +255,7 @@ impl Measuring {
     pub(in crate::session) fn begin_regions(&mut self, now_ns: u64) {
         let is_on = self.probes.is_on(self.budget.regions.wanted().start);
         let mut probes = self.probes.list().iter();
-        if is_on && probes.any(|probe| probe.part() == Some(Part::Region)) {
+        if is_on && probes.any(|probe| probe.part() == Some(TeamPart::Region)) {
             self.budget.regions.begin(now_ns, Vec::new());
         }
     }
@@ -263,7 +270,7 @@ impl Measuring {
         if !self.has_regions() {
             return Ok(());
         }
-        let look = Look {
+        let look = RegionCounts {
             calls: self.calls_of_regions(),
             is_used: self.probes.is_used_by_others(self.budget.regions.wanted().start),
             is_closing: self.probes.is_closing(),
@@ -279,11 +286,11 @@ impl Measuring {
             let counters = process.last().and_then(|last| last.counters);
             let threads = counters.map_or(1, |counters| counters.threads).max(1) as f64;
             let kernel = self.probes.kernel();
-            let of = |(part, number): &(Part, u32)| {
+            let of = |(part, number): &(TeamPart, u32)| {
                 let calls = kernel.map_or(0, |kernel| kernel.calls_of(process.slot, *number)) as f64;
                 match part {
-                    Part::Region => calls,
-                    Part::Body => calls / threads,
+                    TeamPart::Region => calls,
+                    TeamPart::Body => calls / threads,
                 }
             };
             parts.iter().map(of).sum()
@@ -313,7 +320,7 @@ impl Measuring {
 }
 
 /// The probes of parallel regions.
-fn parts(probes: &[Probe]) -> Vec<(Part, u32)> {
+fn parts(probes: &[Probe]) -> Vec<(TeamPart, u32)> {
     let parts = probes.iter().zip(0..);
     parts
         .filter_map(|(probe, number)| Some((probe.part()?, number)))

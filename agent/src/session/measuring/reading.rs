@@ -12,20 +12,19 @@ use crate::session::{
 };
 use crate::{
     clock::monotonic_ns,
-    evidence::{CpuShare, frequency},
     kernel::{Kernel, KernelError},
+    os_metrics::{CpuShare, frequency},
     profile::{Inputs, Metered, Threads, threads_of},
     rulebook::RuleBook,
 };
 
 impl Measuring {
-    /// Reads all counters.
     pub(in crate::session) fn read(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
         self.take_calls(context)?;
         if let Some(kernel) = self.probes.kernel_mut() {
             let target = &context.target;
             let members = (&mut self.profile.processes[..], &target.job.members[..]);
-            sequence::see_through_bindings(members, (kernel, target.scout.images()))?;
+            sequence::see_through_bindings(members, (kernel, target.discovery.images()))?;
         }
         let now = monotonic_ns();
         self.profile.read_ns = now;
@@ -89,7 +88,7 @@ impl Measuring {
     fn read_processes(&mut self, threads: &[(u64, Thread)], now: u64) {
         let sampled = self.budget.sampling.sampled();
         let is_stale = |frame: &Frame| sampled.is_stale(frame);
-        let has_waits = self.probes.kernel().is_some_and(Kernel::tells_waits);
+        let has_waits = self.probes.kernel().is_some_and(Kernel::reports_waits);
         for process in &mut self.profile.processes {
             let cpus = self.system.shares.of(process.pid).filter(|_| !process.ended);
             let sample = self.system.sample(process);

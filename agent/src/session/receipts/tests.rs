@@ -11,7 +11,7 @@ fn pid(number: i32) -> Pid {
     }
 }
 
-fn refusal(kind: RefusalKind) -> Refusal {
+fn refusal(kind: ActuatorRefusalKind) -> Refusal {
     Refusal {
         kind,
         message: "why".to_owned(),
@@ -51,10 +51,10 @@ fn what_could_not_be_put_back_has_failed_unless_its_process_has_ended() {
         (Said::default(), false),
         (undone(RevertOutcome::Reverted), false),
         (undone(RevertOutcome::Failed("stuck".to_owned())), true),
-        (failed(RefusalKind::Busy), true),
-        (failed(RefusalKind::Ended), false),
-        (refused(RefusalKind::NotPermitted), true),
-        (refused(RefusalKind::Ended), false),
+        (failed(ActuatorRefusalKind::Busy), true),
+        (failed(ActuatorRefusalKind::Ended), false),
+        (refused(ActuatorRefusalKind::NotPermitted), true),
+        (refused(ActuatorRefusalKind::Ended), false),
     ] {
         assert_eq!(parting(&said).has_failed, wanted, "{said:?}");
     }
@@ -64,8 +64,8 @@ fn what_could_not_be_put_back_has_failed_unless_its_process_has_ended() {
 fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
     let said = Said {
         refused: vec![
-            (pid(7), refusal(RefusalKind::NotPermitted)),
-            (pid(8), refusal(RefusalKind::Ended)),
+            (pid(7), refusal(ActuatorRefusalKind::NotPermitted)),
+            (pid(8), refusal(ActuatorRefusalKind::Ended)),
         ],
         ..Said::default()
     };
@@ -77,17 +77,17 @@ fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
 }
 
 #[test]
-fn the_changes_are_told_what_was_undone_what_failed_and_what_is_kept() {
+fn the_changes_get_what_was_undone_what_failed_and_what_is_kept() {
     let said = Said {
         undone: vec![(pid(7), undone_as(RevertOutcome::Reverted))],
         failed: vec![
-            (number(8), refusal(RefusalKind::Ended)),
-            (number(9), refusal(RefusalKind::Busy)),
+            (number(8), refusal(ActuatorRefusalKind::Ended)),
+            (number(9), refusal(ActuatorRefusalKind::Busy)),
         ],
         kept: vec![number(10)],
         ..Said::default()
     };
-    let wanted = Farewell {
+    let wanted = MachineFarewell {
         undone: vec![(here(pid(7), 1), Undo::Reverted)],
         failed: vec![
             (here(pid(8), 1), "why".to_owned(), true),

@@ -1,7 +1,7 @@
 //! At 2⁶³ values everything fits; with one more it is an overflow, in whatever order.
 
 use super::numbers::results;
-use crate::aggregate::{Integers, Line, MOST_VALUES, Merge, Reals, Regression, WhyNone};
+use crate::aggregate::{FittedLine, Integers, MOST_VALUES, Merge, Reals, Regression, WhyNone};
 
 #[test]
 fn as_many_of_the_greatest_doubles_as_there_may_be_are_summed_exactly() {
@@ -96,7 +96,7 @@ fn lines_hold_the_greatest_doubles_and_overflow_alike() {
     all.put(f64::MAX, f64::MIN, MOST_VALUES / 2);
     all.put(f64::MIN, f64::MAX, MOST_VALUES / 2);
     let (slope, intercept) = (-1.0, 0.0);
-    assert_eq!(all.line(), Ok(Line { slope, intercept }));
+    assert_eq!(all.line(), Ok(FittedLine { slope, intercept }));
     all.add(0.0, 0.0);
     assert_eq!(all.line(), Err(WhyNone::Overflow));
 }

@@ -1,7 +1,7 @@
 //! Numbers worked out elsewhere, with rational arithmetic, and examples of the works.
 
 use super::numbers::results;
-use crate::aggregate::{Integers, Line, Numbers, Reals, Regression, WhyNone};
+use crate::aggregate::{FittedLine, Integers, Numbers, Reals, Regression, WhyNone};
 
 /// Sum, mean and deviation, which are the same of doubles as they are and of the whole ones apart.
 fn of(values: &[f64]) -> [Result<f64, WhyNone>; 3] {
@@ -116,7 +116,7 @@ fn a_line_far_from_the_origin() {
         all.add(1e9 + f64::from(i), y);
     }
     let (slope, intercept) = (0.24400000000000002, -243_999_999.91400003);
-    assert_eq!(all.line(), Ok(Line { slope, intercept }));
+    assert_eq!(all.line(), Ok(FittedLine { slope, intercept }));
 }
 
 #[test]

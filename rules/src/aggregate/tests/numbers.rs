@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::naive::{Big, Exactly};
 use super::{doubles, finite, lawful, split, times};
-use crate::aggregate::{Integers, Line, Reals, Regression, WhyNone};
+use crate::aggregate::{FittedLine, Integers, Reals, Regression, WhyNone};
 
 /// Integers of both types, small and at the ends.
 fn integers() -> impl Strategy<Value = i128> {
@@ -88,7 +88,7 @@ fn line(regression: &Regression, points: &[(f64, f64)]) {
     let slope = of(count.times(&xy).minus(&x.times(&y)), 0);
     let intercept = of(y.times(&xx).minus(&x.times(&xy)), 1074);
     match regression.line() {
-        Ok(Line {
+        Ok(FittedLine {
             slope: a,
             intercept: b,
         }) => {

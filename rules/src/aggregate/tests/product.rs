@@ -13,7 +13,7 @@ proptest! {
     }
 
     #[test]
-    fn a_product_of_whole_numbers_is_exact_as_long_as_it_is_a_double(
+    fn a_product_of_integers_is_exact_as_long_as_it_is_a_double(
         factors in proptest::collection::vec(-40..=40_i64, 0..9),
         scale in -500..500_i32,
     ) {

@@ -1,7 +1,7 @@
 //! Results so near to the middle between two doubles that only the rest of a division or a root tells the side.
 
 use crate::aggregate::WhyNone;
-use crate::aggregate::natural::{Natural, Scaled, Whole};
+use crate::aggregate::natural::{Natural, Scaled, SignedInteger};
 
 /// In the middle between the doubles 2^54 and 2^54 + 4.
 const MIDDLE: u128 = (1 << 54) + 2;
@@ -16,18 +16,18 @@ fn natural(value: u128) -> Natural {
 fn a_rest_behind_128_bits_of_a_quotient_is_seen() {
     let divisor = natural((1 << 120) + 1);
     let middle = natural(MIDDLE).times(&divisor);
-    assert_eq!(Whole::from(middle.clone()).ratio(&divisor, 0), Ok(BELOW));
+    assert_eq!(SignedInteger::from(middle.clone()).ratio(&divisor, 0), Ok(BELOW));
     let beside = middle.plus(&natural(1));
-    assert_eq!(Whole::from(beside.clone()).ratio(&divisor, 0), Ok(ABOVE));
-    assert_eq!(Whole::new(true, beside).ratio(&divisor, 0), Ok(-ABOVE));
+    assert_eq!(SignedInteger::from(beside.clone()).ratio(&divisor, 0), Ok(ABOVE));
+    assert_eq!(SignedInteger::new(true, beside).ratio(&divisor, 0), Ok(-ABOVE));
 }
 
 #[test]
 fn a_bit_far_below_what_is_kept_is_seen() {
     let far = (0..9).fold(natural(1), |power, _| power.times(&natural(1 << 60)));
     let middle = natural(MIDDLE).times(&far);
-    assert_eq!(Whole::from(middle.clone()).rounded(-540), Ok(BELOW));
-    let beside = Whole::from(middle.plus(&natural(1)));
+    assert_eq!(SignedInteger::from(middle.clone()).rounded(-540), Ok(BELOW));
+    let beside = SignedInteger::from(middle.plus(&natural(1)));
     assert_eq!(beside.rounded(-540), Ok(ABOVE));
     assert_eq!(beside.ratio(&far, 0), Ok(ABOVE));
 }
@@ -86,5 +86,5 @@ fn the_ends_of_the_doubles() {
     assert_eq!(of((1 << 54) - 2, false, 970), Ok(f64::MAX));
     assert_eq!(of((1 << 55) - 3, true, 969), Ok(f64::MAX));
     assert_eq!(of(1, false, 1024), Err(WhyNone::TooLarge));
-    assert_eq!(Whole::from(-3).rounded(-1080), Ok(0.0));
+    assert_eq!(SignedInteger::from(-3).rounded(-1080), Ok(0.0));
 }

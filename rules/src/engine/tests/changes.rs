@@ -38,11 +38,11 @@ impl Shares {
             totals: vec![0; processes as usize],
             now: 0,
         };
-        shares.tell();
+        shares.report();
         shares
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         for (process, total) in (0..).zip(&self.totals) {
             self.engine.observe(cpu_time(process, Time(self.now), *total));
         }
@@ -54,11 +54,12 @@ impl Shares {
         for (total, percent) in self.totals.iter_mut().zip(percent) {
             *total += percent * 5 * MS;
         }
-        self.tell();
+        self.report();
         let outputs = self.engine.tick(Time(self.now));
         for output in &outputs {
             if let Output::Decision(decision) = output {
-                self.engine.receipt(decision.id, Outcome::Applied, Time(self.now));
+                self.engine
+                    .receipt(decision.id, DecisionOutcome::Applied, Time(self.now));
             }
         }
         outputs
@@ -70,7 +71,7 @@ impl Shares {
             Output::Decision(decision) => Some(&decision.changes),
             _ => None,
         });
-        let change = |change: &Change| format!("{}: {}", change.process.0, change.action);
+        let change = |change: &ProcessAction| format!("{}: {}", change.process.0, change.action);
         decisions.flatten().map(change).collect()
     }
 
@@ -295,7 +296,7 @@ fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_end
         .engine
         .process_joined(ProcessId(2), ranked(2), Time(shares.now));
     shares.totals.push(0);
-    shares.tell();
+    shares.report();
     assert_eq!(shares.actions(&[5, 5, 5]), ["2: set n = 4"]);
     // It was judged in the others: it is kept at once, and not done again.
     let outputs = shares.window(&[5, 5, 5]);
@@ -321,11 +322,11 @@ fn a_rule_has_one_finding_whichever_of_its_tunes_finds_it() {
     let mut shares = Shares::new(tunes, 2);
     shares.window(&[60, 60]);
     let findings = shares.engine.findings();
-    let told: Vec<_> = findings
+    let reported: Vec<_> = findings
         .iter()
         .map(|finding| (finding.text.as_str(), finding.next_start.as_deref()))
         .collect();
-    assert_eq!(told, [("they are busy", Some("N=1")); 2]);
+    assert_eq!(reported, [("they are busy", Some("N=1")); 2]);
 }
 
 #[test]
@@ -389,7 +390,7 @@ fn what_was_read_before_the_window_says_nothing_about_it() {
 }
 
 #[test]
-fn a_rule_tells_how_many_windows_it_had_and_what_was_left_out_of_them() {
+fn a_rule_shows_how_many_windows_it_had_and_what_was_left_out_of_them() {
     let source = "rule: turns\nabout: b\nprobes: {step: {entry: step}}\nwindows:\n  w: {from: step, skip: 3}\n\
                   metrics: {n: count(step)}\ntune:\n  - {finding: found, when: n > 5}\n";
     let rule = checked(source);

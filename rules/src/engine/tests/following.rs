@@ -54,7 +54,8 @@ impl Program {
                 if let Some(Scalar::Number(value)) = value {
                     self.level = *value;
                 }
-                self.engine.receipt(decision.id, Outcome::Applied, Time(self.now));
+                self.engine
+                    .receipt(decision.id, DecisionOutcome::Applied, Time(self.now));
             }
         }
         outputs
@@ -129,10 +130,11 @@ fn a_rule_that_is_switched_off_on_trial_undoes_everything_of_the_trial_newest_fi
 #[test]
 fn what_was_is_a_number_without_a_unit() {
     let wrong = FOLLOWING.replace("was: level", "was: w.duration");
-    let told = CheckedRule::from_source(&wrong).unwrap_err();
+    let reported = CheckedRule::from_source(&wrong).unwrap_err();
     assert!(
-        told.iter()
+        reported
+            .iter()
             .any(|one| one.message.contains("`was` is a number without a unit")),
-        "{told:?}"
+        "{reported:?}"
     );
 }

@@ -30,7 +30,7 @@ fn what_is_in_force_while_a_condition_holds_is_undone_after_and_done_again() {
 }
 
 #[test]
-fn a_decision_without_a_receipt_grows_stale_and_its_receipt_finds_nobody() {
+fn a_decision_without_a_receipt_grows_stale_and_its_late_receipt_is_ignored() {
     let mut job = shares(&[("    range:", "    stale: 2\n    range:")]);
     assert_eq!(decisions(&job.window(HEALTHY)), 1);
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 0);
@@ -39,7 +39,10 @@ fn a_decision_without_a_receipt_grows_stale_and_its_receipt_finds_nobody() {
     job.window(HEALTHY);
     assert!(!job.engine.awaits(DecisionId(1)));
     assert_eq!(job.status().1, "1 given up as stale: no receipt within 2 windows");
-    assert!(!job.engine.receipt(DecisionId(1), Outcome::Applied, job.now));
+    assert!(
+        !job.engine
+            .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
+    );
     let outputs = job.windows(2, HEALTHY);
     assert!(matches!(
         outputs.as_slice(),
@@ -61,7 +64,10 @@ fn a_decision_of_a_rule_that_was_switched_off_or_removed_is_not_awaited() {
             false => drop(job.engine.set_mode(RuleId(0), Mode::Off)),
         }
         assert!(!job.engine.awaits(DecisionId(1)));
-        assert!(!job.engine.receipt(DecisionId(1), Outcome::Applied, job.now));
+        assert!(
+            !job.engine
+                .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
+        );
     }
 }
 
@@ -92,7 +98,7 @@ fn an_initial_value_is_written_to_each_process_once_until_a_window_has_shown_bet
     farm.engine.set_mode(RuleId(0), Mode::Applying);
     let written = |outputs: &[Output]| match outputs {
         [Output::Decision(decision)] => {
-            let change = |change: &Change| (change.process.0, change.action.value().cloned());
+            let change = |change: &ProcessAction| (change.process.0, change.action.value().cloned());
             decision.changes.iter().map(change).collect::<Vec<_>>()
         }
         _ => Vec::new(),
@@ -102,7 +108,10 @@ fn an_initial_value_is_written_to_each_process_once_until_a_window_has_shown_bet
         written(&farm.all_until(2)),
         [(1, seven.clone()), (2, seven.clone())]
     );
-    assert!(farm.engine.receipt(DecisionId(1), Outcome::Applied, Time(3 * MS)));
+    assert!(
+        farm.engine
+            .receipt(DecisionId(1), DecisionOutcome::Applied, Time(3 * MS))
+    );
     assert_eq!(farm.all_until(3), []);
     farm.join(3, 4);
     assert_eq!(written(&farm.all_until(5)), [(3, seven)]);
@@ -117,7 +126,7 @@ fn an_initial_value_is_written_to_each_process_once_until_a_window_has_shown_bet
 }
 
 #[test]
-fn one_tune_waits_for_another_and_an_independent_one_for_nobody() {
+fn one_tune_waits_for_another_and_an_independent_one_does_not_wait() {
     let second = "  - set: other\n    role: worker\n    value: 1\n    when: true\n    guard: {maximize: sum(mpi.calls), over: 1, undo_if_worse_by: 0%}\n";
     let mut job = Job::new(&format!("{SHARES}{second}    after: nthreads\n"), 3.0).applying();
     assert_eq!(decisions(&job.window(HEALTHY)), 1);
@@ -125,7 +134,8 @@ fn one_tune_waits_for_another_and_an_independent_one_for_nobody() {
         job.engine.status()[1].why,
         "after nthreads, which has not been applied"
     );
-    job.engine.receipt(DecisionId(1), Outcome::Applied, job.now);
+    job.engine
+        .receipt(DecisionId(1), DecisionOutcome::Applied, job.now);
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
     let mut job = Job::new(&format!("{SHARES}{second}    independent: true\n"), 3.0).applying();
     assert_eq!(decisions(&job.window(HEALTHY)), 2);

@@ -9,8 +9,8 @@ fn any_event() -> impl Strategy<Value = (u8, u32, u64, u64)> {
     (0u8..10, 0u32..3, 0u64..12, 0u64..1_000_000_000)
 }
 
-fn happen(job: &mut Job, (what, process, ahead, number): (u8, u32, u64, u64)) -> Vec<Output> {
-    let time = Time(job.now.0 + ahead * 50 * MS);
+fn happen(job: &mut Job, (what, process, early, number): (u8, u32, u64, u64)) -> Vec<Output> {
+    let time = Time(job.now.0 + early * 50 * MS);
     let id = ProcessId(process);
     let measure = Measure::ALL[number as usize % Measure::ALL.len()];
     match what {
@@ -35,7 +35,8 @@ fn happen(job: &mut Job, (what, process, ahead, number): (u8, u32, u64, u64)) ->
             return job.engine.set_mode(RuleId(0), mode);
         }
         7 => {
-            job.engine.receipt(DecisionId(number % 4), Outcome::Applied, time);
+            job.engine
+                .receipt(DecisionId(number % 4), DecisionOutcome::Applied, time);
         }
         _ => {
             job.now = time;

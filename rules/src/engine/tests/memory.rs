@@ -39,7 +39,7 @@ fn steps(lengths: &[(f64, &[u64])]) -> Vec<Sent> {
 }
 
 #[test]
-fn folds_go_over_the_whole_run_and_over_whole_instances_until_there_are_enough_hits() {
+fn folds_go_over_all_of_the_run_and_over_complete_instances_until_there_are_enough_hits() {
     let mut farm = Farm::new(STEPS, 1);
     farm.hits(&steps(&[
         (1.0, &[2, 4]),
@@ -132,7 +132,7 @@ metrics:
 }
 
 #[test]
-fn a_level_is_known_at_the_borders_of_an_instance() {
+fn a_level_is_known_at_the_boundaries_of_an_instance() {
     let metrics =
         "  grown: sum(memory.resident at iteration.end) - sum(memory.resident at iteration.begin)\n";
     let mut farm = Farm::new(&format!("{FRAME}{metrics}"), 3);

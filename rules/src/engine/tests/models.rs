@@ -71,7 +71,7 @@ fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
     assert_eq!(decision.expect.as_deref(), Some("100 ms"));
     // With five workers the model has nothing more to win, and the guard sees the promise kept.
     farm.engine
-        .receipt(decision.id, Outcome::Applied, Time(1950 * MS));
+        .receipt(decision.id, DecisionOutcome::Applied, Time(1950 * MS));
     let mut outputs = Vec::new();
     for number in 2..8 {
         // t_comm = 230 - 10 - 20 - 50 = 150 ms, λV + Tc = 250 ms as before: with eight an iteration would take 111.25 ms.

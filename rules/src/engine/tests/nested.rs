@@ -176,7 +176,7 @@ metrics:
 }
 
 #[test]
-fn a_span_across_a_border_belongs_where_the_rule_says() {
+fn a_span_across_a_boundary_belongs_where_the_rule_says() {
     for (straddle, first, second) in [
         ("end", "hits 1, time 10 ms", "hits 1, time 40 ms"),
         ("begin", "hits 2, time 50 ms", "hits 0, time 0 s"),
@@ -202,7 +202,7 @@ fn a_span_across_a_border_belongs_where_the_rule_says() {
 }
 
 #[test]
-fn what_a_window_cuts_off_ends_with_it_whenever_that_is_told() {
+fn a_window_that_is_cut_off_ends_with_the_outer_one_whenever_that_is_observed() {
     let metric = "  waited: {in: batches, value: 'sum(cpu.time)'}\n";
     for tick in [1400, 9000] {
         let mut farm = Farm::new(&format!("{BATCHES}{metric}"), 1);

@@ -121,20 +121,24 @@ fn a_decision_may_follow_the_hit_that_ends_a_window_of_a_rule_that_applies_and_n
     let tune =
         "tune:\n  - set: knob\n    role: master\n    value: begin.workers + 1\n    range: 1 <= value\n";
     let mut farm = Farm::new(&format!("{FRAME}{tune}"), 3);
-    let told = |farm: &Farm| {
+    let reported = |farm: &Farm| {
         let probes = ["begin", "end", "send", "compute"];
         probes.map(|probe| farm.engine.may_decide_at(RuleId(0), farm.probe(probe)))
     };
-    assert_eq!(told(&farm), [false; 4], "it only advises");
+    assert_eq!(reported(&farm), [false; 4], "it only advises");
     farm.engine.set_mode(RuleId(0), Mode::Applying);
-    assert_eq!(told(&farm), [false, true, false, false]);
+    assert_eq!(reported(&farm), [false, true, false, false]);
     let unending = FRAME.replace("to: end, ", "");
     let mut farm = Farm::new(&format!("{unending}{tune}"), 3);
     farm.engine.set_mode(RuleId(0), Mode::Applying);
-    assert_eq!(told(&farm), [true, false, false, false], "the next begin ends it");
+    assert_eq!(
+        reported(&farm),
+        [true, false, false, false],
+        "the next begin ends it"
+    );
     let mut advice = Farm::new(FRAME, 3);
     advice.engine.set_mode(RuleId(0), Mode::Applying);
-    assert_eq!(told(&advice), [false; 4], "it changes nothing");
+    assert_eq!(reported(&advice), [false; 4], "it changes nothing");
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn a_process_that_has_left_is_not_waited_for_and_is_left_out() {
 }
 
 #[test]
-fn a_late_attach_drops_what_came_before_the_first_border() {
+fn a_late_attach_drops_what_came_before_the_first_boundary() {
     let mut farm = Farm::new(FRAME, 3);
     farm.hits(&iteration(6, 0)[3..]);
     farm.hits(&[("send", 0, 95, 5, vec![1.0])]);
@@ -268,7 +272,7 @@ fn late_and_doubled_and_lost_hits_are_counted_and_never_make_a_sum_too_small() {
 }
 
 #[test]
-fn the_first_and_the_disturbed_are_left_out_and_spans_across_a_border_on_demand() {
+fn the_first_and_the_disturbed_are_left_out_and_spans_across_a_boundary_on_demand() {
     let source = FRAME.replace(
         "key: number}",
         "key: number, skip: 1, discard: any(send.bytes > 1KiB), straddle: drop}",
@@ -343,7 +347,7 @@ fn without_an_end_each_hit_ends_one_and_begins_the_next_and_several_windows_live
 }
 
 #[test]
-fn measures_are_taken_between_the_borders_of_an_instance() {
+fn measures_are_taken_between_the_boundaries_of_an_instance() {
     let source = format!("{FRAME}  cpu: sum(cpu.time)\n  rate: cpu / iteration.duration\n");
     let mut farm = Farm::new(&source, 2);
     farm.hits(&[
@@ -412,7 +416,8 @@ fn a_tune_acts_at_the_close_of_its_window_with_the_values_of_that_window() {
         panic!("{outputs:?}")
     };
     assert_eq!(decision.changes[0].action.value(), Some(&Scalar::Number(16.0)));
-    farm.engine.receipt(decision.id, Outcome::Applied, Time(305 * MS));
+    farm.engine
+        .receipt(decision.id, DecisionOutcome::Applied, Time(305 * MS));
     (3..6).for_each(|number| farm.hits(&iteration(number, number * 100)));
     let outputs = farm.all_until(600);
     assert_eq!(

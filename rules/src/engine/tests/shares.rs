@@ -57,7 +57,7 @@ fn of_two_rules_that_change_the_same_the_one_of_the_higher_priority_goes_first()
     for _ in 0..4 {
         for output in job.windows(1, HEALTHY) {
             if let Output::Decision(decision) = output {
-                job.engine.receipt(decision.id, Outcome::Applied, job.now);
+                job.engine.receipt(decision.id, DecisionOutcome::Applied, job.now);
                 decided.push(decision.rule_name);
             }
         }
@@ -105,6 +105,7 @@ fn one_change_at_a_time_is_on_trial_and_two_rules_may_not_claim_one_variable() {
         (other.standing, other.why.as_str()),
         (Standing::GivesWay, "another change is on trial, of a")
     );
-    job.engine.receipt(DecisionId(1), Outcome::Applied, job.now);
+    job.engine
+        .receipt(DecisionId(1), DecisionOutcome::Applied, job.now);
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
 }

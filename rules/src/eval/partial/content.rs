@@ -9,7 +9,7 @@ use super::state::{Place, State};
 use crate::folds::Source;
 use crate::folds::{Intake, WindowFolds};
 use crate::hit::Hit;
-use crate::tally::Tally;
+use crate::partial_sum::PartialSum;
 use crate::term::{Field, Term};
 use crate::value::{Key, ProcessId};
 
@@ -114,14 +114,14 @@ impl Content {
     }
 
     /// Takes what was added up of hits of a process; `parts` are the parts of a hit, each with the place of its sums.
-    pub(crate) fn take_tally(
+    pub(crate) fn take_partial_sum(
         &mut self,
         process: ProcessId,
         probe: usize,
-        tally: &Tally,
+        partial_sum: &PartialSum,
         parts: &[(Field, usize)],
     ) {
-        self.hits += usize::try_from(tally.count).unwrap_or(usize::MAX);
+        self.hits += usize::try_from(partial_sum.count).unwrap_or(usize::MAX);
         let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
         if of_probe.is_empty() {
             return;
@@ -141,8 +141,8 @@ impl Content {
                 },
             };
             let sums = parts.iter().find(|(known, _)| Some(*known) == part);
-            let sums = sums.and_then(|(_, place)| tally.sums.get(*place));
-            state.add_tally(tally.count, sums, part == Some(Field::Duration));
+            let sums = sums.and_then(|(_, place)| partial_sum.sums.get(*place));
+            state.add_partial_sum(partial_sum.count, sums, part == Some(Field::Duration));
         }
     }
 

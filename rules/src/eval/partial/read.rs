@@ -8,12 +8,12 @@ use crate::eval::rows::fix;
 use crate::eval::{Context, WindowData, boolean};
 use crate::folds::Intake;
 use crate::hit::Hit;
-use crate::term::{Field, Fold, Reach, Rowed, Term, Typed};
+use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
 use crate::value::{Cell, Key, ProcessId, Scalar, Value};
 
 /// What a fold has of all processes, before it is read.
 struct Sum {
-    whole: State,
+    overall: State,
     rows: BTreeMap<Key, State>,
     unchosen: Option<Box<str>>,
     unkeyed: Option<Box<str>>,
@@ -21,12 +21,12 @@ struct Sum {
 
 /// The value of a fold in a window.
 pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> Value {
-    let window = match fold.reach {
-        Reach::Enclosing(place) => match window.around.iter().find(|around| around.window == place) {
+    let window = match fold.range {
+        FoldRange::Enclosing(place) => match window.around.iter().find(|around| around.window == place) {
             Some(around) => &around.data,
             None => return Value::none("there is no window around it"),
         },
-        Reach::Instance | Reach::Newest(_) | Reach::Run => window,
+        FoldRange::Instance | FoldRange::Newest(_) | FoldRange::Run => window,
     };
     let Some(content) = window.content.as_deref() else {
         return Value::none("no window has closed");
@@ -40,14 +40,14 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
     if let Some(reason) = window.lacking.get(fold.probe).and_then(Option::as_ref) {
         return Value::none(reason.clone());
     }
-    let whole = fold.reach == Reach::Instance && !intake.waits && context.sees.is_none();
-    let memory = window.folded.get(fold.slot).filter(|_| whole);
+    let overall = fold.range == FoldRange::Instance && !intake.waits && context.sees.is_none();
+    let memory = window.folded.get(fold.slot).filter(|_| overall);
     if let Some(known) = memory.and_then(|cell| cell.get()) {
         return known.clone();
     }
-    let value = match fold.reach {
-        Reach::Instance | Reach::Enclosing(_) => gathered(context, window, fold, intake, &[content]),
-        Reach::Newest(hits) => {
+    let value = match fold.range {
+        FoldRange::Instance | FoldRange::Enclosing(_) => gathered(context, window, fold, intake, &[content]),
+        FoldRange::Newest(hits) => {
             let (mut contents, mut enough) = (vec![content], u64::from(hits));
             let mut older = window.earlier.iter().rev();
             while let Some(newest) = contents.last() {
@@ -59,7 +59,7 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
             }
             gathered(context, window, fold, intake, &contents)
         }
-        Reach::Run => {
+        FoldRange::Run => {
             let contents: Vec<&Content> = [content].into_iter().chain(window.run.as_deref()).collect();
             gathered(context, window, fold, intake, &contents)
         }
@@ -105,7 +105,7 @@ fn gathered(
         seen && !window.excluded.contains(&process)
     };
     let mut sum = Sum {
-        whole: intake.empty(),
+        overall: intake.empty(),
         rows: BTreeMap::new(),
         unchosen: None,
         unkeyed: None,
@@ -144,7 +144,7 @@ impl Sum {
             // None of its hits was chosen: members have their row in any case.
             (Groups::One(state), Some(_)) if state.values() == 0 => {}
             (Groups::One(state), Some(_)) => self.row(intake, Key::Process(process)).merge(state),
-            (Groups::One(state), None) => self.whole.merge(state),
+            (Groups::One(state), None) => self.overall.merge(state),
             (Groups::Keyed(groups), _) => {
                 for (key, state) in groups {
                     self.row(intake, key.clone()).merge(state);
@@ -190,7 +190,7 @@ impl Sum {
                 Some(Ok(true)) | None => {}
             }
             let state = match &by {
-                None => &mut self.whole,
+                None => &mut self.overall,
                 Some(None) => self.row(intake, Key::Process(hit.process)),
                 Some(Some(by)) => match each(by) {
                     Ok(key) => self.row(intake, Key::of(&key)),
@@ -214,7 +214,7 @@ impl Sum {
         let never = || Err(format!("{name} was hit 0 times in the window"));
         let cell = |state: &State| -> Cell { state.read(fold.reduction).unwrap_or_else(never) };
         if fold.by.is_none() {
-            return Ok(Value::Single(cell(&self.whole)));
+            return Ok(Value::Single(cell(&self.overall)));
         }
         if matches!(fold.by, Some(Rowed::ByProcess)) {
             for process in window.members(fold.probe) {

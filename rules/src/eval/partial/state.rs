@@ -5,7 +5,7 @@ use crate::eval::{boolean, number};
 use crate::folds::{Intake, Source};
 use crate::function::Reduction;
 use crate::hit::Hit;
-use crate::tally::Sums;
+use crate::partial_sum::Sums;
 use crate::value::{Cell, Ordered, ProcessId, Scalar, Time, finite};
 
 /// Nanoseconds in a second.
@@ -58,7 +58,6 @@ pub(crate) struct State {
 #[derive(Clone, Debug, PartialEq)]
 enum Kept {
     Nothing,
-    /// Nanoseconds.
     Durations(Integers),
     Numbers(Numbers),
     Least(Option<Finite>),
@@ -172,7 +171,7 @@ impl State {
     }
 
     /// Adds what so many hits came to elsewhere; none where they are only counted. Durations are nanoseconds.
-    pub(crate) fn add_tally(&mut self, count: u64, sums: Option<&Sums>, durations: bool) {
+    pub(crate) fn add_partial_sum(&mut self, count: u64, sums: Option<&Sums>, durations: bool) {
         self.values = self.values.saturating_add(count);
         let Some(sums) = sums else {
             if self.kept != Kept::Nothing {
@@ -232,12 +231,12 @@ impl State {
         let spread = |found: Result<f64, WhyNone>| if self.values == 1 { Ok(0.0) } else { found };
         match (&self.kept, reduction) {
             (Kept::Nothing, Reduction::Count) => finite(self.values as f64),
-            (Kept::Durations(ns), Reduction::Sum) => told(ns.sum_in(SECOND)),
-            (Kept::Durations(ns), Reduction::Mean) => told(ns.mean_in(SECOND)),
-            (Kept::Durations(ns), Reduction::Stddev) => told(spread(ns.stddev_in(SECOND))),
-            (Kept::Numbers(numbers), Reduction::Sum) => told(numbers.sum()),
-            (Kept::Numbers(numbers), Reduction::Mean) => told(numbers.mean()),
-            (Kept::Numbers(numbers), Reduction::Stddev) => told(spread(numbers.stddev())),
+            (Kept::Durations(ns), Reduction::Sum) => reported(ns.sum_in(SECOND)),
+            (Kept::Durations(ns), Reduction::Mean) => reported(ns.mean_in(SECOND)),
+            (Kept::Durations(ns), Reduction::Stddev) => reported(spread(ns.stddev_in(SECOND))),
+            (Kept::Numbers(numbers), Reduction::Sum) => reported(numbers.sum()),
+            (Kept::Numbers(numbers), Reduction::Mean) => reported(numbers.mean()),
+            (Kept::Numbers(numbers), Reduction::Stddev) => reported(spread(numbers.stddev())),
             (Kept::Least(Some(value)) | Kept::Greatest(Some(value)), _) => finite(value.get()),
             (Kept::First(Some((_, value))) | Kept::Last(Some((_, value))), _) => Ok(value.clone()),
             (Kept::Only(Some(ends)), _) if order(&ends.0, &ends.1).is_eq() => Ok(ends.0.clone()),
@@ -246,10 +245,10 @@ impl State {
             }
             (Kept::Truths(truths), Reduction::Any) => Ok(Scalar::Boolean(truths.held() > 0)),
             (Kept::Truths(truths), Reduction::All) => Ok(Scalar::Boolean(truths.failed() == 0)),
-            (Kept::Product(product), _) => told(product.product()),
-            (Kept::Quantiles(values), Reduction::Quantile(share)) => told(values.quantile(share)),
-            (Kept::Line(points), Reduction::Slope) => told(points.line().map(|line| line.slope)),
-            (Kept::Line(points), Reduction::Intercept) => told(points.line().map(|line| line.intercept)),
+            (Kept::Product(product), _) => reported(product.product()),
+            (Kept::Quantiles(values), Reduction::Quantile(share)) => reported(values.quantile(share)),
+            (Kept::Line(points), Reduction::Slope) => reported(points.line().map(|line| line.slope)),
+            (Kept::Line(points), Reduction::Intercept) => reported(points.line().map(|line| line.intercept)),
             _ => Err("this cannot be folded".to_string()),
         }
     }
@@ -332,7 +331,7 @@ fn widen(ends: &mut Option<Box<(Scalar, Scalar)>>, value: &Scalar) {
 }
 
 /// A result as formulas tell it.
-fn told(found: Result<f64, WhyNone>) -> Cell {
+fn reported(found: Result<f64, WhyNone>) -> Cell {
     found
         .map_err(|why| match why {
             WhyNone::NotFinite(_) | WhyNone::TooLarge => "the result is not a finite number".to_string(),

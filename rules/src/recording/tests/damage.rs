@@ -4,7 +4,7 @@ use super::*;
 
 /// A recording of these made-up records, with right sums.
 fn forged(records: Vec<Stored>) -> Vec<u8> {
-    let mut writer = Writer::new(&Header::default()).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     records.into_iter().for_each(|record| writer.push(record));
     writer.finish()
 }
@@ -37,7 +37,7 @@ fn the_records_of_a_block_take_bounded_memory() {
         duration_ns: None,
         captures: vec![value.clone(); count],
     };
-    let captured = [Captured::Boolean(false), Captured::None(Reason::Lost)];
+    let captured = [Captured::Boolean(false), Captured::None(MissingReason::Lost)];
     let hits = captured
         .iter()
         .flat_map(|value| [0, 1, 1000].map(|count| hit(value, count)));
@@ -59,11 +59,11 @@ fn the_records_of_a_block_take_bounded_memory() {
 
 #[test]
 fn a_block_that_is_too_large_is_not_decompressed() {
-    let mut bytes = Writer::new(&Header::default()).unwrap().take();
+    let mut bytes = RecordingWriter::new(&Header::default()).unwrap().take();
     let sum = u32::from_le_bytes(*bytes[16..].first_chunk().unwrap());
     block::seal(&mut bytes, &vec![0; MAX_BLOCK + 1], sum);
     assert_eq!(wrong(&bytes), "a block is longer than blocks may be");
-    let mut writer = Writer::new(&Header::default()).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     assert!(writer.foreign(&vec![0; MAX_BLOCK + 1]).is_err());
 }
 
@@ -79,7 +79,7 @@ fn what_a_newer_version_adds_is_left_out_and_counted() {
         count: 3,
     };
     let json = |json: &str| Stored::Json(json.to_owned());
-    let mut writer = Writer::new(&Header::default()).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     writer.write(&watermark(5)).unwrap();
     // A kind, a measure, and the type of a capture that are not known; a field that is none is known.
     writer.push(json(r#"{"eclipse":{"time":3}}"#));
@@ -133,14 +133,14 @@ fn what_makes_no_sense_is_named() {
     ] {
         assert_eq!(wrong(&forged(vec![record])), expected);
     }
-    let mut writer = Writer::new(&Header::default()).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     writer.foreign(b"no records").unwrap();
     assert_eq!(wrong(&writer.finish()), "a block makes no sense");
 }
 
 #[test]
 fn a_block_that_is_missing_or_in_another_place_is_damage() {
-    let mut writer = Writer::new(&Header::default()).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     let mut chunks = vec![writer.take()];
     for time in 0..3 {
         let process = ProcessId(0);
@@ -172,7 +172,7 @@ fn each_way_of_not_being_a_recording_says_what_to_do() {
     let good = written(&Header::default(), &[]);
     let mut newer = good.clone();
     newer[8] = 3;
-    let header = Writer::new(&Header::default()).unwrap().take().len();
+    let header = RecordingWriter::new(&Header::default()).unwrap().take().len();
     for (bytes, expected) in [
         (
             &b"rule: x"[..],
@@ -206,7 +206,7 @@ fn each_way_of_not_being_a_recording_says_what_to_do() {
 
 #[test]
 fn what_is_too_large_is_refused_and_the_recording_goes_on() {
-    let mut writer = Writer::new(&Header::default()).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     let good = Record::Loss {
         time: Time(7),
         kind: "ring_full".into(),
@@ -261,7 +261,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
     writer.write(&good).unwrap();
     assert_eq!(read(&writer.finish()), (vec![good.clone(), good], None));
     assert!(
-        Writer::new(&Header {
+        RecordingWriter::new(&Header {
             host: long,
             ..Header::default()
         })
@@ -276,7 +276,7 @@ fn what_a_terminal_would_act_on_is_replaced() {
         host: "a\x1b[2J\u{202e}b\n".to_owned(),
         ..Header::default()
     };
-    let bytes = Writer::new(&header).unwrap().finish();
+    let bytes = RecordingWriter::new(&header).unwrap().finish();
     let reader = Reader::new(&bytes).unwrap();
     assert_eq!(reader.header().host, "a\u{fffd}[2J\u{fffd}b\u{fffd}");
     let hit = Stored::Hit {

@@ -34,7 +34,7 @@ fn records() -> Vec<Record> {
             definition: ProbeDefinition {
                 name: "compute".into(),
                 function: "compute_task".into(),
-                place: Place::Span,
+                place: ProbePlace::Span,
                 captures: vec![
                     ("number".into(), CapturedType::Signed),
                     ("bytes".into(), CapturedType::Unsigned),

@@ -4,7 +4,7 @@ use super::*;
 
 /// A recording in small blocks: `flushes` says after which records a block is closed.
 fn chunked(header: &Header, records: &[(Record, bool)]) -> (Vec<u8>, Vec<Vec<u8>>) {
-    let mut writer = Writer::new(header).unwrap();
+    let mut writer = RecordingWriter::new(header).unwrap();
     let mut chunks = vec![writer.take()];
     for (record, flush) in records {
         writer.write(record).unwrap();

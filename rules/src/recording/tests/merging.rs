@@ -23,7 +23,7 @@ fn defined(probe: u32, name: &str) -> Record {
     let definition = ProbeDefinition {
         name: name.into(),
         function: "f".into(),
-        place: Place::Entry,
+        place: ProbePlace::Entry,
         captures: Vec::new(),
     };
     Record::ProbeDefined {
@@ -44,7 +44,7 @@ fn hit(probe: u32, process: u32, time: u64) -> Record {
 }
 
 fn merged(recordings: &[&Vec<u8>]) -> Vec<Result<Merged, Broken>> {
-    Merge::new(
+    RecordingMerge::new(
         recordings
             .iter()
             .map(|bytes| Reader::new(bytes).unwrap())
@@ -67,7 +67,7 @@ fn one_recording_keeps_its_times_and_order() {
 }
 
 #[test]
-fn clocks_are_joined_and_processes_are_told_apart() {
+fn clocks_are_joined_and_processes_are_distinguished() {
     // At the wall clock's 10 000 the clock of a stood at 100, at 10 050 that of b at 9 000: b's clock began first.
     let lost = |process, from, to| Record::HitsLost {
         process: ProcessId(process),
@@ -79,7 +79,7 @@ fn clocks_are_joined_and_processes_are_told_apart() {
         &on("b", 10_050, 9_000),
         &[watermark(0, 9_000), watermark(7, 9_011)],
     );
-    let mut merge = Merge::new(vec![Reader::new(&b).unwrap(), Reader::new(&a).unwrap()]);
+    let mut merge = RecordingMerge::new(vec![Reader::new(&b).unwrap(), Reader::new(&a).unwrap()]);
     let found: Vec<Record> = merge.by_ref().map(|item| item.unwrap().record).collect();
     let expected = [
         watermark(0, 8_950),
@@ -149,7 +149,7 @@ fn probes_of_one_recording_stay_apart_even_if_they_are_defined_alike() {
 #[test]
 fn a_torn_recording_is_named_and_the_others_go_on() {
     let whole = written(&on("a", 0, 0), &[watermark(0, 1), watermark(0, 9)]);
-    let mut writer = Writer::new(&on("b", 0, 0)).unwrap();
+    let mut writer = RecordingWriter::new(&on("b", 0, 0)).unwrap();
     writer.write(&watermark(0, 2)).unwrap();
     writer.flush();
     let torn = writer.take();
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn recordings_in_order_give_a_whole_in_order(
+    fn recordings_in_order_give_a_merged_one_in_order(
         times in proptest::collection::vec((0..1000_u64, 0..1000_u64, proptest::collection::vec(0..5000_u64, 0..20)), 1..5)
     ) {
         let bytes: Vec<Vec<u8>> = times

@@ -17,7 +17,7 @@ use crate::value::{ProcessId, Time};
 
 /// A recording of these records.
 fn written(header: &Header, records: &[Record]) -> Vec<u8> {
-    let mut writer = Writer::new(header).unwrap();
+    let mut writer = RecordingWriter::new(header).unwrap();
     records.iter().for_each(|record| writer.write(record).unwrap());
     writer.finish()
 }
@@ -62,12 +62,12 @@ fn text() -> impl Strategy<Value = String> {
 
 fn captured() -> impl Strategy<Value = Captured> {
     let reason = proptest::sample::select(vec![
-        Reason::Unknown,
-        Reason::NotMeasured,
-        Reason::Unreadable,
-        Reason::Lost,
-        Reason::Incomplete,
-        Reason::InsideCall,
+        MissingReason::Unknown,
+        MissingReason::NotMeasured,
+        MissingReason::Unreadable,
+        MissingReason::Lost,
+        MissingReason::Incomplete,
+        MissingReason::InsideCall,
     ]);
     prop_oneof![
         reason.prop_map(Captured::None),
@@ -99,7 +99,7 @@ fn facts() -> impl Strategy<Value = ProcessFacts> {
 }
 
 fn definition() -> impl Strategy<Value = ProbeDefinition> {
-    let place = proptest::sample::select(vec![Place::Entry, Place::Return, Place::Span]);
+    let place = proptest::sample::select(vec![ProbePlace::Entry, ProbePlace::Return, ProbePlace::Span]);
     let of = proptest::sample::select(vec![
         CapturedType::Signed,
         CapturedType::Unsigned,

@@ -58,7 +58,7 @@ fn a_counter_that_is_read_each_second_costs_at_most_2_bytes() {
 
 #[test]
 fn blocks_come_out_as_they_fill_and_little_is_kept_back() {
-    let mut writer = Writer::new(&Header::default()).unwrap();
+    let mut writer = RecordingWriter::new(&Header::default()).unwrap();
     for record in typical(10_000) {
         writer.write(&record).unwrap();
         assert!(writer.unflushed() < BLOCK_TARGET);

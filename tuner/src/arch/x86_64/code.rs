@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_instructions_make_room_for_a_jump() {
+    fn complete_instructions_make_room_for_a_jump() {
         // push rbp; mov rbp, rsp; sub rsp, 16; ret
         let displaced = entry(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0xc3]).unwrap();
         assert_eq!((displaced.length, displaced.instructions.len()), (8, 3));
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_as_long_as_asked_and_decodes_to_nothing() {
+    fn padding_is_as_long_as_requested_and_decodes_to_nops() {
         for length in 0..40 {
             let bytes = nothing(length);
             assert_eq!(bytes.len(), length);

@@ -49,15 +49,15 @@ pub(crate) struct Frame {
 }
 
 /// Everything about a thread that a return from a signal handler restores.
-pub(crate) struct Whole<'a> {
+pub(crate) struct ThreadState<'a> {
     pub(crate) registers: &'a RawRegisters,
     pub(crate) extended: &'a [u8],
     pub(crate) signal_mask: u64,
 }
 
-/// The frame that restores `whole`, somewhere below `top`.
-pub(crate) fn frame(whole: &Whole<'_>, top: Address, signal_return: Address) -> Option<Frame> {
-    let mut extended = whole.extended.to_vec();
+/// The frame that restores `state`, somewhere below `top`.
+pub(crate) fn frame(state: &ThreadState<'_>, top: Address, signal_return: Address) -> Option<Frame> {
+    let mut extended = state.extended.to_vec();
     let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let mut features = word(&extended, SOFTWARE_BYTES)?;
     if word(&extended, STATE_BITS)? & TILE_DATA == 0 {
@@ -78,7 +78,7 @@ pub(crate) fn frame(whole: &Whole<'_>, top: Address, signal_return: Address) -> 
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     put(0, signal_return.0);
     put(UC_FLAGS, FLAGS);
-    let of = whole.registers;
+    let of = state.registers;
     let general = [
         of.r8, of.r9, of.r10, of.r11, of.r12, of.r13, of.r14, of.r15, of.rdi, of.rsi, of.rbp, of.rbx, of.rdx,
         of.rax, of.rcx, of.rsp, of.rip, of.eflags,
@@ -88,7 +88,7 @@ pub(crate) fn frame(whole: &Whole<'_>, top: Address, signal_return: Address) -> 
     }
     put(SEGMENTS, (of.cs & 0xffff) | (of.ss & 0xffff) << 48);
     put(FLOATING_POINT, area);
-    put(SIGNAL_MASK, whole.signal_mask);
+    put(SIGNAL_MASK, state.signal_mask);
     bytes.extend(extended);
     Some(Frame {
         address: Address(start),

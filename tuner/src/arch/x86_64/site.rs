@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_into_the_stretch_is_found_wherever_it_stands() {
+    fn a_jump_into_the_bytes_is_found_wherever_it_stands() {
         // 1000: endbr64; push rbx; pop rbx; ret
         let plain = with_endbr(&[0x53, 0x5b, 0xc3]);
         assert_eq!(entered(&plain, 0x1000..0x1007, 0x1004, &[0x1000]), Ok(()));

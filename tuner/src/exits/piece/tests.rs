@@ -7,7 +7,7 @@ fn scanned(code: &[u8]) -> Piece {
 }
 
 #[test]
-fn returns_and_jumps_out_are_told_from_what_looks_like_them() {
+fn returns_and_jumps_out_are_distinguished_from_what_looks_like_them() {
     let found = scanned(&[
         0xb8, 0xc3, 0, 0, 0, // 0: mov eax, 0xc3, the byte of a return inside another instruction
         0x75, 0x01, // 5: jne 8
@@ -32,7 +32,7 @@ fn returns_and_jumps_out_are_told_from_what_looks_like_them() {
 }
 
 #[test]
-fn a_switch_is_told_from_a_function_that_is_called_last() {
+fn a_switch_is_distinguished_from_a_function_that_is_called_last() {
     let own_table = [0x48, 0x63, 0x04, 0x82, 0x48, 0x01, 0xd0, 0xff, 0xe0]; // movsxd rax, [rdx+rax*4]; add rax, rdx; jmp rax
     let through_table = [0xff, 0x24, 0xc5, 0, 0, 0, 0]; // jmp [rax*8]
     let loaded = [0x48, 0x8b, 0x04, 0xc2, 0xff, 0xe0]; // mov rax, [rdx+rax*8]; jmp rax

@@ -100,7 +100,7 @@ impl Load {
     }
 
     fn fixed(&self, fire: &Fire<'_>, more: String) -> Scenario {
-        fire.scenario(&[factors(self.first_factor()), vec![more]].concat(), With::Nobody)
+        fire.scenario(&[factors(self.first_factor()), vec![more]].concat(), With::NoRule)
     }
 
     fn scenario(&self, fire: &Fire<'_>, name: &str, best: f64, oracle: &str) -> Scenario {
@@ -115,7 +115,7 @@ impl Load {
             fire.scenario(&[&at_once[..], &[argument("gate", SECOND)]].concat(), with)
         };
         match name {
-            ALONE => fire.scenario(&at_once, With::Nobody),
+            ALONE => fire.scenario(&at_once, With::NoRule),
             WATCHED => of(&[FACTORING, INDEX], None),
             TUNED => of(&[INDEX], Some(INDEX)),
             BALANCED => of(&[FACTORING], Some(FACTORING)),

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn function(probe: u32, cost: f64, is_apart: bool) -> Function {
-    Function {
+fn function(probe: u32, cost: f64, is_apart: bool) -> BudgetFunction {
+    BudgetFunction {
         probe,
         cost,
         is_apart,
@@ -12,19 +12,21 @@ fn function(probe: u32, cost: f64, is_apart: bool) -> Function {
 
 fn loads() -> impl Strategy<Value = Load> {
     let functions = prop::collection::vec((0.0..2.0_f64, any::<bool>()), 1..8);
-    (functions, 0.1..16.0_f64, 0.0..0.5_f64, 0.0..0.5_f64).prop_map(|(functions, job, agent, asked)| Load {
-        counted: 0.0,
-        job,
-        agent,
-        asked,
-        functions: (0..)
-            .zip(functions)
-            .map(|(probe, (cost, is_apart))| Function {
-                probe,
-                cost,
-                is_apart,
-            })
-            .collect(),
+    (functions, 0.1..16.0_f64, 0.0..0.5_f64, 0.0..0.5_f64).prop_map(|(functions, job, agent, requested)| {
+        Load {
+            counted: 0.0,
+            job,
+            agent,
+            requested,
+            functions: (0..)
+                .zip(functions)
+                .map(|(probe, (cost, is_apart))| BudgetFunction {
+                    probe,
+                    cost,
+                    is_apart,
+                })
+                .collect(),
+        }
     })
 }
 
@@ -33,9 +35,9 @@ proptest! {
     fn what_is_planned_costs_no_more_than_there_is_left(load in loads(), share in 0.001..0.2_f64) {
         let functions = chosen(&load, share);
         let part = part(&load, share, &functions);
-        let [dear, others] = [true, false].map(|is_chosen| load.of(|probe| functions.contains(&probe) == is_chosen));
+        let [expensive, others] = [true, false].map(|is_chosen| load.of(|probe| functions.contains(&probe) == is_chosen));
         // The shortest part of the time is a bound of its own.
-        prop_assert!(others + part * dear <= load.left(share).max(others + 1e-4 * dear) + 1e-9, "{functions:?}: {part}");
+        prop_assert!(others + part * expensive <= load.left(share).max(others + 1e-4 * expensive) + 1e-9, "{functions:?}: {part}");
     }
 
     /// The whole machine over an hour: a program whose costs do not change is held within the budget, and probes come and go a bounded number
@@ -63,10 +65,10 @@ proptest! {
             changes += u64::from(turn != Turn::Stay);
         }
         if cost > 2.0 * share {
-            let told = watched as f64 / HOUR_NS as f64 * cost / 2.0;
+            let estimated = watched as f64 / HOUR_NS as f64 * cost / 2.0;
             // A gap has a longest length, beyond which the shortest window costs what it costs.
-            prop_assert!(told <= share, "{told} of {share}");
-            prop_assert!(told > 0.4 * share, "{told} of {share}: more could have been watched");
+            prop_assert!(estimated <= share, "{estimated} of {share}");
+            prop_assert!(estimated > 0.4 * share, "{estimated} of {share}: more could have been watched");
             prop_assert!(changes <= 60 * 31, "{changes} in an hour");
         } else {
             prop_assert_eq!(changes, 0);
@@ -75,7 +77,7 @@ proptest! {
 }
 
 #[test]
-fn functions_that_are_asked_again_and_again_go_first() {
+fn functions_that_are_polled_go_first() {
     let load = |polling, sending| Load {
         job: 1.0,
         functions: vec![function(0, sending, false), function(1, polling, true)],
@@ -88,7 +90,7 @@ fn functions_that_are_asked_again_and_again_go_first() {
 
 /// Hundreds of probes take long to come and go, and a job calls a dozen functions of MPI.
 #[test]
-fn those_that_are_not_called_are_watched_all_the_time_until_they_are_dear() {
+fn those_that_are_not_called_are_watched_all_the_time_until_they_are_expensive() {
     let load = |costs: [f64; 3]| Load {
         job: 1.0,
         functions: (0..3)
@@ -97,8 +99,8 @@ fn those_that_are_not_called_are_watched_all_the_time_until_they_are_dear() {
         ..Load::default()
     };
     let mut windows = Windows::new(BudgetShare::default(), 1);
-    let dear = load([0.5, 0.0, 0.0]);
-    let first = (0..IN_A_ROW).map(|_| windows.look(&dear, 0)).last();
+    let expensive = load([0.5, 0.0, 0.0]);
+    let first = (0..IN_A_ROW).map(|_| windows.look(&expensive, 0)).last();
     assert_eq!(first, Some(Turn::Sample(BTreeSet::from([0, 1, 2]))));
     windows.open(0);
     assert_eq!(*windows.functions(), BTreeSet::from([0]));
@@ -111,7 +113,7 @@ fn those_that_are_not_called_are_watched_all_the_time_until_they_are_dear() {
 }
 
 #[test]
-fn one_dear_second_changes_nothing_and_three_in_a_row_do() {
+fn one_expensive_second_changes_nothing_and_three_in_a_row_do() {
     let load = |cost| Load {
         job: 1.0,
         functions: vec![function(7, cost, false)],
@@ -146,7 +148,7 @@ fn what_takes_most_of_the_job_is_not_watched_for_three_seconds_first() {
 }
 
 #[test]
-fn whoever_comes_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
+fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
     let load = Load {
         job: 1.0,
         functions: vec![function(7, 0.5, false)],

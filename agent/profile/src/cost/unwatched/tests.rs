@@ -28,8 +28,8 @@ impl Program {
 }
 
 /// A program that never waits.
-fn at(ns: u64) -> Moment {
-    Moment {
+fn at(ns: u64) -> CountTime {
+    CountTime {
         at_ns: ns,
         cpu_ns: ns,
     }
@@ -45,7 +45,7 @@ fn totals(calls: u64) -> Vec<Totals> {
 
 /// Watched in windows of so long, with so long between them, told prices that are so many times the true ones. Told calls, what is known of them,
 /// and what was counted.
-fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, told: f64) -> (u64, Estimate) {
+fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, estimated: f64) -> (u64, Estimate) {
     let mut unwatched = Unwatched::default();
     let functions = BTreeSet::from([0]);
     let mut counted = 0;
@@ -56,7 +56,7 @@ fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, told: f
         let window = Window {
             length: at((program.now_ns - began) as u64),
             threads: 1,
-            cost_ns: (counted - before) as f64 * price_ns * told,
+            cost_ns: (counted - before) as f64 * price_ns * estimated,
             ..Window::default()
         };
         unwatched.shut(
@@ -71,9 +71,9 @@ fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, told: f
         unwatched.open(at(program.now_ns as u64), &totals(counted));
     }
     let now = program.now_ns as u64;
-    let told = unwatched.told(at(now), &totals(counted))[0].calls;
+    let estimated = unwatched.estimated(at(now), &totals(counted))[0].calls;
     (
-        told,
+        estimated,
         unwatched
             .estimate(0, at(now), now, &totals(counted))
             .unwrap_or_default(),
@@ -98,14 +98,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_loop_that_polls_is_told_within_two_percent_and_within_its_range(windows in lengths(), price in 100.0..700.0_f64) {
+    fn the_calls_of_a_loop_that_polls_are_estimated_within_two_percent_and_within_their_range(windows in lengths(), price in 100.0..700.0_f64) {
         let mut polling = program(|_| 4_000.0);
-        let (told, estimate) = watched(&mut polling, &windows, price, 1.0);
+        let (estimated, estimate) = watched(&mut polling, &windows, price, 1.0);
         let truth = polling.calls as f64;
-        prop_assert!((told as f64 / truth - 1.0).abs() < 0.02, "{told} of {truth}");
+        prop_assert!((estimated as f64 / truth - 1.0).abs() < 0.02, "{estimated} of {truth}");
         prop_assert!(estimate.from as f64 <= truth && estimate.to.is_some_and(|to| to as f64 >= truth), "{estimate:?} of {truth}");
         // As often as in the windows would be too few, and that is what the range begins with.
-        prop_assert!(estimate.from <= told);
+        prop_assert!(estimate.from <= estimated);
     }
 
     #[test]
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_told_never_shrinks_and_is_never_less_than_was_counted(
+    fn an_estimate_never_shrinks_and_is_never_less_than_was_counted(
         steps in prop::collection::vec((0_u64..5_000_000, 0_u64..2_000, 0_u64..50), 1..30),
     ) {
         let functions = BTreeSet::from([0]);
@@ -144,14 +144,14 @@ proptest! {
             // Probes come off a moment later, and are on a moment before a window begins.
             for part in [1, 2, 1] {
                 (now, counted) = (now + part * ns / 2, counted + late);
-                let told = unwatched.told(at(now), &totals(counted))[0].calls;
-                prop_assert!(told >= before && told >= counted, "{told} after {before}, counted {counted}");
-                before = told;
+                let estimated = unwatched.estimated(at(now), &totals(counted))[0].calls;
+                prop_assert!(estimated >= before && estimated >= counted, "{estimated} after {before}, counted {counted}");
+                before = estimated;
             }
             unwatched.open(at(now), &totals(counted));
-            let told = unwatched.told(at(now), &totals(counted))[0].calls;
-            prop_assert!(told >= before, "{told} after {before}");
-            before = told;
+            let estimated = unwatched.estimated(at(now), &totals(counted))[0].calls;
+            prop_assert!(estimated >= before, "{estimated} after {before}");
+            before = estimated;
         }
     }
 }
@@ -165,19 +165,19 @@ proptest! {
     ) {
         // Three milliseconds in ten it calls ten times as often.
         let mut program = program(|now| if now % 1e7 < 3e6 { 2_000.0 } else { 20_000.0 });
-        let (told, _) = watched(&mut program, &windows, 200.0, 1.0);
+        let (estimated, _) = watched(&mut program, &windows, 200.0, 1.0);
         let truth = program.calls as f64;
-        prop_assert!((told as f64 / truth - 1.0).abs() < 0.1, "{told} of {truth}");
+        prop_assert!((estimated as f64 / truth - 1.0).abs() < 0.1, "{estimated} of {truth}");
     }
 }
 
 #[test]
-fn a_pace_that_the_probe_sets_is_not_told_but_that_it_was_at_least_so_often() {
+fn a_pace_that_the_probe_sets_is_estimated_as_a_lower_bound_only() {
     // 50 ns of its own and 800 of ours: whether it is 30 or 80 ns nobody can tell.
     let mut tight = program(|_| 50.0);
-    let (told, estimate) = watched(&mut tight, &[(1e6, 1e6); 5], 800.0, 1.0);
-    assert_eq!((estimate.to, told), (None, estimate.from));
-    assert!(told < tight.calls / 2, "{told} of {}", tight.calls);
+    let (estimated, estimate) = watched(&mut tight, &[(1e6, 1e6); 5], 800.0, 1.0);
+    assert_eq!((estimate.to, estimated), (None, estimate.from));
+    assert!(estimated < tight.calls / 2, "{estimated} of {}", tight.calls);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn ranks_that_may_wait_for_each_other_have_the_price_of_all_in_their_range() {
         others_ns: 100_000.0,
         ..alone
     });
-    assert_eq!(with(alone).told, of_three.told);
+    assert_eq!(with(alone).estimated, of_three.estimated);
     assert!(of_three.most > with(alone).most, "{of_three:?}");
     // One that is hardly ever inside waits for nobody.
     let computing = with(Window {
@@ -209,14 +209,14 @@ fn ranks_that_may_wait_for_each_other_have_the_price_of_all_in_their_range() {
             ..alone
         }),
         Pace {
-            told: 1.0,
+            estimated: 1.0,
             most: None
         }
     );
 }
 
 #[test]
-fn who_was_kept_from_its_cpu_in_the_gap_is_not_told_to_have_called_there() {
+fn no_calls_are_estimated_for_a_gap_in_which_a_process_was_kept_from_its_cpu() {
     let mut unwatched = Unwatched::default();
     unwatched.open(at(0), &totals(0));
     let window = Window {
@@ -226,11 +226,11 @@ fn who_was_kept_from_its_cpu_in_the_gap_is_not_told_to_have_called_there() {
         ..Window::default()
     };
     unwatched.shut(at(1_000_000), &totals(900), &[], &BTreeSet::from([0]), window);
-    let later = Moment {
+    let later = CountTime {
         at_ns: 11_000_000,
         cpu_ns: 2_000_000,
     };
-    assert_eq!(unwatched.told(later, &totals(900))[0].calls, 900 + 1_000);
+    assert_eq!(unwatched.estimated(later, &totals(900))[0].calls, 900 + 1_000);
 }
 
 #[test]
@@ -242,7 +242,8 @@ fn returns_without_entries_at_the_ends_of_windows_are_no_loss_and_others_are() {
         }]
     };
     let mut unwatched = Unwatched::default();
-    let told = |unwatched: &Unwatched, counted: &[Totals]| unwatched.told(at(9), counted)[0].unpaired;
+    let estimated =
+        |unwatched: &Unwatched, counted: &[Totals]| unwatched.estimated(at(9), counted)[0].unpaired;
     unwatched.open(at(0), &counted(0));
     unwatched.shut(
         at(1_000),
@@ -251,10 +252,10 @@ fn returns_without_entries_at_the_ends_of_windows_are_no_loss_and_others_are() {
         &BTreeSet::from([0]),
         Window::default(),
     );
-    assert_eq!(told(&unwatched, &counted(40)), 2);
+    assert_eq!(estimated(&unwatched, &counted(40)), 2);
     unwatched.open(at(2_000), &counted(50));
-    assert_eq!(told(&unwatched, &counted(50)), 2);
-    assert_eq!(told(&unwatched, &counted(53)), 5);
+    assert_eq!(estimated(&unwatched, &counted(50)), 2);
+    assert_eq!(estimated(&unwatched, &counted(53)), 5);
 }
 
 #[test]
@@ -267,7 +268,7 @@ fn of_one_that_came_between_windows_it_is_said_that_nothing_bounds_it() {
         (estimate.counted, estimate.from, estimate.to, estimate.watched),
         (7, 7, None, 0.5)
     );
-    assert_eq!(unwatched.told(at(5_000), &totals(7)), totals(7));
+    assert_eq!(unwatched.estimated(at(5_000), &totals(7)), totals(7));
 }
 
 #[test]
@@ -299,9 +300,9 @@ fn time_inside_keeps_its_share_and_calls_that_were_open_count_up_to_the_gap() {
         window,
     );
     assert_eq!(unwatched.inside_ns(at(1_000), &counted(10, 300)), (100, 0));
-    let told = unwatched.told(at(3_000), &counted(10, 300));
-    assert_eq!((told[1].calls, told[1].time_ns), (30, 300 + 100 + 800));
-    assert_eq!(told[0], Totals::default());
+    let estimated = unwatched.estimated(at(3_000), &counted(10, 300));
+    assert_eq!((estimated[1].calls, estimated[1].time_ns), (30, 300 + 100 + 800));
+    assert_eq!(estimated[0], Totals::default());
     assert_eq!(unwatched.inside_ns(at(3_000), &counted(10, 300)), (900, 200));
     let estimate = unwatched
         .estimate(1, at(4_000), 4_000, &counted(10, 300))

@@ -90,7 +90,7 @@ fn a_rank_that_ended_in_a_gap_has_no_calls_after_its_end() {
 }
 
 #[test]
-fn a_gap_begins_for_nobody_that_has_ended() {
+fn a_gap_begins_for_no_process_that_has_ended() {
     let mut profile = watched();
     profile.processes[1].ended = true;
     profile.begin_sampling();
@@ -108,7 +108,7 @@ fn a_gap_begins_for_nobody_that_has_ended() {
 fn of_who_joins_in_a_gap_nothing_bounds_the_calls_before_its_first_window() {
     let mut late = process();
     late.count(calls(0));
-    let at = Moment {
+    let at = CountTime {
         at_ns: 10 * S,
         cpu_ns: 10 * S,
     };
@@ -123,7 +123,7 @@ fn of_who_joins_in_a_gap_nothing_bounds_the_calls_before_its_first_window() {
 #[test]
 fn who_joins_while_all_is_watched_is_counted_from_there_on() {
     let mut late = process();
-    late.join(Moment::default(), None);
+    late.join(CountTime::default(), None);
     assert_eq!(late.counted_at_window().map(<[Totals]>::len), Some(0));
     late.count(calls(5));
     late.read(&Inputs::busy(S));

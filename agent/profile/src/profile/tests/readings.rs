@@ -75,7 +75,7 @@ fn a_process_that_has_ended_keeps_its_totals_and_has_no_rate() {
 }
 
 #[test]
-fn where_proc_does_not_tell_what_was_seen_last_stays() {
+fn the_last_reading_stays_where_proc_has_none() {
     let mut process = process();
     process.read(&Inputs::busy(S));
     process.read(&Inputs::at(2 * S));

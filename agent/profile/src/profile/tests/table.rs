@@ -62,7 +62,7 @@ fn of_a_thread_that_has_ended_an_open_call_is_left_open() {
     assert_eq!(last.left_open, [0]);
     // Where nothing can be learnt of threads it goes on.
     let mut other = super::process();
-    read(&mut other, 10, &[(7, thread(3 * S, 9 * S))], &Unknown);
+    read(&mut other, 10, &[(7, thread(3 * S, 9 * S))], &UnknownThreads);
     assert_eq!(other.last().unwrap().mpi_ns, 4 * S);
 }
 
@@ -79,7 +79,7 @@ fn a_call_whose_function_was_detached_meanwhile_is_not_open() {
 }
 
 #[test]
-fn waiting_for_a_cpu_is_told_where_the_kernel_measures_it() {
+fn waiting_for_a_cpu_is_shown_where_the_kernel_measures_it() {
     let waiting = Thread {
         waited_ns: 10,
         waited_before_ns: 100,

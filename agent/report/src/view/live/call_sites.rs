@@ -1,7 +1,7 @@
 //! The tab of the call sites: from which line of the program MPI is called, and for how long.
 
 use profile::{
-    calls::place::Place,
+    calls::place::SourcePlace,
     format::{count, duration},
     snapshot::{CallSiteView, Snapshot, Steps},
 };
@@ -74,7 +74,7 @@ pub(super) fn row(snapshot: &Snapshot, site: &CallSiteView, columns: usize, glyp
 }
 
 /// The line first: a narrow terminal cuts the function's name.
-fn place(place: &Place) -> String {
+fn place(place: &SourcePlace) -> String {
     let line = match (&place.file, place.line) {
         (Some(file), Some(line)) => format!("{}:{line} ", file.rsplit('/').next().unwrap_or(file)),
         _ => String::new(),

@@ -76,7 +76,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     );
     Content {
         head: vec![
-            plain(told(matrix)),
+            plain(reported(matrix)),
             plain(legend),
             title(format!(
                 " {:>w$} to rank 0 and on{}",
@@ -99,15 +99,15 @@ fn nothing(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-fn told(matrix: &MatrixView) -> String {
+fn reported(matrix: &MatrixView) -> String {
     let mut all = matrix.all_sent;
     all += matrix.unresolved_sent;
-    let untold = match matrix.unresolved_sent.count {
+    let unstated = match matrix.unresolved_sent.count {
         0 => String::new(),
         some => format!("; {} to unknown ranks", percent(some as f64 / all.count as f64)),
     };
     format!(
-        " {} sent, {}, mean {}{untold}",
+        " {} sent, {}, mean {}{unstated}",
         plural(all.count as usize, "message"),
         bytes(all.bytes as f64),
         bytes(all.bytes as f64 / all.count.max(1) as f64),

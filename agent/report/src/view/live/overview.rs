@@ -20,9 +20,9 @@ pub(super) fn content(
 ) -> Content {
     let (columns, height) = (usize::from(columns), usize::from(height));
     let curves = curves(snapshot, state, columns, glyphs);
-    let whole = rows(screen::screen(snapshot), curves.clone(), columns);
-    if whole.len() <= height || snapshot.findings.is_empty() {
-        return Content::rows(whole);
+    let overall = rows(screen::screen(snapshot), curves.clone(), columns);
+    if overall.len() <= height || snapshot.findings.is_empty() {
+        return Content::rows(overall);
     }
     let brief = rows(screen::brief(snapshot), curves, columns);
     Content::rows(match brief.len() <= height {

@@ -126,7 +126,6 @@ pub(in crate::view) struct Live {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     state: State,
     shown: Snapshot,
-    /// Since when.
     shown_at: Instant,
     log: Log,
 }
@@ -339,11 +338,11 @@ mod tests {
 
     const LEFT: &str = "TUNEAGENT_TEST_ITS_TERMINAL_GOES_AWAY";
     const NAME_OF_LEFT: &str =
-        "view::live::terminal::tests::a_terminal_that_has_gone_away_ends_the_session_and_keeps_nobody";
+        "view::live::terminal::tests::a_terminal_that_has_gone_away_ends_the_session_at_once";
 
     /// The test starts itself on a terminal of its own, which it is told to lose; it has no signal to be told by.
     #[test]
-    fn a_terminal_that_has_gone_away_ends_the_session_and_keeps_nobody() {
+    fn a_terminal_that_has_gone_away_ends_the_session_at_once() {
         if let Some(way) = std::env::var_os(LEFT) {
             let mut way = std::fs::OpenOptions::new()
                 .write(true)

@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, time::Duration};
 use plan::Mode;
 use profile::os_metrics::Counters;
 use profile::{
-    calls::{efficiency::Efficiencies, place::Place},
+    calls::{efficiency::Efficiencies, place::SourcePlace},
     snapshot::{
         CallSiteView, ChangeView, EfficienciesView, FindingView, FunctionTotals, GuardView, IterationView,
         JobView, MatrixView, Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView,
@@ -96,7 +96,7 @@ fn changes() -> Vec<ChangeView> {
 fn call_sites() -> Vec<CallSiteView> {
     let site = |function: &str, line: u64, seconds: u64| CallSiteView {
         function: function.into(),
-        place: Place {
+        place: SourcePlace {
             module: Some("lmp".into()),
             function: Some("LAMMPS_NS::CommBrick::forward_comm(int)".into()),
             file: Some("comm_brick.cpp".into()),
@@ -384,7 +384,7 @@ fn what_is_below_is_counted_and_no_page_passes_over_a_row() {
 }
 
 #[test]
-fn a_job_whose_header_is_too_long_lacks_whole_parts_of_it() {
+fn a_header_that_is_too_long_lacks_complete_parts() {
     let mut snapshot = snapshot();
     snapshot.job.program = "a-program-with-a-long-name".into();
     let text = picture(80, 12, &snapshot, &mut state(Tab::Overview, &snapshot));

@@ -55,7 +55,7 @@ fn an_agent_that_is_expensive_predicts_no_decision_until_there_is_room_for_it() 
 #[test]
 fn what_is_left_is_said_with_its_cost() {
     let mut back_off = BackOff::default();
-    let mut effects = Effects::new();
+    let mut effects = BudgetEffects::new();
     for _ in 0..EXPENSIVE_LOOKS {
         back_off.have_read_calls(true);
         effects = back_off.at_cost(0.05, 0.01, 2.0);

@@ -6,7 +6,7 @@ use plan::Cost;
 
 use super::*;
 use profile::{
-    cost::{AgentCost, Prices, Probed, Returns},
+    cost::{AgentCost, Prices, Probed, ReturnKind},
     os_metrics::Counters,
     probe::Probe,
     profile::{Inputs, Metered, Profile},
@@ -23,7 +23,7 @@ fn agent(cpu_ns: u64) -> AgentCost {
 fn probed() -> Probed {
     Probed {
         entry: Cost::Emulated,
-        returns: Returns::Unseen,
+        returns: ReturnKind::Unseen,
         is_in_sequence: false,
         values: 0,
         events: 0,
@@ -61,7 +61,7 @@ fn the_agent_is_looked_at_every_400_ms_at_most() {
 }
 
 #[test]
-fn how_functions_are_probed_is_asked_when_there_are_others_and_what_was_detached_is_known() {
+fn costs_of_probed_functions_are_read_again_when_there_are_others_and_what_was_detached_is_known() {
     let mut costs = Costs::default();
     costs.take_probed((1, 1), || BTreeMap::from([(0, probed())]));
     costs.take_probed((1, 1), || panic!("nothing has changed"));
@@ -96,7 +96,7 @@ fn processes() -> Profile {
 
 fn view(costs: &Costs, of_late: Option<Option<(f64, f64)>>) -> CostView {
     let probe = Probe::new("step", None, abi::ProbeSpec::default());
-    let shown = Shown {
+    let shown = CostContext {
         prices: Prices::table("a test".to_owned()),
         profile: &processes(),
         probes: &[probe],

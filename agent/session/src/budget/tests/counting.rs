@@ -3,7 +3,7 @@
 use super::*;
 
 /// The effects of readings at these seconds, where function 3 takes this part of a CPU.
-fn readings(budget: &mut Budget, cost: f64, seconds: &[u64], is_judged: bool) -> Vec<Effects> {
+fn readings(budget: &mut Budget, cost: f64, seconds: &[u64], is_judged: bool) -> Vec<BudgetEffects> {
     let spent = |at_s| spent(at_s, [0.0, 0.0, 0.0, cost]);
     let look = |at_s: &u64| budget.look_at_counted(spent(*at_s), is_judged, &functions());
     seconds.iter().map(look).collect()
@@ -14,7 +14,7 @@ fn they_sit_for_five_seconds_and_rest_then() {
     let mut budget = budget();
     let effects = readings(&mut budget, 0.05, &[1, 3, 5, 6], false);
     assert!(effects[..3].iter().all(Vec::is_empty), "{effects:?}");
-    assert_eq!(effects[3].last(), Some(&Effect::DetachCounted));
+    assert_eq!(effects[3].last(), Some(&BudgetEffect::DetachCounted));
     let lines = said(&effects[3]);
     assert!(
         lines[0].starts_with("note: step is counted for rules 20 % of the time"),
@@ -52,7 +52,7 @@ fn it_is_said_once_that_they_rest_and_missing_from_then_on() {
     budget.counting.sits(spent(30, [0.0, 0.0, 0.0, 0.01]));
     assert!(!budget.counting.rests());
     let effects = readings(&mut budget, 0.05, &[36], false).concat();
-    assert_eq!(effects, [Effect::DetachCounted]);
+    assert_eq!(effects, [BudgetEffect::DetachCounted]);
     let missing: Vec<String> = budget.missing().collect();
     assert!(
         missing[0].starts_with("calls of step were counted for rules in sampling windows"),

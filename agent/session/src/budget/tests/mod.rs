@@ -15,7 +15,7 @@ use super::*;
 /// A second.
 pub(super) const S: u64 = 1_000_000_000;
 
-pub(super) const STATE: State = State {
+pub(super) const STATE: SamplingState = SamplingState {
     can_detach: true,
     is_judged: false,
     ticks_per_s: 2.0,
@@ -26,17 +26,17 @@ pub(super) fn budget() -> Budget {
 }
 
 pub(super) fn functions() -> Functions<'static> {
-    let function = |name, need, is_apart| Watched {
+    let function = |name, need, is_apart| WatchedFunction {
         name,
         price_ns: 100.0,
         need,
         is_apart,
     };
     Functions::from([
-        (0, function("MPI_Send", Need::Profile, false)),
-        (1, function("MPI_Iprobe", Need::Profile, true)),
-        (2, function("solve", Need::Each, true)),
-        (3, function("step", Need::Count, true)),
+        (0, function("MPI_Send", CallNeed::Profile, false)),
+        (1, function("MPI_Iprobe", CallNeed::Profile, true)),
+        (2, function("solve", CallNeed::Each, true)),
+        (3, function("step", CallNeed::Count, true)),
     ])
 }
 
@@ -52,23 +52,28 @@ pub(super) fn spent(at_s: u64, costs: [f64; 4]) -> Spent {
 }
 
 /// The effects of looks at these costs, second by second, from the first second on.
-pub(super) fn looks(budget: &mut Budget, costs: [f64; 4], seconds: u64, state: State) -> Vec<Effects> {
+pub(super) fn looks(
+    budget: &mut Budget,
+    costs: [f64; 4],
+    seconds: u64,
+    state: SamplingState,
+) -> Vec<BudgetEffects> {
     let look = |at_s| budget.look(spent(at_s, costs), &functions(), state);
     (1..=seconds).map(look).collect()
 }
 
 /// The functions that are detached.
-pub(super) fn detached(effects: &[Effect]) -> Option<BTreeSet<u32>> {
+pub(super) fn detached(effects: &[BudgetEffect]) -> Option<BTreeSet<u32>> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Detach(functions) => Some(functions.clone()),
+        BudgetEffect::Detach(functions) => Some(functions.clone()),
         _ => None,
     })
 }
 
 /// The lines that are said.
-pub(super) fn said(effects: &[Effect]) -> Vec<&str> {
+pub(super) fn said(effects: &[BudgetEffect]) -> Vec<&str> {
     let lines = effects.iter().filter_map(|effect| match effect {
-        Effect::Say(line) => Some(line.as_str()),
+        BudgetEffect::Say(line) => Some(line.as_str()),
         _ => None,
     });
     lines.collect()

@@ -5,10 +5,10 @@ use super::*;
 /// A thread makes 2000 calls in a second: 3.6 % of its time.
 const MANY: f64 = 2_000.0;
 
-fn look(calls: f64) -> Look {
-    Look {
+fn look(calls: f64) -> RegionCounts {
+    RegionCounts {
         calls: vec![0.0, calls],
-        ..Look::default()
+        ..RegionCounts::default()
     }
 }
 
@@ -40,13 +40,16 @@ fn few_calls_are_probed_all_the_time() {
 fn many_calls_rest_until_what_they_cost_is_made_up_for() {
     let mut regions = probed();
     let effects = regions.look(&look(MANY), 2 * S);
-    assert_eq!(effects[0], Effect::DetachRegions);
-    assert!(matches!(effects[1], Effect::SayRegionsRest(share) if (share - 0.036).abs() < 1e-9));
+    assert_eq!(effects[0], BudgetEffect::DetachRegions);
+    assert!(matches!(effects[1], BudgetEffect::SayRegionsRest(share) if (share - 0.036).abs() < 1e-9));
     regions.rest();
     assert_eq!(regions.since_ns(), None);
     // 36 ms are 0.3 % of 12 s, of which one is over.
     assert_eq!(regions.look(&look(MANY), 12 * S), []);
-    assert_eq!(regions.look(&look(MANY), 13 * S + 1), [Effect::AttachRegions]);
+    assert_eq!(
+        regions.look(&look(MANY), 13 * S + 1),
+        [BudgetEffect::AttachRegions]
+    );
 }
 
 #[test]
@@ -56,42 +59,45 @@ fn it_is_said_once_and_calls_of_before_do_not_count() {
     regions.rest();
     regions.begin(20 * S, vec![0.0, MANY]);
     assert_eq!(regions.look(&look(MANY + 1_000.0), 21 * S), []);
-    assert_eq!(regions.look(&look(2.0 * MANY), 21 * S), [Effect::DetachRegions]);
+    assert_eq!(
+        regions.look(&look(2.0 * MANY), 21 * S),
+        [BudgetEffect::DetachRegions]
+    );
 }
 
 #[test]
 fn a_rule_that_counts_them_is_not_disturbed() {
     let mut regions = probed();
-    let used = Look {
+    let used = RegionCounts {
         is_used: true,
         ..look(0.0)
     };
     assert_eq!(
         regions.look(&used, 2 * S),
-        [Effect::DetachRegions],
+        [BudgetEffect::DetachRegions],
         "and nothing is said"
     );
     regions.rest();
     assert_eq!(regions.look(&used, 60 * S), []);
-    assert_eq!(regions.look(&look(0.0), 60 * S), [Effect::AttachRegions]);
+    assert_eq!(regions.look(&look(0.0), 60 * S), [BudgetEffect::AttachRegions]);
 }
 
 #[test]
 fn they_rest_for_five_seconds_at_least_and_until_links_are_closed() {
     let mut regions = probed();
-    let used = Look {
+    let used = RegionCounts {
         is_used: true,
         ..look(0.0)
     };
     regions.look(&used, 2 * S);
     regions.rest();
-    let closing = Look {
+    let closing = RegionCounts {
         is_closing: true,
         ..look(0.0)
     };
     assert_eq!(regions.look(&look(0.0), 7 * S - 1), []);
     assert_eq!(regions.look(&closing, 7 * S), []);
-    assert_eq!(regions.look(&look(0.0), 7 * S), [Effect::AttachRegions]);
+    assert_eq!(regions.look(&look(0.0), 7 * S), [BudgetEffect::AttachRegions]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn expensive_functions_are_detached_at_the_third_look_that_finds_them_so() {
     let effects = looks(&mut budget, EXPENSIVE, 4, STATE);
     // There is nothing to compare the first look with.
     assert!(effects[..3].iter().all(Vec::is_empty), "{effects:?}");
-    assert_eq!(effects[3][0], Effect::BeginSampling);
+    assert_eq!(effects[3][0], BudgetEffect::BeginSampling);
     assert_eq!(detached(&effects[3]), Some([0, 1].into()));
     assert!(budget.sampling.has_gaps() && budget.sampling.is_shut());
     assert!(budget.sampling.next_ns() > Some(4 * S));
@@ -69,7 +69,7 @@ fn where_the_sequence_of_calls_is_cut_that_is_said_and_missing() {
 #[test]
 fn while_a_change_is_judged_no_window_begins() {
     let mut budget = budget();
-    let state = State {
+    let state = SamplingState {
         is_judged: true,
         ..STATE
     };
@@ -79,7 +79,7 @@ fn while_a_change_is_judged_no_window_begins() {
 #[test]
 fn where_nothing_can_be_detached_advice_is_given_once() {
     let mut budget = budget();
-    let state = State {
+    let state = SamplingState {
         can_detach: false,
         ..STATE
     };
@@ -115,7 +115,7 @@ fn an_agent_with_cpus_of_its_own_takes_nothing_from_the_budget() {
             };
             budget.look(spent, &functions(), STATE)
         };
-        let effects = (1..30).flat_map(look).collect::<Effects>();
+        let effects = (1..30).flat_map(look).collect::<BudgetEffects>();
         assert_eq!(said(&effects).len(), usize::from(is_said), "{effects:?}");
     }
 }
@@ -139,7 +139,7 @@ fn who_does_nothing_costs_nothing_and_a_pause_is_no_part_of_the_next_look() {
     let mut budget = budget();
     assert_eq!(budget.look_at_nothing(S, STATE), None, "there was no look yet");
     budget.look(spent(1, EXPENSIVE), &functions(), STATE);
-    assert_eq!(budget.look_at_nothing(100 * S, STATE), Some(Effects::new()));
+    assert_eq!(budget.look_at_nothing(100 * S, STATE), Some(BudgetEffects::new()));
     // What it spends in a second after it is a second's.
     let after = Spent {
         at_ns: 101 * S,
@@ -214,14 +214,14 @@ fn after_a_window_the_same_functions_are_detached_and_nothing_is_said() {
     after.costs.insert(0, after.costs[&0] + passed(0.05));
     after.costs.insert(1, after.costs[&1] + passed(0.05));
     let effects = budget.shut(after, &functions(), STATE);
-    assert_eq!(effects, [Effect::Detach([0, 1].into())]);
+    assert_eq!(effects, [BudgetEffect::Detach([0, 1].into())]);
     assert!(budget.sampling.next_ns() > Some(end_ns));
 }
 
 #[test]
 fn functions_that_have_become_cheap_are_watched_all_the_time_after_some_windows() {
     let (mut budget, mut now_ns) = in_gap();
-    let mut effects = Effects::new();
+    let mut effects = BudgetEffects::new();
     for _ in 0..20 {
         open(&mut budget, now_ns);
         now_ns = budget.sampling.next_ns().unwrap();
@@ -234,7 +234,7 @@ fn functions_that_have_become_cheap_are_watched_all_the_time_after_some_windows(
         now_ns = next_ns;
     }
     let line = "note: all functions are watched all the time again";
-    assert_eq!(effects, [Effect::Say(line.to_owned())]);
+    assert_eq!(effects, [BudgetEffect::Say(line.to_owned())]);
     assert!(!budget.sampling.has_windows() && budget.sampling.has_gaps());
     assert_eq!(budget.sampling.of_late(), None);
 }
@@ -300,5 +300,5 @@ fn what_functions_cost_is_taken_from_the_window_and_all_else_from_the_cycle() {
         .map(|function| (function.probe, function.cost))
         .collect();
     assert_eq!(costs, [(0, 0.5), (1, 0.1)]);
-    assert_eq!((load.asked, load.counted), (0.1, 0.1));
+    assert_eq!((load.requested, load.counted), (0.1, 0.1));
 }

@@ -3,7 +3,7 @@
 use super::vocabulary::*;
 
 #[test]
-fn each_rank_gets_an_order_and_the_rules_are_told_at_the_last_receipt() {
+fn each_rank_gets_an_order_and_the_rules_get_the_result_at_the_last_receipt() {
     let mut it = new();
     assert_eq!(
         it.on(decided(1, [R0, R1]), ms(10)),
@@ -55,7 +55,7 @@ fn what_is_promised_is_said_when_it_is_done() {
 fn an_action_is_said_in_its_own_words() {
     let mut it = new();
     it.on(acts("call", 1, [R0]), ms(0));
-    let effects = it.on(came(1, 0, Outcome::InForce, 1), ms(1));
+    let effects = it.on(came(1, 0, ChangeOutcome::InForce, 1), ms(1));
     assert_eq!(effects, [say_did("call: done"), applied(1)]);
 }
 
@@ -75,7 +75,7 @@ fn one_refusal_refuses_the_decision_and_what_was_written_is_taken_back() {
 }
 
 #[test]
-fn a_refusal_that_may_pass_is_told_as_such() {
+fn a_refusal_that_may_pass_is_reported_as_such() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
     let effects = it.on(hindered(1, 0, "no thread suits"), ms(1));
@@ -91,7 +91,7 @@ fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
         let mut it = new();
         it.on(decided(1, [R0, R1]), ms(0));
         let receipts = [hindered(1, 0, "busy"), refused(1, 1, "read-only")];
-        let effects: Vec<Effect> = order
+        let effects: Vec<ChangeEffect> = order
             .into_iter()
             .flat_map(|place: usize| it.on(receipts[place].clone(), ms(1)))
             .collect();
@@ -103,23 +103,23 @@ fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
 fn a_value_that_was_there_already_is_done_and_nothing_is_to_be_taken_back() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
-    let effects = it.on(came(1, 0, Outcome::AlreadyThere, 0), ms(1));
+    let effects = it.on(came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
     assert_eq!(effects, [say_done(0), applied(1)]);
     assert_eq!(it.on(taken_back(1), ms(2)), [say_guard("undone")]);
     assert_eq!(outcomes(&it), ["it was there already"]);
 }
 
 #[test]
-fn nobody_to_be_changed_is_refused_at_once() {
+fn a_decision_without_processes_is_refused_at_once() {
     let effects = new().on(decided(1, []), ms(0));
-    let reason = words::NOBODY_LEFT;
+    let reason = words::NO_PROCESS_LEFT;
     assert_eq!(effects, [say_not_done(reason), not_applied(1, reason)]);
 }
 
 #[test]
-fn a_decision_that_cannot_be_ordered_is_refused_and_told_why() {
+fn a_decision_that_cannot_be_ordered_is_refused_with_the_reason() {
     let (decision, rule, reason) = (1, "r".to_owned(), "no such place".to_owned());
-    let event = Event::NotOrdered {
+    let event = ChangeEvent::NotOrdered {
         decision,
         rule,
         reason,
@@ -146,15 +146,15 @@ fn ranks_of_another_machine_get_their_orders_there() {
 
 #[test]
 fn the_same_pid_on_two_machines_is_two_processes() {
-    let far = Process {
-        machine: Machine(1),
+    let far = MemberProcess {
+        machine: MachineId(1),
         ..R0
     };
     let mut it = new();
     it.on(decided(1, [R0, far]), ms(0));
     it.on(written(1, 0, 1), ms(1));
     it.on(written(1, 1, 1), ms(1));
-    it.on(Event::Ended(far), ms(2));
+    it.on(ChangeEvent::Ended(far), ms(2));
     assert_eq!(it.on(taken_back(1), ms(2)), [undo([change(R0, 1)])]);
 }
 
@@ -164,7 +164,7 @@ fn the_same_pid_on_two_machines_is_two_processes() {
 fn a_rank_that_ended_before_does_not_keep_a_decision_from_the_others() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
-    it.on(Event::Ended(R0), ms(1));
+    it.on(ChangeEvent::Ended(R0), ms(1));
     assert_eq!(it.on(refused(1, 0, "no such process"), ms(1)), []);
     assert_eq!(it.on(written(1, 1, 4), ms(2)), [say_done(1), applied(1)]);
     assert_eq!(outcomes(&it), ["it ended before", "written"]);
@@ -173,7 +173,7 @@ fn a_rank_that_ended_before_does_not_keep_a_decision_from_the_others() {
 #[test]
 fn an_ended_rank_gets_no_order() {
     let mut it = new();
-    it.on(Event::Ended(R1), ms(0));
+    it.on(ChangeEvent::Ended(R1), ms(0));
     assert_eq!(it.on(decided(1, [R0, R1]), ms(1)), [order(R0, 1, 0)]);
     assert_eq!(it.on(written(1, 0, 1), ms(2)), [say_done(1), applied(1)]);
 }
@@ -181,8 +181,8 @@ fn an_ended_rank_gets_no_order() {
 #[test]
 fn a_decision_for_ended_ranks_alone_is_refused() {
     let mut it = new();
-    it.on(Event::Ended(R0), ms(0));
-    let reason = words::NOBODY_LEFT;
+    it.on(ChangeEvent::Ended(R0), ms(0));
+    let reason = words::NO_PROCESS_LEFT;
     assert_eq!(
         it.on(decided(1, [R0]), ms(1)),
         [not_applied(1, reason), say_not_done(reason)]
@@ -193,7 +193,7 @@ fn a_decision_for_ended_ranks_alone_is_refused() {
 fn a_refusal_counts_beside_a_rank_that_ended() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
-    it.on(Event::Ended(R0), ms(1));
+    it.on(ChangeEvent::Ended(R0), ms(1));
     it.on(refused(1, 0, "no such process"), ms(1));
     let effects = it.on(refused(1, 1, "read-only"), ms(2));
     assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
@@ -204,7 +204,7 @@ fn a_rank_that_ended_after_its_receipt_was_written_all_the_same() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 1), ms(1));
-    it.on(Event::Ended(R0), ms(2));
+    it.on(ChangeEvent::Ended(R0), ms(2));
     assert_eq!(it.on(written(1, 1, 1), ms(3)), [say_done(2), applied(1)]);
 }
 
@@ -213,7 +213,7 @@ fn a_refused_decision_is_not_taken_back_in_a_rank_that_ended() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 1), ms(1));
-    it.on(Event::Ended(R0), ms(2));
+    it.on(ChangeEvent::Ended(R0), ms(2));
     let effects = it.on(refused(1, 1, "read-only"), ms(3));
     assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
 }
@@ -229,12 +229,12 @@ fn a_late_rank_is_changed_by_a_decision_of_its_own() {
 #[test]
 fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_own() {
     let mut it = with_one_change();
-    it.on(Event::Ended(R0), s(1));
-    let Event::Decided(mut anew) = decided(2, [R1]) else {
+    it.on(ChangeEvent::Ended(R0), s(1));
+    let ChangeEvent::Decided(mut anew) = decided(2, [R1]) else {
         panic!()
     };
     anew.parts[0].pid = pid(R0);
-    assert_eq!(it.on(Event::Decided(anew), s(2)), [order(R1, 2, 0)]);
+    assert_eq!(it.on(ChangeEvent::Decided(anew), s(2)), [order(R1, 2, 0)]);
     it.on(written(2, 0, 2), s(2));
     assert_eq!(it.on(taken_back(2), s(3)), [undo([change(R0, 2)])]);
     assert_eq!(
@@ -247,29 +247,32 @@ fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_o
 // Decisions that the rules wait for no longer.
 
 #[test]
-fn a_decision_that_nobody_waits_for_is_given_up_once() {
+fn a_decision_without_waiting_orders_is_given_up_once() {
     let mut it = new();
     it.on(decided(1, [R0, FAR]), ms(0));
-    assert_eq!(it.on(Event::GaveUp(1), ms(1)), [give_up(0, 1), give_up(1, 1)]);
-    assert_eq!(it.on(Event::GaveUp(1), ms(2)), []);
-    assert_eq!(it.on(Event::GaveUp(9), ms(2)), [], "nobody knows it");
+    assert_eq!(
+        it.on(ChangeEvent::GaveUp(1), ms(1)),
+        [give_up(0, 1), give_up(1, 1)]
+    );
+    assert_eq!(it.on(ChangeEvent::GaveUp(1), ms(2)), []);
+    assert_eq!(it.on(ChangeEvent::GaveUp(9), ms(2)), [], "nobody knows it");
 }
 
 #[test]
 fn what_is_written_too_late_is_said_and_undone() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
-    it.on(Event::GaveUp(1), ms(1));
+    it.on(ChangeEvent::GaveUp(1), ms(1));
     let effects = [say_done(1), say_too_late(), undo([change(R0, 3)])];
     assert_eq!(it.on(written(1, 0, 3), ms(2)), effects);
 }
 
 #[test]
-fn a_refusal_that_nobody_waits_for_is_not_said_and_what_was_written_is_undone() {
+fn a_refusal_of_an_abandoned_decision_is_not_shown_and_what_was_written_is_undone() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 3), ms(1));
-    it.on(Event::GaveUp(1), ms(1));
+    it.on(ChangeEvent::GaveUp(1), ms(1));
     assert_eq!(
         it.on(refused(1, 1, "not reached"), ms(2)),
         [undo([change(R0, 3)])]
@@ -279,7 +282,7 @@ fn a_refusal_that_nobody_waits_for_is_not_said_and_what_was_written_is_undone() 
 #[test]
 fn a_decision_whose_receipts_are_in_cannot_be_given_up() {
     let mut it = with_one_change();
-    assert_eq!(it.on(Event::GaveUp(1), ms(9)), []);
+    assert_eq!(it.on(ChangeEvent::GaveUp(1), ms(9)), []);
 }
 
 // The queue to the actuator is full.
@@ -322,7 +325,7 @@ fn a_confirmation_without_room_is_logged() {
     let mut it = with_one_change();
     it.on(kept(1), ms(2));
     let event = no_room(confirm(R0, 1));
-    assert!(matches!(it.on(event, ms(2))[..], [Effect::NoRoom(..)]));
+    assert!(matches!(it.on(event, ms(2))[..], [ChangeEffect::NoRoom(..)]));
 }
 
 // At the same iteration in all processes, or in none.
@@ -359,7 +362,7 @@ fn together_an_ended_rank_refuses_the_decision_for_all() {
     let mut it = new();
     it.on(decided_together(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 1), ms(1));
-    it.on(Event::Ended(R1), ms(1));
+    it.on(ChangeEvent::Ended(R1), ms(1));
     let effects = it.on(refused(1, 1, "it has ended"), ms(2));
     assert_eq!(effects[0], not_applied(1, "it has ended"));
     assert_eq!(effects.last(), Some(&undo([change(R0, 1)])));
@@ -368,7 +371,7 @@ fn together_an_ended_rank_refuses_the_decision_for_all() {
 #[test]
 fn together_nothing_is_ordered_where_one_has_ended_already() {
     let mut it = new();
-    it.on(Event::Ended(R1), ms(0));
+    it.on(ChangeEvent::Ended(R1), ms(0));
     let effects = it.on(decided_together(1, [R0, R1]), ms(1));
     assert_eq!(effects, [not_applied(1, words::GONE), say_not_done(words::GONE)]);
 }
@@ -389,8 +392,8 @@ fn what_a_rule_did_to_the_same_code_before_goes_first() {
     for action in ["set_arg", "insert_call"] {
         let mut it = new();
         it.on(acts(action, 1, [R0, R1]), ms(0));
-        it.on(came(1, 0, Outcome::InForce, 5), ms(1));
-        it.on(came(1, 1, Outcome::InForce, 6), ms(1));
+        it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
+        it.on(came(1, 1, ChangeOutcome::InForce, 6), ms(1));
         let effects = it.on(acts(action, 2, [R0]), ms(2));
         assert_eq!(effects, [order_after(R0, 2, 0, [change(R0, 5)])], "{action}");
     }
@@ -400,7 +403,7 @@ fn what_a_rule_did_to_the_same_code_before_goes_first() {
 fn what_was_taken_back_is_not_replaced() {
     let mut it = new();
     it.on(acts("set_arg", 1, [R0]), ms(0));
-    it.on(came(1, 0, Outcome::InForce, 5), ms(1));
+    it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
     it.on(taken_back(1), ms(2));
     it.on(reverted(R0, 5), ms(3));
     assert_eq!(it.on(acts("set_arg", 2, [R0]), ms(4)), [order(R0, 2, 0)]);
@@ -410,7 +413,7 @@ fn what_was_taken_back_is_not_replaced() {
 fn a_replacement_without_room_leaves_the_earlier_change_in_force() {
     let mut it = new();
     it.on(acts("set_arg", 1, [R0]), ms(0));
-    it.on(came(1, 0, Outcome::InForce, 5), ms(1));
+    it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
     let effect = it.on(acts("set_arg", 2, [R0]), ms(2)).remove(0);
     it.on(no_room(effect), ms(2));
     assert_eq!(outcomes(&it), ["in force", "too many orders wait"]);
@@ -422,7 +425,7 @@ fn values_and_calls_replace_nothing() {
     for action in ["set", "call", "remove_call"] {
         let mut it = new();
         it.on(acts(action, 1, [R0]), ms(0));
-        it.on(came(1, 0, Outcome::InForce, 5), ms(1));
+        it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
         assert_eq!(it.on(acts(action, 2, [R0]), ms(2)), [order(R0, 2, 0)], "{action}");
     }
 }
@@ -430,13 +433,16 @@ fn values_and_calls_replace_nothing() {
 // Probes of the session itself.
 
 #[test]
-fn probes_are_switched_and_the_rules_told_at_once() {
+fn probes_are_switched_and_the_rules_get_the_result_at_once() {
     let mut it = new();
     let on = [switch(0, true), switch(1, true)];
-    assert_eq!(it.on(switches(1, &on), ms(0)), [Effect::Switch(1, on.to_vec())]);
+    assert_eq!(
+        it.on(switches(1, &on), ms(0)),
+        [ChangeEffect::Switch(1, on.to_vec())]
+    );
     let (rule, text) = ("r".to_owned(), "probe: done".to_owned());
-    let said = Effect::Say(Notice::Switched { rule, text });
-    assert_eq!(it.on(Event::Switched(1, Ok(())), ms(1)), [said, applied(1)]);
+    let said = ChangeEffect::Say(ChangeNotice::Switched { rule, text });
+    assert_eq!(it.on(ChangeEvent::Switched(1, Ok(())), ms(1)), [said, applied(1)]);
     assert!(!it.is_waiting(1));
 }
 
@@ -444,9 +450,13 @@ fn probes_are_switched_and_the_rules_told_at_once() {
 fn probes_that_cannot_be_switched_are_a_refusal() {
     let mut it = new();
     it.on(switches(1, &[switch(0, true)]), ms(0));
-    let effects = it.on(Event::Switched(1, Err("no room".to_owned())), ms(1));
+    let effects = it.on(ChangeEvent::Switched(1, Err("no room".to_owned())), ms(1));
     assert_eq!(effects, [say_not_done("no room"), not_applied(1, "no room")]);
-    assert_eq!(it.on(Event::Switched(9, Ok(())), ms(1)), [], "nobody knows it");
+    assert_eq!(
+        it.on(ChangeEvent::Switched(9, Ok(())), ms(1)),
+        [],
+        "nobody knows it"
+    );
 }
 
 #[test]
@@ -454,13 +464,13 @@ fn a_verdict_switches_probes_back_where_it_holds() {
     let on = [switch(0, true), switch(1, false)];
     let mut it = new();
     it.on(switches(1, &on), ms(0));
-    it.on(Event::Switched(1, Ok(())), ms(1));
-    let back = Effect::SwitchBack(vec![switch(0, false)]);
+    it.on(ChangeEvent::Switched(1, Ok(())), ms(1));
+    let back = ChangeEffect::SwitchBack(vec![switch(0, false)]);
     assert_eq!(it.on(taken_back_in(1, &[R0]), ms(2)), [say_guard("undone"), back]);
-    let back = Effect::SwitchBack(vec![switch(0, false), switch(1, true)]);
+    let back = ChangeEffect::SwitchBack(vec![switch(0, false), switch(1, true)]);
     assert_eq!(it.on(taken_back(1), ms(3)), [say_guard("undone"), back]);
-    let nobody = taken_back_in(1, &[FAR]);
-    assert_eq!(it.on(nobody, ms(4)), [say_guard("undone")]);
+    let no_process = taken_back_in(1, &[FAR]);
+    assert_eq!(it.on(no_process, ms(4)), [say_guard("undone")]);
 }
 
 #[test]
@@ -475,7 +485,7 @@ fn an_event_names_the_process_in_which_something_was_not_done() {
         (stuck(R0, 3), Some(R0)),
         (reverted(R0, 3), None),
         (stuck(R1, 9), None),
-        (Event::Tick, None),
+        (ChangeEvent::Tick, None),
     ] {
         assert_eq!(it.failed_in(&event), process, "{event:?}");
     }

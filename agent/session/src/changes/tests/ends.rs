@@ -6,7 +6,7 @@ use crate::changes::made::SHOWN_MAX;
 #[test]
 fn a_stop_before_anything_ends_the_actuator() {
     let mut it = new();
-    assert_eq!(it.on(stop(), s(1)), [Effect::Finish]);
+    assert_eq!(it.on(stop(), s(1)), [ChangeEffect::Finish]);
     it.on(farewell(&[], &[]), s(1));
     assert_eq!(at_last(&it), "nothing was changed");
 }
@@ -23,12 +23,15 @@ fn a_stop_with_an_order_under_way_takes_its_receipt_and_it_is_put_back() {
 }
 
 #[test]
-fn a_stop_with_a_change_that_nobody_judged_says_so_and_it_is_put_back() {
+fn a_stop_with_an_unjudged_change_says_so_and_it_is_put_back() {
     for (ending, who) in [(Ending::Session, "the session"), (Ending::Program, "the program")] {
         let mut it = with_one_change();
         let (rule, reason) = ("r".to_owned(), format!("{who} ended after 2 of 5 windows"));
-        let said = Effect::Say(Notice::NotJudged { rule, reason });
-        assert_eq!(it.on(stop_on_trial(ending, &[1]), s(1)), [said, Effect::Finish]);
+        let said = ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason });
+        assert_eq!(
+            it.on(stop_on_trial(ending, &[1]), s(1)),
+            [said, ChangeEffect::Finish]
+        );
         it.on(farewell(&[change(R0, 1)], &[]), s(1));
         assert_eq!(
             (outcomes(&it), verdicts(&it)),
@@ -66,7 +69,7 @@ fn a_stop_while_an_undo_waits_to_be_retried_orders_nothing_more_and_its_verdict_
     it.on(taken_back(1), s(0));
     it.on(stuck(R0, 1), s(0));
     it.on(stop(), s(1));
-    assert_eq!(it.on(Event::Tick, s(2)), []);
+    assert_eq!(it.on(ChangeEvent::Tick, s(2)), []);
     assert_eq!(verdicts(&it), ["not undone"]);
     it.on(farewell(&[change(R0, 1)], &[]), s(2));
     assert_eq!(verdicts(&it), ["undone"]);
@@ -104,12 +107,12 @@ fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
 fn what_cannot_be_put_back_is_reported() {
     let mut it = with_two_changes();
     it.on(stop(), s(1));
-    let parting = Farewell {
+    let parting = MachineFarewell {
         undone: vec![(change(R0, 1), failed("busy", true))],
         failed: vec![(change(R1, 1), "not permitted".to_owned(), false)],
         kept: vec![change(R1, 1)],
     };
-    it.on(Event::Farewell(Machine::HERE, parting), s(1));
+    it.on(ChangeEvent::Farewell(MachineId::HERE, parting), s(1));
     assert_eq!(
         outcomes(&it),
         ["not reverted: busy", "not reverted: not permitted"]
@@ -123,22 +126,22 @@ fn what_cannot_be_put_back_is_reported() {
 #[test]
 fn what_ended_with_its_process_is_said_to_have() {
     let mut it = with_two_changes();
-    it.on(Event::Ended(R0), ms(2));
+    it.on(ChangeEvent::Ended(R0), ms(2));
     it.on(stop(), s(1));
     it.on(farewell(&[change(R1, 1)], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted; 1 change ended with app");
 }
 
 #[test]
-fn a_process_that_has_ended_is_no_failure_of_one_that_nobody_knows() {
+fn a_process_that_has_ended_is_no_failure_of_an_unknown_change() {
     let mut it = new();
     it.on(stop(), s(1));
     for has_ended in [true, false] {
-        let parting = Farewell {
+        let parting = MachineFarewell {
             failed: vec![(change(FAR, 3), "it has ended".to_owned(), has_ended)],
-            ..Farewell::default()
+            ..MachineFarewell::default()
         };
-        it.on(Event::Farewell(Machine::HERE, parting), s(1));
+        it.on(ChangeEvent::Farewell(MachineId::HERE, parting), s(1));
         let expected = match has_ended {
             true => "nothing was changed",
             false => "1 change could not be reverted (tuneagent journal has the reason)",
@@ -151,10 +154,14 @@ fn a_process_that_has_ended_is_no_failure_of_one_that_nobody_knows() {
 fn an_order_that_was_never_answered_is_reported_at_the_end() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
-    assert_eq!(it.on(Event::Tick, s(600)), [], "its time is the rules' business");
+    assert_eq!(
+        it.on(ChangeEvent::Tick, s(600)),
+        [],
+        "its time is the rules' business"
+    );
     it.on(stop(), s(601));
     let rule = "r".to_owned();
-    let said = Effect::Say(Notice::NoAnswer { rule });
+    let said = ChangeEffect::Say(ChangeNotice::NoAnswer { rule });
     assert_eq!(it.on(farewell(&[], &[]), s(601)), [said]);
     assert!(!it.is_waiting(1));
 }
@@ -180,7 +187,7 @@ fn nothing_is_decided_kept_or_given_up_after_a_stop() {
         [say_not_done(reason), not_applied(3, reason)]
     );
     assert_eq!(it.on(kept(1), s(1)), [say_guard("kept")]);
-    assert_eq!(it.on(Event::GaveUp(2), s(1)), []);
+    assert_eq!(it.on(ChangeEvent::GaveUp(2), s(1)), []);
     assert_eq!(it.on(removed("r", false), s(1)), []);
 }
 
@@ -244,7 +251,7 @@ fn notices_are_lines_that_say_what_they_always_said() {
     let mut lines: Vec<String> = Vec::new();
     for event in [stuck(R0, 1), reverted(R0, 1)] {
         for effect in it.on(event, s(1)) {
-            if let Effect::Say(notice) = effect {
+            if let ChangeEffect::Say(notice) = effect {
                 lines.push(notice.to_string());
             }
         }

@@ -32,7 +32,7 @@ fn a_guard_that_keeps_what_was_there_already_repairs_nothing() {
     let mut it = new();
     found(&mut it, "6 ranks");
     it.on(decided(1, [R0]), ms(0));
-    it.on(came(1, 0, Outcome::AlreadyThere, 0), ms(1));
+    it.on(came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
     assert_eq!(it.on(kept(1), ms(2)), [say_guard("kept")]);
     assert!(it.findings.is_open("r"));
 }
@@ -40,7 +40,7 @@ fn a_guard_that_keeps_what_was_there_already_repairs_nothing() {
 #[test]
 fn an_ended_rank_is_not_confirmed() {
     let mut it = with_two_changes();
-    it.on(Event::Ended(R0), ms(2));
+    it.on(ChangeEvent::Ended(R0), ms(2));
     assert_eq!(it.on(kept(1), ms(3)), [say_guard("kept"), confirm(R1, 1)]);
 }
 
@@ -85,7 +85,7 @@ fn a_verdict_on_some_ranks_takes_back_what_these_have() {
 #[test]
 fn what_is_gone_with_its_process_needs_no_undo() {
     let mut it = with_two_changes();
-    it.on(Event::Ended(R0), ms(2));
+    it.on(ChangeEvent::Ended(R0), ms(2));
     assert_eq!(it.on(taken_back(1), ms(3)), [undo([change(R1, 1)])]);
     assert_eq!(it.on(reverted(R1, 1), ms(4)), [say_guard("undone")]);
 }
@@ -93,7 +93,7 @@ fn what_is_gone_with_its_process_needs_no_undo() {
 #[test]
 fn where_all_ranks_have_ended_the_guard_says_undone_at_once() {
     let mut it = with_one_change();
-    it.on(Event::Ended(R0), ms(2));
+    it.on(ChangeEvent::Ended(R0), ms(2));
     assert_eq!(it.on(taken_back(1), ms(3)), [say_guard("undone")]);
 }
 
@@ -104,7 +104,7 @@ fn what_the_program_changed_since_is_left_alone_and_said() {
     let said = say_guard("not undone: the program changed it since");
     assert_eq!(it.on(changed_since(R0, 1), ms(3)), [said]);
     assert_eq!(outcomes(&it), ["left alone: the program changed it since"]);
-    assert_eq!(it.on(Event::Tick, s(200)), [], "it is not tried again");
+    assert_eq!(it.on(ChangeEvent::Tick, s(200)), [], "it is not tried again");
 }
 
 #[test]
@@ -113,11 +113,11 @@ fn an_undo_that_never_will_succeed_is_said_and_not_tried_again() {
     it.on(taken_back(1), ms(2));
     assert_eq!(it.on(lost(R0, 1), ms(3)), [say_guard("not undone: unmapped")]);
     assert_eq!(outcomes(&it), ["not reverted: unmapped"]);
-    assert_eq!(it.on(Event::Tick, s(200)), []);
+    assert_eq!(it.on(ChangeEvent::Tick, s(200)), []);
 }
 
 #[test]
-fn an_answer_about_a_change_of_nobody_says_nothing() {
+fn an_answer_about_an_unknown_change_says_nothing() {
     let mut it = with_one_change();
     it.on(taken_back(1), ms(2));
     assert_eq!(it.on(reverted(R1, 9), ms(3)), []);
@@ -142,10 +142,18 @@ fn an_undo_that_fails_is_tried_after_twice_as_long_and_once_a_minute_in_the_end(
     let mut now = 0;
     for pause in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
         it.on(stuck(R0, 1), s(now));
-        assert_eq!(it.on(Event::Tick, Time(s(now + pause).0 - 1)), [], "{pause} s");
+        assert_eq!(
+            it.on(ChangeEvent::Tick, Time(s(now + pause).0 - 1)),
+            [],
+            "{pause} s"
+        );
         now += pause;
-        assert_eq!(it.on(Event::Tick, s(now)), [undo([change(R0, 1)])], "{pause} s");
-        assert_eq!(it.on(Event::Tick, s(now)), [], "it is under way");
+        assert_eq!(
+            it.on(ChangeEvent::Tick, s(now)),
+            [undo([change(R0, 1)])],
+            "{pause} s"
+        );
+        assert_eq!(it.on(ChangeEvent::Tick, s(now)), [], "it is under way");
     }
 }
 
@@ -156,13 +164,13 @@ fn a_failed_undo_is_said_once_and_its_success_too() {
     let said = [say_retried(R0, 1, "busy"), say_guard("not undone: busy")];
     assert_eq!(it.on(stuck(R0, 1), s(0)), said);
     assert_eq!(verdicts(&it), ["not undone"]);
-    it.on(Event::Tick, s(1));
+    it.on(ChangeEvent::Tick, s(1));
     assert_eq!(it.on(stuck(R0, 1), s(1)), [], "it was said");
-    it.on(Event::Tick, s(3));
-    let said = [say_settled(R0, 1, Outcome::Reverted), say_guard("undone")];
+    it.on(ChangeEvent::Tick, s(3));
+    let said = [say_settled(R0, 1, ChangeOutcome::Reverted), say_guard("undone")];
     assert_eq!(it.on(reverted(R0, 1), s(3)), said);
     assert_eq!(verdicts(&it), ["undone"]);
-    assert_eq!(it.on(Event::Tick, s(300)), []);
+    assert_eq!(it.on(ChangeEvent::Tick, s(300)), []);
 }
 
 #[test]
@@ -170,10 +178,10 @@ fn what_the_program_changes_while_it_is_retried_is_settled() {
     let mut it = with_one_change();
     it.on(taken_back(1), s(0));
     it.on(stuck(R0, 1), s(0));
-    it.on(Event::Tick, s(1));
+    it.on(ChangeEvent::Tick, s(1));
     let effects = it.on(changed_since(R0, 1), s(1));
-    assert_eq!(effects, [say_settled(R0, 1, Outcome::LeftAlone)]);
-    assert_eq!(it.on(Event::Tick, s(300)), []);
+    assert_eq!(effects, [say_settled(R0, 1, ChangeOutcome::LeftAlone)]);
+    assert_eq!(it.on(ChangeEvent::Tick, s(300)), []);
 }
 
 #[test]
@@ -182,7 +190,7 @@ fn of_several_only_what_failed_is_tried_again() {
     it.on(taken_back(1), s(0));
     it.on(stuck(R1, 1), s(0));
     it.on(reverted(R0, 1), s(0));
-    assert_eq!(it.on(Event::Tick, s(1)), [undo([change(R1, 1)])]);
+    assert_eq!(it.on(ChangeEvent::Tick, s(1)), [undo([change(R1, 1)])]);
 }
 
 #[test]
@@ -190,10 +198,10 @@ fn a_rank_that_ends_while_its_undo_is_retried_gets_no_order() {
     let mut it = with_one_change();
     it.on(taken_back(1), s(0));
     it.on(stuck(R0, 1), s(0));
-    it.on(Event::Ended(R0), s(0));
-    assert_eq!(it.on(Event::Tick, s(1)), []);
+    it.on(ChangeEvent::Ended(R0), s(0));
+    assert_eq!(it.on(ChangeEvent::Tick, s(1)), []);
     assert_eq!(it.on(stuck(R0, 1), s(1)), [], "an answer from before");
-    assert_eq!(it.on(Event::Tick, s(300)), []);
+    assert_eq!(it.on(ChangeEvent::Tick, s(300)), []);
 }
 
 #[test]
@@ -206,7 +214,7 @@ fn an_undo_without_room_is_tried_again() {
         say_guard(&format!("not undone: {reason}")),
     ];
     assert_eq!(it.on(no_room(effect), s(0)), said);
-    assert_eq!(it.on(Event::Tick, s(1)), [undo([change(R0, 1)])]);
+    assert_eq!(it.on(ChangeEvent::Tick, s(1)), [undo([change(R0, 1)])]);
     assert_eq!(it.on(reverted(R0, 1), s(1)).last(), Some(&say_guard("undone")));
 }
 
@@ -215,9 +223,9 @@ fn a_retry_without_room_is_tried_again() {
     let mut it = with_one_change();
     it.on(taken_back(1), s(0));
     it.on(stuck(R0, 1), s(0));
-    let effect = it.on(Event::Tick, s(1)).remove(0);
+    let effect = it.on(ChangeEvent::Tick, s(1)).remove(0);
     assert_eq!(it.on(no_room(effect), s(1)), []);
-    assert_eq!(it.on(Event::Tick, s(3)), [undo([change(R0, 1)])]);
+    assert_eq!(it.on(ChangeEvent::Tick, s(3)), [undo([change(R0, 1)])]);
 }
 
 #[test]
@@ -239,7 +247,7 @@ fn a_session_with_an_undo_that_is_retried_is_not_settled() {
 fn a_call_with_an_inverse_is_taken_back_by_it() {
     let mut it = new();
     it.on(acts("call", 1, [R0]), ms(0));
-    it.on(came(1, 0, Outcome::InForce, 1), ms(1));
+    it.on(came(1, 0, ChangeOutcome::InForce, 1), ms(1));
     assert_eq!(it.on(taken_back(1), ms(2)), [undo([change(R0, 1)])]);
 }
 
@@ -247,12 +255,12 @@ fn a_call_with_an_inverse_is_taken_back_by_it() {
 fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
     for (outcome, last) in [
         (
-            Outcome::Stays("3".to_owned()),
+            ChangeOutcome::Stays("3".to_owned()),
             "1 change cannot be reverted and stays (knob)",
         ),
-        (Outcome::Over("3".to_owned()), "nothing is left to revert"),
+        (ChangeOutcome::Over("3".to_owned()), "nothing is left to revert"),
         (
-            Outcome::Running,
+            ChangeOutcome::Running,
             "1 change not known yet: a call has not returned (tuneagent undo finds out)",
         ),
     ] {
@@ -289,11 +297,11 @@ fn what_was_changed_by_hand_meanwhile_is_left_alone_at_the_end() {
     let mut it = with_one_change();
     it.on(stop(), s(1));
     let undone = vec![(change(R0, 1), Undo::ChangedSince)];
-    let parting = Farewell {
+    let parting = MachineFarewell {
         undone,
-        ..Farewell::default()
+        ..MachineFarewell::default()
     };
-    it.on(Event::Farewell(Machine::HERE, parting), s(1));
+    it.on(ChangeEvent::Farewell(MachineId::HERE, parting), s(1));
     assert_eq!(
         at_last(&it),
         "1 change left alone, because app has changed it since"
@@ -337,7 +345,7 @@ fn a_removed_rule_does_not_take_back_what_is_being_taken_back_or_ended() {
     it.on(taken_back_in(1, &[R0]), ms(2));
     assert_eq!(it.on(removed("r", false), ms(3)), []);
     let mut it = with_two_changes();
-    it.on(Event::Ended(R0), ms(2));
+    it.on(ChangeEvent::Ended(R0), ms(2));
     assert_eq!(it.on(removed("r", false), ms(3)), [undo([change(R1, 1)])]);
     let mut it = with_one_change();
     assert_eq!(it.on(removed("other", false), ms(3)), []);

@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug)]
 enum Sent {
     Part(u64, usize, Rank),
-    Undo(Change, Rank),
+    Undo(ChangeId, Rank),
 }
 
 /// The session, its actuators and its processes.
@@ -61,8 +61,8 @@ struct World {
     now: u64,
     decisions: Vec<(u64, Vec<Rank>)>,
     sent: Vec<Sent>,
-    in_force: BTreeMap<Change, Rank>,
-    confirmed: BTreeSet<Change>,
+    in_force: BTreeMap<ChangeId, Rank>,
+    confirmed: BTreeSet<ChangeId>,
     ended: BTreeSet<Rank>,
     results: BTreeMap<u64, usize>,
     given_up: BTreeSet<u64>,
@@ -71,18 +71,20 @@ struct World {
 }
 
 impl World {
-    fn on(&mut self, event: Event) {
+    fn on(&mut self, event: ChangeEvent) {
         for effect in self.recorded.on(&mut self.changes, event, s(self.now)) {
             match effect {
-                Effect::Order(machine, order) if self.is_full => self.on(Event::NoRoom(machine, order)),
-                Effect::Order(machine, order) => self.send(machine, order),
-                Effect::Result(decision, _) => *self.results.entry(decision).or_default() += 1,
+                ChangeEffect::Order(machine, order) if self.is_full => {
+                    self.on(ChangeEvent::NoRoom(machine, order))
+                }
+                ChangeEffect::Order(machine, order) => self.send(machine, order),
+                ChangeEffect::Result(decision, _) => *self.results.entry(decision).or_default() += 1,
                 _ => {}
             }
         }
     }
 
-    fn send(&mut self, machine: Machine, order: Order) {
+    fn send(&mut self, machine: MachineId, order: Order) {
         match order {
             Order::Do {
                 decision,
@@ -120,14 +122,14 @@ impl World {
         known.find(|(id, _)| *id == decision).unwrap().1.clone()
     }
 
-    fn send_part(&mut self, machine: Machine, decision: u64, part: usize) {
+    fn send_part(&mut self, machine: MachineId, decision: u64, part: usize) {
         let rank = self.ranks(decision)[part];
         assert_eq!(rank.machine, machine);
         assert!(!self.ended.contains(&rank), "an order for an ended process");
         self.sent.push(Sent::Part(decision, part, rank));
     }
 
-    fn send_undo(&mut self, change: Change) {
+    fn send_undo(&mut self, change: ChangeId) {
         let rank = RANKS.into_iter().find(|rank| pid(*rank) == change.pid).unwrap();
         assert!(!self.ended.contains(&rank), "an order for an ended process");
         self.sent.push(Sent::Undo(change, rank));
@@ -155,7 +157,7 @@ impl World {
                         Undo::Reverted
                     }
                 };
-                self.on(Event::Undone(change, undo));
+                self.on(ChangeEvent::Undone(change, undo));
             }
         }
     }
@@ -167,16 +169,16 @@ impl World {
         self.made += 1;
         let number = self.made;
         let outcome = match how % 6 {
-            _ if self.ended.contains(&rank) => Outcome::Refused("it has ended".to_owned()),
-            0 => Outcome::Refused("read-only".to_owned()),
-            1 => Outcome::AlreadyThere,
-            2 => Outcome::Stays("0".to_owned()),
-            _ => Outcome::InForce,
+            _ if self.ended.contains(&rank) => ChangeOutcome::Refused("it has ended".to_owned()),
+            0 => ChangeOutcome::Refused("read-only".to_owned()),
+            1 => ChangeOutcome::AlreadyThere,
+            2 => ChangeOutcome::Stays("0".to_owned()),
+            _ => ChangeOutcome::InForce,
         };
-        if outcome == Outcome::InForce {
+        if outcome == ChangeOutcome::InForce {
             self.in_force.insert(change(rank, number), rank);
         }
-        let number = if outcome == Outcome::AlreadyThere {
+        let number = if outcome == ChangeOutcome::AlreadyThere {
             0
         } else {
             number
@@ -195,13 +197,13 @@ impl World {
                 let rank = RANKS[usize::from(which) % RANKS.len()];
                 self.ended.insert(rank);
                 self.in_force.retain(|_, of| *of != rank);
-                self.on(Event::Ended(rank));
+                self.on(ChangeEvent::Ended(rank));
             }
             Step::GiveUp(which) => {
                 if let Some(decision) = pick(which, &self.decisions) {
                     self.given_up
                         .extend(self.changes.is_waiting(decision).then_some(decision));
-                    self.on(Event::GaveUp(decision));
+                    self.on(ChangeEvent::GaveUp(decision));
                 }
             }
             Step::Judge { which, keeps } => {
@@ -217,7 +219,7 @@ impl World {
             }
             Step::Wait(seconds) => {
                 self.now += u64::from(seconds);
-                self.on(Event::Tick);
+                self.on(ChangeEvent::Tick);
             }
             Step::Remove(keeps) => self.on(removed("r", keeps)),
             Step::Fill(is_full) => self.is_full = is_full,
@@ -230,7 +232,7 @@ impl World {
         let chosen: Vec<Rank> = chosen.map(|(_, rank)| rank).collect();
         let id = self.decisions.len() as u64 + 1;
         let action = ["set", "set_arg", "call"][usize::from(action) % 3];
-        let Event::Decided(template) = acts(action, id, RANKS) else {
+        let ChangeEvent::Decided(template) = acts(action, id, RANKS) else {
             unreachable!()
         };
         let how = if ranks & 8 != 0 { How::Together } else { How::Each };
@@ -244,7 +246,7 @@ impl World {
             ..template
         };
         self.decisions.push((id, chosen));
-        self.on(Event::Decided(decided));
+        self.on(ChangeEvent::Decided(decided));
     }
 
     /// The session stops: what was sent is answered, and each actuator puts back what is not confirmed, or cannot.
@@ -253,10 +255,10 @@ impl World {
         while !self.sent.is_empty() {
             self.answer(0, how);
         }
-        let mut left: BTreeSet<Change> = BTreeSet::new();
-        for machine in [Machine(0), Machine(1)] {
-            let mut parting = Farewell::default();
-            let here: Vec<Change> = self
+        let mut left: BTreeSet<ChangeId> = BTreeSet::new();
+        for machine in [MachineId(0), MachineId(1)] {
+            let mut parting = MachineFarewell::default();
+            let here: Vec<ChangeId> = self
                 .in_force
                 .keys()
                 .copied()
@@ -271,7 +273,7 @@ impl World {
                     self.in_force.remove(&change);
                 }
             }
-            self.on(Event::Farewell(machine, parting));
+            self.on(ChangeEvent::Farewell(machine, parting));
         }
         assert_eq!(self.in_force.keys().copied().collect::<BTreeSet<_>>(), left);
     }

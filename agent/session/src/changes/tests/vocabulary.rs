@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 pub(super) use rules::Time;
 
 pub(super) use super::super::*;
-pub(super) use crate::changes::Switch;
+pub(super) use crate::changes::ProbeSwitch;
 use profile::snapshot::{ChangeView, FindingView};
 
 /// A rank and its machine.
-pub(super) type Rank = Process;
+pub(super) type Rank = MemberProcess;
 
 pub(super) const R0: Rank = rank(0, 0);
 pub(super) const R1: Rank = rank(0, 1);
@@ -17,12 +17,12 @@ pub(super) const R1: Rank = rank(0, 1);
 pub(super) const FAR: Rank = rank(1, 2);
 
 const fn rank(machine: u32, slot: u32) -> Rank {
-    let machine = Machine(machine);
-    Process { machine, slot }
+    let machine = MachineId(machine);
+    MemberProcess { machine, slot }
 }
 
-pub(super) fn pid(rank: Rank) -> Pid {
-    Pid {
+pub(super) fn pid(rank: Rank) -> ActuatorPid {
+    ActuatorPid {
         number: 100 + i32::try_from(rank.slot).unwrap(),
         start_time: 1,
     }
@@ -42,16 +42,16 @@ pub(super) fn new() -> Changes {
 }
 
 /// Of a rank, by the number in its journal.
-pub(super) fn change(rank: Rank, number: u64) -> Change {
-    Change {
+pub(super) fn change(rank: Rank, number: u64) -> ChangeId {
+    ChangeId {
         machine: rank.machine,
         pid: pid(rank),
         number,
     }
 }
 
-fn part(rank: Rank, action: &'static str, rule: &str) -> Part {
-    Part {
+fn part(rank: Rank, action: &'static str, rule: &str) -> OrderPart {
+    OrderPart {
         process: rank,
         pid: pid(rank),
         label: format!("{action} send(2)"),
@@ -82,43 +82,43 @@ fn decision<const N: usize>(
 }
 
 /// Rule `r` sets a value.
-pub(super) fn decided<const N: usize>(id: u64, ranks: [Rank; N]) -> Event {
+pub(super) fn decided<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
     decided_by("r", id, ranks)
 }
 
-pub(super) fn decided_by<const N: usize>(rule: &str, id: u64, ranks: [Rank; N]) -> Event {
-    Event::Decided(decision(id, rule, How::Each, "set", ranks))
+pub(super) fn decided_by<const N: usize>(rule: &str, id: u64, ranks: [Rank; N]) -> ChangeEvent {
+    ChangeEvent::Decided(decision(id, rule, How::Each, "set", ranks))
 }
 
 /// Rule `r` does something else.
-pub(super) fn acts<const N: usize>(action: &'static str, id: u64, ranks: [Rank; N]) -> Event {
-    Event::Decided(decision(id, "r", How::Each, action, ranks))
+pub(super) fn acts<const N: usize>(action: &'static str, id: u64, ranks: [Rank; N]) -> ChangeEvent {
+    ChangeEvent::Decided(decision(id, "r", How::Each, action, ranks))
 }
 
-pub(super) fn decided_together<const N: usize>(id: u64, ranks: [Rank; N]) -> Event {
-    Event::Decided(decision(id, "r", How::Together, "set", ranks))
+pub(super) fn decided_together<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
+    ChangeEvent::Decided(decision(id, "r", How::Together, "set", ranks))
 }
 
-pub(super) fn barred<const N: usize>(id: u64, reason: &str, ranks: [Rank; N]) -> Event {
-    Event::Decided(decision(id, "r", How::Barred(reason.to_owned()), "set", ranks))
+pub(super) fn barred<const N: usize>(id: u64, reason: &str, ranks: [Rank; N]) -> ChangeEvent {
+    ChangeEvent::Decided(decision(id, "r", How::Barred(reason.to_owned()), "set", ranks))
 }
 
-pub(super) fn promised<const N: usize>(id: u64, promise: &str, ranks: [Rank; N]) -> Event {
+pub(super) fn promised<const N: usize>(id: u64, promise: &str, ranks: [Rank; N]) -> ChangeEvent {
     let promise = Some(promise.to_owned());
-    Event::Decided(Decided {
+    ChangeEvent::Decided(Decided {
         promise,
         ..decision(id, "r", How::Each, "set", ranks)
     })
 }
 
-pub(super) fn switches(id: u64, switches: &[Switch]) -> Event {
+pub(super) fn switches(id: u64, switches: &[ProbeSwitch]) -> ChangeEvent {
     let how = How::Switch(switches.to_vec());
-    Event::Decided(decision(id, "r", how, "probe", []))
+    ChangeEvent::Decided(decision(id, "r", how, "probe", []))
 }
 
-pub(super) fn switch(slot: u32, on: bool) -> Switch {
+pub(super) fn switch(slot: u32, on: bool) -> ProbeSwitch {
     let (rule, probe) = (0, 0);
-    Switch {
+    ProbeSwitch {
         rule,
         probe,
         slot,
@@ -126,17 +126,17 @@ pub(super) fn switch(slot: u32, on: bool) -> Switch {
     }
 }
 
-fn receipt(id: u64, part: usize, outcome: Outcome, number: u64, may_pass: bool) -> Event {
+fn receipt(id: u64, part: usize, outcome: ChangeOutcome, number: u64, may_pass: bool) -> ChangeEvent {
     let shown = outcome.is_done().then(|| {
-        Box::new(Shown {
+        Box::new(ShownChange {
             number,
-            ..Shown::default()
+            ..ShownChange::default()
         })
     });
-    Event::Receipt {
+    ChangeEvent::Receipt {
         decision: id,
         part,
-        answer: Answer {
+        answer: OrderAnswer {
             outcome,
             may_pass,
             shown,
@@ -145,20 +145,20 @@ fn receipt(id: u64, part: usize, outcome: Outcome, number: u64, may_pass: bool) 
 }
 
 /// Part `part` of a decision was written, as this change of its journal.
-pub(super) fn written(id: u64, part: usize, number: u64) -> Event {
-    receipt(id, part, Outcome::Written, number, false)
+pub(super) fn written(id: u64, part: usize, number: u64) -> ChangeEvent {
+    receipt(id, part, ChangeOutcome::Written, number, false)
 }
 
-pub(super) fn came(id: u64, part: usize, outcome: Outcome, number: u64) -> Event {
+pub(super) fn came(id: u64, part: usize, outcome: ChangeOutcome, number: u64) -> ChangeEvent {
     receipt(id, part, outcome, number, false)
 }
 
-pub(super) fn refused(id: u64, part: usize, reason: &str) -> Event {
-    receipt(id, part, Outcome::Refused(reason.to_owned()), 0, false)
+pub(super) fn refused(id: u64, part: usize, reason: &str) -> ChangeEvent {
+    receipt(id, part, ChangeOutcome::Refused(reason.to_owned()), 0, false)
 }
 
-pub(super) fn hindered(id: u64, part: usize, reason: &str) -> Event {
-    receipt(id, part, Outcome::Refused(reason.to_owned()), 0, true)
+pub(super) fn hindered(id: u64, part: usize, reason: &str) -> ChangeEvent {
+    receipt(id, part, ChangeOutcome::Refused(reason.to_owned()), 0, true)
 }
 
 pub(super) fn guard(verdict: &'static str) -> GuardView {
@@ -170,15 +170,15 @@ pub(super) fn guard(verdict: &'static str) -> GuardView {
 }
 
 /// The guard of rule `r` is content.
-pub(super) fn kept(id: u64) -> Event {
+pub(super) fn kept(id: u64) -> ChangeEvent {
     judged(id, words::KEPT, true, None)
 }
 
-pub(super) fn taken_back(id: u64) -> Event {
+pub(super) fn taken_back(id: u64) -> ChangeEvent {
     judged(id, words::UNDONE, false, None)
 }
 
-pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> Event {
+pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> ChangeEvent {
     judged(
         id,
         words::UNDONE,
@@ -187,8 +187,8 @@ pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> Event {
     )
 }
 
-fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTreeSet<u32>>) -> Event {
-    Event::Judged {
+fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTreeSet<u32>>) -> ChangeEvent {
+    ChangeEvent::Judged {
         decision,
         rule: "r".to_owned(),
         guard: guard(verdict),
@@ -197,22 +197,22 @@ fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTree
     }
 }
 
-pub(super) fn reverted(rank: Rank, number: u64) -> Event {
-    Event::Undone(change(rank, number), Undo::Reverted)
+pub(super) fn reverted(rank: Rank, number: u64) -> ChangeEvent {
+    ChangeEvent::Undone(change(rank, number), Undo::Reverted)
 }
 
-pub(super) fn changed_since(rank: Rank, number: u64) -> Event {
-    Event::Undone(change(rank, number), Undo::ChangedSince)
+pub(super) fn changed_since(rank: Rank, number: u64) -> ChangeEvent {
+    ChangeEvent::Undone(change(rank, number), Undo::ChangedSince)
 }
 
 /// It may be taken back later.
-pub(super) fn stuck(rank: Rank, number: u64) -> Event {
-    Event::Undone(change(rank, number), failed("busy", true))
+pub(super) fn stuck(rank: Rank, number: u64) -> ChangeEvent {
+    ChangeEvent::Undone(change(rank, number), failed("busy", true))
 }
 
 /// It never will be.
-pub(super) fn lost(rank: Rank, number: u64) -> Event {
-    Event::Undone(change(rank, number), failed("unmapped", false))
+pub(super) fn lost(rank: Rank, number: u64) -> ChangeEvent {
+    ChangeEvent::Undone(change(rank, number), failed("unmapped", false))
 }
 
 pub(super) fn failed(reason: &str, may_pass: bool) -> Undo {
@@ -220,37 +220,37 @@ pub(super) fn failed(reason: &str, may_pass: bool) -> Undo {
     Undo::Failed { reason, may_pass }
 }
 
-pub(super) fn removed(rule: &str, keeps: bool) -> Event {
+pub(super) fn removed(rule: &str, keeps: bool) -> ChangeEvent {
     let rule = rule.to_owned();
-    Event::Removed { rule, keeps }
+    ChangeEvent::Removed { rule, keeps }
 }
 
-pub(super) fn stop() -> Event {
+pub(super) fn stop() -> ChangeEvent {
     stop_on_trial(Ending::Session, &[])
 }
 
-pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> Event {
+pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> ChangeEvent {
     let on_trial = decisions.iter().map(|decision| Trial {
         decision: *decision,
         seen: 2,
         over: 5,
     });
     let on_trial = on_trial.collect();
-    Event::Stop { ending, on_trial }
+    ChangeEvent::Stop { ending, on_trial }
 }
 
 /// The actuator of this machine has taken these back, and left those.
-pub(super) fn farewell(undone: &[Change], kept: &[Change]) -> Event {
+pub(super) fn farewell(undone: &[ChangeId], kept: &[ChangeId]) -> ChangeEvent {
     let undone = undone.iter().map(|change| (*change, Undo::Reverted));
-    let farewell = Farewell {
+    let farewell = MachineFarewell {
         undone: undone.collect(),
         kept: kept.to_vec(),
-        ..Farewell::default()
+        ..MachineFarewell::default()
     };
-    Event::Farewell(Machine::HERE, farewell)
+    ChangeEvent::Farewell(MachineId::HERE, farewell)
 }
 
-pub(super) fn order(rank: Rank, decision: u64, part: usize) -> Effect {
+pub(super) fn order(rank: Rank, decision: u64, part: usize) -> ChangeEffect {
     order_after(rank, decision, part, [])
 }
 
@@ -259,10 +259,10 @@ pub(super) fn order_after<const N: usize>(
     rank: Rank,
     decision: u64,
     part: usize,
-    replaces: [Change; N],
-) -> Effect {
+    replaces: [ChangeId; N],
+) -> ChangeEffect {
     let replaces = replaces.to_vec();
-    Effect::Order(
+    ChangeEffect::Order(
         rank.machine,
         Order::Do {
             decision,
@@ -272,78 +272,78 @@ pub(super) fn order_after<const N: usize>(
     )
 }
 
-pub(super) fn order_together(machine: u32, decision: u64) -> Effect {
-    Effect::Order(Machine(machine), Order::Together { decision })
+pub(super) fn order_together(machine: u32, decision: u64) -> ChangeEffect {
+    ChangeEffect::Order(MachineId(machine), Order::Together { decision })
 }
 
-pub(super) fn undo<const N: usize>(changes: [Change; N]) -> Effect {
-    Effect::Order(changes[0].machine, Order::Undo(changes.to_vec()))
+pub(super) fn undo<const N: usize>(changes: [ChangeId; N]) -> ChangeEffect {
+    ChangeEffect::Order(changes[0].machine, Order::Undo(changes.to_vec()))
 }
 
-pub(super) fn confirm(rank: Rank, number: u64) -> Effect {
-    Effect::Order(rank.machine, Order::Confirm(change(rank, number)))
+pub(super) fn confirm(rank: Rank, number: u64) -> ChangeEffect {
+    ChangeEffect::Order(rank.machine, Order::Confirm(change(rank, number)))
 }
 
-pub(super) fn give_up(machine: u32, decision: u64) -> Effect {
-    Effect::Order(Machine(machine), Order::GiveUp(decision))
+pub(super) fn give_up(machine: u32, decision: u64) -> ChangeEffect {
+    ChangeEffect::Order(MachineId(machine), Order::GiveUp(decision))
 }
 
 /// The queue is full for this order.
-pub(super) fn no_room(effect: Effect) -> Event {
+pub(super) fn no_room(effect: ChangeEffect) -> ChangeEvent {
     match effect {
-        Effect::Order(machine, order) => Event::NoRoom(machine, order),
+        ChangeEffect::Order(machine, order) => ChangeEvent::NoRoom(machine, order),
         other => panic!("no order: {other:?}"),
     }
 }
 
 /// The rules are told that a decision was carried out.
-pub(super) fn applied(decision: u64) -> Effect {
-    Effect::Result(decision, Ok(()))
+pub(super) fn applied(decision: u64) -> ChangeEffect {
+    ChangeEffect::Result(decision, Ok(()))
 }
 
-pub(super) fn not_applied(decision: u64, reason: &str) -> Effect {
-    Effect::Result(decision, Err(NotDone::for_good(reason)))
+pub(super) fn not_applied(decision: u64, reason: &str) -> ChangeEffect {
+    ChangeEffect::Result(decision, Err(NotDone::for_good(reason)))
 }
 
-pub(super) fn not_now(decision: u64, reason: &str) -> Effect {
+pub(super) fn not_now(decision: u64, reason: &str) -> ChangeEffect {
     let reason = reason.to_owned();
     let may_pass = true;
-    Effect::Result(decision, Err(NotDone { reason, may_pass }))
+    ChangeEffect::Result(decision, Err(NotDone { reason, may_pass }))
 }
 
-pub(super) fn say_done(count: usize) -> Effect {
+pub(super) fn say_done(count: usize) -> ChangeEffect {
     let text = format!("{} written and read back", plural(count, "change"));
     say_did(&text)
 }
 
-pub(super) fn say_did(text: &str) -> Effect {
+pub(super) fn say_did(text: &str) -> ChangeEffect {
     let (rule, text) = ("r".to_owned(), text.to_owned());
-    Effect::Say(Notice::Done { rule, text })
+    ChangeEffect::Say(ChangeNotice::Done { rule, text })
 }
 
-pub(super) fn say_not_done(reason: &str) -> Effect {
+pub(super) fn say_not_done(reason: &str) -> ChangeEffect {
     let (rule, reason) = ("r".to_owned(), reason.to_owned());
-    Effect::Say(Notice::NotDone { rule, reason })
+    ChangeEffect::Say(ChangeNotice::NotDone { rule, reason })
 }
 
-pub(super) fn say_too_late() -> Effect {
+pub(super) fn say_too_late() -> ChangeEffect {
     let rule = "r".to_owned();
-    Effect::Say(Notice::TooLate { rule })
+    ChangeEffect::Say(ChangeNotice::TooLate { rule })
 }
 
-pub(super) fn say_guard(end: &str) -> Effect {
-    Effect::Say(Notice::Guard(format!("pace: 1 -> 2; {end}")))
+pub(super) fn say_guard(end: &str) -> ChangeEffect {
+    ChangeEffect::Say(ChangeNotice::Guard(format!("pace: 1 -> 2; {end}")))
 }
 
 /// Its undo failed, and is tried again.
-pub(super) fn say_retried(rank: Rank, number: u64, reason: &str) -> Effect {
-    let (change, outcome) = (change(rank, number), Outcome::NotBack(reason.to_owned()));
-    Effect::Say(Notice::Retried { change, outcome })
+pub(super) fn say_retried(rank: Rank, number: u64, reason: &str) -> ChangeEffect {
+    let (change, outcome) = (change(rank, number), ChangeOutcome::NotBack(reason.to_owned()));
+    ChangeEffect::Say(ChangeNotice::Retried { change, outcome })
 }
 
-pub(super) fn say_settled(rank: Rank, number: u64, outcome: Outcome) -> Effect {
+pub(super) fn say_settled(rank: Rank, number: u64, outcome: ChangeOutcome) -> ChangeEffect {
     let change = change(rank, number);
-    Effect::Say(Notice::Settled { change, outcome })
+    ChangeEffect::Say(ChangeNotice::Settled { change, outcome })
 }
 
 /// The outcomes that are shown.

@@ -20,13 +20,13 @@ fn log(written: &Rc<RefCell<String>>, result: Result<(), io::ErrorKind>) -> Log 
     };
     let file = LogFile::new("session.jsonl".to_owned(), complete);
     Log::new(Some(file), || {
-        Header::new("app".to_owned(), ORIGIN, Vec::new(), Time(0))
+        LogHeader::new("app".to_owned(), ORIGIN, Vec::new(), Time(0))
     })
 }
 
 fn note(log: &mut Log, text: String) {
     let mut members = Members::new(ORIGIN, Vec::new(), Time(0));
-    log.on(&mut members, Event::NotMeasured(text), Time(0));
+    log.on(&mut members, MemberEvent::NotMeasured(text), Time(0));
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn recorded_sessions_replay_to_the_same_effects() {
         let replayed = result.unwrap_or_else(|error| panic!("{}:{error}", file.display()));
         assert_eq!((replayed.events, replayed.dropped), (steps.len(), 0));
         let parts = |part| steps.iter().filter(|step| step.part == part).count();
-        assert!(parts(Part::Members) > 0 && parts(Part::Leaving) > 0);
+        assert!(parts(LogPart::Members) > 0 && parts(LogPart::Leaving) > 0);
         let events = |event: &str| {
-            let of = steps.iter().filter(|step| step.part == Part::Changes);
+            let of = steps.iter().filter(|step| step.part == LogPart::Changes);
             of.filter(|step| step.event.get(event).is_some()).count()
         };
         for event in ["decided", "receipt", "judged", "stop", "farewell", "last_words"] {

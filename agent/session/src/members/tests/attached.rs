@@ -14,7 +14,7 @@ fn programs_are_checked_at_each_tick_and_newcomers_looked_for_every_two_seconds(
         (4000, true),
         (9000, true),
     ] {
-        let wanted: &[Effect] = if scans { &[CHECK, SCAN] } else { &[CHECK] };
+        let wanted: &[MemberEffect] = if scans { &[CHECK, SCAN] } else { &[CHECK] };
         assert_eq!(it.on(tick(), ms(at_ms)), wanted, "{at_ms}");
     }
 }
@@ -25,7 +25,7 @@ fn ranks_without_mpi_are_checked_for_one_where_a_launcher_started_them() {
     let mut it = launched(both());
     assert_eq!(
         it.on(tick(), s(2)),
-        [CHECK, Effect::CheckMpi(vec![slot(1)]), SCAN]
+        [CHECK, MemberEffect::CheckMpi(vec![slot(1)]), SCAN]
     );
     let mut it = alone(both());
     assert_eq!(it.on(tick(), s(2)), [CHECK, SCAN]);
@@ -87,7 +87,7 @@ fn a_process_without_a_rank_that_cannot_be_watched_is_named_as_a_process() {
 fn where_there_is_no_room_for_one_no_other_is_attached_to_until_the_next_look() {
     let mut it = launched([rank(0)]);
     it.on(found([rank(1), rank(2)]), s(2));
-    assert_eq!(it.on(Event::NoRoom(HERE, pid(101)), s(2)), []);
+    assert_eq!(it.on(MemberEvent::NoRoom(HERE, pid(101)), s(2)), []);
     assert!(!it.known(HERE).contains(&101) && !it.known(HERE).contains(&102));
     assert_eq!(it.on(found([rank(1), rank(2)]), s(4)), [watch(&rank(1))]);
 }
@@ -108,8 +108,12 @@ fn nothing_found_is_nothing_to_do() {
 #[test]
 fn a_rank_that_ends_is_read_once_more_and_what_was_changed_in_it_is_gone() {
     let mut it = launched([rank(0), rank(1)]);
-    let ended = it.on(Event::Ended(slot(0)), s(1));
-    let wanted = [end(0), Effect::Forget(slot(0)), Effect::CheckChanges(slot(0))];
+    let ended = it.on(MemberEvent::Ended(slot(0)), s(1));
+    let wanted = [
+        end(0),
+        MemberEffect::Forget(slot(0)),
+        MemberEffect::CheckChanges(slot(0)),
+    ];
     assert_eq!(ended, wanted);
     assert_eq!(it.known(HERE).into_iter().collect::<Vec<_>>(), [101]);
 }
@@ -117,17 +121,17 @@ fn a_rank_that_ends_is_read_once_more_and_what_was_changed_in_it_is_gone() {
 #[test]
 fn the_session_is_over_with_the_last_process() {
     let mut it = launched([rank(0), rank(1)]);
-    assert!(!it.on(Event::Ended(slot(1)), s(1)).contains(&OVER));
-    assert_eq!(it.on(Event::Ended(slot(0)), s(2)).last(), Some(&OVER));
+    assert!(!it.on(MemberEvent::Ended(slot(1)), s(1)).contains(&OVER));
+    assert_eq!(it.on(MemberEvent::Ended(slot(0)), s(2)).last(), Some(&OVER));
 }
 
 #[test]
 fn a_process_that_is_said_to_have_ended_twice_ends_once() {
     let mut it = launched([rank(0), rank(1)]);
-    it.on(Event::Ended(slot(0)), s(1));
+    it.on(MemberEvent::Ended(slot(0)), s(1));
     assert_eq!(
-        it.on(Event::Ended(slot(0)), s(2)),
-        [Effect::CheckChanges(slot(0))]
+        it.on(MemberEvent::Ended(slot(0)), s(2)),
+        [MemberEffect::CheckChanges(slot(0))]
     );
 }
 
@@ -136,8 +140,8 @@ fn a_late_rank_keeps_the_session_going_when_the_others_have_ended() {
     let mut it = launched([rank(0)]);
     it.on(found([rank(1)]), s(2));
     it.on(watched(1, &rank(1)), s(2));
-    assert!(!it.on(Event::Ended(slot(0)), s(3)).contains(&OVER));
-    assert!(it.on(Event::Ended(slot(1)), s(4)).contains(&OVER));
+    assert!(!it.on(MemberEvent::Ended(slot(0)), s(3)).contains(&OVER));
+    assert!(it.on(MemberEvent::Ended(slot(1)), s(4)).contains(&OVER));
 }
 
 #[test]
@@ -145,7 +149,7 @@ fn one_that_was_refused_is_waited_for_too() {
     let mut it = launched([rank(0)]);
     it.on(found([rank(1)]), s(2));
     it.on(refused(1, &rank(1), "no"), s(2));
-    assert!(!it.on(Event::Ended(slot(0)), s(3)).contains(&OVER));
+    assert!(!it.on(MemberEvent::Ended(slot(0)), s(3)).contains(&OVER));
 }
 
 #[test]
@@ -154,9 +158,9 @@ fn a_process_that_runs_another_program_ends_in_its_slot_and_is_looked_for_anew()
     let effects = it.on(runs(0, "/bin/other"), ms(1500));
     let wanted = [
         end(0),
-        Effect::Forget(slot(0)),
-        Effect::ForgetThreads(slot(0)),
-        Effect::CheckChanges(slot(0)),
+        MemberEffect::Forget(slot(0)),
+        MemberEffect::ForgetThreads(slot(0)),
+        MemberEffect::CheckChanges(slot(0)),
     ];
     assert_eq!(done(&effects), wanted);
     let text = "a process (pid 7) executed another program after 1.50 s, /bin/other: what it did before has its own entry, and \
@@ -184,29 +188,29 @@ fn a_session_outlives_a_replaced_process_until_the_process_itself_ends() {
     it.on(found([plain(7)]), s(2));
     it.on(watched(1, &plain(7)), s(2));
     // The descriptor of the process says twice that it has ended, once for each slot.
-    assert!(!it.on(Event::Ended(slot(0)), s(3)).contains(&OVER));
-    assert!(it.on(Event::Ended(slot(1)), s(3)).contains(&OVER));
+    assert!(!it.on(MemberEvent::Ended(slot(0)), s(3)).contains(&OVER));
+    assert!(it.on(MemberEvent::Ended(slot(1)), s(3)).contains(&OVER));
 }
 
 #[test]
 fn a_replaced_process_that_never_joined_again_ends_the_session_when_it_ends() {
     let mut it = launched([rank(0)]);
     it.on(runs(0, "/bin/other"), s(1));
-    let effects = it.on(Event::Ended(slot(0)), s(2));
-    assert_eq!(effects, [Effect::CheckChanges(slot(0)), OVER]);
+    let effects = it.on(MemberEvent::Ended(slot(0)), s(2));
+    assert_eq!(effects, [MemberEffect::CheckChanges(slot(0)), OVER]);
 }
 
 #[test]
 fn the_end_of_another_process_does_not_end_a_session_in_which_one_is_being_replaced() {
     let mut it = launched([rank(0), rank(1)]);
     it.on(runs(0, "/bin/other"), s(1));
-    assert!(!it.on(Event::Ended(slot(1)), s(2)).contains(&OVER));
+    assert!(!it.on(MemberEvent::Ended(slot(1)), s(2)).contains(&OVER));
 }
 
 #[test]
 fn one_that_has_ended_is_not_replaced() {
     let mut it = launched([rank(0), rank(1)]);
-    it.on(Event::Ended(slot(0)), s(1));
+    it.on(MemberEvent::Ended(slot(0)), s(1));
     assert_eq!(it.on(runs(0, "/bin/other"), s(1)), []);
     assert_eq!(it.on(runs(9, "/bin/other"), s(1)), [], "nobody");
 }
@@ -214,8 +218,12 @@ fn one_that_has_ended_is_not_replaced() {
 #[test]
 fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them() {
     let mut it = launched([bare(0)]);
-    let effects = it.on(Event::LoadedMpi(slot(0), rank(0)), s(4));
-    let wanted = [end(0), Effect::Forget(slot(0)), Effect::ForgetThreads(slot(0))];
+    let effects = it.on(MemberEvent::LoadedMpi(slot(0), rank(0)), s(4));
+    let wanted = [
+        end(0),
+        MemberEffect::Forget(slot(0)),
+        MemberEffect::ForgetThreads(slot(0)),
+    ];
     assert_eq!(done(&effects), wanted);
     let text = "rank 0 (pid 100) has loaded its MPI after 4.00 s: what it did before has its own entry";
     assert_eq!(said(&effects), [text]);
@@ -228,14 +236,14 @@ fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them(
 fn a_rank_whose_program_was_replaced_meanwhile_has_not_loaded_its_mpi_late() {
     let mut it = launched([bare(0)]);
     it.on(runs(0, "/bin/other"), s(2));
-    assert_eq!(it.on(Event::LoadedMpi(slot(0), rank(0)), s(2)), []);
+    assert_eq!(it.on(MemberEvent::LoadedMpi(slot(0), rank(0)), s(2)), []);
     assert_eq!(it.on(found([rank(0)]), s(2)), [watch(&rank(0))]);
 }
 
 #[test]
 fn a_rank_is_checked_for_a_late_mpi_only_once() {
     let mut it = launched([bare(0)]);
-    it.on(Event::LoadedMpi(slot(0), rank(0)), s(2));
+    it.on(MemberEvent::LoadedMpi(slot(0), rank(0)), s(2));
     it.on(found([]), s(2));
     it.on(watched(1, &rank(0)), s(2));
     assert_eq!(it.on(tick(), s(4)), [CHECK, SCAN]);
@@ -243,13 +251,16 @@ fn a_rank_is_checked_for_a_late_mpi_only_once() {
 
 #[test]
 fn what_the_job_has_that_is_not_watched_is_listed_from_the_start_and_what_comes_later_behind_it() {
-    let origin = Origin::Attached { has_launcher: true };
+    let origin = MembersOrigin::Attached { has_launcher: true };
     let mut it = Members::new(
         origin,
         vec!["process 9 is not watched: it is root's".to_owned()],
         ms(0),
     );
-    it.on(Event::NotMeasured("the recording is full".to_owned()), ms(0));
+    it.on(
+        MemberEvent::NotMeasured("the recording is full".to_owned()),
+        ms(0),
+    );
     assert_eq!(
         it.missing(),
         ["process 9 is not watched: it is root's", "the recording is full"]
@@ -267,7 +278,7 @@ fn what_the_job_has_that_is_not_watched_is_listed_from_the_start_and_what_comes_
 fn of_very_many_processes_it_is_said_that_more_is_missing_than_is_listed() {
     let mut it = launched([rank(0)]);
     for number in 0..1000 {
-        it.on(Event::NotMeasured(format!("process {number}")), ms(0));
+        it.on(MemberEvent::NotMeasured(format!("process {number}")), ms(0));
     }
     let missing = it.missing();
     assert_eq!(missing.len(), 65);
@@ -278,17 +289,20 @@ fn of_very_many_processes_it_is_said_that_more_is_missing_than_is_listed() {
 #[test]
 fn each_machine_is_looked_at_for_itself() {
     let mut it = launched([rank(0)]);
-    let far = Process {
+    let far = MemberProcess {
         machine: FAR,
         slot: 0,
     };
-    it.on(Event::Present(far, rank(1)), ms(0));
+    it.on(MemberEvent::Present(far, rank(1)), ms(0));
     assert_eq!(it.on(tick(), s(2)), [CHECK, SCAN]);
-    let far_scan = [Effect::CheckPrograms(FAR), Effect::Scan(FAR)];
-    assert_eq!(it.on(Event::Tick(FAR), s(3)), far_scan);
-    assert_eq!(it.on(Event::Tick(FAR), s(4)), [Effect::CheckPrograms(FAR)]);
+    let far_scan = [MemberEffect::CheckPrograms(FAR), MemberEffect::Scan(FAR)];
+    assert_eq!(it.on(MemberEvent::Tick(FAR), s(3)), far_scan);
+    assert_eq!(
+        it.on(MemberEvent::Tick(FAR), s(4)),
+        [MemberEffect::CheckPrograms(FAR)]
+    );
     assert_eq!(it.on(tick(), s(4)), [CHECK, SCAN]);
     assert_eq!(it.known(FAR).into_iter().collect::<Vec<_>>(), [101]);
-    assert!(!it.on(Event::Ended(slot(0)), s(5)).contains(&OVER));
-    assert!(it.on(Event::Ended(far), s(5)).contains(&OVER));
+    assert!(!it.on(MemberEvent::Ended(slot(0)), s(5)).contains(&OVER));
+    assert!(it.on(MemberEvent::Ended(far), s(5)).contains(&OVER));
 }

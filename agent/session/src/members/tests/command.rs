@@ -10,7 +10,7 @@ fn before_the_command_begins_nothing_is_looked_for() {
 #[test]
 fn while_programs_begin_proc_is_looked_at_ten_times_a_second_and_then_every_two_seconds() {
     let mut it = command();
-    let at_command = Effect::LookAtCommand(HERE);
+    let at_command = MemberEffect::LookAtCommand(HERE);
     assert_eq!(it.on(look(1), ms(0)), [at_command.clone(), SCAN]);
     for (execs, at_ms, wanted) in [
         (1, 40, vec![]),
@@ -33,7 +33,7 @@ fn while_programs_begin_proc_is_looked_at_ten_times_a_second_and_then_every_two_
 #[test]
 fn a_process_that_comes_is_attached_to_in_its_slot_and_nothing_is_said_of_it() {
     let mut it = command();
-    let came = it.on(Event::Came(slot(2), rank(0)), ms(1));
+    let came = it.on(MemberEvent::Came(slot(2), rank(0)), ms(1));
     assert_eq!(came, [watch_in(2, &rank(0))]);
     assert_eq!(it.on(watched(2, &rank(0)), ms(1)), []);
     assert!(it.known(HERE).contains(&100));
@@ -42,36 +42,36 @@ fn a_process_that_comes_is_attached_to_in_its_slot_and_nothing_is_said_of_it() {
 #[test]
 fn one_that_goes_ends_when_all_that_came_was_handed_over() {
     let mut it = command_with(&plain(7));
-    assert_eq!(it.on(Event::Went(slot(0)), ms(5)), []);
+    assert_eq!(it.on(MemberEvent::Went(slot(0)), ms(5)), []);
     assert!(it.known(HERE).contains(&7), "it is shown as running until then");
-    assert_eq!(it.on(Event::Settled(HERE), ms(6)), [end(0)]);
+    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(6)), [end(0)]);
     assert!(it.known(HERE).is_empty());
-    assert_eq!(it.on(Event::Settled(HERE), ms(7)), []);
+    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(7)), []);
 }
 
 #[test]
 fn those_that_go_together_are_read_once() {
     let mut it = command();
     for number in 0..3 {
-        it.on(Event::Came(slot(number), rank(number)), ms(1));
+        it.on(MemberEvent::Came(slot(number), rank(number)), ms(1));
         it.on(watched(number, &rank(number)), ms(1));
-        it.on(Event::Went(slot(number)), ms(2));
+        it.on(MemberEvent::Went(slot(number)), ms(2));
     }
     let all = vec![slot(0), slot(1), slot(2)];
-    assert_eq!(it.on(Event::Settled(HERE), ms(3)), [Effect::End(all)]);
+    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(3)), [MemberEffect::End(all)]);
 }
 
 #[test]
 fn one_that_came_and_went_between_two_looks_is_shown_and_has_ended() {
     let mut it = command();
-    let unseen = Event::CameUnseen {
+    let unseen = MemberEvent::CameUnseen {
         process: slot(0),
         pid: 7,
         is_unwatched: false,
     };
     assert_eq!(it.on(unseen, ms(1)), []);
-    it.on(Event::Went(slot(0)), ms(1));
-    assert_eq!(it.on(Event::Settled(HERE), ms(2)), [end(0)]);
+    it.on(MemberEvent::Went(slot(0)), ms(1));
+    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(2)), [end(0)]);
     assert_eq!(it.counted_missing(Unmeasured::default()), [""; 0]);
 }
 
@@ -79,7 +79,7 @@ fn one_that_came_and_went_between_two_looks_is_shown_and_has_ended() {
 fn those_that_were_not_seen_while_mpi_was_not_watched_are_counted() {
     let mut it = command();
     for number in 0..2 {
-        let unseen = Event::CameUnseen {
+        let unseen = MemberEvent::CameUnseen {
             process: slot(number),
             pid: 7,
             is_unwatched: true,
@@ -113,13 +113,13 @@ fn what_the_kernel_side_could_not_measure_is_said_of_a_command() {
 fn one_that_hits_nothing_and_is_found_in_proc_gets_a_slot_before_it_is_attached_to() {
     let mut it = command();
     assert_eq!(it.on(found([plain(7), plain(8)]), ms(1)), [admit(&plain(7))]);
-    let check = |number, candidate: &Candidate| Effect::CheckEnded(slot(number), candidate.pid);
-    let effects = it.on(Event::Slot(HERE, pid(7), Some(0)), ms(1));
+    let check = |number, candidate: &Candidate| MemberEffect::CheckEnded(slot(number), candidate.pid);
+    let effects = it.on(MemberEvent::Slot(HERE, pid(7), Some(0)), ms(1));
     assert_eq!(
         effects,
         [watch_in(0, &plain(7)), check(0, &plain(7)), admit(&plain(8))]
     );
-    let effects = it.on(Event::Slot(HERE, pid(8), Some(1)), ms(1));
+    let effects = it.on(MemberEvent::Slot(HERE, pid(8), Some(1)), ms(1));
     assert_eq!(effects, [watch_in(1, &plain(8)), check(1, &plain(8))]);
 }
 
@@ -127,11 +127,14 @@ fn one_that_hits_nothing_and_is_found_in_proc_gets_a_slot_before_it_is_attached_
 fn one_for_which_there_is_no_slot_is_left_and_the_next_gets_one() {
     let mut it = command();
     it.on(found([plain(7), plain(8)]), ms(1));
-    assert_eq!(it.on(Event::Slot(HERE, pid(7), None), ms(1)), [admit(&plain(8))]);
+    assert_eq!(
+        it.on(MemberEvent::Slot(HERE, pid(7), None), ms(1)),
+        [admit(&plain(8))]
+    );
 }
 
 #[test]
-fn one_that_was_told_of_meanwhile_is_not_attached_to_twice() {
+fn a_process_that_was_reported_meanwhile_is_not_attached_to_twice() {
     let mut it = command_with(&plain(7));
     assert_eq!(it.on(found([plain(7)]), ms(2)), []);
     assert_eq!(it.on(found([plain(7), plain(8)]), ms(2)), [admit(&plain(8))]);
@@ -140,9 +143,9 @@ fn one_that_was_told_of_meanwhile_is_not_attached_to_twice() {
 #[test]
 fn one_that_has_ended_meanwhile_is_not_attached_to_and_another_of_its_number_is() {
     let mut it = command_with(&plain(7));
-    it.on(Event::Went(slot(0)), ms(2));
-    it.on(Event::Settled(HERE), ms(2));
-    let ended = Event::Found(HERE, vec![(plain(7), false)]);
+    it.on(MemberEvent::Went(slot(0)), ms(2));
+    it.on(MemberEvent::Settled(HERE), ms(2));
+    let ended = MemberEvent::Found(HERE, vec![(plain(7), false)]);
     assert_eq!(it.on(ended, ms(3)), []);
     assert_eq!(it.on(found([plain(7)]), ms(4)), [admit(&plain(7))]);
 }
@@ -157,15 +160,15 @@ fn the_family_of_a_command_may_have_several_users() {
 #[test]
 fn one_that_cannot_be_watched_is_named_and_shown_all_the_same() {
     let mut it = command();
-    it.on(Event::Came(slot(0), rank(1)), ms(1));
+    it.on(MemberEvent::Came(slot(0), rank(1)), ms(1));
     let effects = it.on(refused(0, &rank(1), "not permitted"), ms(1));
     assert_eq!(
         said(&effects),
         ["missing: rank 1, process 101 is not watched: not permitted"]
     );
     assert_eq!(done(&effects), []);
-    it.on(Event::Went(slot(0)), ms(2));
-    assert_eq!(it.on(Event::Settled(HERE), ms(3)), [end(0)]);
+    it.on(MemberEvent::Went(slot(0)), ms(2));
+    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(3)), [end(0)]);
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn a_young_process_is_looked_into_again_until_it_has_mpi_or_is_half_a_minute_old
     ] {
         let mut it = command_with(&candidate);
         let effects = it.on(look(1), s(at_s));
-        let looks = effects.contains(&Effect::LookInto(slot(0)));
+        let looks = effects.contains(&MemberEffect::LookInto(slot(0)));
         assert_eq!(looks, is_looked_into, "{candidate:?} at {at_s} s");
     }
 }
@@ -192,12 +195,12 @@ fn a_young_process_is_looked_into_again_until_it_has_mpi_or_is_half_a_minute_old
 fn one_that_is_not_watched_or_has_ended_is_not_looked_into_again() {
     let mut it = command();
     it.on(look(1), ms(0));
-    it.on(Event::Came(slot(0), plain(7)), ms(1));
+    it.on(MemberEvent::Came(slot(0), plain(7)), ms(1));
     it.on(refused(0, &plain(7), "no"), ms(1));
     assert_eq!(it.on(look(1), s(4)), [SCAN]);
     let mut it = command_with(&plain(7));
-    it.on(Event::Went(slot(0)), ms(2));
-    it.on(Event::Settled(HERE), ms(2));
+    it.on(MemberEvent::Went(slot(0)), ms(2));
+    it.on(MemberEvent::Settled(HERE), ms(2));
     assert_eq!(it.on(look(1), s(4)), [SCAN]);
 }
 
@@ -213,8 +216,8 @@ fn one_that_has_another_program_or_more_libraries_is_attached_to_again_in_its_sl
     };
     for now in [other, more] {
         let mut it = command_with(&plain(7));
-        let effects = it.on(Event::LookedInto(slot(0), now.clone()), ms(50));
-        assert_eq!(effects, [Effect::Leave(slot(0)), watch_in(0, &now)]);
+        let effects = it.on(MemberEvent::LookedInto(slot(0), now.clone()), ms(50));
+        assert_eq!(effects, [MemberEffect::Leave(slot(0)), watch_in(0, &now)]);
     }
 }
 
@@ -227,7 +230,7 @@ fn one_that_is_the_same_or_not_linked_yet_or_another_process_is_left_as_it_is() 
     };
     let reused = Candidate {
         modules: 9,
-        pid: Pid {
+        pid: ActuatorPid {
             number: 7,
             start_time: 2,
         },
@@ -235,9 +238,12 @@ fn one_that_is_the_same_or_not_linked_yet_or_another_process_is_left_as_it_is() 
     };
     for now in [plain(7), unlinked, reused] {
         let mut it = command_with(&plain(7));
-        assert_eq!(it.on(Event::LookedInto(slot(0), now), ms(50)), []);
+        assert_eq!(it.on(MemberEvent::LookedInto(slot(0), now), ms(50)), []);
     }
-    assert_eq!(command().on(Event::LookedInto(slot(0), plain(7)), ms(50)), []);
+    assert_eq!(
+        command().on(MemberEvent::LookedInto(slot(0), plain(7)), ms(50)),
+        []
+    );
 }
 
 #[test]
@@ -247,23 +253,23 @@ fn one_whose_linker_was_at_work_is_attached_to_again_once_it_is_done() {
         ..plain(7)
     };
     let mut it = command_with(&before);
-    let effects = it.on(Event::LookedInto(slot(0), plain(7)), ms(50));
-    assert_eq!(effects, [Effect::Leave(slot(0)), watch_in(0, &plain(7))]);
+    let effects = it.on(MemberEvent::LookedInto(slot(0), plain(7)), ms(50));
+    assert_eq!(effects, [MemberEffect::Leave(slot(0)), watch_in(0, &plain(7))]);
 }
 
 #[test]
 fn one_that_comes_again_and_was_never_watched_has_nothing_to_leave() {
     let mut it = command();
-    it.on(Event::Came(slot(0), plain(7)), ms(1));
+    it.on(MemberEvent::Came(slot(0), plain(7)), ms(1));
     it.on(refused(0, &plain(7), "no"), ms(1));
     assert_eq!(
-        it.on(Event::Came(slot(0), plain(7)), ms(2)),
+        it.on(MemberEvent::Came(slot(0), plain(7)), ms(2)),
         [watch_in(0, &plain(7))]
     );
 }
 
-fn late(is_again: bool, begins: bool) -> LateFile {
-    LateFile {
+fn late(is_again: bool, begins: bool) -> LateAttachment {
+    LateAttachment {
         name: "libmpi.so".to_owned(),
         attached: ms(1300),
         is_again,
@@ -298,7 +304,7 @@ fn what_a_process_did_before_it_was_attached_to_is_said() {
         (started(1400), late(false, false), None),
     ] {
         let mut it = command();
-        it.on(Event::Came(slot(0), candidate.clone()), ms(2000));
+        it.on(MemberEvent::Came(slot(0), candidate.clone()), ms(2000));
         let effects = it.on(watched_late(0, &candidate, late), ms(2000));
         let wanted: Vec<String> = missed.iter().map(|text| format!("missing: {text}")).collect();
         assert_eq!(said(&effects), wanted);
@@ -313,7 +319,7 @@ fn the_command_itself_waited_for_the_probes_whenever_it_started() {
         ..plain(7)
     };
     let mut it = command();
-    it.on(Event::Came(slot(0), early.clone()), ms(2000));
+    it.on(MemberEvent::Came(slot(0), early.clone()), ms(2000));
     let said = said(&it.on(watched_late(0, &early, late(false, false)), ms(2000)));
     assert!(said[0].contains("its first 1.30 s are not measured"), "{said:?}");
 }
@@ -321,20 +327,20 @@ fn the_command_itself_waited_for_the_probes_whenever_it_started() {
 #[test]
 fn what_is_missing_of_a_process_is_said_once() {
     let mut it = command();
-    it.on(Event::Came(slot(0), plain(7)), ms(1));
+    it.on(MemberEvent::Came(slot(0), plain(7)), ms(1));
     assert_eq!(
         it.on(watched_late(0, &plain(7), late(false, false)), ms(1)).len(),
         1
     );
-    it.on(Event::Came(slot(0), plain(7)), ms(2));
+    it.on(MemberEvent::Came(slot(0), plain(7)), ms(2));
     assert_eq!(it.on(watched_late(0, &plain(7), late(false, false)), ms(2)), []);
 }
 
 #[test]
-fn an_answer_for_a_process_that_nobody_waits_for_changes_nothing() {
+fn an_answer_for_an_unexpected_process_changes_nothing() {
     let mut it = command();
     assert_eq!(it.on(watched(0, &plain(7)), ms(1)), []);
     assert_eq!(it.on(refused(0, &plain(7), "no"), ms(1)), []);
-    assert_eq!(it.on(Event::Slot(HERE, pid(7), Some(0)), ms(1)), []);
+    assert_eq!(it.on(MemberEvent::Slot(HERE, pid(7), Some(0)), ms(1)), []);
     assert!(it.known(HERE).is_empty() && it.missing().is_empty());
 }

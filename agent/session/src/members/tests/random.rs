@@ -47,25 +47,25 @@ struct World {
 }
 
 impl World {
-    fn on(&mut self, event: Event) {
+    fn on(&mut self, event: MemberEvent) {
         let now = s(self.now_s);
-        let mut effects: VecDeque<Effect> = self.recorded.on(&mut self.members, event, now).into();
+        let mut effects: VecDeque<MemberEffect> = self.recorded.on(&mut self.members, event, now).into();
         while let Some(effect) = effects.pop_front() {
             let answer = match effect {
-                Effect::Scan(machine) => {
+                MemberEffect::Scan(machine) => {
                     let known = self.members.known(machine);
                     let found = self.running.keys().filter(|pid| !known.contains(pid));
                     let found = found.map(|pid| (plain(*pid), true)).collect();
-                    Some(Event::Found(machine, found))
+                    Some(MemberEvent::Found(machine, found))
                 }
-                Effect::Watch { pid, .. } => Some(self.attach(pid.number)),
-                Effect::End(processes) => {
+                MemberEffect::Watch { pid, .. } => Some(self.attach(pid.number)),
+                MemberEffect::End(processes) => {
                     for process in processes {
                         assert!(self.ended.insert(process.slot), "{process:?} ends twice");
                     }
                     None
                 }
-                Effect::Finish(_) => {
+                MemberEffect::Finish(_) => {
                     self.is_over = true;
                     None
                 }
@@ -80,9 +80,9 @@ impl World {
         }
     }
 
-    fn attach(&mut self, pid: i32) -> Event {
+    fn attach(&mut self, pid: i32) -> MemberEvent {
         if self.how % 5 == 4 {
-            return Event::NoRoom(HERE, super::vocabulary::pid(pid));
+            return MemberEvent::NoRoom(HERE, super::vocabulary::pid(pid));
         }
         let number = self.slots;
         self.slots += 1;
@@ -127,7 +127,7 @@ impl World {
             Step::End(which) => {
                 if let Some(pid) = self.pick(*which) {
                     for number in self.running.remove(&pid).unwrap() {
-                        self.on(Event::Ended(slot(number)));
+                        self.on(MemberEvent::Ended(slot(number)));
                     }
                 }
             }
@@ -137,7 +137,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn whoever_comes_and_goes_is_attached_to_once_and_ends_once(steps in vec(step(), 1..60)) {
+    fn a_process_that_comes_and_goes_is_attached_to_once_and_ends_once(steps in vec(step(), 1..60)) {
         let mut world = World {
             members: alone([]),
             recorded: Recorded::new(ms(0)),
@@ -149,7 +149,7 @@ proptest! {
             ended: BTreeSet::new(),
             is_over: false,
         };
-        world.on(Event::Present(slot(0), plain(1)));
+        world.on(MemberEvent::Present(slot(0), plain(1)));
         for step in &steps {
             world.step(step);
             let has_watched = world.running.values().any(|slots| !slots.is_empty());

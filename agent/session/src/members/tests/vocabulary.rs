@@ -3,8 +3,8 @@
 pub(super) use super::super::*;
 pub(super) use rules::Time;
 
-pub(super) const HERE: Machine = Machine::HERE;
-pub(super) const FAR: Machine = Machine(1);
+pub(super) const HERE: MachineId = MachineId::HERE;
+pub(super) const FAR: MachineId = MachineId(1);
 
 /// When the probes of all tests are armed, in seconds.
 pub(super) const ARMED: u64 = 100;
@@ -19,12 +19,12 @@ pub(super) fn s(s: u64) -> Time {
 }
 
 /// A slot here.
-pub(super) const fn slot(slot: u32) -> Process {
-    Process { machine: HERE, slot }
+pub(super) const fn slot(slot: u32) -> MemberProcess {
+    MemberProcess { machine: HERE, slot }
 }
 
-pub(super) fn pid(number: i32) -> Pid {
-    Pid {
+pub(super) fn pid(number: i32) -> ActuatorPid {
+    ActuatorPid {
         number,
         start_time: 1,
     }
@@ -72,102 +72,104 @@ pub(super) fn alone(processes: impl IntoIterator<Item = Candidate>) -> Members {
 }
 
 fn attached(has_launcher: bool, processes: impl IntoIterator<Item = Candidate>) -> Members {
-    let mut it = Members::new(Origin::Attached { has_launcher }, Vec::new(), ms(0));
+    let mut it = Members::new(MembersOrigin::Attached { has_launcher }, Vec::new(), ms(0));
     for (number, candidate) in (0..).zip(processes) {
-        it.on(Event::Present(slot(number), candidate), ms(0));
+        it.on(MemberEvent::Present(slot(number), candidate), ms(0));
     }
     it
 }
 
 /// A session that started a command.
 pub(super) fn command() -> Members {
-    Members::new(Origin::Command, Vec::new(), ms(0))
+    Members::new(MembersOrigin::Command, Vec::new(), ms(0))
 }
 
-pub(super) fn tick() -> Event {
-    Event::Tick(HERE)
+pub(super) fn tick() -> MemberEvent {
+    MemberEvent::Tick(HERE)
 }
 
 /// Processes of the command have executed so many programs.
-pub(super) fn look(execs: u64) -> Event {
+pub(super) fn look(execs: u64) -> MemberEvent {
     let machine = HERE;
-    Event::Look { machine, execs }
+    MemberEvent::Look { machine, execs }
 }
 
 /// Found in /proc, and still running.
-pub(super) fn found<const N: usize>(candidates: [Candidate; N]) -> Event {
-    Event::Found(HERE, candidates.map(|candidate| (candidate, true)).to_vec())
+pub(super) fn found<const N: usize>(candidates: [Candidate; N]) -> MemberEvent {
+    MemberEvent::Found(HERE, candidates.map(|candidate| (candidate, true)).to_vec())
 }
 
-pub(super) fn watched(number: u32, candidate: &Candidate) -> Event {
-    Event::Watched {
+pub(super) fn watched(number: u32, candidate: &Candidate) -> MemberEvent {
+    MemberEvent::Watched {
         process: slot(number),
         pid: candidate.pid,
         late: None,
     }
 }
 
-pub(super) fn watched_late(number: u32, candidate: &Candidate, late: LateFile) -> Event {
-    Event::Watched {
+pub(super) fn watched_late(number: u32, candidate: &Candidate, late: LateAttachment) -> MemberEvent {
+    MemberEvent::Watched {
         process: slot(number),
         pid: candidate.pid,
         late: Some(late),
     }
 }
 
-pub(super) fn refused(number: u32, candidate: &Candidate, reason: &str) -> Event {
-    Event::Refused {
+pub(super) fn refused(number: u32, candidate: &Candidate, reason: &str) -> MemberEvent {
+    MemberEvent::Refused {
         process: slot(number),
         pid: candidate.pid,
         reason: reason.to_owned(),
     }
 }
 
-pub(super) fn runs(number: u32, program: &str) -> Event {
-    Event::RunsAnother {
+pub(super) fn runs(number: u32, program: &str) -> MemberEvent {
+    MemberEvent::RunsAnother {
         process: slot(number),
         program: program.into(),
     }
 }
 
 /// Attach to it, in the next slot.
-pub(super) fn watch(candidate: &Candidate) -> Effect {
+pub(super) fn watch(candidate: &Candidate) -> MemberEffect {
     let slot = None;
     let (machine, pid) = (HERE, candidate.pid);
-    Effect::Watch { machine, pid, slot }
+    MemberEffect::Watch { machine, pid, slot }
 }
 
 /// Attach to it, in this slot.
-pub(super) fn watch_in(number: u32, candidate: &Candidate) -> Effect {
+pub(super) fn watch_in(number: u32, candidate: &Candidate) -> MemberEffect {
     let slot = Some(number);
     let (machine, pid) = (HERE, candidate.pid);
-    Effect::Watch { machine, pid, slot }
+    MemberEffect::Watch { machine, pid, slot }
 }
 
-pub(super) fn admit(candidate: &Candidate) -> Effect {
-    Effect::Admit(HERE, candidate.pid)
+pub(super) fn admit(candidate: &Candidate) -> MemberEffect {
+    MemberEffect::Admit(HERE, candidate.pid)
 }
 
-pub(super) fn end(number: u32) -> Effect {
-    Effect::End(vec![slot(number)])
+pub(super) fn end(number: u32) -> MemberEffect {
+    MemberEffect::End(vec![slot(number)])
 }
 
-pub(super) const CHECK: Effect = Effect::CheckPrograms(HERE);
-pub(super) const SCAN: Effect = Effect::Scan(HERE);
-pub(super) const OVER: Effect = Effect::Finish("the program has ended");
+pub(super) const CHECK: MemberEffect = MemberEffect::CheckPrograms(HERE);
+pub(super) const SCAN: MemberEffect = MemberEffect::Scan(HERE);
+pub(super) const OVER: MemberEffect = MemberEffect::Finish("the program has ended");
 
 /// What is said, in words.
-pub(super) fn said(effects: &[Effect]) -> Vec<String> {
+pub(super) fn said(effects: &[MemberEffect]) -> Vec<String> {
     let said = effects.iter().filter_map(|effect| match effect {
-        Effect::Say(notice) => Some(notice.to_string()),
+        MemberEffect::Say(notice) => Some(notice.to_string()),
         _ => None,
     });
     said.collect()
 }
 
 /// What is done beside what is said.
-pub(super) fn done(effects: &[Effect]) -> Vec<Effect> {
-    let done = effects.iter().filter(|effect| !matches!(effect, Effect::Say(_)));
+pub(super) fn done(effects: &[MemberEffect]) -> Vec<MemberEffect> {
+    let done = effects
+        .iter()
+        .filter(|effect| !matches!(effect, MemberEffect::Say(_)));
     done.cloned().collect()
 }
 
@@ -175,7 +177,7 @@ pub(super) fn done(effects: &[Effect]) -> Vec<Effect> {
 pub(super) fn command_with(candidate: &Candidate) -> Members {
     let mut it = command();
     it.on(look(1), ms(0));
-    it.on(Event::Came(slot(0), candidate.clone()), ms(1));
+    it.on(MemberEvent::Came(slot(0), candidate.clone()), ms(1));
     it.on(watched(0, candidate), ms(1));
     it
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::job::Told;
+use super::job::Delivered;
 use super::*;
 use crate::rule::Trigger;
 use crate::window::{Begin, Straddle};
@@ -17,42 +17,46 @@ fn count(counts: &mut Counts, feature: &str, came: bool) {
 }
 
 /// Counts each feature of a rule once.
-pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, told: &Told) {
+pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, delivered: &Delivered) {
     let mut features: BTreeMap<String, bool> = BTreeMap::new();
     let mut note = |feature: &str, came: bool| *features.entry(feature.to_string()).or_default() |= came;
     let closed = |name: &str| {
         let is_it = |window: &&ClosedWindow| window.window == name;
         let has_value =
             |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
-        told.windows.iter().filter(is_it).any(has_value)
+        delivered.windows.iter().filter(is_it).any(has_value)
     };
     for window in &rule.windows {
         let came = closed(&window.name);
-        let Some(borders) = window.borders() else {
+        let Some(boundaries) = window.boundaries() else {
             note("window every", came);
             continue;
         };
         note("window", came);
-        let from = |begin: Begin| borders.from.contains(&begin);
+        let from = |begin: Begin| boundaries.from.contains(&begin);
         let place = rule.windows.iter().position(|other| other.name == window.name);
-        let of_each = borders
+        let of_each = boundaries
             .begins_at()
             .is_some_and(|probe| rule.probes[probe].name == "enter");
         for (feature, has) in [
-            ("window within", borders.within.is_some()),
+            ("window within", boundaries.within.is_some()),
             ("window deep", window.name == "deep"),
-            ("window until", borders.until.is_some()),
+            ("window until", boundaries.until.is_some()),
             ("window chained", from(Begin::Itself)),
             ("window of each process", of_each),
             (
                 "window keyed by pairs",
-                borders.keys.iter().skip(rule.probes.len()).any(Option::is_some),
+                boundaries
+                    .keys
+                    .iter()
+                    .skip(rule.probes.len())
+                    .any(Option::is_some),
             ),
-            ("window straddle begin", borders.straddle == Straddle::Begin),
-            ("window straddle split", borders.straddle == Straddle::Split),
-            ("window straddle drop", borders.straddle == Straddle::Drop),
-            ("window skip", borders.skip > 0),
-            ("window complete", !borders.complete.is_empty()),
+            ("window straddle begin", boundaries.straddle == Straddle::Begin),
+            ("window straddle split", boundaries.straddle == Straddle::Split),
+            ("window straddle drop", boundaries.straddle == Straddle::Drop),
+            ("window skip", boundaries.skip > 0),
+            ("window complete", !boundaries.complete.is_empty()),
             (
                 "window complete by metric",
                 text.contains("complete: {worker: n_") && place == Some(0),
@@ -62,19 +66,19 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
                 note(feature, came);
             }
         }
-        if borders.discard.is_some() {
-            note("window discard", told.dropped.discarded > 0);
+        if boundaries.discard.is_some() {
+            note("window discard", delivered.dropped.discarded > 0);
             let by_metric = text.contains("discard: n_") || text.contains("discard: sum(busy_");
             if by_metric {
-                note("window discard by metric", told.dropped.discarded > 0);
+                note("window discard by metric", delivered.dropped.discarded > 0);
             }
         }
     }
     for metric in &rule.metrics {
         let word = metric.name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let shown = told.windows.iter().flat_map(|window| &window.metrics);
+        let shown = delivered.windows.iter().flat_map(|window| &window.metrics);
         let mut shown = shown.filter(|(name, _)| *name == metric.name);
-        let timed = rule.windows[metric.window].borders().is_none();
+        let timed = rule.windows[metric.window].boundaries().is_none();
         let word = if timed {
             format!("timed {word}")
         } else {
@@ -92,7 +96,7 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
         }
     }
     for (place, tune) in rule.tunes.iter().enumerate() {
-        let said = told.said.iter().any(|said| match said {
+        let said = delivered.said.iter().any(|said| match said {
             Output::Decision(decision) => {
                 decision.tune == place && !decision.because.iter().any(|(why, _)| why == "initial")
             }
@@ -105,10 +109,10 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
             .map_or("advice".to_string(), |change| change.action.target());
         let word = target.trim_end_matches(|c: char| c.is_ascii_digit());
         let kind = match tune.trigger {
-            Trigger::Window(window) if rule.windows[window].borders().is_none() => "at a tick",
+            Trigger::Window(window) if rule.windows[window].boundaries().is_none() => "at a tick",
             Trigger::Window(window)
                 if rule.windows[window]
-                    .borders()
+                    .boundaries()
                     .is_some_and(|of| of.within.is_some()) =>
             {
                 "inside"
@@ -120,7 +124,7 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
             note(&format!("tune {word} {kind}"), said);
         }
     }
-    let by_key = crate::engine::desk::ByKey::of(rule);
+    let by_key = crate::engine::keyed_intake::ByKey::of(rule);
     if (0..rule.probes.len()).any(|probe| by_key.has(probe)) {
         note("folded by nodes", closed("one"));
     }

@@ -86,7 +86,7 @@ const OF_TICKS: &[Formula] = &[
     ("timed_hits", "quantile(send.bytes, 50%) by send.to"),
 ];
 
-const AT_BORDERS: &[Formula] = &[
+const AT_BOUNDARIES: &[Formula] = &[
     (
         "at_border",
         "sum(cpu.time at one.end) - sum(cpu.time at one.begin)",
@@ -107,7 +107,7 @@ fn kinds(window: &Drawn, has_inner: bool, joined: bool) -> Vec<&'static [Formula
         kinds.extend([OF_TICKS, OF_TICKS, OF_TICKS]);
         kinds.extend(joined.then_some([OF_PAIRS; 4]).into_iter().flatten());
     } else {
-        kinds.extend((window.name == "one").then_some(AT_BORDERS));
+        kinds.extend((window.name == "one").then_some(AT_BOUNDARIES));
     }
     if window.within.is_some() {
         kinds.extend([OF_OUTER, OF_OUTER, OF_OUTER]);

@@ -7,7 +7,7 @@ use crate::value::{Machine, Subject};
 
 /// What an engine made of a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Delivered {
     pub(super) said: Vec<Output>,
     pub(super) windows: Vec<ClosedWindow>,
     pub(super) dropped: Dropped,
@@ -95,13 +95,13 @@ pub(super) fn measured(rule: &CheckedRule, machines: &[u32], ms: u64) -> Vec<(u3
             };
             let pace = u64::from(pace) + 3;
             let observation = match measure.kind() {
-                Kind::Counter => Observation::Counter {
+                MeasureKind::Counter => Observation::Counter {
                     of,
                     measure,
                     time,
                     total: ms * pace * 137_713,
                 },
-                Kind::Gauge => Observation::Gauge {
+                MeasureKind::Gauge => Observation::Gauge {
                     of,
                     measure,
                     time,
@@ -156,7 +156,7 @@ struct Job {
     machines: Vec<u32>,
     of_process: Vec<usize>,
     reports: Vec<Report>,
-    told: Told,
+    delivered: Delivered,
 }
 
 impl Job {
@@ -185,7 +185,7 @@ impl Job {
             machines: delivery.machines.clone(),
             of_process: nodes.iter().map(|node| *node as usize).collect(),
             reports: Vec::new(),
-            told: Told {
+            delivered: Delivered {
                 said: Vec::new(),
                 windows: Vec::new(),
                 dropped: Dropped::default(),
@@ -250,8 +250,8 @@ impl Job {
             assert!(self.engine.take_report(report));
         }
         let outputs = self.engine.tick(Time(ms * MS));
-        self.told.said.extend(outputs);
-        self.told.windows.extend(self.engine.drain_windows());
+        self.delivered.said.extend(outputs);
+        self.delivered.windows.extend(self.engine.drain_windows());
         let schedule = self.engine.schedule();
         for node in &mut self.nodes {
             if mischief.next() != Some(3) {
@@ -262,8 +262,8 @@ impl Job {
 }
 
 /// What becomes of hits that are delivered so; `doubles` are among them.
-pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
-    if rule.windows.iter().any(|window| window.borders().is_none()) {
+pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Delivered {
+    if rule.windows.iter().any(|window| window.boundaries().is_none()) {
         return in_step(rule, hits, delivery);
     }
     let mut job = Job::new(rule, delivery);
@@ -288,13 +288,13 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     for _ in 0..3 {
         job.tick(200_000, &mut std::iter::empty());
     }
-    job.told.dropped = job.engine.dropped(RuleId(0));
-    job.told
+    job.delivered.dropped = job.engine.dropped(RuleId(0));
+    job.delivered
 }
 
 /// The same of a rule with windows of a length, which go by the clock: the hits of each 250 ms are delivered in any order,
 /// and known to be all at the tick behind them.
-fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
+fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Delivered {
     let mut job = Job::new(rule, delivery);
     let mut totals = Totals::new();
     for ms in (0..last(hits).max(1000) + 1500).step_by(250) {
@@ -310,8 +310,8 @@ fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
         // Reports come twice, but none comes late.
         job.tick(ms, &mut std::iter::repeat_n(2, job.nodes.len()));
     }
-    job.told.dropped = job.engine.dropped(RuleId(0));
-    job.told.by_window()
+    job.delivered.dropped = job.engine.dropped(RuleId(0));
+    job.delivered.by_window()
 }
 
 fn last(hits: &[Sent]) -> u64 {
@@ -319,7 +319,7 @@ fn last(hits: &[Sent]) -> u64 {
 }
 
 /// What one evaluator says that sees everything in order.
-pub(super) fn central(rule: &CheckedRule, hits: &[Sent], machines: &[u32]) -> Told {
+pub(super) fn central(rule: &CheckedRule, hits: &[Sent], machines: &[u32]) -> Delivered {
     let delivery = Delivery {
         order: Vec::new(),
         spread: 1,
@@ -357,9 +357,9 @@ pub(super) fn observation(sent: &Sent) -> Observation {
     }
 }
 
-impl Told {
+impl Delivered {
     /// What is the first to differ.
-    pub(super) fn differs(&self, other: &Told) -> Option<String> {
+    pub(super) fn differs(&self, other: &Delivered) -> Option<String> {
         let windows = first_apart(&self.windows, &other.windows);
         let said = first_apart(&self.said, &other.said);
         let dropped =
@@ -369,7 +369,7 @@ impl Told {
 
     /// Windows of a length close at their tick, those from probe to probe when their nodes have handed in what they have:
     /// in which order is no matter.
-    fn by_window(mut self) -> Told {
+    fn by_window(mut self) -> Delivered {
         self.windows.sort_by(|a, b| a.window.cmp(&b.window));
         for said in &mut self.said {
             if let Output::Decision(decision) = said {

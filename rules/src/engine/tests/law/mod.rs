@@ -8,15 +8,15 @@ mod formulas;
 mod generated;
 mod job;
 mod live;
+mod partial_sums;
 mod streams;
-mod tallies;
 mod windows;
 
 use proptest::prelude::*;
 
 use super::probed::{FRAME, Farm};
 use super::*;
-use crate::measure::{Kind, Scope};
+use crate::measure::{MeasureKind, Scope};
 use features::{Counts, count_all};
 use generated::any_rule;
 use job::{any_delivery, central, delivered, observation};
@@ -66,7 +66,7 @@ fn rules() -> Vec<String> {
 /// With the window that each metric lives in.
 fn homed(rule: &str) -> String {
     let bytes = "value: sum(send.bytes) / product(send.duration / 1ms)";
-    let homes = [
+    let scopes = [
         (
             "bytes: sum(send.bytes)",
             format!("bytes: {{in: iteration, {bytes}}}"),
@@ -81,7 +81,7 @@ fn homed(rule: &str) -> String {
         ),
     ];
     let put = |text: String, (plain, home): (&str, String)| text.replace(plain, &home);
-    homes.into_iter().fold(rule.to_string(), put)
+    scopes.into_iter().fold(rule.to_string(), put)
 }
 
 /// The rules we ship and those of the tests that have windows over hits.
@@ -134,13 +134,13 @@ fn any_checked() -> impl Strategy<Value = Checked> {
 
 /// 200 in every run; `PROPTEST_CASES` asks for more, as `cargo xtask test --long` does.
 fn cases() -> ProptestConfig {
-    let asked = ProptestConfig::default();
+    let requested = ProptestConfig::default();
     let plain = ProptestConfig::default().cases == 256;
     ProptestConfig {
-        cases: if plain { 200 } else { asked.cases },
+        cases: if plain { 200 } else { requested.cases },
         max_global_rejects: 1_000_000,
         max_local_rejects: 1_000_000,
-        ..asked
+        ..requested
     }
 }
 
@@ -157,7 +157,7 @@ proptest! {
         let mut expected = central(&rule, &hits, &delivery.machines);
         let (hits, doubled) = with_doubles(&hits, &turns);
         // Samples are taken as they are; only what is put into an order is known to be twice there.
-        let ordered = rule.windows.iter().any(|window| window.borders().is_some()) || !rule.joins.is_empty();
+        let ordered = rule.windows.iter().any(|window| window.boundaries().is_some()) || !rule.joins.is_empty();
         expected.dropped.duplicate += if ordered { doubled } else { 0 };
         let apart = delivered(&rule, &hits, &delivery).differs(&expected);
         prop_assert!(apart.is_none(), "by nodes, {}, of\n{}", apart.unwrap_or_default(), text);
@@ -216,19 +216,22 @@ fn the_streams_of_the_law_close_windows_and_decide() {
     let turns = [vec![a_turn(); 3], vec![fewer; 3]].concat();
     for text in rules().into_iter().chain(shipped()) {
         let rule = CheckedRule::from_source(&text).unwrap();
-        let told = central(&rule, &stream(&turns, &rule), &[0; PROCESSES as usize]);
-        assert!(told.windows.len() >= 3, "{told:?}\n{text}");
+        let delivered = central(&rule, &stream(&turns, &rule), &[0; PROCESSES as usize]);
+        assert!(delivered.windows.len() >= 3, "{delivered:?}\n{text}");
         let has_value =
             |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
         // MPICH's rule, for one, is about none of these processes.
         let has_role = (0..6).any(|rank| !rule.roles_of(&streams::facts(rank)).is_empty());
         assert!(
-            !has_role || told.windows.iter().any(has_value),
-            "{told:?}\n{text}"
+            !has_role || delivered.windows.iter().any(has_value),
+            "{delivered:?}\n{text}"
         );
         let decides = rules().contains(&text);
         let decided = |output: &Output| matches!(output, Output::Decision(_));
-        assert!(!decides || told.said.iter().any(decided), "{told:?}\n{text}");
+        assert!(
+            !decides || delivered.said.iter().any(decided),
+            "{delivered:?}\n{text}"
+        );
     }
 }
 
@@ -249,8 +252,8 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
         };
         checked += 1;
         let turns = turns.new_tree(&mut runner).unwrap().current();
-        let told = central(&rule, &stream(&turns, &rule), &[0; PROCESSES as usize]);
-        count_all(&mut counts, &text, &rule, &told);
+        let delivered = central(&rule, &stream(&turns, &rule), &[0; PROCESSES as usize]);
+        count_all(&mut counts, &text, &rule, &delivered);
     }
     assert!(tried < RULES * 5 / 4, "{tried} rules for {checked} that check");
     for feature in OFTEN {

@@ -63,7 +63,7 @@ pub(super) fn any_turn() -> impl Strategy<Value = Turn> {
 }
 
 /// What a process does when: its end and duration, the other process, and its batch.
-struct Deed {
+struct Interval {
     end: u64,
     duration: u64,
     other: u32,
@@ -88,8 +88,8 @@ impl At<'_> {
         self.start() + offset + 3 * u64::from(self.process)
     }
 
-    fn deed(&self, end: u64, duration: u64) -> Deed {
-        Deed {
+    fn interval(&self, end: u64, duration: u64) -> Interval {
+        Interval {
             end,
             duration,
             other: self.process,
@@ -107,34 +107,34 @@ impl At<'_> {
     }
 
     /// What it does at a probe of this name.
-    fn deeds(&self, probe: &str) -> Vec<Deed> {
+    fn intervals(&self, probe: &str) -> Vec<Interval> {
         let workers = 1..=self.turn.workers;
         let works = self.process <= self.turn.workers;
         let begun = self.begun(self.process);
         let compute = Self::of(&self.turn.computes, self.process);
         match probe {
-            "begin" | "start" | "loop.entry" => vec![self.deed(self.own(0), 0)],
-            "end" | "stop" => vec![self.deed(self.own(490 - 15), 0)],
-            "step" => vec![self.deed(self.own(489 - 15), 470)],
-            "iteration" => vec![self.deed(self.own(480 - 15), 0)],
-            "divide" => vec![self.deed(self.own(7), 0)],
-            "finalize" => vec![self.deed(self.own(488 - 15), 9)],
-            "answer" => vec![self.deed(self.own(440), 0)],
-            "loop" => vec![self.deed(self.own(475), 475)],
-            "enter" => vec![self.deed(begun, 0)],
-            "leave" => vec![self.deed(begun + 400, 0)],
+            "begin" | "start" | "loop.entry" => vec![self.interval(self.own(0), 0)],
+            "end" | "stop" => vec![self.interval(self.own(490 - 15), 0)],
+            "step" => vec![self.interval(self.own(489 - 15), 470)],
+            "iteration" => vec![self.interval(self.own(480 - 15), 0)],
+            "divide" => vec![self.interval(self.own(7), 0)],
+            "finalize" => vec![self.interval(self.own(488 - 15), 9)],
+            "answer" => vec![self.interval(self.own(440), 0)],
+            "loop" => vec![self.interval(self.own(475), 475)],
+            "enter" => vec![self.interval(begun, 0)],
+            "leave" => vec![self.interval(begun + 400, 0)],
             "batch" => {
-                let batch = |batch: u32| Deed {
+                let batch = |batch: u32| Interval {
                     batch,
-                    ..self.deed(self.start() + 5 + 165 * u64::from(batch - 1), 0)
+                    ..self.interval(self.start() + 5 + 165 * u64::from(batch - 1), 0)
                 };
                 (1..=2).map(batch).collect()
             }
             "send" => {
-                let send = |(worker, batch): (u32, u32)| Deed {
+                let send = |(worker, batch): (u32, u32)| Interval {
                     other: worker,
                     batch,
-                    ..self.deed(self.begun(worker) + 180 * u64::from(batch - 1), u64::from(worker))
+                    ..self.interval(self.begun(worker) + 180 * u64::from(batch - 1), u64::from(worker))
                 };
                 workers
                     .flat_map(|worker| [(worker, 1), (worker, 2)])
@@ -142,39 +142,39 @@ impl At<'_> {
                     .collect()
             }
             "reply" | "receive" => {
-                let reply = |worker: u32| Deed {
+                let reply = |worker: u32| Interval {
                     other: worker,
-                    ..self.deed(self.begun(worker) + Self::of(&self.turn.computes, worker) + 20, 0)
+                    ..self.interval(self.begun(worker) + Self::of(&self.turn.computes, worker) + 20, 0)
                 };
                 workers.map(reply).collect()
             }
             "compute" | "work" | "process" | "barrier" if works => {
                 let behind = u64::from(self.turn.behind && self.process == 1);
-                let long = Deed {
+                let long = Interval {
                     believed: self.number - behind,
-                    ..self.deed(begun + compute + self.turn.skew, compute)
+                    ..self.interval(begun + compute + self.turn.skew, compute)
                 };
-                let short = self.deed(begun + compute / 2, compute / 2);
-                vec![long, Deed { batch: 2, ..short }]
+                let short = self.interval(begun + compute / 2, compute / 2);
+                vec![long, Interval { batch: 2, ..short }]
             }
             _ => Vec::new(),
         }
     }
 
     /// What is read there.
-    fn read(&self, capture: &str, deed: &Deed) -> f64 {
-        let n = deed.believed as f64;
+    fn read(&self, capture: &str, interval: &Interval) -> f64 {
+        let n = interval.believed as f64;
         let work = f64::from(self.turn.work[self.process as usize]) / 10.0;
         match capture {
             "number" | "vt" => n,
             "workers" | "threads" => self.turn.workers.into(),
-            "id" | "batch" => deed.batch.into(),
+            "id" | "batch" => interval.batch.into(),
             "chunks" => self.turn.workers.into(),
             "bytes" => 1000.0 * n,
-            "tasks" => 100.0 / f64::from(deed.batch),
+            "tasks" => 100.0 / f64::from(interval.batch),
             "chunk" => 50.0,
-            "to" | "from" => deed.other.into(),
-            "work" if deed.batch == 1 => work,
+            "to" | "from" => interval.other.into(),
+            "work" if interval.batch == 1 => work,
             "work" => work + 0.3,
             _ => 8.0,
         }
@@ -197,8 +197,16 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
                     number,
                     process,
                 };
-                let deeds = if has { at.deeds(&probe.name) } else { Vec::new() };
-                hits.extend(deeds.into_iter().map(|deed| sent(&at, (place, probe), &deed)));
+                let intervals = if has {
+                    at.intervals(&probe.name)
+                } else {
+                    Vec::new()
+                };
+                hits.extend(
+                    intervals
+                        .into_iter()
+                        .map(|interval| sent(&at, (place, probe), &interval)),
+                );
             }
         }
         if turn.missing < hits.len() {
@@ -212,18 +220,20 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
     out
 }
 
-fn sent(at: &At<'_>, (place, probe): (usize, &Probe), deed: &Deed) -> Sent {
+fn sent(at: &At<'_>, (place, probe): (usize, &Probe), interval: &Interval) -> Sent {
     let reads = probe.captures.iter().take(probe.reads.len());
     Sent {
         probe: place,
         process: at.process,
-        end: deed.end,
+        end: interval.end,
         duration: if probe.site == crate::target::Site::Span {
-            deed.duration
+            interval.duration
         } else {
             0
         },
-        reads: reads.map(|(capture, _)| Some(at.read(capture, deed))).collect(),
+        reads: reads
+            .map(|(capture, _)| Some(at.read(capture, interval)))
+            .collect(),
     }
 }
 

@@ -40,7 +40,7 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
     ]);
     let shared = (select(vec!["from: begin, to: end", "from: begin"]), keys);
     let of_each = prop_oneof![
-        4 => shared.prop_map(|(borders, key)| (borders, key)),
+        4 => shared.prop_map(|(boundaries, key)| (boundaries, key)),
         1 => Just(("from: enter, to: leave", "key: number")),
     ];
     let more = select(vec![
@@ -60,9 +60,9 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
         "complete: {worker: n_NAME != 1}",
         "complete: {worker: n_NAME != 1}",
     ]);
-    (of_each, more).prop_map(move |((borders, key), more)| Drawn {
+    (of_each, more).prop_map(move |((boundaries, key), more)| Drawn {
         name,
-        text: in_braces(&[borders, key, &more.replace("NAME", name)]),
+        text: in_braces(&[boundaries, key, &more.replace("NAME", name)]),
         within: None,
         works: true,
     })

@@ -17,7 +17,7 @@ fn keys_choose_tabs_rules_and_orders_and_ask_the_session() {
         rule: rule.into(),
         mode,
     };
-    let asked = press(
+    let requested = press(
         &mut state,
         &snapshot,
         &[
@@ -36,7 +36,7 @@ fn keys_choose_tabs_rules_and_orders_and_ask_the_session() {
         ],
     );
     assert_eq!(
-        asked,
+        requested,
         [
             wish("openmpi-busy-wait", Mode::Off),
             wish("shared-core", Mode::Applying),
@@ -59,12 +59,12 @@ fn a_rule_that_goes_while_it_is_chosen_leaves_another_chosen() {
     press(&mut state, &snapshot, &[KeyCode::Down, KeyCode::Down]);
     snapshot.rules.truncate(1);
     state.look(&snapshot);
-    let asked = press(&mut state, &snapshot, &[KeyCode::Char('o')]);
+    let requested = press(&mut state, &snapshot, &[KeyCode::Char('o')]);
     let first = Wish::Switch {
         rule: "openmpi-busy-wait".into(),
         mode: Mode::Off,
     };
-    assert_eq!(asked, [first]);
+    assert_eq!(requested, [first]);
 }
 
 #[test]

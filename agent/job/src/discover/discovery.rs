@@ -1,0 +1,468 @@
+//! Finds the job of a process, and who joins it later. Keeps what it has learned of the files that processes map, and of processes that had
+//! nothing worth watching.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use tuner::{
+    memory::MemoryError,
+    module::{Images, Module},
+    process::{Process, ProcessError, descendants},
+    space::{AddressSpace, SpaceError},
+};
+
+use super::{
+    job::{Job, Member, Mpi, Root, WatchedSite},
+    launcher,
+    still::{InVain, Still, Used, used},
+    table::ProcessTable,
+};
+use crate::mpi::{self, Implementation, Rank};
+
+/// Why no job was found.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    #[error(
+        "{name} (process {pid}) has started no rank on this machine: none of its descendants has a rank in its environment"
+    )]
+    NoRanks { pid: i32, name: String },
+}
+
+/// A library is loaded within some of these.
+const LOADING: Duration = Duration::from_millis(1);
+const LOADING_LOOKS: u32 = 20;
+
+/// How often a job is read again whose process executed another program meanwhile.
+const EXEC_RETRIES: u32 = 10;
+
+/// No dynamic linker is at work for so much CPU time.
+const LINKING_NS: u64 = 1_000_000_000;
+
+/// What is known of a file that defines MPI.
+type Known = (Implementation, Vec<tuner::symbol::Function>);
+
+/// Finds jobs, and keeps what it has learned of the files they map.
+#[derive(Debug, Default)]
+pub struct Discovery {
+    pub(super) images: Images,
+    /// What each file (device, inode) defines of MPI, with link addresses: the same for every process that maps it.
+    libraries: HashMap<(String, u64), Option<Known>>,
+    /// Processes seen once below a program, which may be gone before it is worth watching them.
+    pub(super) short_lived: BTreeSet<i32>,
+    /// By what started them, the processes below it in which newcomers were looked for.
+    still: BTreeMap<i32, Still>,
+    /// Processes that were no ranks with an MPI when they were looked into.
+    without_mpi: InVain,
+}
+
+impl Discovery {
+    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them. For those that load a
+    /// library just now it waits a moment, for all of them together.
+    pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
+        let mut job = self.job_that_stays(pid)?;
+        for _ in 0..LOADING_LOOKS {
+            let members = job.members.iter_mut();
+            let loading: Vec<&mut Member> = members.filter(|member| !member.space.is_linked()).collect();
+            if loading.is_empty() {
+                break;
+            }
+            std::thread::sleep(LOADING);
+            for member in loading {
+                if let Ok(now) = self.look_into(member.process.clone(), member.rank) {
+                    *member = now;
+                }
+            }
+        }
+        Ok(job)
+    }
+
+    /// A process that executes another program while it is read is read again.
+    fn job_that_stays(&mut self, pid: i32) -> Result<Job, DiscoverError> {
+        for _ in 0..EXEC_RETRIES {
+            match self.job_as_it_is(pid) {
+                Err(DiscoverError::Space(SpaceError::Memory(MemoryError::Gone { .. }))) => {
+                    std::thread::sleep(LOADING);
+                }
+                result => return result,
+            }
+        }
+        self.job_as_it_is(pid)
+    }
+
+    fn job_as_it_is(&mut self, pid: i32) -> Result<Job, DiscoverError> {
+        let start = Process::open(pid)?;
+        let table = ProcessTable::read();
+        let launchers = launcher::find(&table, pid);
+        if launchers.is_empty() {
+            return Ok(self.family_of(start, &table)?);
+        }
+        let mut all = Job::default();
+        for launcher in launchers {
+            match self.launched_by(Process::open(launcher)?, &table) {
+                // A program that was started without one has a daemon of its MPI's below it (`orted`), which launches nothing.
+                Err(DiscoverError::NoRanks { .. })
+                    if table.lineage(launcher).skip(1).any(|(above, _)| above == pid) => {}
+                job => all.join(job?),
+            }
+        }
+        match all.members.is_empty() && all.unreachable.is_empty() {
+            true => Ok(self.family_of(start, &table)?),
+            false => Ok(all),
+        }
+    }
+
+    /// A program that nothing launched, with everything that it has started.
+    fn family_of(&mut self, start: Process, table: &ProcessTable) -> Result<Job, SpaceError> {
+        let environment = start.environment().unwrap_or_default();
+        let (pid, user) = (start.pid.number, start.uid);
+        let member = self.look_into(start.clone(), Rank::from_environment(&environment))?;
+        let mut job = Job {
+            roots: vec![Root {
+                process: start,
+                is_launcher: false,
+            }],
+            members: vec![member],
+            unreachable: Vec::new(),
+        };
+        let ours: BTreeSet<i32> = table
+            .lineage(std::process::id() as i32)
+            .map(|(pid, _)| pid)
+            .collect();
+        for child in table
+            .descendants(pid)
+            .into_iter()
+            .filter(|child| !ours.contains(child))
+        {
+            match self.relative(child, user) {
+                Some(Ok(member)) => job.members.push(member),
+                Some(Err(error)) => job.unreachable.push((child, error.to_string())),
+                None => {}
+            }
+        }
+        Ok(job)
+    }
+
+    /// A process that a program has started; none of another user's, none that launches others, none that is gone.
+    pub(super) fn relative(&mut self, pid: i32, user: u32) -> Option<Result<Member, SpaceError>> {
+        let process = Process::open(pid).ok()?;
+        if process.uid != user || launcher::is_launcher(&process.name) {
+            return None;
+        }
+        let rank = process
+            .environment()
+            .ok()
+            .and_then(|lines| Rank::from_environment(&lines));
+        Some(self.look_into(process, rank))
+    }
+
+    fn launched_by(&mut self, launcher: Process, table: &ProcessTable) -> Result<Job, DiscoverError> {
+        let (number, name) = (launcher.pid.number, launcher.name.clone());
+        let job = self.job_under(launcher, table);
+        match job.unreachable.first() {
+            // Everything was refused: the reason of the first one is the answer.
+            Some((pid, _)) if job.members.is_empty() => {
+                let process = Process::open(*pid)?;
+                AddressSpace::read(&process, &self.images)?;
+                Ok(job)
+            }
+            None if job.members.is_empty() => Err(DiscoverError::NoRanks { pid: number, name }),
+            _ => Ok(job),
+        }
+    }
+
+    /// The ranks below a launcher. A rank's number may be in the environment of a wrapper script as well: the process
+    /// with MPI counts, and of several the one started last.
+    pub(crate) fn job_under(&mut self, launcher: Process, table: &ProcessTable) -> Job {
+        let mut by_rank: BTreeMap<u32, Member> = BTreeMap::new();
+        let mut unreachable = Vec::new();
+        for pid in table.descendants(launcher.pid.number) {
+            if table
+                .get(pid)
+                .is_some_and(|entry| launcher::is_launcher(&entry.name))
+            {
+                continue;
+            }
+            let Ok(process) = Process::open(pid) else { continue };
+            let rank = match process.environment() {
+                Ok(environment) => Rank::from_environment(&environment),
+                Err(error) => {
+                    unreachable.push((pid, error.to_string()));
+                    continue;
+                }
+            };
+            let Some(rank) = rank else { continue };
+            match self.look_into(process, Some(rank)) {
+                Ok(member) => {
+                    let better = by_rank
+                        .get(&rank.number)
+                        .is_none_or(|old| member.mpi.is_some() || old.mpi.is_none());
+                    if better {
+                        by_rank.insert(rank.number, member);
+                    }
+                }
+                Err(error) => unreachable.push((pid, error.to_string())),
+            }
+        }
+        // A wrapper script carries a rank too; the program that it will start joins later, with its MPI.
+        if by_rank.values().any(|member| member.mpi.is_some()) {
+            by_rank.retain(|_, member| member.mpi.is_some());
+        }
+        Job {
+            roots: vec![Root {
+                process: launcher,
+                is_launcher: true,
+            }],
+            members: by_rank.into_values().collect(),
+            unreachable,
+        }
+    }
+
+    /// Processes below what started the job that are not known yet: ranks that have mapped their MPI, and what a program
+    /// without a launcher has started and is still there at the second look, or goes on as itself. What lives shorter is not worth a
+    /// probe.
+    pub fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
+        let pid = root.process.pid;
+        let still = self.still.entry(pid.number).or_default();
+        if still.holds(known) {
+            return Vec::new();
+        }
+        let used_before = still.used();
+        let itself = (!root.is_launcher && pid.is_alive()).then_some(pid.number);
+        let below = descendants(pid.number, usize::MAX);
+        let all = itself.into_iter().chain(below.iter().copied());
+        let unknown: Vec<i32> = all.filter(|pid| !known.contains(pid)).collect();
+        // Of whom is seen for the first time it has to be seen whether it stays.
+        let are_reported = root.is_launcher || unknown.iter().all(|pid| self.short_lived.contains(pid));
+        let below = below.into_iter().chain([pid.number]);
+        still.walked(below.collect(), known, used_before.filter(|_| are_reported));
+        let mut found = Vec::new();
+        for pid in unknown {
+            if root.is_launcher {
+                found.extend(self.late_rank(pid));
+            } else if pid.unsigned_abs() != std::process::id() && !self.short_lived.insert(pid) {
+                let member = self.relative(pid, root.process.uid);
+                found.extend(member.and_then(Result::ok));
+            }
+        }
+        self.forget_gone();
+        found
+    }
+
+    /// A rank with its MPI; none as long as it has mapped none, or its dynamic linker may be at work still: what rules look for may be in
+    /// a library that is mapped behind it. Who has used no CPU time since the last look has mapped nothing.
+    pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
+        let used = used(pid);
+        if self.without_mpi.holds(pid, used) {
+            return None;
+        }
+        let found = self.rank_with_mpi(pid, used);
+        if found.is_none() {
+            self.without_mpi.add(pid, used);
+        }
+        found
+    }
+
+    fn rank_with_mpi(&mut self, pid: i32, used: Option<Used>) -> Option<Member> {
+        let process = Process::open(pid).ok()?;
+        let rank = Rank::from_environment(&process.environment().ok()?)?;
+        let member = self.look_into(process, Some(rank)).ok()?;
+        let has_begun = used.is_none_or(|(_, ns)| ns > LINKING_NS) || member.space.is_linked();
+        (member.mpi.is_some() && has_begun).then_some(member)
+    }
+
+    /// Of processes that have ended nothing is kept.
+    pub(super) fn forget_gone(&mut self) {
+        self.short_lived.retain(|pid| Process::open(*pid).is_ok());
+        self.without_mpi.forget_gone();
+    }
+
+    pub(super) fn look_into(&mut self, process: Process, rank: Option<Rank>) -> Result<Member, SpaceError> {
+        let space = AddressSpace::read(&process, &self.images)?;
+        let mpi = self.mpi_of(&space);
+        let size = mpi
+            .as_ref()
+            .filter(|_| rank.is_some_and(|rank| rank.size.is_none()))
+            .and_then(|known| mpi::world_size(&mpi::world(&known.implementation, &space, rank)));
+        Ok(Member {
+            process,
+            rank: rank.map(|rank| Rank {
+                size: rank.size.or(size),
+                ..rank
+            }),
+            space,
+            mpi,
+        })
+    }
+
+    pub(super) fn mpi_of(&mut self, space: &AddressSpace) -> Option<Mpi> {
+        space.modules.iter().find_map(|module| {
+            let key = (format!("{:?}", module.device), module.inode);
+            let known = self.libraries.entry(key).or_insert_with(|| {
+                let implementation = mpi::recognise(module, space)?;
+                Some((implementation, watched_functions(module)))
+            });
+            let (implementation, functions) = known.as_ref()?;
+            let site = |function: &tuner::symbol::Function| WatchedSite {
+                name: public_name(&function.names),
+                offset: function.offset,
+                size: function.size,
+                address: module.address(function.address),
+            };
+            Some(Mpi {
+                implementation: implementation.clone(),
+                library: module.path.clone(),
+                sites: functions.iter().map(site).collect(),
+            })
+        })
+    }
+
+    /// The files parsed so far.
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
+}
+
+/// The C functions under their profiling names: what every language binding and every interposed tool ends in.
+fn watched_functions(module: &Module) -> Vec<tuner::symbol::Function> {
+    let names: Vec<String> = mpi::FUNCTIONS
+        .iter()
+        .flat_map(|function| {
+            let large = function
+                .has_large_count
+                .then(|| format!("PMPI_{}_c", function.stem));
+            std::iter::once(format!("PMPI_{}", function.stem)).chain(large)
+        })
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    module.image.functions(&names).unwrap_or_default()
+}
+
+fn public_name(names: &[String]) -> String {
+    let name = names.first().map_or("", String::as_str);
+    name.strip_prefix('P').unwrap_or(name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        io::{BufRead, BufReader, Write},
+        path::{Path, PathBuf},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    /// Whoever is looked into from now on has an MPI.
+    fn takes_all_for_mpi(discovery: &mut Discovery) {
+        let mpi = Implementation {
+            name: "MPI",
+            version: None,
+            layout: abi::SizeLayout::Unknown,
+            size_offset: 0,
+        };
+        let libraries = discovery.libraries.values_mut();
+        libraries.for_each(|known| *known = Some((mpi.clone(), Vec::new())));
+    }
+
+    #[test]
+    fn a_rank_without_mpi_is_looked_into_again_only_once_it_has_used_cpu_time() {
+        let mut child = Command::new("cat")
+            .env("OMPI_COMM_WORLD_RANK", "0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (mut output, mut line) = (BufReader::new(output), String::new());
+        let mut does_something = || {
+            writeln!(input, "a line").unwrap();
+            output.read_line(&mut line).unwrap();
+        };
+        does_something();
+        let mut discovery = Discovery::default();
+        // It may still be on its way to sleep.
+        let is_left_alone = (0..100).any(|_| {
+            discovery = Discovery::default();
+            assert!(discovery.late_rank(pid).is_none());
+            takes_all_for_mpi(&mut discovery);
+            discovery.late_rank(pid).is_none()
+        });
+        assert!(is_left_alone);
+        // What a thread that runs has used is told up to a tick late.
+        let is_found = (0..1000).any(|_| {
+            does_something();
+            discovery.late_rank(pid).is_some()
+        });
+        assert!(is_found);
+        drop(input);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_program_that_executes_itself_over_and_over_is_found_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("again");
+        std::fs::write(&script, "sleep 0.01; exec bash \"$0\"\n").unwrap();
+        let mut child = Command::new("bash").arg(&script).spawn().unwrap();
+        let pid = child.id() as i32;
+        let failure = (0..300).find_map(|_| Discovery::default().job_of(pid).err());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(failure.is_none(), "{failure:?}");
+    }
+
+    /// Compiled from `tests/programs`.
+    fn auditor(folder: &Path) -> PathBuf {
+        let library = folder.join("slow_linking.so");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/slow_linking.c");
+        let mut compiler = Command::new("cc");
+        let compiler = compiler
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(source);
+        assert!(compiler.status().unwrap().success());
+        library
+    }
+
+    #[test]
+    fn a_rank_is_none_while_its_dynamic_linker_is_at_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipes = ["waits", "go"].map(|name| folder.path().join(name));
+        assert!(Command::new("mkfifo").args(&pipes).status().unwrap().success());
+        let mut child = Command::new("bash")
+            .env("OMPI_COMM_WORLD_RANK", "0")
+            .env("LD_AUDIT", auditor(folder.path()))
+            .env("SLOW_FOLDER", folder.path())
+            .env("SLOW_LIBRARY", "libtinfo.so")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        File::open(&pipes[0]).unwrap();
+        let mut discovery = Discovery::default();
+        assert!(discovery.rank_with_mpi(pid, used(pid)).is_none());
+        takes_all_for_mpi(&mut discovery);
+        assert!(discovery.rank_with_mpi(pid, used(pid)).is_none());
+        // After so long it is taken as it is.
+        let long_since = used(pid).map(|(clock, _)| (clock, LINKING_NS + 1));
+        assert!(discovery.rank_with_mpi(pid, long_since).is_some());
+        assert!(!discovery.job_of(pid).unwrap().members[0].space.is_linked());
+        File::options().write(true).open(&pipes[1]).unwrap();
+        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        writeln!(input, "echo here").unwrap();
+        BufReader::new(output).read_line(&mut String::new()).unwrap();
+        assert!(discovery.rank_with_mpi(pid, used(pid)).is_some());
+        assert!(discovery.job_of(pid).unwrap().members[0].space.is_linked());
+        drop(input);
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,166 @@
+//! Targets that say what processes belong to: a job of Slurm on this node (`slurm:4711`, `slurm:4711.0`), a container
+//! (`container:3f9c`). Reads environments and cgroups, and looks into no process.
+
+use std::{collections::BTreeSet, fs};
+
+use tuner::process::Process;
+
+use super::table::ProcessTable;
+
+/// What a process may belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobSelector<'a> {
+    /// A job of Slurm, or one step of it.
+    Slurm { job: &'a str, step: Option<&'a str> },
+    /// A container, by the begin of its number.
+    Container(&'a str),
+}
+
+/// Fewer digits of a container's number may mean anything.
+const DIGITS_LEAST: usize = 4;
+
+/// Where a container's number stands in the path of its cgroup, whoever made it: `…/docker-3f9c….scope`, `…/docker/3f9c…`,
+/// `…/libpod-3f9c….scope/container`, `…/cri-containerd-3f9c….scope`.
+const DIGITS_OF_CONTAINER: usize = 64;
+
+impl JobSelector<'_> {
+    /// What `KIND:ID` means; none for a kind that is not known.
+    pub(super) fn of<'a>(kind: &str, id: &'a str) -> Option<JobSelector<'a>> {
+        match kind {
+            "slurm" => {
+                let (job, step) = id
+                    .split_once('.')
+                    .map_or((id, None), |(job, step)| (job, Some(step)));
+                Some(JobSelector::Slurm { job, step })
+            }
+            "container" => Some(JobSelector::Container(id)),
+            _ => None,
+        }
+    }
+
+    /// The processes that belong to it and were started by none that does.
+    pub(super) fn topmost(self, table: &ProcessTable) -> Vec<i32> {
+        // Who looks may have been started within it (srun --overlap).
+        let ours = table.lineage(std::process::id().cast_signed());
+        let ours: BTreeSet<i32> = ours.map(|(pid, _)| pid).collect();
+        let others = table
+            .iter()
+            .filter(|(pid, entry)| !ours.contains(pid) && !entry.is_kernel_thread);
+        let others = others.map(|(pid, _)| pid);
+        let members = match self {
+            JobSelector::Container(id) => others.filter(|pid| is_of_container(&cgroups(*pid), id)).collect(),
+            JobSelector::Slurm { job, step } => {
+                let known = others.map(|pid| (pid, environment(pid)));
+                let members: Vec<_> = known.filter(|(_, of)| is_of_job(of, job, step)).collect();
+                let of_steps: BTreeSet<i32> = members
+                    .iter()
+                    .filter(|(_, of)| is_of_step(of))
+                    .map(|(pid, _)| *pid)
+                    .collect();
+                match of_steps.is_empty() {
+                    false => of_steps,
+                    true => members.into_iter().map(|(pid, _)| pid).collect(),
+                }
+            }
+        };
+        topmost(table, &members)
+    }
+}
+
+/// Nothing where it may not be read.
+fn cgroups(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default()
+}
+
+fn environment(pid: i32) -> Vec<String> {
+    let process = Process::open(pid).ok();
+    process
+        .and_then(|process| process.environment().ok())
+        .unwrap_or_default()
+}
+
+fn topmost(table: &ProcessTable, members: &BTreeSet<i32>) -> Vec<i32> {
+    let parent = |pid: &i32| table.get(*pid).map(|entry| entry.parent);
+    let is_topmost = |pid: &&i32| !parent(pid).is_some_and(|parent| members.contains(&parent));
+    members.iter().filter(is_topmost).copied().collect()
+}
+
+fn is_of_job(environment: &[String], job: &str, step: Option<&str>) -> bool {
+    let is = |name: &str, value: &str| {
+        let mut lines = environment.iter();
+        lines.any(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) == Some(value))
+    };
+    is("SLURM_JOB_ID", job) && step.is_none_or(|step| is("SLURM_STEP_ID", step))
+}
+
+/// Of what `srun` started, and not of the script around it, which Slurm gives one of its greatest numbers for a step.
+fn is_of_step(environment: &[String]) -> bool {
+    const FIRST_OF_SLURM: u32 = 0xffff_fff0;
+    let step = environment
+        .iter()
+        .find_map(|line| line.strip_prefix("SLURM_STEP_ID="));
+    step.and_then(|step| step.parse().ok())
+        .is_some_and(|step: u32| step < FIRST_OF_SLURM)
+}
+
+fn is_of_container(cgroups: &str, id: &str) -> bool {
+    let mut words = cgroups.split(|c: char| !c.is_ascii_hexdigit());
+    id.len() >= DIGITS_LEAST && words.any(|word| word.len() == DIGITS_OF_CONTAINER && word.starts_with(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_slurm_is_known_by_the_environment_of_its_processes() {
+        let environment = ["HOME=/root", "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0"].map(String::from);
+        let is_of = |id| match JobSelector::of("slurm", id) {
+            Some(JobSelector::Slurm { job, step }) => is_of_job(&environment, job, step),
+            other => panic!("{other:?}"),
+        };
+        assert!(is_of("4711") && is_of("4711.0"));
+        assert!(!is_of("471") && !is_of("47111") && !is_of("4711.1"));
+        assert_eq!(JobSelector::of("pbs", "1"), None);
+        assert!(is_of_step(&environment));
+        // The batch script.
+        assert!(!is_of_step(&["SLURM_STEP_ID=4294967291".to_owned()]));
+        assert!(!is_of_step(&environment[..2]));
+    }
+
+    #[test]
+    fn a_container_is_known_by_the_begin_of_its_number_with_any_runtime() {
+        let number = "3f9c5d".to_owned() + &"0".repeat(58);
+        for path in [
+            format!("0::/system.slice/docker-{number}.scope"),
+            format!("12:cpuset:/docker/{number}\n0::/"),
+            format!("0::/machine.slice/libpod-{number}.scope/container"),
+            format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{number}.scope"),
+        ] {
+            assert!(
+                is_of_container(&path, "3f9c") && is_of_container(&path, &number),
+                "{path}"
+            );
+            assert!(
+                !is_of_container(&path, "9c5d") && !is_of_container(&path, "3f9"),
+                "{path}"
+            );
+        }
+        assert!(!is_of_container(
+            "0::/user.slice/user-1000.slice/session-3f9c.scope",
+            "3f9c"
+        ));
+    }
+
+    #[test]
+    fn who_was_started_by_another_member_comes_with_it() {
+        let table = ProcessTable::of(&[
+            (10, 1, "bash"),
+            (11, 10, "mpirun"),
+            (12, 11, "lmp"),
+            (20, 2, "sleep"),
+        ]);
+        assert_eq!(topmost(&table, &[10, 11, 12, 20].into()), [10, 20]);
+        assert_eq!(topmost(&table, &[12].into()), [12]);
+    }
+}

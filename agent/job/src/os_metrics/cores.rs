@@ -1,0 +1,112 @@
+//! Which cores each process of a job gets for itself. A core is the CPUs that share one (hyper-threads); who has one of them has
+//! all that the job may use.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use plan::Cores;
+
+/// A list of CPUs (`0-3,8`) for each of the processes, which are given in order.
+pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<String>, String> {
+    let threads: Vec<usize> = pids.iter().map(|pid| threads(*pid)).collect();
+    let dealt = deal(how, &cores(cpus, &place), &threads)?;
+    Ok(dealt.iter().map(|cpus| list(cpus)).collect())
+}
+
+/// Threads that a process has now.
+fn threads(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(1, |entries| entries.count().max(1))
+}
+
+/// Where a CPU sits: package and core; a CPU of which that is not known is a core by itself.
+fn place(cpu: usize) -> (usize, usize) {
+    let read = |file: &str| -> Option<usize> {
+        let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}")).ok()?;
+        text.trim().parse().ok()
+    };
+    read("physical_package_id")
+        .zip(read("core_id"))
+        .unwrap_or((usize::MAX, cpu))
+}
+
+/// The CPUs by core, neighbours next to each other.
+fn cores(cpus: &BTreeSet<usize>, place: &dyn Fn(usize) -> (usize, usize)) -> Vec<Vec<usize>> {
+    let mut cores: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for cpu in cpus {
+        cores.entry(place(*cpu)).or_default().push(*cpu);
+    }
+    cores.into_values().collect()
+}
+
+/// The CPUs of each process; `threads` says how many it has.
+fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<usize>>, String> {
+    let (count, processes) = (cores.len(), threads.len());
+    if processes == 0 || processes > count {
+        return Err(format!(
+            "{processes} processes cannot have cores of their own: the job may use {count}"
+        ));
+    }
+    let mut next = 0;
+    let mut dealt = Vec::new();
+    for (number, threads) in threads.iter().enumerate() {
+        let (start, end) = match how {
+            Cores::Spread => (number * count / processes, (number + 1) * count / processes),
+            // Everybody behind needs one at least.
+            Cores::Compact => (
+                next,
+                (next + threads).clamp(next + 1, count - (processes - number - 1)),
+            ),
+        };
+        next = end;
+        dealt.push(cores.get(start..end).unwrap_or_default().concat());
+    }
+    Ok(dealt)
+}
+
+/// `0-3,8`
+fn list(cpus: &[usize]) -> String {
+    let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    cpus.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dealt(how: Cores, cpus: usize, threads: &[usize]) -> Result<Vec<String>, String> {
+        // Two CPUs a core, as Linux numbers them: 0 and 4 are one core of eight.
+        let place = |cpu| (0, cpu % cpus.div_ceil(2));
+        let dealt = deal(how, &cores(&(0..cpus).collect(), &place), threads)?;
+        Ok(dealt.iter().map(|cpus| list(cpus)).collect())
+    }
+
+    #[test]
+    fn spread_deals_all_cores_evenly_and_compact_as_many_as_there_are_threads() {
+        let own = |lists: &[&str]| Ok(lists.iter().map(|list| (*list).to_owned()).collect());
+        assert_eq!(dealt(Cores::Spread, 8, &[1, 1]), own(&["0,4,1,5", "2,6,3,7"]));
+        assert_eq!(dealt(Cores::Compact, 8, &[1, 2]), own(&["0,4", "1,5,2,6"]));
+        assert_eq!(
+            dealt(Cores::Spread, 8, &[1, 1, 1]),
+            own(&["0,4", "1,5", "2,6,3,7"])
+        );
+    }
+
+    #[test]
+    fn no_process_is_left_without_a_core() {
+        let own = |lists: &[&str]| Ok(lists.iter().map(|list| (*list).to_owned()).collect());
+        assert_eq!(dealt(Cores::Compact, 6, &[9, 9, 9]), own(&["0,3", "1,4", "2,5"]));
+        assert_eq!(
+            dealt(Cores::Spread, 2, &[1, 1]),
+            Err("2 processes cannot have cores of their own: the job may use 1".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_cpus_of_this_machine_are_dealt_once_each() {
+        let cpus: BTreeSet<usize> = super::super::usable(&[std::process::id() as i32]);
+        let of = cores(&cpus, &place);
+        assert_eq!(of.concat().into_iter().collect::<BTreeSet<_>>(), cpus);
+    }
+}

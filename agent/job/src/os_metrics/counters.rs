@@ -1,0 +1,264 @@
+//! Counters of a process that only grow, summed over its threads.
+//!
+//! The kernel keeps them by thread, and those of a thread that ended are gone from /proc: what was seen of it stays in the
+//! sum, what it did after the last look is lost (less than one period per thread that ends).
+
+use std::{collections::HashMap, io::Read};
+
+use procfs::{ProcResult, process::Process};
+use profile::{os_metrics::Counters, profile::Threads};
+
+use crate::clock::CpuClock;
+
+/// A process that uses no CPU time changes none of its counters, and is not looked at again. Its memory may still be changed by others:
+/// after so many looks it is read all the same.
+const STILL_MOST: u32 = 20;
+
+/// Reads the counters of one process again and again. It holds the process's directory in /proc open, which keeps
+/// belonging to this process when its number is used again.
+#[derive(Debug)]
+pub struct Sampler {
+    process: Process,
+    threads: HashMap<i32, OfThread>,
+    sum: Counters,
+    clock: Option<CpuClock>,
+    /// What the clock showed just before the counters were read last.
+    used_ns: Option<u64>,
+    /// Looks since then that found it as it was.
+    still: u32,
+    has_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OfThread {
+    cpu_ns: u64,
+    runqueue_ns: u64,
+    /// How often it was given a CPU.
+    runs: u64,
+    involuntary: u64,
+    voluntary: u64,
+}
+
+impl Sampler {
+    pub fn open(pid: i32) -> ProcResult<Sampler> {
+        Ok(Sampler {
+            process: Process::new(pid)?,
+            threads: HashMap::new(),
+            sum: Counters::default(),
+            clock: CpuClock::of(pid),
+            used_ns: None,
+            still: 0,
+            has_run: true,
+        })
+    }
+
+    /// Whether the process has used CPU time between the last two samples, as far as is known: else it has done nothing at all.
+    pub fn has_run(&self) -> bool {
+        self.has_run
+    }
+
+    /// Reads all counters. An error means that the process is gone, or that it may not be looked at.
+    pub fn sample(&mut self) -> ProcResult<Counters> {
+        let used_ns = self.clock.and_then(CpuClock::ns);
+        self.has_run = used_ns.is_none() || used_ns != self.used_ns;
+        if !self.has_run && self.still < STILL_MOST {
+            self.still += 1;
+            return Ok(self.sum);
+        }
+        let stat = self.process.stat()?;
+        let status = text(&self.process, "status").ok();
+        // What /proc has of a process is, of all that is not of the process, that of its first thread.
+        let of_first = status.as_deref().map(|status| (stat.pid, status));
+        let threads = match usize::try_from(stat.num_threads) {
+            Ok(1) => vec![stat.pid],
+            // As many as before are the same, unless one of them cannot be read.
+            Ok(count) if count == self.threads.len() => self.threads.keys().copied().collect(),
+            _ => self.listed()?,
+        };
+        let mut seen = HashMap::with_capacity(threads.len());
+        self.look_at(&threads, of_first, &mut seen);
+        if seen.len() < threads.len() {
+            self.look_at(&self.listed()?, of_first, &mut seen);
+        }
+        for (thread, now) in &seen {
+            let before = self.threads.get(thread).copied().unwrap_or_default();
+            // A number that is used again starts from zero: what it shows is then all new.
+            let before = if now.cpu_ns < before.cpu_ns {
+                OfThread::default()
+            } else {
+                before
+            };
+            self.sum.cpu_ns += now.cpu_ns.saturating_sub(before.cpu_ns);
+            self.sum.runqueue_ns += now.runqueue_ns.saturating_sub(before.runqueue_ns);
+            self.sum.switches_involuntary += now.involuntary.saturating_sub(before.involuntary);
+            self.sum.switches_voluntary += now.voluntary.saturating_sub(before.voluntary);
+        }
+        self.sum.threads = seen.len() as u64;
+        self.threads = seen;
+        self.sum.faults_minor = stat.minflt;
+        self.sum.faults_major = stat.majflt;
+        let peak_kib = status.as_deref().and_then(|status| number(status, "VmHWM:"));
+        self.sum.resident_peak_bytes = peak_kib.map(|kib| kib * 1024);
+        self.sum.resident_bytes = stat.rss * procfs::page_size();
+        (self.used_ns, self.still) = (used_ns, 0);
+        Ok(self.sum)
+    }
+
+    fn listed(&self) -> ProcResult<Vec<i32>> {
+        Ok(self.process.tasks()?.flatten().map(|task| task.tid).collect())
+    }
+
+    /// Reads those of these threads that were not seen yet. One may end between the listing and the read.
+    fn look_at(&self, threads: &[i32], of_first: Option<(i32, &str)>, seen: &mut HashMap<i32, OfThread>) {
+        for &thread in threads {
+            if seen.contains_key(&thread) {
+                continue;
+            }
+            let status = of_first.filter(|(first, _)| *first == thread);
+            let status = status.map(|(_, status)| status);
+            let before = self.threads.get(&thread);
+            if let Ok(now) = OfThread::read(&self.process, thread, status, before) {
+                seen.insert(thread, now);
+            }
+        }
+    }
+}
+
+impl Threads for Sampler {
+    fn lives(&self, thread: i32, is_sampled: bool) -> bool {
+        // Where threads were just sampled, those are all.
+        match is_sampled {
+            true => self.threads.contains_key(&thread),
+            false => self.process.task_from_tid(thread).is_ok(),
+        }
+    }
+
+    fn waited_ns(&self, thread: i32) -> Option<u64> {
+        Some(self.threads.get(&thread)?.runqueue_ns)
+    }
+}
+
+impl OfThread {
+    /// Of a thread of a process; `status` where it is known already, and what was read of it before: who was given no CPU since was not
+    /// switched away either.
+    fn read(
+        process: &Process,
+        thread: i32,
+        status: Option<&str>,
+        before: Option<&OfThread>,
+    ) -> ProcResult<OfThread> {
+        let schedule = text(process, &format!("task/{thread}/schedstat"))?;
+        let mut schedule = schedule
+            .split_ascii_whitespace()
+            .map_while(|word| word.parse().ok());
+        let mut next = || schedule.next().ok_or("schedstat is cut short");
+        let now = OfThread {
+            cpu_ns: next()?,
+            runqueue_ns: next()?,
+            runs: next()?,
+            ..OfThread::default()
+        };
+        let own;
+        let is_same = |before: &&OfThread| (before.cpu_ns, before.runs) == (now.cpu_ns, now.runs);
+        let status = match (status, before.filter(is_same)) {
+            (Some(status), _) => status,
+            (None, Some(before)) => {
+                return Ok(OfThread {
+                    runqueue_ns: now.runqueue_ns,
+                    ..*before
+                });
+            }
+            (None, None) => {
+                own = text(process, &format!("task/{thread}/status"))?;
+                own.as_str()
+            }
+        };
+        let switches = |key| number(status, key).unwrap_or(0);
+        Ok(OfThread {
+            involuntary: switches("nonvoluntary_ctxt_switches:"),
+            voluntary: switches("voluntary_ctxt_switches:"),
+            ..now
+        })
+    }
+}
+
+fn text(process: &Process, file: &str) -> ProcResult<String> {
+    let mut text = String::with_capacity(2048);
+    process.open_relative(file)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The number of a line of a status file.
+fn number(status: &str, key: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_sleeps_is_not_looked_at_again_and_one_that_wakes_is() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut sampler = Sampler::open(child.id() as i32).unwrap();
+        // It may still be starting.
+        let slept = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            sampler.sample().unwrap();
+            sampler.still > 0
+        });
+        let before = sampler.sample().unwrap();
+        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        std::io::Write::write_all(&mut input, b"wake up").unwrap();
+        let mut observed = [0; 7];
+        output.read_exact(&mut observed).unwrap();
+        let woke = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            sampler.sample().unwrap().switches_voluntary > before.switches_voluntary
+        });
+        drop(input);
+        child.wait().unwrap();
+        assert!(slept && woke, "{slept} {woke}");
+        assert!(sampler.sample().is_err(), "it is gone");
+    }
+
+    #[test]
+    fn a_number_is_found_by_the_complete_name_of_its_line() {
+        let status =
+            "Name:\tx\nVmHWM:\t    1234 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t9\n";
+        assert_eq!(number(status, "VmHWM:"), Some(1234));
+        assert_eq!(number(status, "voluntary_ctxt_switches:"), Some(7));
+        assert_eq!(number(status, "nonvoluntary_ctxt_switches:"), Some(9));
+        assert_eq!(number(status, "VmPin:"), None);
+    }
+
+    #[test]
+    fn counters_grow_and_keep_what_ended_threads_did() {
+        let mut sampler = Sampler::open(std::process::id() as i32).unwrap();
+        let before = sampler.sample().unwrap();
+        let (seen, wait) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        let during = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sum = 0_u64;
+                for i in 0..20_000_000_u64 {
+                    sum = std::hint::black_box(sum ^ i);
+                }
+                seen.wait();
+                wait.wait();
+            });
+            seen.wait();
+            let during = sampler.sample().unwrap();
+            wait.wait();
+            during
+        });
+        let after = sampler.sample().unwrap();
+        assert!(during.cpu_ns > before.cpu_ns + 1_000_000, "{before:?} {during:?}");
+        assert!(after.cpu_ns >= during.cpu_ns && after.threads < during.threads + 1);
+        assert!(after.resident_bytes > 0);
+    }
+}

@@ -1,0 +1,267 @@
+//! What a hit costs on this machine: functions of our own are called with the session's own programs at them, on this thread and before
+//! anything else is probed. Their hits have a slot that no process gets and numbers that no function has yet. Computes no price, see
+//! [`profile::cost`].
+//!
+//! What is measured is the price in a loop, with everything in the caches. The probes stay until the session ends, for to close them takes a
+//! grace period of the kernel; nobody calls the functions any more.
+
+use profile::cost::Prices;
+
+use super::{
+    KernelError, Link, LinkKind,
+    links::{At, LinkRequest, ProbeSite},
+    object::Kernel,
+};
+
+/// Prices, and the probes that they were measured with.
+pub struct Calibration {
+    pub prices: Prices,
+    /// Dropped with all others.
+    pub links: Vec<Link>,
+}
+
+/// Measures. Must precede every other probe, and every spec.
+pub fn measure(kernel: &mut Kernel) -> Calibration {
+    let table = |why: String| Calibration {
+        prices: Prices::table(why),
+        links: Vec::new(),
+    };
+    if kernel.link_kind() == LinkKind::Tracefs {
+        return table("on this kernel (tracefs) each probe takes too long to come off".to_owned());
+    }
+    functions::measure(kernel).unwrap_or_else(|error| table(error.to_string()))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod functions {
+    use super::{Calibration, Kernel, KernelError};
+
+    pub(super) fn measure(_: &mut Kernel) -> Result<Calibration, KernelError> {
+        Err(KernelError::Calibration(
+            "there are no functions for this instruction set".to_owned(),
+        ))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod functions {
+    #![allow(
+        unsafe_code,
+        reason = "functions whose instructions are chosen; `naked` is an unsafe attribute"
+    )]
+
+    use std::{arch::naked_asm, hint::black_box, path::PathBuf};
+
+    use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags, SumRule};
+    use rustix::time::{ClockId, clock_gettime};
+    use tuner::{address::Address, maps};
+
+    use super::{At, Calibration, Kernel, KernelError, LinkRequest, Prices, ProbeSite};
+    use profile::cost::Measured;
+
+    /// Each is measured so often.
+    const ROUNDS: usize = 9;
+    /// And the third shortest is taken.
+    const TAKEN: usize = 2;
+    /// Calls in a round.
+    const CALLS: u32 = 32;
+    /// Of those that cost ten times as much.
+    const STEPPED_CALLS: u32 = 8;
+
+    /// The cases that are timed, by number, and where their last jump is; and the one that is timed at its return instruction.
+    const TO_JUMP: [(usize, u64); 3] = [(3, 3), (4, 4), (8, 5)];
+    const TO_RETURN: [(usize, u64); 1] = [(5, 2)];
+
+    macro_rules! functions {
+        ($($(#[$doc:meta])* $name:ident: $($line:literal),+;)+) => {$(
+            $(#[$doc])*
+            // SAFETY: every one follows the calling convention: it changes no register that it does not put back but rax, takes off the
+            // stack what it put there, and returns.
+            #[unsafe(naked)]
+            extern "C" fn $name() {
+                naked_asm!($($line),+)
+            }
+        )+};
+    }
+
+    functions! {
+        /// Probed on a push, which the kernel does itself. Each has its own instructions: equal functions could be made one.
+        counted: "push rbp", "pop rbp", "ret";
+        reading: "push rbp", "pop rbp", "nop", "ret";
+        sending: "push rbp", "pop rbp", "nop", "nop", "ret";
+        timed: "push rbp", "nop", "pop rbp", "jmp 2f", "2:", "ret";
+        in_sequence: "push rbp", "nop", "nop", "pop rbp", "jmp 2f", "2:", "ret";
+        added: "push rbp", "nop", "nop", "nop", "pop rbp", "jmp 2f", "2:", "ret";
+        left: "push rbp", "pop rbp", "ret", "nop";
+        /// On a move between registers, which the processor runs apart.
+        stepped: "mov eax, edi", "ret";
+        /// On a nop of five bytes, which newer kernels make a call of.
+        long_nop: ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret";
+    }
+
+    /// Where what a call of a case took is kept.
+    type Place = fn(&mut Measured) -> &mut f64;
+
+    struct Case {
+        function: extern "C" fn(),
+        flags: u32,
+        captures: usize,
+        calls: u32,
+        place: Place,
+    }
+
+    const fn case(function: extern "C" fn(), flags: u32, captures: usize, calls: u32, place: Place) -> Case {
+        Case {
+            function,
+            flags,
+            captures,
+            calls,
+            place,
+        }
+    }
+
+    const TIMED: u32 = SpecFlags::SPAN;
+    /// Where there is no room to add anything up, each is sent.
+    const ADDED: u32 = SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::SUM_RETURN;
+    const IN_SEQUENCE: u32 = SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::SEQUENCE;
+
+    /// Called before anybody probes it.
+    static BARE: [Case; 1] = [case(counted, 0, 0, CALLS, |calls| &mut calls.bare)];
+
+    /// By number of the probe.
+    static CASES: [Case; 9] = [
+        case(counted, 0, 0, CALLS, |calls| &mut calls.emulated),
+        case(reading, 0, abi::MAX_CAPTURES, CALLS, |calls| &mut calls.reading),
+        case(sending, SpecFlags::SEND_ENTRY, 0, CALLS, |calls| {
+            &mut calls.sending
+        }),
+        case(timed, TIMED, 0, CALLS, |calls| &mut calls.timed),
+        case(in_sequence, IN_SEQUENCE, 0, CALLS, |calls| &mut calls.in_sequence),
+        case(left, TIMED, 0, STEPPED_CALLS, |calls| &mut calls.left),
+        case(stepped, 0, 0, STEPPED_CALLS, |calls| &mut calls.stepped),
+        case(long_nop, 0, 0, CALLS, |calls| &mut calls.nop),
+        case(added, ADDED, 0, CALLS, |calls| &mut calls.added),
+    ];
+
+    pub(super) fn measure(kernel: &mut Kernel) -> Result<Calibration, KernelError> {
+        if kernel.room() < CASES.len() {
+            return Err(KernelError::Calibration(
+                "there is no room for the probes".to_owned(),
+            ));
+        }
+        let mut measured = Measured {
+            values: abi::MAX_CAPTURES as u32,
+            ..Measured::default()
+        };
+        call(&BARE, &mut measured);
+        for (case, number) in CASES.iter().zip(0..) {
+            kernel.set_spec(number, spec(case, kernel.adds_calibrated()))?;
+        }
+        let offsets = offsets().ok_or_else(|| {
+            KernelError::Calibration("our own functions were not found in our file".to_owned())
+        })?;
+        let mut links = Vec::new();
+        let entries: Vec<(usize, u64)> = (0..CASES.len()).map(|number| (number, 0)).collect();
+        let exits = [&TO_JUMP[..], &TO_RETURN].concat();
+        // Exits first, as for every function.
+        for (at, places) in [(At::EXIT, exits), (At::Entry, entries)] {
+            let site = |(number, behind): &(usize, u64)| ProbeSite {
+                offset: offsets[*number] + behind,
+                probe: *number as u32,
+                semaphore: 0,
+                exit: 0,
+            };
+            let request = LinkRequest {
+                path: PathBuf::from("/proc/self/exe"),
+                sites: places.iter().map(site).collect(),
+                at,
+                pid: Some(std::process::id()),
+            };
+            links.push(kernel.attach(&request)?);
+        }
+        kernel.watch_calibrated()?;
+        call(&CASES, &mut measured);
+        all_seen(&kernel.end_calibration(CASES.len() as u32)?)?;
+        Ok(Calibration {
+            prices: Prices::from(&measured),
+            links,
+        })
+    }
+
+    /// A call that was not seen had another price.
+    fn all_seen(calls: &[u64]) -> Result<(), KernelError> {
+        let expected = |case: &Case| u64::from(case.calls) * (ROUNDS as u64 + 1);
+        match calls.iter().copied().eq(CASES.iter().map(expected)) {
+            true => Ok(()),
+            false => Err(KernelError::Calibration(format!(
+                "not all calls of ours were seen: {calls:?}"
+            ))),
+        }
+    }
+
+    /// Values are read from the stack of the caller, as an argument that points to something would be.
+    fn spec(case: &Case, adds_up: bool) -> ProbeSpec {
+        const STACK_POINTER: u8 = 4;
+        let without = if adds_up { 0 } else { SpecFlags::SUM_RETURN };
+        let mut spec = ProbeSpec {
+            flags: case.flags & !without,
+            partial_sum: SumRule {
+                number: 1,
+                ..SumRule::DURATIONS
+            },
+            ..ProbeSpec::default()
+        };
+        for capture in &mut spec.captures[..case.captures] {
+            *capture = Capture {
+                kind: CaptureKind::Register as u8,
+                index: STACK_POINTER,
+                width: 8,
+                reads: 1,
+                ..Capture::default()
+            };
+        }
+        spec
+    }
+
+    /// Enters what a call of each takes, in CPU time of this thread. The cases take turns, so that whatever else the machine does meets all of
+    /// them; it only ever makes a round longer, so a short one is taken.
+    fn call<const N: usize>(cases: &[Case; N], measured: &mut Measured) {
+        let mut rounds = [[0.0; ROUNDS]; N];
+        for round in 0..=ROUNDS {
+            for (case, took) in cases.iter().zip(&mut rounds) {
+                let began = thread_ns();
+                for _ in 0..case.calls {
+                    black_box(case.function)();
+                }
+                let ns = thread_ns().saturating_sub(began) as f64 / f64::from(case.calls);
+                // In the first the kernel sees the thread and the probes for the first time.
+                if let Some(took) = round.checked_sub(1).and_then(|round| took.get_mut(round)) {
+                    *took = ns;
+                }
+            }
+        }
+        for (case, mut took) in cases.iter().zip(rounds) {
+            took.sort_by(f64::total_cmp);
+            *(case.place)(measured) = took[TAKEN];
+        }
+    }
+
+    fn thread_ns() -> u64 {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// Where the functions are in our file.
+    fn offsets() -> Option<[u64; CASES.len()]> {
+        let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let mappings = maps::parse(&text).ok()?;
+        let mut offsets = [0; CASES.len()];
+        for (case, offset) in CASES.iter().zip(&mut offsets) {
+            let address = case.function as usize as u64;
+            let mut mappings = mappings.iter();
+            let mapping = mappings.find(|mapping| mapping.contains(Address(address), 1))?;
+            *offset = address - mapping.start.0 + mapping.offset.0;
+        }
+        Some(offsets)
+    }
+}

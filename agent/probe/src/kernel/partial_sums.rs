@@ -1,0 +1,159 @@
+//! What the kernel side adds up of hits instead of sending each, read while it goes on: what has come since it was read last. What it
+//! means is not known here.
+
+use std::collections::BTreeMap;
+
+use abi::SumCell;
+
+use super::object::Kernel;
+
+/// How often a cell is looked at that is being written: a write takes a fraction of a microsecond, unless its thread is interrupted.
+const LOOKS: usize = 50;
+
+/// A cell: the slot of a process, the number of what is added up, and 0 or 1.
+type Cell = (u32, u16, u8);
+
+/// What was read of what the kernel side adds up.
+#[derive(Debug, Default)]
+pub struct SumReadings {
+    /// The version of each cell when it was read, by its place.
+    versions: Vec<u64>,
+    /// What was taken of each key that had a cell, until it is all.
+    taken: BTreeMap<(Cell, u64), SumCell>,
+}
+
+impl SumReadings {
+    /// Hands on what has come to cells since they were read: each is the slot of a process, and the number of what is added up. False
+    /// where one is being written: those behind it are not read. What comes to those that were has no time before `now_ns`.
+    pub fn read(
+        &mut self,
+        kernel: &Kernel,
+        now_ns: u64,
+        cells: impl IntoIterator<Item = (u32, u16)>,
+        mut hear: impl FnMut(SumCell),
+    ) -> bool {
+        kernel.note_look(now_ns);
+        let mut cells = cells.into_iter();
+        cells.all(|(slot, number)| self.read_both(kernel, slot, number, &mut hear))
+    }
+
+    fn read_both(&mut self, kernel: &Kernel, slot: u32, number: u16, hear: &mut impl FnMut(SumCell)) -> bool {
+        for odd in 0..2 {
+            // What finds no cell is sent.
+            let Some((place, version)) = kernel.sum_cell((slot, number, odd)) else {
+                continue;
+            };
+            if self.versions.len() <= place {
+                self.versions.resize(place + 1, 0);
+            }
+            if version == self.versions[place] {
+                continue;
+            }
+            let look = |_| {
+                std::hint::spin_loop();
+                kernel.partial_sum(place)
+            };
+            let Some(partial_sum) = (0..LOOKS).find_map(look) else {
+                return false;
+            };
+            self.versions[place] = partial_sum.version;
+            self.more(partial_sum).into_iter().for_each(&mut *hear);
+        }
+        true
+    }
+
+    /// What has come to a cell that the kernel side hands over for good.
+    pub fn hand_over(&mut self, partial_sum: SumCell) -> Option<SumCell> {
+        let (more, cell) = (self.more(partial_sum), cell(&partial_sum));
+        // Those before it were handed over too, or lost.
+        let over = self.taken.range((cell, 0)..=(cell, partial_sum.generation));
+        let over: Vec<(Cell, u64)> = over.map(|(of, _)| *of).collect();
+        over.iter().for_each(|of| {
+            self.taken.remove(of);
+        });
+        more
+    }
+
+    /// What has come since it was taken last, if anything has.
+    fn more(&mut self, partial_sum: SumCell) -> Option<SumCell> {
+        let before = self
+            .taken
+            .insert((cell(&partial_sum), partial_sum.generation), partial_sum);
+        let more = before.map_or(partial_sum, |before| since(partial_sum, &before));
+        (more.count > 0).then_some(more)
+    }
+}
+
+fn cell(partial_sum: &SumCell) -> Cell {
+    (
+        partial_sum.process,
+        partial_sum.number as u16,
+        (partial_sum.key & 1) as u8,
+    )
+}
+
+/// What was added to a cell. Its extremes and its first hit are those of all it has.
+fn since(mut partial_sum: SumCell, before: &SumCell) -> SumCell {
+    partial_sum.count = partial_sum.count.saturating_sub(before.count);
+    for (sums, before) in partial_sum.sums.iter_mut().zip(&before.sums) {
+        (sums.sum_low, sums.sum_high) =
+            difference((sums.sum_low, sums.sum_high), (before.sum_low, before.sum_high));
+        (sums.squares_low, sums.squares_high) = difference(
+            (sums.squares_low, sums.squares_high),
+            (before.squares_low, before.squares_high),
+        );
+    }
+    partial_sum
+}
+
+fn difference(of: (u64, u64), less: (u64, u64)) -> (u64, u64) {
+    let whole = |(low, high): (u64, u64)| u128::from(high) << 64 | u128::from(low);
+    let left = whole(of).wrapping_sub(whole(less));
+    (left as u64, (left >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partial_sum(generation: u64, count: u64, sum: u64) -> SumCell {
+        let mut partial_sum = SumCell {
+            generation,
+            count,
+            key: 6,
+            process: 3,
+            number: 1,
+            ..SumCell::default()
+        };
+        partial_sum.sums[0].sum_low = sum;
+        partial_sum.sums[0].sum_high = if sum > u64::MAX / 2 { u64::MAX } else { 0 };
+        partial_sum
+    }
+
+    #[test]
+    fn each_hit_is_taken_once_whether_its_cell_is_read_or_handed_over() {
+        let mut partial_sums = SumReadings::default();
+        let taken = |more: Option<SumCell>| more.map(|more| (more.count, more.sums[0].sum_low));
+        assert_eq!(taken(partial_sums.more(partial_sum(1, 4, 40))), Some((4, 40)));
+        assert_eq!(taken(partial_sums.more(partial_sum(1, 4, 40))), None);
+        // The next key has the cell already when the first is handed over.
+        assert_eq!(taken(partial_sums.more(partial_sum(2, 1, 7))), Some((1, 7)));
+        assert_eq!(
+            taken(partial_sums.hand_over(partial_sum(1, 6, 50))),
+            Some((2, 10))
+        );
+        assert_eq!(taken(partial_sums.hand_over(partial_sum(2, 1, 7))), None);
+        assert_eq!(taken(partial_sums.hand_over(partial_sum(3, 2, 9))), Some((2, 9)));
+        assert!(partial_sums.taken.is_empty(), "what is over is forgotten");
+    }
+
+    #[test]
+    fn signed_and_unsigned_sums_are_distinguished() {
+        let negative = (-5i64) as u64;
+        let more = since(partial_sum(1, 3, negative), &partial_sum(1, 1, 2));
+        assert_eq!(
+            (more.sums[0].sum_low as i64, more.sums[0].sum_high),
+            (-7, u64::MAX)
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! Which functions of a process a name, a pattern or a set means. Attaches nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use job::discover::{Job, Member};
+use profile::format;
+use tuner::{
+    module::Module,
+    spelling::{self, Fit},
+    symbol::{Function, SymbolKind},
+};
+
+use super::ProbeSelector;
+
+/// More functions than this are not probed for one pattern: it was not meant so.
+pub const PATTERN_MAX: usize = 256;
+
+/// Whether a process of the job starts teams.
+pub fn has_regions(job: &Job) -> bool {
+    let mut seen = FileSelections::default();
+    let modules = job.members.iter().flat_map(|member| &member.space.modules);
+    modules
+        .into_iter()
+        .any(|module| !seen.functions(module, &ProbeSelector::OpenmpRegion).is_empty())
+}
+
+/// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
+#[derive(Clone, Debug, Default)]
+pub struct FileSelections(BTreeMap<(String, u64, ProbeSelector), Vec<ResolvedFunction>>);
+
+/// A function that is meant.
+#[derive(Clone, Debug)]
+pub struct ResolvedFunction {
+    /// The name by which it is shown.
+    pub name: String,
+    /// What the linker calls it.
+    pub symbol: String,
+    pub offset: u64,
+    /// How well it fits a name; the best ones are meant. None for a pattern or a set, which mean all that fit.
+    pub fit: Option<Fit>,
+}
+
+impl FileSelections {
+    /// The functions of a module that are meant, each once.
+    pub fn functions(&mut self, module: &Module, selector: &ProbeSelector) -> &[ResolvedFunction] {
+        let key = (format!("{:?}", module.device), module.inode, selector.clone());
+        self.0.entry(key).or_insert_with(|| functions(module, selector))
+    }
+}
+
+fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction> {
+    // A mark is no function.
+    if let ProbeSelector::Mark(_) = selector {
+        return Vec::new();
+    }
+    if let ProbeSelector::Function(name) = selector {
+        let Ok(Some((fit, functions))) = module.image.functions_spelled(name) else {
+            return Vec::new();
+        };
+        return resolved(functions, |_| name.clone(), Some(fit));
+    }
+    // The names of sets are the linker's own.
+    let is_set = matches!(
+        selector,
+        ProbeSelector::OpenmpRegion | ProbeSelector::OpenmpBody | ProbeSelector::BlasCall
+    );
+    let is_selected = |symbol: &String| match is_set {
+        true => selector.means(symbol, false),
+        false => selector.means(&shown(symbol), false),
+    };
+    let symbols: BTreeSet<String> = symbols(module).filter(is_selected).collect();
+    let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
+    let found = module.image.functions(&symbols).unwrap_or_default();
+    match is_set {
+        true => resolved(found, str::to_owned, None),
+        false => resolved(found, shown, None),
+    }
+}
+
+fn resolved(
+    functions: Vec<Function>,
+    name: impl Fn(&str) -> String,
+    fit: Option<Fit>,
+) -> Vec<ResolvedFunction> {
+    // One that only picks the function that callers get is not called by them.
+    let functions = functions.into_iter().filter(|function| !function.indirect);
+    let resolved = functions.filter_map(|function| {
+        // Of several symbols for the same bytes the first one that is meant is shown.
+        let symbol = function.names.into_iter().next()?;
+        Some(ResolvedFunction {
+            name: name(&symbol),
+            symbol,
+            offset: function.offset.0,
+            fit,
+        })
+    });
+    resolved.collect()
+}
+
+/// The name of a function as patterns see it and people read it: as in the source, without parameters.
+fn shown(symbol: &str) -> String {
+    let name = spelling::demangle(symbol);
+    let parameters = name.match_indices('(').find(|(at, _)| {
+        let (before, from) = name.split_at(*at);
+        !from.starts_with("(anonymous") && !before.ends_with("operator")
+    });
+    match parameters {
+        Some((at, _)) if name != symbol => name[..at].to_owned(),
+        _ => name,
+    }
+}
+
+/// The names of all functions that a module defines.
+fn symbols(module: &Module) -> impl Iterator<Item = String> + '_ {
+    let tables = [module.image.dynamic_symbols(), module.image.static_symbols()];
+    let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
+    tables.into_iter().flatten().flat_map(move |table| {
+        let symbols = table
+            .iter()
+            .filter(move |symbol| symbol.defined && is_code(symbol.kind));
+        symbols.map(|symbol| symbol.name).collect::<Vec<_>>()
+    })
+}
+
+/// The function of the process whose name is nearest to one that it has not.
+pub(super) fn nearest(member: &Member, name: &str) -> Option<String> {
+    format::nearest(member.space.modules.iter().flat_map(symbols), name)
+}
+
+/// The same of its marks.
+pub(super) fn nearest_mark(member: &Member, name: &str) -> Option<String> {
+    let marks = member
+        .space
+        .modules
+        .iter()
+        .flat_map(|module| module.image.marks().unwrap_or_default());
+    format::nearest(marks.map(|mark| mark.name.clone()), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_see_names_as_the_source_has_them() {
+        for (symbol, name) in [
+            ("solve_fast", "solve_fast"),
+            ("_ZN6Solver4stepEi", "Solver::step"),
+            ("_ZN12_GLOBAL__N_14pickEi", "(anonymous namespace)::pick"),
+            ("_ZN6SolverclEi", "Solver::operator()"),
+        ] {
+            assert_eq!(shown(symbol), name);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Of which functions hits are added up by the kernel side: where all who want them want the same sums, and each value is a whole
+//! number. What they add up to is read elsewhere.
+
+use abi::{SpecFlags, SumRule, SumValue};
+
+use super::{Probe, Wanted, WantedCapture, captures};
+
+/// What someone wants added up of hits that are sent else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedSum {
+    /// Hits with the same value go together; none where those do between two that part what is added up.
+    pub key: Option<WantedCapture>,
+    /// What is added up; none is the duration.
+    pub values: Vec<Option<WantedCapture>>,
+}
+
+const SENT: u32 = SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
+
+/// Decides whether the hits of a function are added up. `last` is the number that was given last: a number is not used again, for
+/// what it stands for may still be read.
+pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
+    probe.spec.flags &= !(SpecFlags::SUM_ENTRY | SpecFlags::SUM_RETURN);
+    let Some((rule, sent)) = common(probe, wanted) else {
+        return;
+    };
+    if rule
+        != (SumRule {
+            number: 0,
+            ..probe.spec.partial_sum
+        })
+        || probe.spec.partial_sum.number == 0
+    {
+        let Some(next) = last.checked_add(1) else { return };
+        *last = next;
+        probe.spec.partial_sum = SumRule { number: next, ..rule };
+    }
+    if sent & SpecFlags::SEND_ENTRY != 0 {
+        probe.spec.flags |= SpecFlags::SUM_ENTRY;
+    }
+    if sent & SpecFlags::SEND_RETURN != 0 {
+        probe.spec.flags |= SpecFlags::SUM_RETURN;
+    }
+}
+
+/// What all want who want hits, and which.
+fn common(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
+    let requesting = probe.wanted.iter().filter_map(|index| wanted.get(*index));
+    let mut sending = requesting.filter(|want| want.flags & SENT != 0);
+    let first = sending.next()?;
+    let partial_sum = first.partial_sum.as_ref()?;
+    let alike = |other: &Wanted| {
+        other.partial_sum.as_ref() == Some(partial_sum) && (other.flags ^ first.flags) & SENT == 0
+    };
+    let rule = sending.all(alike).then(|| rule(partial_sum, probe))?;
+    Some((rule?, first.flags & SENT))
+}
+
+/// As the kernel side is told, without a number; none where a value is no whole number.
+pub fn rule(partial_sum: &WantedSum, probe: &Probe) -> Option<SumRule> {
+    let mut of = [SumValue::plain(SumValue::NOTHING); abi::MAX_SUMMED];
+    if partial_sum.values.len() > of.len() {
+        return None;
+    }
+    for (of, value) in of.iter_mut().zip(&partial_sum.values) {
+        *of = match value {
+            Some(capture) => integer(capture, probe)?,
+            None => SumValue::plain(SumValue::DURATION),
+        };
+    }
+    let key = match &partial_sum.key {
+        Some(capture) => integer(capture, probe)?,
+        None => SumValue::plain(SumValue::NOTHING),
+    };
+    let values = partial_sum.values.len() as u16;
+    Some(SumRule {
+        number: 0,
+        values,
+        key,
+        of,
+    })
+}
+
+fn integer(wanted: &WantedCapture, probe: &Probe) -> Option<SumValue> {
+    let place = probe.captures.iter().position(|known| known.is(wanted))?;
+    let type_name = probe.captures[place].type_name;
+    let is_signed = match type_name {
+        "i8" | "i16" | "i32" | "i64" => 1,
+        "char" | "u8" | "u16" | "u32" | "u64" => 0,
+        _ => return None,
+    };
+    Some(SumValue {
+        place: place as u8,
+        shift: 64 - 8 * captures::width(type_name)?,
+        is_signed,
+        zero: 0,
+    })
+}

@@ -1,0 +1,176 @@
+//! What someone wants probed: one function, those of a pattern, or a set that is known by its names. Looks into no file.
+
+use std::fmt;
+
+use crate::glob::matches;
+
+/// What someone wants probed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProbeSelector {
+    /// The function of this name.
+    Function(String),
+    /// Every function whose name fits (`*`, `?`).
+    Pattern(String),
+    /// The watched MPI functions whose names fit.
+    Mpi(String),
+    /// What starts a team of threads in an OpenMP library.
+    OpenmpRegion,
+    /// What compilers make of what stands in a parallel region.
+    OpenmpBody,
+    /// What works with several threads in a BLAS or LAPACK library.
+    BlasCall,
+    /// The mark of this provider and name.
+    Mark(String),
+}
+
+impl ProbeSelector {
+    /// Whether a function of this name is meant.
+    pub fn means(&self, name: &str, is_mpi: bool) -> bool {
+        match self {
+            ProbeSelector::Function(wanted) => wanted == name,
+            ProbeSelector::Pattern(pattern) => matches(pattern, name),
+            ProbeSelector::Mpi(pattern) => is_mpi && matches(pattern, name),
+            ProbeSelector::OpenmpRegion => starts_team(name),
+            ProbeSelector::OpenmpBody => is_body(name),
+            ProbeSelector::BlasCall => works_with_threads(name),
+            ProbeSelector::Mark(mark) => mark_of(name) == mark,
+        }
+    }
+}
+
+/// As a rule writes it.
+impl fmt::Display for ProbeSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProbeSelector::Function(name) | ProbeSelector::Pattern(name) => f.write_str(name),
+            ProbeSelector::Mpi(pattern) => write!(f, "mpi.{pattern}"),
+            ProbeSelector::OpenmpRegion => f.write_str("openmp.region"),
+            ProbeSelector::OpenmpBody => f.write_str("bodies of parallel regions"),
+            ProbeSelector::BlasCall => f.write_str("blas.call"),
+            ProbeSelector::Mark(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Where a mark hands over its values in several ways, each is a probe with a number behind its name.
+pub const ANOTHER: char = '#';
+
+/// The mark that a probe is of, by the probe's name.
+pub fn mark_of(name: &str) -> &str {
+    name.split(ANOTHER).next().unwrap_or(name)
+}
+
+/// The entry points of libgomp (which libomp has too) and of libomp that start a team, whatever the file is called.
+pub(super) fn starts_team(name: &str) -> bool {
+    (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
+        || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
+}
+
+/// The functions that GCC and Clang make of what stands in a parallel region, by the linker's name: each thread of the team calls it.
+pub(super) fn is_body(symbol: &str) -> bool {
+    (symbol.contains("._omp_fn.") || symbol.contains("omp_outlined")) && !symbol.contains("_debug__")
+}
+
+/// Products and solvers of matrices and vectors (BLAS 2 and 3), and the factorizations that a BLAS brings along. Those of BLAS 1
+/// are left out: short calls by the million would pay for the probe.
+const BLAS_STEMS: &[&str] = &[
+    "gemm", "gemm3m", "gemmt", "symm", "hemm", "syrk", "herk", "syr2k", "her2k", "trmm", "trsm", "gemv",
+    "symv", "hemv", "trmv", "trsv", "ger", "geru", "gerc", "gesv", "getrf", "getrs", "potrf", "potri",
+    "lauum", "trtri",
+];
+
+/// A function of C (`cblas_dgemm`) or Fortran (`dgemm_`); the wheels of Python put a word before it and the width of integers
+/// behind it (`scipy_cblas_dgemm64_`).
+fn works_with_threads(name: &str) -> bool {
+    let name = name.strip_prefix("scipy_").unwrap_or(name);
+    let (name, is_c) = match name.strip_prefix("cblas_") {
+        Some(rest) => (rest, true),
+        None => (name, false),
+    };
+    let plain = name.trim_end_matches('_');
+    let plain = plain.strip_suffix("64").unwrap_or(plain).trim_end_matches('_');
+    // What Fortran calls ends in an underscore; without one it is the library's own.
+    let is_called = is_c || name.ends_with('_');
+    let stem = plain.strip_prefix(['s', 'd', 'c', 'z']);
+    is_called && stem.is_some_and(|stem| BLAS_STEMS.contains(&stem))
+}
+
+/// The argument that says how many threads the team is to have; 0 there leaves it to the library.
+pub fn team_size_argument(name: &str) -> Option<u8> {
+    name.starts_with("GOMP_parallel").then_some(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_starts_a_team_is_known_by_name() {
+        for name in ["GOMP_parallel", "GOMP_parallel_loop_dynamic", "__kmpc_fork_call"] {
+            assert!(ProbeSelector::OpenmpRegion.means(name, false), "{name}");
+        }
+        for name in [
+            "GOMP_parallel_end",
+            "GOMP_barrier",
+            "__kmpc_fork_teams",
+            "omp_get_num_threads",
+        ] {
+            assert!(!ProbeSelector::OpenmpRegion.means(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_body_of_a_region_is_known_by_what_compilers_call_it() {
+        for symbol in [
+            "main._omp_fn.0",
+            "_ZN6Solver4stepEi._omp_fn.12",
+            ".omp_outlined.",
+            ".omp_outlined..3",
+            "main.omp_outlined",
+            "_Z4stepv.omp_outlined.1",
+        ] {
+            assert!(ProbeSelector::OpenmpBody.means(symbol, false), "{symbol}");
+        }
+        for symbol in [
+            ".omp_outlined_debug__",
+            ".omp_task_entry.",
+            "GOMP_parallel",
+            "main",
+        ] {
+            assert!(!ProbeSelector::OpenmpBody.means(symbol, false), "{symbol}");
+        }
+    }
+
+    #[test]
+    fn blas_is_known_by_the_names_of_c_fortran_and_the_wheels_of_python() {
+        for name in [
+            "cblas_dgemm",
+            "dgemm_",
+            "zgemm3m_",
+            "scipy_cblas_dgemm64_",
+            "scipy_dgemm_64_",
+            "scipy_dgesv_",
+            "sgetrf_",
+        ] {
+            assert!(ProbeSelector::BlasCall.means(name, false), "{name}");
+        }
+        for name in [
+            "dgemm_kernel_HASWELL",
+            "dgemm_nn",
+            "dgemm",
+            "cblas_ddot",
+            "merge_",
+            "GOMP_parallel",
+        ] {
+            assert!(!ProbeSelector::BlasCall.means(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_set_of_mpi_takes_no_function_of_the_program_itself() {
+        let set = ProbeSelector::Mpi("MPI_?send".into());
+        assert!(
+            set.means("MPI_Isend", true) && !set.means("MPI_Isend", false) && !set.means("MPI_Send", true)
+        );
+    }
+}

@@ -1,0 +1,381 @@
+//! What the session hears from the kernel side, for every rule that asked for it: hits with what was read at them, totals of
+//! functions, and MPI's function by function.
+
+use std::sync::Arc;
+
+use abi::{HitKind, HitRecord, SumRule, TextRecord, Totals};
+use rules::{
+    Base, Group, Grouping, Known, Measure, Observation, PartialSum, PlannedCapture, PlannedProbe, PlannedSum,
+    ProbeId, ProcessId, Reads, RuleId, Scalar, Site, Sums, Time,
+};
+
+use super::{
+    ProbePlaces, RuleBook,
+    pairs::Entered,
+    probe_requests::{Ask, End},
+    texts::Texts,
+};
+use crate::probe::{Probe, WantedCapture, number_of, sum_rule, team_size_argument};
+
+/// What a process has counted in one probed function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) calls: u64,
+    pub(super) timed: u64,
+    /// Of the calls that have returned.
+    pub(super) time_ns: u64,
+    /// Open calls included, where that is known.
+    pub(super) whole_ns: u64,
+    /// None where they were not counted.
+    pub(super) bytes: Option<u64>,
+}
+
+impl Counted {
+    pub(super) fn of(totals: &Totals, whole_ns: u64) -> Counted {
+        Counted {
+            calls: totals.calls,
+            timed: totals.timed,
+            time_ns: totals.time_ns,
+            whole_ns,
+            bytes: Some(totals.bytes),
+        }
+    }
+}
+
+impl RuleBook {
+    /// A text that belongs to a hit which is still to come.
+    pub fn observe_text(&mut self, text: &TextRecord) {
+        self.texts.add(text);
+    }
+
+    pub fn observe_hit(&mut self, hit: &HitRecord, probes: &[Probe]) {
+        let Some(probe) = probes.get(hit.probe as usize) else {
+            return;
+        };
+        let texts = self.texts.of(hit, probe);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hit(hit, &texts, probes);
+        }
+        self.ingest(hit, &texts, probe);
+    }
+
+    /// The same once it is recorded, or from a recording.
+    pub(super) fn ingest(&mut self, hit: &HitRecord, texts: &Texts, probe: &Probe) {
+        for index in &probe.wanted {
+            let Some(ask) = self.requests.get(index).copied() else {
+                continue;
+            };
+            let Some(planned) = ask.planned(&self.engine) else {
+                continue;
+            };
+            let kind = match (ask.end, planned.site) {
+                (End::Both, Site::Entry) | (End::From, _) => HitKind::Entry,
+                _ => HitKind::Return,
+            };
+            let of = (ask.rule, ask.probe);
+            if hit.kind != kind as u16 || !self.is_on(of, hit.process) {
+                continue;
+            }
+            let captures = planned.captures.iter().zip(&self.reads.of(ask, planned).reads);
+            let reads = captures.map(|(capture, wanted)| match ask.end.reads(&capture.source) {
+                true => read(capture, wanted.as_ref(), hit, texts, probe),
+                false => Err("it is read at the other end of the span".to_owned()),
+            });
+            let reads: Reads = reads.collect();
+            let is_observed = planned.delivers.are_hits();
+            self.has_parted |= planned.parts_sums;
+            self.has_due |= planned.decides;
+            let (began_ns, captures) = match ask.end {
+                End::From => {
+                    let entered = Entered {
+                        time_ns: hit.time_ns,
+                        reads,
+                    };
+                    self.pairs.enter(of, hit.process, hit.thread, entered);
+                    continue;
+                }
+                End::To => match self.pairs.leave(of, hit.process, hit.thread, hit.time_ns) {
+                    Some(entered) => (entered.time_ns, together(planned, entered.reads, reads)),
+                    None => continue,
+                },
+                End::Both if kind == HitKind::Return && hit.duration_ns != abi::NO_DURATION => {
+                    (hit.time_ns.saturating_sub(hit.duration_ns), reads)
+                }
+                End::Both => (hit.time_ns, reads),
+            };
+            if is_observed {
+                let observed = Observation::Hit {
+                    rule: ask.rule,
+                    probe: ask.probe,
+                    process: ProcessId(hit.process),
+                    thread: hit.thread,
+                    time: Time(hit.time_ns),
+                    duration_ns: hit.time_ns.saturating_sub(began_ns),
+                    captures,
+                };
+                if self.engine.may_decide_at(ask.rule, ask.probe) {
+                    self.may_decide = true;
+                    self.warm_up.remember(&observed);
+                }
+                self.engine.observe(observed);
+            }
+        }
+    }
+
+    /// What was added up of hits at a probe. Hits that lie before one that parts what is added up must be told before the watermark
+    /// that covers that one.
+    pub fn observe_partial_sum(&mut self, partial_sum: &abi::SumCell, probe: &Probe) {
+        // Of what is asked for no longer.
+        if partial_sum.number != u64::from(probe.spec.partial_sum.number) {
+            return;
+        }
+        for index in &probe.wanted {
+            let Some(ask) = self.requests.get(index).copied() else {
+                continue;
+            };
+            let Some(planned) = ask.planned(&self.engine) else {
+                continue;
+            };
+            let wanted = self.reads.of(ask, planned).partial_sum.as_ref();
+            let wanted = wanted.and_then(|wanted| sum_rule(wanted, probe));
+            let known = Some(SumRule {
+                number: 0,
+                ..probe.spec.partial_sum
+            });
+            // Else it was added up for others, before all had to hear each hit.
+            let Some(requested) = planned.partial_sum.as_ref().filter(|_| wanted == known) else {
+                continue;
+            };
+            let observation = Observation::PartialSum {
+                rule: ask.rule,
+                probe: ask.probe,
+                process: ProcessId(partial_sum.process),
+                partial_sum: reported(partial_sum, requested),
+            };
+            self.engine.observe(observation);
+        }
+    }
+
+    /// Hits of these processes were lost between these times.
+    pub fn lost(&mut self, slots: impl Iterator<Item = u32>, from_ns: u64, to_ns: u64) {
+        self.pairs.forget_open();
+        for slot in slots {
+            let (process, from, to) = (ProcessId(slot), Time(from_ns), Time(to_ns));
+            self.report(Observation::Lost { process, from, to });
+        }
+    }
+
+    /// Whether a decision may follow what was heard since this was last asked.
+    pub fn take_may_decide(&mut self) -> bool {
+        std::mem::take(&mut self.may_decide)
+    }
+
+    /// Whether something may have fallen due at a hit that was heard since the last evaluation.
+    pub fn has_due(&self) -> bool {
+        self.has_due
+    }
+
+    /// Whether what was added up is to be read, because a hit has parted it.
+    pub fn has_parted(&self) -> bool {
+        self.has_parted
+    }
+
+    /// What was added up before the hits that were heard has been read, and they are covered by a watermark.
+    pub fn forget_parted(&mut self) {
+        self.has_parted = false;
+    }
+
+    /// Whether a probe of a rule is switched on in a process.
+    pub(super) fn is_on(&self, (rule, probe): (RuleId, ProbeId), slot: u32) -> bool {
+        let checked = self.engine.rule(rule);
+        checked.is_some_and(|checked| self.switches.is_on((rule, probe, slot), checked.plan()))
+    }
+
+    /// What a process has counted at one moment, for every rule that asked for it; `counted` is by probe.
+    pub(super) fn ingest_totals(
+        &mut self,
+        slot: u32,
+        time: Time,
+        (probes, places): (&[Probe], &ProbePlaces),
+        counted: &Arc<[Counted]>,
+    ) {
+        self.ingest_calls(slot, time, (probes, places), counted);
+        let mut reported = Vec::new();
+        for (&index, ask) in &self.requests {
+            let Some(planned) = ask.planned(&self.engine) else {
+                continue;
+            };
+            let read = match ask.end {
+                End::Both => sum(places.of(index), planned.site, counted),
+                End::From => Some(self.pairs.totals((ask.rule, ask.probe), slot)),
+                End::To => None,
+            };
+            let is_switched = planned.is_switched && ask.end == End::Both;
+            let rests = self.resting.contains(&index);
+            reported.extend(read.map(|read| (*ask, is_switched || ask.is_counted(planned), rests, read)));
+        }
+        for (ask, comes_and_goes, rests, read) in reported {
+            let totals = match comes_and_goes {
+                true => {
+                    let is_on = !rests && self.is_on((ask.rule, ask.probe), slot);
+                    self.switches.totals((ask.rule, ask.probe, slot), is_on, read)
+                }
+                false => Some(read),
+            };
+            if let Some((count, duration_sum_ns)) = totals {
+                self.ingest_probe_totals(ask, slot, time, (count, duration_sum_ns));
+            }
+        }
+    }
+
+    fn ingest_probe_totals(&mut self, ask: Ask, slot: u32, time: Time, (count, duration_sum_ns): (u64, u64)) {
+        self.engine.observe(Observation::ProbeTotals {
+            rule: ask.rule,
+            probe: ask.probe,
+            process: ProcessId(slot),
+            time,
+            count,
+            duration_sum_ns,
+        });
+    }
+
+    /// MPI function by function, where a rule asks for it.
+    fn ingest_calls(
+        &mut self,
+        slot: u32,
+        time: Time,
+        (probes, places): (&[Probe], &ProbePlaces),
+        all: &Arc<[Counted]>,
+    ) {
+        let requested = &places.by_call;
+        if requested.is_empty() {
+            return;
+        }
+        let observed = self.calls_observed.get(&slot);
+        let observed = observed.filter(|(before, _)| before == requested);
+        if observed.is_some_and(|(_, before)| Arc::ptr_eq(before, all) || before == all) {
+            return self.engine.calls_stand(ProcessId(slot), time);
+        }
+        for (place, sends) in &places.mpi {
+            let (Some(probe), Some(counted)) = (probes.get(*place), all.get(*place)) else {
+                continue;
+            };
+            for &measure in requested {
+                let total = match measure {
+                    Measure::MpiTime => Some(counted.whole_ns),
+                    Measure::MpiCalls => Some(counted.calls),
+                    Measure::MpiBytes => counted.bytes.filter(|_| *sends),
+                    _ => None,
+                };
+                if let Some(total) = total {
+                    self.engine.observe(Observation::CallCounter {
+                        process: ProcessId(slot),
+                        measure,
+                        call: probe.name.clone(),
+                        time,
+                        total,
+                    });
+                }
+            }
+        }
+        self.calls_observed
+            .insert(slot, (requested.clone(), Arc::clone(all)));
+    }
+}
+
+/// What was added up, as rules hear it.
+fn reported(partial_sum: &abi::SumCell, requested: &PlannedSum) -> PartialSum {
+    let whole = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
+    let sums = partial_sum
+        .sums
+        .iter()
+        .take(requested.values.len())
+        .map(|sums| Sums {
+            sum: whole(sums.sum_low, sums.sum_high) as i128,
+            squares: whole(sums.squares_low, sums.squares_high),
+            least: sums.least,
+            greatest: sums.greatest,
+        });
+    PartialSum {
+        group: match requested.by {
+            Grouping::Read(_) => Group::Key(partial_sum.key as i64),
+            Grouping::Epoch => Group::Epoch(partial_sum.key),
+        },
+        first: Time(partial_sum.first_ns),
+        last: Time(partial_sum.last_ns),
+        count: partial_sum.count,
+        sums: sums.collect(),
+    }
+}
+
+/// Over all functions that are meant, by their places; none where none is probed.
+fn sum(places: &[usize], site: Site, counted: &[Counted]) -> Option<(u64, u64)> {
+    let of = places.iter().filter_map(|place| counted.get(*place));
+    let totals = of.map(|counted| match site {
+        Site::Entry => (counted.calls, 0),
+        Site::Return | Site::Span => (counted.timed, counted.time_ns),
+    });
+    totals.reduce(|(count, sum_ns), (more, more_ns)| (count + more, sum_ns + more_ns))
+}
+
+/// What was read at both ends of a span between two functions.
+fn together(planned: &PlannedProbe, entered: Reads, left: Reads) -> Reads {
+    let both = planned.captures.iter().zip(entered).zip(left);
+    both.map(|((capture, entered), left)| {
+        if End::To.reads(&capture.source) {
+            left
+        } else {
+            entered
+        }
+    })
+    .collect()
+}
+
+/// What a hit brought along for a capture of a rule.
+fn read(
+    planned: &PlannedCapture,
+    wanted: Option<&WantedCapture>,
+    hit: &HitRecord,
+    texts: &Texts,
+    probe: &Probe,
+) -> Result<Scalar, String> {
+    let known = match planned.source.base {
+        Base::Known(Known::Function) => return Ok(Scalar::Text(probe.name.as_str().into())),
+        Base::Known(known) => Some(known),
+        _ => None,
+    };
+    if known == Some(Known::Bytes) && probe.mpi.is_some_and(|function| function.sends_nothing()) {
+        return Ok(Scalar::Number(0.0));
+    }
+    if known == Some(Known::Threads) && team_size_argument(&probe.name).is_none() {
+        return Err(format!(
+            "{} does not get the number of threads of its team",
+            probe.name
+        ));
+    }
+    let wanted = wanted.ok_or("nothing is read for it")?;
+    let place = probe.captures.iter().position(|known| known.is(wanted));
+    let place = place.ok_or("it is not captured in this session")?;
+    if hit.valid & (1 << place) == 0 {
+        return Err(match known {
+            Some(Known::Bytes) => format!("the bytes of this {} are not known", probe.name),
+            _ => "it could not be read in the program at this hit".to_owned(),
+        });
+    }
+    let capture = &probe.captures[place];
+    if capture.length > 0 {
+        let text = texts.get(place).cloned().flatten();
+        return text
+            .map(Scalar::Text)
+            .ok_or_else(|| "its text was lost".to_owned());
+    }
+    let raw = hit.captures.get(place).copied().unwrap_or_default();
+    let number = number_of(raw, capture.type_name).ok_or("its type cannot be read")?;
+    match known {
+        Some(Known::Threads) if number == 0.0 => {
+            Err("the team has the size that the library gives by default, which is not passed".to_owned())
+        }
+        _ if capture.type_name == "bool" => Ok(Scalar::Boolean(number != 0.0)),
+        _ => Ok(Scalar::Number(number)),
+    }
+}

@@ -1,0 +1,243 @@
+//! What the rules ask to be probed: in which functions, what is read there, and in which processes.
+
+use std::collections::BTreeMap;
+
+use abi::SpecFlags;
+use rules::{
+    Base, CheckedRule, Delivery, Engine, FunctionSet, Grouping, Known, Layout, Machine, PlannedCapture,
+    PlannedProbe, ProbeId, ProcessFacts, RuleId, Site, Source, SummedValue, Target,
+};
+
+use crate::{
+    discover::Member,
+    probe::{CaptureStep, ProbeSelector, Read, Wanted, WantedCapture, WantedSum},
+};
+
+/// Which end of a rule's probe it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Both,
+    /// Of a span between two functions, the entry of the first.
+    From,
+    /// The return of the second.
+    To,
+}
+
+/// Something that a rule asks to be probed. It goes by the number of its [`Wanted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) rule: RuleId,
+    pub(super) probe: ProbeId,
+    pub(super) end: End,
+}
+
+/// Everything that a rule asks for.
+pub(super) fn requests(rule: RuleId, checked: &CheckedRule) -> Vec<Ask> {
+    let mut requests = Vec::new();
+    for (place, planned) in checked.plan().probes.iter().enumerate() {
+        let ends: &[End] = match (planned.delivers, &planned.to) {
+            (Delivery::Nothing, _) => &[],
+            (_, None) => &[End::Both],
+            (_, Some(_)) => &[End::From, End::To],
+        };
+        let probe = ProbeId(place);
+        requests.extend(ends.iter().map(|&end| Ask { rule, probe, end }));
+    }
+    requests
+}
+
+impl Ask {
+    /// The rule's probe, as planned.
+    pub(super) fn planned(self, engine: &Engine) -> Option<&PlannedProbe> {
+        self.checked(engine)?.plan().probes.get(self.probe.0)
+    }
+
+    fn checked(self, engine: &Engine) -> Option<&CheckedRule> {
+        engine.rule(self.rule)
+    }
+
+    /// Whether it is asked for in a process with these facts.
+    pub(super) fn is_of(self, facts: &ProcessFacts, engine: &Engine) -> bool {
+        let planned = self.planned(engine);
+        planned
+            .zip(self.checked(engine))
+            .is_some_and(|(planned, checked)| checked.roles_of(facts).contains(&planned.role.as_str()))
+    }
+
+    /// Whether the rule only counts its hits, over windows that go by time.
+    pub(super) fn is_counted(self, planned: &PlannedProbe) -> bool {
+        (self.end, planned.site, planned.delivers) == (End::Both, Site::Entry, Delivery::Count)
+    }
+
+    /// As the session probes it.
+    pub(super) fn wanted(self, planned: &PlannedProbe) -> Wanted {
+        let are_sent = planned.delivers.are_hits();
+        let flags = match (self.end, planned.site) {
+            (End::Both, Site::Entry) => send(SpecFlags::SEND_ENTRY, are_sent),
+            (End::Both, _) => SpecFlags::SPAN | send(SpecFlags::SEND_RETURN, are_sent),
+            // What belongs together is found out here, hit by hit.
+            (End::From, _) => SpecFlags::SEND_ENTRY,
+            (End::To, _) => SpecFlags::SPAN | SpecFlags::SEND_RETURN,
+        };
+        let target = match (self.end, &planned.to) {
+            (End::To, Some(to)) => to,
+            _ => &planned.target,
+        };
+        let captures = planned
+            .captures
+            .iter()
+            .filter(|capture| self.end.reads(&capture.source));
+        Wanted {
+            selector: selector(target),
+            flags: flags
+                | send(SpecFlags::PARTS, planned.parts_sums)
+                | send(SpecFlags::DECIDES, planned.decides),
+            partial_sum: partial_sum(planned),
+            captures: captures
+                .filter_map(|capture| wanted_capture(capture, planned.site))
+                .collect(),
+            is_switched: planned.is_switched,
+            is_on: !planned.off_at_first,
+            is_quiet: false,
+            may_pause: false,
+            is_counted: self.is_counted(planned),
+        }
+    }
+}
+
+/// What is read for the captures of each probe of a rule, and what is added up of it: put together once, for its hits come by the million.
+#[derive(Debug, Default)]
+pub(super) struct Reads(BTreeMap<(RuleId, ProbeId), ProbeReads>);
+
+#[derive(Debug)]
+pub(super) struct ProbeReads {
+    /// In the order of the captures; none for what is known of a hit without reading.
+    pub(super) reads: Vec<Option<WantedCapture>>,
+    pub(super) partial_sum: Option<WantedSum>,
+}
+
+impl Reads {
+    pub(super) fn of(&mut self, ask: Ask, planned: &PlannedProbe) -> &ProbeReads {
+        self.0.entry((ask.rule, ask.probe)).or_insert_with(|| {
+            let captures = planned.captures.iter();
+            let reads = captures.map(|capture| wanted_capture(capture, planned.site));
+            ProbeReads {
+                reads: reads.collect(),
+                partial_sum: partial_sum(planned),
+            }
+        })
+    }
+}
+
+fn send(flag: u32, are_sent: bool) -> u32 {
+    if are_sent { flag } else { 0 }
+}
+
+/// What may be added up of the hits of a rule's probe.
+fn partial_sum(planned: &PlannedProbe) -> Option<WantedSum> {
+    let partial_sum = planned.partial_sum.as_ref()?;
+    let capture = |read: usize| wanted_capture(planned.captures.get(read)?, planned.site);
+    let value = |value: &SummedValue| match value {
+        SummedValue::Duration => Some(None),
+        SummedValue::Read(read) => capture(*read).map(Some),
+    };
+    let values: Option<Vec<_>> = partial_sum.values.iter().map(value).collect();
+    let key = match partial_sum.by {
+        Grouping::Read(read) => Some(capture(read)?),
+        Grouping::Epoch => None,
+    };
+    Some(WantedSum { key, values: values? })
+}
+
+impl End {
+    /// Whether a value is read at this end: what is returned at the return, all else at the entry.
+    pub(super) fn reads(self, source: &Source) -> bool {
+        match self {
+            End::Both => true,
+            End::From => source.base != Base::ReturnValue,
+            End::To => source.base == Base::ReturnValue,
+        }
+    }
+}
+
+fn selector(target: &Target) -> ProbeSelector {
+    match target {
+        Target::Function(name) => ProbeSelector::Function(name.clone()),
+        Target::Pattern(pattern) => ProbeSelector::Pattern(pattern.clone()),
+        Target::Set(FunctionSet::Mpi(pattern)) => ProbeSelector::Mpi(pattern.clone()),
+        Target::Set(FunctionSet::OpenmpRegion) => ProbeSelector::OpenmpRegion,
+        Target::Set(FunctionSet::BlasCall) => ProbeSelector::BlasCall,
+        Target::Mark(name) => ProbeSelector::Mark(name.clone()),
+    }
+}
+
+/// A capture of a rule as the session reads it; none for what is known of a hit without reading. A return is where a variable
+/// has the value that the call gave it.
+fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture> {
+    let plain = |what: &str, read, stated| WantedCapture {
+        what: what.to_owned(),
+        read,
+        steps: Vec::new(),
+        at_return: false,
+        stated: Some((stated, 0)),
+    };
+    let read = match &planned.source.base {
+        Base::Argument(index) => Read::Argument(*index),
+        Base::NamedArgument(name) => Read::NamedArgument(name.clone()),
+        Base::ReturnValue => Read::ReturnValue,
+        Base::Global(name) => Read::Variable(name.clone()),
+        Base::Known(Known::Function) => return None,
+        Base::Known(Known::Bytes) => return Some(plain("the bytes to send", Read::Bytes, "u64")),
+        Base::Known(Known::Threads) => return Some(plain("the size of the team", Read::Argument(2), "u32")),
+    };
+    let steps = planned.source.steps.iter().map(|step| match step {
+        rules::Step::Field(name) => CaptureStep::Field(name.clone()),
+        rules::Step::Index(index) => CaptureStep::Index(*index),
+        rules::Step::Dereference => CaptureStep::Dereference,
+    });
+    let stated = planned.layout.and_then(|layout| match layout {
+        Layout::Str(length) => Some(("str", length)),
+        number => {
+            let known = Layout::ALL.iter().find(|(_, known)| *known == number);
+            known.map(|(name, _)| (*name, 0))
+        }
+    });
+    Some(WantedCapture {
+        what: what(&planned.source),
+        read,
+        steps: steps.collect(),
+        at_return: site == Site::Return,
+        stated,
+    })
+}
+
+/// As a rule writes it, and a recording.
+fn what(source: &Source) -> String {
+    match (&source.base, source.steps.as_slice()) {
+        (Base::ReturnValue, []) => "ret".to_owned(),
+        _ => source.to_string(),
+    }
+}
+
+/// What the roles of a process follow from; `symbols` are those that rules ask for.
+pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
+    facts_by(member, symbols.into_iter(), |symbol| member.has_variable(symbol))
+}
+
+/// The same, where somebody else knows which variables there are.
+pub(super) fn facts_by<'a>(
+    member: &Member,
+    symbols: impl Iterator<Item = &'a String>,
+    mut has_variable: impl FnMut(&str) -> bool,
+) -> ProcessFacts {
+    ProcessFacts {
+        rank: member.rank.map(|rank| rank.number),
+        size: member.rank.and_then(|rank| rank.size),
+        exe: member.program(),
+        mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
+        libraries: member.libraries().collect(),
+        symbols: symbols.filter(|symbol| has_variable(symbol)).cloned().collect(),
+        host: Some(crate::discover::host()),
+        machine: Machine::default(),
+    }
+}

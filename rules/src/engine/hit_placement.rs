@@ -1,0 +1,52 @@
+//! A hit on its way into a window: its key, the borders it meets, and the instance around it.
+//!
+//! Where it goes is decided elsewhere, see [`super::track`].
+
+use super::instance::{Instance, Surroundings};
+use super::nest::Nest;
+use super::stream::Arrived;
+use crate::value::Key;
+use crate::window::Boundaries;
+
+/// A key tells instances apart within the enclosing one.
+pub(super) type Name = (Option<u64>, Key);
+
+/// A hit on its way into a window.
+pub(super) struct HitPlacement<'a> {
+    pub(super) arrived: &'a Arrived,
+    pub(super) key: Option<Key>,
+    pub(super) boundaries: &'a Boundaries,
+    pub(super) enclosing: Option<&'a Instance>,
+    pub(super) nest: &'a Nest<'a>,
+}
+
+impl HitPlacement<'_> {
+    pub(super) fn name(&self, key: &Key) -> Name {
+        (self.enclosing.map(|instance| instance.frame.number), key.clone())
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        is_shared(self.boundaries, self.nest.around)
+    }
+}
+
+/// Whether one process hits the borders of a window for all.
+pub(super) fn is_shared(boundaries: &Boundaries, around: &Surroundings<'_>) -> bool {
+    around.owners(boundaries).is_none_or(|owners| owners.len() <= 1)
+}
+
+/// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window around.
+pub(super) fn may_end(boundaries: &Boundaries, probe: usize) -> bool {
+    boundaries.until.iter().any(|condition| condition.folds(probe))
+}
+
+/// The key of a hit, the inner nothing where the window has none for its probe.
+pub(super) fn key_of(arrived: &Arrived, boundaries: &Boundaries) -> Option<Option<Key>> {
+    match boundaries.keys.get(arrived.probe).copied().flatten() {
+        None => Some(None),
+        Some(capture) => match arrived.hit.captures.get(capture) {
+            Some(Ok(value)) => Some(Some(Key::of(value))),
+            _ => None,
+        },
+    }
+}

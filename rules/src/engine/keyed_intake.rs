@@ -1,0 +1,212 @@
+//! Hits that have their instance's key in them: they need no order among processes, and no order at all once they are
+//! known to belong.
+//!
+//! Each waits until the order of the others has come as far as its own time: then it is known which instances had begun
+//! and which were over, and it goes straight into its own. A node does the same with what the coordinator tells it.
+
+use std::collections::BTreeMap;
+
+use super::ledger::{Belongs, Ledger};
+use super::output::Dropped;
+use super::stream::{Arrived, MOST_PENDING, in_order};
+use crate::hit::Hit;
+use crate::rule::{CheckedRule, Trigger};
+use crate::term::{FoldRange, Term, Typed};
+use crate::value::{Key, ProcessId, Time};
+use crate::window::{Boundaries, Straddle};
+
+/// Hits that may wait for their instance to begin.
+const MOST_WAITING: usize = 65_536;
+
+/// For each probe of a rule, whether its hits are placed by key alone, and then the windows they belong to, each with
+/// the capture that is the key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ByKey(Vec<Option<Vec<(usize, usize)>>>);
+
+/// Where hits go that have found their instance.
+pub(super) trait Instances {
+    fn take(&mut self, window: usize, index: u64, probe: usize, hit: &Hit);
+    /// The instance cannot be complete.
+    fn mark_incomplete(&mut self, window: usize, index: u64, reason: &str);
+}
+
+/// The hits of one rule.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeyedIntake {
+    inboxes: BTreeMap<ProcessId, Vec<Arrived>>,
+    count: usize,
+    /// Those whose instance has not begun, with its window and key.
+    waiting: Vec<(usize, Key, Arrived)>,
+}
+
+impl ByKey {
+    pub(super) fn of(rule: &CheckedRule) -> ByKey {
+        ByKey((0..rule.probes.len()).map(|probe| windows(rule, probe)).collect())
+    }
+
+    pub(super) fn has(&self, probe: usize) -> bool {
+        self.windows(probe).is_some()
+    }
+
+    /// The windows that a probe's hits belong to by a key, each with the capture that is the key.
+    pub(super) fn windows(&self, probe: usize) -> Option<&[(usize, usize)]> {
+        self.0.get(probe)?.as_deref()
+    }
+}
+
+/// The windows of a probe whose hits need no order.
+fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
+    if rule
+        .joins
+        .iter()
+        .any(|join| join.of.0 == probe || join.of.1 == probe)
+    {
+        return None;
+    }
+    let mut out = Vec::new();
+    for (place, (window, folds)) in rule.windows.iter().zip(&rule.folds).enumerate() {
+        let Some(boundaries) = window.boundaries() else {
+            continue;
+        };
+        if boundaries.are_at(probe) || is_looked_at(rule, place, boundaries, probe) {
+            return None;
+        }
+        if !folds.uses(probe) {
+            continue;
+        }
+        let alone = boundaries.straddle == Straddle::End
+            && boundaries.within.is_none()
+            && boundaries.begins_at().is_some();
+        let capture = boundaries.keys.get(probe).copied().flatten();
+        match capture.filter(|_| alone && !folds.keeps(probe)) {
+            Some(capture) => out.push((place, capture)),
+            None => return None,
+        }
+    }
+    Some(out).filter(|out| !out.is_empty())
+}
+
+/// Whether hits of a probe are asked for before a window closes: by its conditions, a tune, or the formulas of a window inside.
+pub(super) fn is_looked_at(rule: &CheckedRule, place: usize, boundaries: &Boundaries, probe: usize) -> bool {
+    let conditions = boundaries.complete.iter().map(|(_, condition)| condition);
+    let conditions: Vec<&Typed> = conditions.chain(&boundaries.until).collect();
+    let behind = rule.metrics_behind(&conditions).into_iter();
+    let behind = behind
+        .filter_map(|metric| rule.metrics.get(metric))
+        .map(|metric| &metric.value);
+    let in_conditions = conditions.iter().copied().chain(behind).any(|of| of.folds(probe));
+    let looked_at = rule
+        .tunes
+        .iter()
+        .any(|tune| matches!(tune.trigger, Trigger::Hit { window, .. } if window == place));
+    in_conditions || looked_at || reached_into(rule, place, probe)
+}
+
+/// Whether a formula of an inner window asks for what the instance has so far.
+fn reached_into(rule: &CheckedRule, window: usize, probe: usize) -> bool {
+    let runs = rule
+        .runs
+        .iter()
+        .flat_map(|run| std::iter::once(&run.of).chain(&run.by));
+    let formulas = (0..rule.windows.len()).flat_map(|place| rule.formulas_of(place));
+    let mut found = false;
+    for formula in formulas.chain(runs) {
+        formula.visit(&mut |term| {
+            if let Term::Fold(fold) = term {
+                found |= fold.probe == probe && fold.range == FoldRange::Enclosing(window);
+            }
+        });
+    }
+    found
+}
+
+impl KeyedIntake {
+    /// Takes a hit that is not late; false if there is no room for it.
+    pub(super) fn push(&mut self, arrived: Arrived) -> bool {
+        let room = self.count < MOST_PENDING;
+        if room {
+            self.count += 1;
+            self.inboxes.entry(arrived.hit.process).or_default().push(arrived);
+        }
+        room
+    }
+
+    /// The last hit that waits.
+    pub(super) fn last(&self) -> Option<Time> {
+        let hits = self.inboxes.values().flatten();
+        hits.map(|arrived| arrived.hit.time).max()
+    }
+
+    /// Places the hits up to `reach`, up to which `ledgers`, one for each window, know everything.
+    pub(super) fn settle(
+        &mut self,
+        reach: Time,
+        by_key: &ByKey,
+        ledgers: &mut [Ledger],
+        dropped: &mut Dropped,
+        instances: &mut impl Instances,
+    ) {
+        for (window, key, arrived) in std::mem::take(&mut self.waiting) {
+            self.place(window, key, &arrived, ledgers, dropped, instances);
+        }
+        let mut inboxes = std::mem::take(&mut self.inboxes);
+        // One that got nothing since the last time is given up; of the others about as much is to come again.
+        inboxes.retain(|_, inbox| !inbox.is_empty());
+        for inbox in inboxes.values_mut() {
+            let (upto, doubled) = in_order(inbox, reach);
+            self.count = self.count.saturating_sub(upto + doubled as usize);
+            dropped.duplicate += doubled;
+            for arrived in inbox.drain(..upto) {
+                let windows = by_key.0.get(arrived.probe).and_then(Option::as_ref);
+                for (window, capture) in windows.into_iter().flatten() {
+                    match arrived.hit.captures.get(*capture) {
+                        Some(Ok(value)) => {
+                            self.place(*window, Key::of(value), &arrived, ledgers, dropped, instances);
+                        }
+                        _ => unkeyed(*window, &arrived, ledgers, dropped, instances),
+                    }
+                }
+            }
+        }
+        self.inboxes = inboxes;
+    }
+
+    fn place(
+        &mut self,
+        window: usize,
+        key: Key,
+        arrived: &Arrived,
+        ledgers: &mut [Ledger],
+        dropped: &mut Dropped,
+        instances: &mut impl Instances,
+    ) {
+        let Some(ledger) = ledgers.get_mut(window) else {
+            return;
+        };
+        match ledger.find(&key, arrived.hit.time) {
+            Belongs::To(index) => instances.take(window, index, arrived.probe, &arrived.hit),
+            Belongs::Late => dropped.late += 1,
+            Belongs::Outside => dropped.outside += 1,
+            Belongs::Waits if self.waiting.len() < MOST_WAITING => {
+                self.waiting.push((window, key, arrived.clone()));
+            }
+            Belongs::Waits => dropped.overflow += 1,
+        }
+    }
+}
+
+/// It could belong to any that went on: none of them is known to be complete.
+fn unkeyed(
+    window: usize,
+    arrived: &Arrived,
+    ledgers: &[Ledger],
+    dropped: &mut Dropped,
+    instances: &mut impl Instances,
+) {
+    dropped.unplaced += 1;
+    if let Some(ledger) = ledgers.get(window) {
+        for index in ledger.at(arrived.hit.time) {
+            instances.mark_incomplete(window, index, "a hit without its key");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What is observed finds its place: samples, and hits with the windows of their rule that look for them.
+
+use std::sync::Arc;
+
+use super::advance::Awaiting;
+use super::join::Joiner;
+use super::output::Observation;
+use super::stream::Arrived;
+use super::{Engine, Open, Running};
+use crate::hit::Hit;
+use crate::ids::{ProbeId, RuleId};
+use crate::value::{ProcessId, Time};
+
+impl Engine {
+    /// Takes a measurement. One of a process or a probe that is not known is ignored.
+    pub fn observe(&mut self, observation: Observation) {
+        self.observe_of(observation, false);
+    }
+
+    /// The same as to observe every [`Observation::CallCounter`] of a process again, each with the total that it had last.
+    pub fn calls_stand(&mut self, process: ProcessId, time: Time) {
+        self.samples.calls_stand(process, time);
+    }
+
+    /// `elsewhere` if a node handed it on, which folds by itself what it can.
+    pub(super) fn observe_of(&mut self, observation: Observation, elsewhere: bool) {
+        if !self.is_of_known(&observation) {
+            return;
+        }
+        match observation {
+            Observation::Hit { .. } => self.hit(observation, elsewhere),
+            Observation::PartialSum {
+                rule,
+                probe,
+                process,
+                partial_sum,
+            } => {
+                if let Some(running) = self.rules.get_mut(rule.0) {
+                    running.take_partial_sum(probe.0, process, &partial_sum);
+                }
+            }
+            Observation::Watermark { process, time } => {
+                // Of the others no hit waits for its turn.
+                let ordered = self.rules.iter_mut().filter(|running| running.probed);
+                ordered.for_each(|running| running.stream.watermark(process, time));
+            }
+            Observation::Lost { from, to, .. } => {
+                for running in &mut self.rules {
+                    running.stream.lose(from, to);
+                    running.joiners.iter_mut().for_each(Joiner::clear);
+                    running.mark_incomplete(to, "hits were lost in it");
+                }
+            }
+            Observation::Variable {
+                process,
+                name,
+                time,
+                value,
+            } => Arc::make_mut(&mut self.variables).observe(process, name, (time, value)),
+            sampled => self.sample(sampled),
+        }
+    }
+
+    /// Whether process and probe are known, where it is of one.
+    fn is_of_known(&self, observation: &Observation) -> bool {
+        let known = |process: &ProcessId| self.processes.contains_key(process);
+        let has = |rule: &RuleId, probe: &ProbeId| {
+            let running = self.rules.get(rule.0);
+            running.is_some_and(|running| probe.0 < running.rule.probes.len())
+        };
+        match observation {
+            Observation::Counter { of, .. } | Observation::Gauge { of, .. } => {
+                of.process().as_ref().is_none_or(known)
+            }
+            Observation::CallCounter { process, .. }
+            | Observation::Variable { process, .. }
+            | Observation::Watermark { process, .. }
+            | Observation::Lost { process, .. } => known(process),
+            Observation::ProbeTotals {
+                rule, probe, process, ..
+            }
+            | Observation::PartialSum {
+                rule, probe, process, ..
+            } => known(process) && has(rule, probe),
+            // Looked up where it is put.
+            Observation::Hit { .. } => true,
+        }
+    }
+
+    /// Keeps what was measured at a moment until a window asks for it.
+    fn sample(&mut self, observation: Observation) {
+        match observation {
+            Observation::Counter {
+                of,
+                measure,
+                time,
+                total,
+            } => self.samples.counter(of, measure, time, total),
+            Observation::CallCounter {
+                process,
+                measure,
+                call,
+                time,
+                total,
+            } => self.samples.call((process, measure), &call, time, total),
+            Observation::Gauge {
+                of,
+                measure,
+                time,
+                value,
+            } if value.is_finite() => self.samples.gauge(of, measure, time, value),
+            Observation::ProbeTotals {
+                rule,
+                probe,
+                process,
+                time,
+                count,
+                duration_sum_ns,
+            } => self
+                .samples
+                .totals((rule, probe, process), time, (count, duration_sum_ns)),
+            _ => {}
+        }
+    }
+
+    /// Puts a hit where the windows of its rule look for it.
+    fn hit(&mut self, hit: Observation, elsewhere: bool) {
+        let Observation::Hit {
+            rule,
+            probe,
+            process,
+            thread,
+            time,
+            duration_ns,
+            captures,
+        } = hit
+        else {
+            return;
+        };
+        let (Some(running), Some(known)) = (self.rules.get_mut(rule.0), self.processes.get(&process)) else {
+            return;
+        };
+        let Some(made) = running.captures.get(probe.0).filter(|_| time >= running.since) else {
+            return;
+        };
+        let hit = Hit {
+            time,
+            process,
+            rank: known.facts.rank,
+            host: known.host.clone(),
+            thread,
+            duration_ns,
+            captures: made.made(captures),
+        };
+        if running.timed {
+            self.samples.hit((rule, probe, process), hit.clone());
+        }
+        if running.probed {
+            running.take(probe.0, hit, elsewhere);
+        }
+    }
+}
+
+impl Running {
+    /// Puts a hit where windows from probe to probe look for it.
+    fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool) {
+        let by_key = self.by_key.has(probe);
+        if by_key && elsewhere {
+            return;
+        }
+        let time = hit.time;
+        if self.stream.is_late(hit.process, time) {
+            self.stream.dropped.late += 1;
+            return self.mark_incomplete(time, "a hit came late");
+        }
+        let arrived = Arrived { probe, hit };
+        if !by_key {
+            self.stream.push(arrived);
+        } else if !self.keyed_intake.push(arrived) {
+            self.stream.overflow(time);
+        }
+    }
+
+    /// Something is missing of this time: the instances that it could belong to are not complete.
+    pub(super) fn mark_incomplete(&mut self, time: Time, reason: &str) {
+        for open in &mut self.windows {
+            match open {
+                Open::Probed(track) => track.mark_incomplete(time, reason),
+                // Its pair would become known later than the hit.
+                Open::Timed { spoiled, .. } => *spoiled = Some(reason.to_string()),
+                Open::Busy => {}
+            }
+        }
+        for Awaiting { due, .. } in &mut self.awaiting {
+            let instance = due.instance();
+            if instance.start() <= time {
+                instance.mark_incomplete(reason);
+            }
+        }
+    }
+}

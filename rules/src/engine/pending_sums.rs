@@ -1,0 +1,211 @@
+//! What was added up of hits where they happened finds its instance: by the key that its hits have in common, or by the times of
+//! the first and the last of them. All of them belong to one instance, or to none; where that cannot be told, the instance is
+//! partial. Which probes are added up is decided in [`super::planned_sums`].
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::Running;
+use super::advance::Fill;
+use super::keyed_intake::{ByKey, Instances};
+use super::ledger::{Belongs, Ledger};
+use super::output::Dropped;
+use super::planned_sums::folds_in;
+use crate::partial_sum::{Group, PartialSum, SummedValue};
+use crate::rule::CheckedRule;
+use crate::term::Field;
+use crate::value::{Key, ProcessId, Scalar, Time};
+
+/// Groups of hits that may wait for their instance.
+const MOST_WAITING: usize = 65_536;
+
+/// Why an instance is partial that has only a part of what was added up.
+const ACROSS: &str = "hits were aggregated across one of its boundaries";
+
+/// What was added up and has not found its instance.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PendingSums {
+    of_probe: Vec<Option<SumPlacement>>,
+    /// By window, process, probe and group.
+    waiting: BTreeMap<(usize, ProcessId, usize, Group), PartialSum>,
+}
+
+/// A probe whose hits are added up.
+#[derive(Clone, Debug)]
+struct SumPlacement {
+    /// The windows that fold its hits.
+    windows: Vec<usize>,
+    /// The parts of a hit, each with the place of its sums.
+    parts: Vec<(Field, usize)>,
+    values: usize,
+}
+
+/// Where hits belong that were added up.
+enum Fate {
+    To(u64),
+    /// Some belong to it, and some do not.
+    Across(Vec<u64>),
+    Late,
+    Outside,
+    Waits,
+}
+
+impl PendingSums {
+    pub(super) fn of(rule: &CheckedRule) -> PendingSums {
+        let summed = |probe: usize| {
+            let partial_sum = rule.plan.probes.get(probe)?.partial_sum.as_ref()?;
+            let place = |value: SummedValue| partial_sum.values.iter().position(|known| *known == value);
+            let captures = rule.probes.get(probe).map_or(0, |probe| probe.captures.len());
+            let captures = (0..captures).filter_map(|capture| {
+                let read = rule.integer_read(probe, capture)?;
+                Some((Field::Capture(capture), place(SummedValue::Read(read))?))
+            });
+            let duration = place(SummedValue::Duration).map(|place| (Field::Duration, place));
+            Some(SumPlacement {
+                windows: folds_in(rule, probe).collect(),
+                parts: captures.chain(duration).collect(),
+                values: partial_sum.values.len(),
+            })
+        };
+        PendingSums {
+            of_probe: (0..rule.probes.len()).map(summed).collect(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    fn summed(&self, probe: usize) -> Option<&SumPlacement> {
+        self.of_probe.get(probe)?.as_ref()
+    }
+
+    /// Takes what was added up; false if there is no room for it. What the plan does not ask for is ignored.
+    pub(super) fn push(&mut self, probe: usize, process: ProcessId, partial_sum: &PartialSum) -> bool {
+        let Some(summed) = self.of_probe.get(probe).and_then(Option::as_ref) else {
+            return true;
+        };
+        if partial_sum.sums.len() != summed.values {
+            return true;
+        }
+        for window in &summed.windows {
+            let of = (*window, process, probe, partial_sum.group);
+            let room = self.waiting.len() < MOST_WAITING;
+            match self.waiting.entry(of) {
+                Entry::Occupied(known) => known.into_mut().add(partial_sum),
+                Entry::Vacant(place) if room => {
+                    place.insert(partial_sum.clone());
+                }
+                Entry::Vacant(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// When the last hit was of those that wait.
+    pub(super) fn last(&self) -> Option<Time> {
+        self.waiting.values().map(|partial_sum| partial_sum.last).max()
+    }
+
+    /// A process is there no longer.
+    pub(super) fn forget(&mut self, process: ProcessId) {
+        self.waiting.retain(|(_, of, _, _), _| *of != process);
+    }
+
+    /// Places what is known to belong to an instance, or to none, when everything up to `reach` is known.
+    pub(super) fn settle(
+        &mut self,
+        reach: Time,
+        by_key: &ByKey,
+        ledgers: &mut [Ledger],
+        dropped: &mut Dropped,
+        fill: &mut Fill<'_>,
+    ) {
+        for (of, partial_sum) in std::mem::take(&mut self.waiting) {
+            let (window, process, probe, group) = of;
+            let fate = match (group, ledgers.get_mut(window)) {
+                (Group::Key(key), Some(ledger)) if by_key.has(probe) => {
+                    keyed(ledger, key, &partial_sum, reach)
+                }
+                (Group::Epoch(_), _) if !by_key.has(probe) => {
+                    timed(&fill.spans(window, process), &partial_sum, reach)
+                }
+                _ => Fate::Outside,
+            };
+            match fate {
+                Fate::Waits => {
+                    self.waiting.insert(of, partial_sum);
+                }
+                Fate::To(number) => {
+                    let parts = self.summed(probe).map_or(&[][..], |summed| &summed.parts);
+                    let there = fill.fill(window, number, |content| {
+                        content.take_partial_sum(process, probe, &partial_sum, parts);
+                    });
+                    dropped.late += if there { 0 } else { partial_sum.count };
+                }
+                Fate::Across(numbers) => {
+                    dropped.late += partial_sum.count;
+                    for number in numbers {
+                        fill.mark_incomplete(window, number, ACROSS);
+                    }
+                }
+                Fate::Late => dropped.late += partial_sum.count,
+                Fate::Outside => dropped.outside += partial_sum.count,
+            }
+        }
+    }
+}
+
+/// By the key that the hits have in common.
+fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -> Fate {
+    let key = Key::of(&Scalar::Number(key as f64));
+    let ends = (
+        ledger.find(&key, partial_sum.first),
+        ledger.find(&key, partial_sum.last),
+    );
+    match ends {
+        // It may end before the last of them: that is known when everything up to there is.
+        (Belongs::To(_), Belongs::To(_)) if partial_sum.last > reach => Fate::Waits,
+        (Belongs::To(number), Belongs::To(_)) => Fate::To(number),
+        (Belongs::To(number), Belongs::Late) | (Belongs::Outside, Belongs::To(number)) => {
+            Fate::Across(vec![number])
+        }
+        (Belongs::Outside, Belongs::Late) => Fate::Across(ledger.of_key(&key).into_iter().collect()),
+        (Belongs::Late, _) => Fate::Late,
+        (Belongs::Outside, Belongs::Outside) => Fate::Outside,
+        _ => Fate::Waits,
+    }
+}
+
+/// By their times, in their own process: `spans` has the number, begin and end of each instance there, the newest first.
+fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: Time) -> Fate {
+    let apart = |start: Time, end: Option<Time>| {
+        partial_sum.last < start || end.is_some_and(|end| end < partial_sum.first)
+    };
+    let meets = |(_, start, end): &&(u64, Time, Option<Time>)| !apart(*start, *end);
+    let met: Vec<&(u64, Time, Option<Time>)> = spans.iter().filter(meets).collect();
+    let is_within = |start: Time, end: Option<Time>| {
+        start <= partial_sum.first && end.is_none_or(|end| partial_sum.last <= end)
+    };
+    match met.as_slice() {
+        // A border may follow.
+        [] if partial_sum.last > reach => Fate::Waits,
+        [(_, start, None)] if *start <= partial_sum.first && partial_sum.last > reach => Fate::Waits,
+        [] => Fate::Outside,
+        [(number, start, end), ..] if is_within(*start, *end) => Fate::To(*number),
+        across => Fate::Across(across.iter().map(|(number, _, _)| *number).collect()),
+    }
+}
+
+impl Running {
+    /// Takes what was added up of hits of a process.
+    pub(super) fn take_partial_sum(&mut self, probe: usize, process: ProcessId, partial_sum: &PartialSum) {
+        if partial_sum.last < self.since || partial_sum.count == 0 {
+            return;
+        }
+        if partial_sum.first < self.since {
+            // Which of them were before the rule was there is not known.
+            return self.stream.lose(self.since, partial_sum.last);
+        }
+        if !self.partial_sums.push(probe, process, partial_sum) {
+            self.stream.overflow(partial_sum.last);
+        }
+    }
+}

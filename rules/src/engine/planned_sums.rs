@@ -1,0 +1,269 @@
+//! Of which probes the hits may be added up where they happen, and why not of others; which of those are waited for. What comes of it is
+//! placed in [`super::pending_sums`].
+
+use super::keyed_intake::{ByKey, is_looked_at};
+use crate::function::Reduction;
+use crate::partial_sum::{Grouping, MOST_VALUES, PlannedSum, SummedValue};
+use crate::plan::Delivery;
+use crate::read::{Base, Layout};
+use crate::rule::{CheckedRule, Trigger};
+use crate::target::Site;
+use crate::term::{Field, Fold, Rowed, Statistic, Term, Typed};
+use crate::value::Scalar;
+use crate::window::{Boundaries, Straddle, Window};
+
+impl CheckedRule {
+    /// Has the hits of those probes added up of which no formula asks for one, and says which of the others are waited for.
+    pub(crate) fn plan_sums(&mut self) {
+        let by_key = ByKey::of(self);
+        let partial_sums = (0..self.probes.len()).map(|probe| self.partial_sum(probe, &by_key).ok());
+        let partial_sums: Vec<Option<PlannedSum>> = partial_sums.collect();
+        let summed = |probe: usize| partial_sums.get(probe).is_some_and(Option::is_some);
+        let windows = self.windows.iter().zip(&self.folds);
+        let parted = windows
+            .filter(|(_, folds)| (0..partial_sums.len()).any(|probe| summed(probe) && folds.uses(probe)));
+        let boundaries: Vec<usize> = parted
+            .filter_map(|(window, _)| window.boundaries())
+            .flat_map(|boundaries| boundaries.begins_at().into_iter().chain(boundaries.to))
+            .collect();
+        let decides: Vec<bool> = (0..self.probes.len())
+            .map(|probe| self.decides_at(probe))
+            .collect();
+        for (place, (planned, partial_sum)) in self.plan.probes.iter_mut().zip(partial_sums).enumerate() {
+            planned.parts_sums = boundaries.contains(&place);
+            planned.decides = decides.get(place) == Some(&true);
+            if partial_sum.is_some() {
+                planned.delivers = Delivery::PartialSums;
+                planned.partial_sum = partial_sum;
+            }
+        }
+    }
+
+    /// Whether something may fall due at a probe's hits, or at pairs that they are one of.
+    fn decides_at(&self, probe: usize) -> bool {
+        let pairs = self.joins.iter().zip(self.probes.len()..);
+        let of_probe = pairs.filter(|(join, _)| join.of.0 == probe || join.of.1 == probe);
+        let mut places = std::iter::once(probe).chain(of_probe.map(|(_, place)| place));
+        places.any(|place| self.may_close_with(place) || self.is_trigger(place))
+    }
+
+    fn is_trigger(&self, probe: usize) -> bool {
+        let mut triggers = self.tunes.iter().map(|tune| tune.trigger);
+        triggers.any(|trigger| matches!(trigger, Trigger::Hit { probe: at, .. } if at == probe))
+    }
+
+    /// Whether windows close with hits of a probe, or one that does not close with a hit of its end alone has to do with them.
+    fn may_close_with(&self, probe: usize) -> bool {
+        let mut windows = self.windows.iter().zip(&self.folds).enumerate();
+        windows.any(|(place, (window, folds))| {
+            window.boundaries().is_some_and(|boundaries| {
+                let has_to_do = || folds.uses(probe) || is_looked_at(self, place, boundaries, probe);
+                match is_plain(boundaries, self.probes.len()) {
+                    true => boundaries.closes_at() == Some(probe),
+                    false => boundaries.are_at(probe) || has_to_do(),
+                }
+            })
+        })
+    }
+
+    /// What is to be added up of a probe's hits, or why each of them is needed.
+    pub(super) fn partial_sum(&self, probe: usize, by_key: &ByKey) -> Result<PlannedSum, &'static str> {
+        let planned = self.plan.probes.get(probe).ok_or("it is a pair of hits")?;
+        if !planned.delivers.are_hits() {
+            return Err("the totals of the probe are enough");
+        }
+        if planned.to.is_some() {
+            return Err("the two ends of its spans are paired one by one");
+        }
+        if planned.is_switched {
+            return Err("its probe is switched on and off");
+        }
+        if planned
+            .captures
+            .iter()
+            .any(|capture| matches!(capture.layout, Some(Layout::Str(_))))
+        {
+            return Err("a text is read at its hits");
+        }
+        if self.is_of_time(probe) {
+            return Err("the hits of a window of a length are chosen by the totals at its boundaries");
+        }
+        if self
+            .joins
+            .iter()
+            .any(|join| join.of.0 == probe || join.of.1 == probe)
+        {
+            return Err("its hits are paired");
+        }
+        if self.is_trigger(probe) {
+            return Err("a tune is looked at with each of its hits");
+        }
+        self.closes_at_hits(probe)?;
+        let by = match by_key.windows(probe) {
+            Some(windows) => Grouping::Read(self.common_key(probe, windows)?),
+            None => self.by_epoch(probe)?,
+        };
+        let folds = self.folds.iter().flat_map(|folds| folds.gathered());
+        let folds = folds.filter(|(fold, _)| fold.probe == probe);
+        let mut values = Vec::new();
+        for (fold, _) in folds {
+            let value = self.added_up(fold)?;
+            values.extend(value.filter(|value| !values.contains(value)));
+        }
+        if values.len() > MOST_VALUES {
+            return Err("more values of its hits are folded than can be aggregated");
+        }
+        Ok(PlannedSum { by, values })
+    }
+
+    /// Whether a window of a length asks for its hits.
+    fn is_of_time(&self, probe: usize) -> bool {
+        let windows = self.windows.iter().zip(&self.folds);
+        let mut folded = windows.filter(|(window, folds)| window.boundaries().is_none() && folds.uses(probe));
+        let mut extremes = false;
+        for formula in (0..self.windows.len()).flat_map(|place| self.formulas_of(place)) {
+            formula.visit(&mut |term| {
+                let is_extreme = |statistic: &Statistic| matches!(statistic, Statistic::Min | Statistic::Max);
+                extremes |= matches!(term, Term::Hits { probe: of, statistic, .. } if *of == probe && is_extreme(statistic));
+            });
+        }
+        folded.next().is_some() || extremes
+    }
+
+    /// Whether every window that folds its hits closes at hits of borders, which say when to look at what was added up.
+    fn closes_at_hits(&self, probe: usize) -> Result<(), &'static str> {
+        for (place, (window, folds)) in self.windows.iter().zip(&self.folds).enumerate() {
+            let Some(boundaries) = window.boundaries() else {
+                continue;
+            };
+            if boundaries.are_at(probe) {
+                return Err("its hits are boundaries");
+            }
+            if is_looked_at(self, place, boundaries, probe) {
+                return Err("its hits are looked at before the window closes");
+            }
+            if folds.keeps(probe) {
+                return Err("it needs what is known only when the window closes");
+            }
+            if folds.uses(probe) && !is_plain(boundaries, self.probes.len()) {
+                return Err("its window does not close with a hit of its end alone");
+            }
+        }
+        Ok(())
+    }
+
+    /// What is read as the key of all windows that fold hits of a probe.
+    fn common_key(&self, probe: usize, windows: &[(usize, usize)]) -> Result<usize, &'static str> {
+        let mut captures = windows.iter().map(|(_, capture)| *capture);
+        let first = captures.next().ok_or("no window folds its hits")?;
+        if captures.any(|capture| capture != first) {
+            return Err("its hits have a key for each of several windows");
+        }
+        self.integer_read(probe, first)
+            .ok_or("its key is no integer as it is read")
+    }
+
+    /// Hits that have no key belong to the time between two hits of borders, if those are of the same process.
+    fn by_epoch(&self, probe: usize) -> Result<Grouping, &'static str> {
+        let role = self.probes.get(probe).map(|probe| probe.role);
+        let windows = self.windows.iter().zip(&self.folds);
+        let windows = windows.filter(|(_, folds)| folds.uses(probe));
+        for boundaries in windows.filter_map(|(window, _)| window.boundaries()) {
+            let mut ends = boundaries.begins_at().into_iter().chain(boundaries.to);
+            if !ends.all(|end| self.probes.get(end).map(|end| end.role) == role) {
+                return Err("its hits are placed by time, between boundaries in another process");
+            }
+            if boundaries.keys.get(probe).copied().flatten().is_some() {
+                return Err("its hits have a key, and are placed in the order of all hits");
+            }
+        }
+        Ok(Grouping::Epoch)
+    }
+
+    /// Whether a fold of the probe's hits is why they are not added up.
+    pub(super) fn is_of_fold(&self, probe: usize, why: &str) -> bool {
+        let mut folds = self.folds.iter().flat_map(|folds| folds.gathered());
+        folds.any(|(fold, _)| fold.probe == probe && self.added_up(fold) == Err(why))
+    }
+
+    /// What a fold adds up of each hit: nothing where it counts them.
+    pub(super) fn added_up(&self, fold: &Fold) -> Result<Option<SummedValue>, &'static str> {
+        let is_added = matches!(
+            fold.reduction,
+            Reduction::Count
+                | Reduction::Sum
+                | Reduction::Mean
+                | Reduction::Stddev
+                | Reduction::Min
+                | Reduction::Max
+        );
+        if !is_added || fold.second.is_some() {
+            return Err("the kernel has counts, sums, sums of squares, minima and maxima");
+        }
+        if fold.filter.is_some() {
+            return Err("it has a condition");
+        }
+        if matches!(fold.by, Some(Rowed::By(_))) {
+            return Err("the kernel has rows by process");
+        }
+        let has_duration = self
+            .probes
+            .get(fold.probe)
+            .is_some_and(|probe| probe.site != Site::Entry);
+        let value = |of: &Typed| match of.term {
+            Term::Field(Field::Duration) if has_duration => Some(SummedValue::Duration),
+            Term::Field(Field::Capture(place)) => self.integer_read(fold.probe, place).map(SummedValue::Read),
+            _ => None,
+        };
+        match &fold.of {
+            None => Ok(None),
+            Some(of) => value(of)
+                .map(Some)
+                .ok_or("the kernel folds durations and integers as they are read"),
+        }
+    }
+
+    /// What a capture reads, if that is a whole number as it is read, or may be: what the debug information is to say is known
+    /// when the probe is attached.
+    pub(super) fn integer_read(&self, probe: usize, place: usize) -> Option<usize> {
+        use crate::lang::ast::Operator;
+        let probe = self.probes.get(probe)?;
+        let one = |term: &Term| matches!(term, Term::Constant(Scalar::Number(factor)) if *factor == 1.0);
+        let read = match &probe.captures.get(place)?.1.term {
+            Term::Read(at) => *at,
+            Term::Arithmetic(Operator::Multiply, left, right) => match (&left.term, &right.term) {
+                (Term::Read(at), factor) | (factor, Term::Read(at)) if one(factor) => *at,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let planned = probe.reads.get(read)?;
+        let is_complete = !matches!(
+            planned.layout,
+            Some(Layout::F32 | Layout::F64 | Layout::Bool | Layout::Str(_))
+        );
+        (is_complete && !matches!(planned.source.base, Base::Known(_))).then_some(read)
+    }
+}
+
+/// Begun and ended by hits of probes and nothing else.
+fn is_plain(boundaries: &Boundaries, probes: usize) -> bool {
+    let ends = || boundaries.begins_at().into_iter().chain(boundaries.to);
+    boundaries.from.len() == 1
+        && boundaries.begins_at().is_some()
+        && ends().all(|probe| probe < probes)
+        && boundaries.until.is_none()
+        && boundaries.within.is_none()
+        && boundaries.complete.is_empty()
+        && boundaries.straddle == Straddle::End
+}
+
+/// Whether the hits of a probe are folded in a window from probe to probe.
+pub(super) fn folds_in<'r>(rule: &'r CheckedRule, probe: usize) -> impl Iterator<Item = usize> + 'r {
+    let windows = rule.windows.iter().zip(&rule.folds).enumerate();
+    let uses =
+        move |(_, (window, folds)): &(usize, (&Window, &std::sync::Arc<crate::folds::WindowFolds>))| {
+            window.boundaries().is_some() && folds.uses(probe)
+        };
+    windows.filter(uses).map(|(place, _)| place)
+}

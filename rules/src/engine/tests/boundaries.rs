@@ -1,0 +1,103 @@
+//! What belongs to an instance at its very borders, and between the borders of each process.
+
+use super::probed::Farm;
+use super::*;
+
+#[test]
+fn the_counters_of_a_process_are_taken_between_its_own_boundaries() {
+    let source = "\
+rule: regions
+about: regions of several processes
+roles:
+  rank: rank >= 0
+probes:
+  begin: {role: rank, entry: begin}
+  end: {role: rank, return: end}
+capture:
+  begin.vt: arg(0)
+windows:
+  region: {from: begin, to: end, key: vt}
+metrics:
+  gain: cpu.time
+";
+    let mut farm = Farm::new(source, 2);
+    for (process, ms, total) in [
+        (0, 10, 4),
+        (0, 30, 15),
+        (0, 50, 18),
+        (1, 10, 0),
+        (1, 20, 5),
+        (1, 50, 25),
+    ] {
+        farm.engine.observe(cpu_time(process, Time(ms * MS), total * MS));
+    }
+    farm.hits(&[
+        ("begin", 0, 10, 0, vec![7.0]),
+        ("begin", 1, 20, 0, vec![7.0]),
+        ("end", 0, 30, 0, vec![]),
+        ("end", 1, 50, 0, vec![]),
+    ]);
+    farm.all_until(100);
+    // 15 - 4 between 10 and 30 ms, 25 - 5 between 20 and 50 ms (PMSL, section 3.2.2).
+    assert_eq!(farm.closed(), ["region 0: gain 11 ms to 20 ms over 2 processes"]);
+}
+
+#[test]
+fn what_happens_at_the_instant_of_an_end_is_in_it_whatever_the_order_of_the_probes() {
+    let [begin, end, step] = [
+        "  begin: {role: rank, entry: f}\n",
+        "  end: {role: rank, return: f}\n",
+        "  step: {role: rank, span: f}\n",
+    ];
+    for probes in [[begin, end, step], [begin, step, end], [step, end, begin]] {
+        let source = format!(
+            "rule: steps\nabout: spans that end with their window\nroles:\n  rank: rank >= 0\nprobes:\n{}windows:\n  w: {{from: begin, to: end}}\nmetrics:\n  steps: count(step)\n",
+            probes.concat()
+        );
+        let mut farm = Farm::new(&source, 1);
+        for start in [100, 200] {
+            farm.hits(&[
+                ("begin", 0, start, 0, vec![]),
+                ("end", 0, start + 50, 0, vec![]),
+                ("step", 0, start + 50, 50, vec![]),
+            ]);
+        }
+        farm.all_until(1000);
+        assert_eq!(farm.closed(), ["w 0: steps 1", "w 1: steps 1"], "{source}");
+    }
+}
+
+#[test]
+fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked_at_with_them() {
+    let turns = super::probed::FRAME.replace("to: end, ", "");
+    let complete = super::probed::FRAME.replace(
+        "key: number}",
+        "key: number, complete: {worker: count(compute) == 1}}",
+    );
+    let inner = super::probed::FRAME.replace(
+        "key: number}",
+        "key: number}\n  batch: {from: iteration, within: iteration, until: count(send) == 2}",
+    );
+    let paired = inner.replace("count(send) == 2", "count(chunk) == 2").replace(
+        "windows:",
+        "join:\n  chunk: {of: [send, compute], by: [send.to = compute.process]}\nwindows:",
+    );
+    let paired = paired.replace("capture:\n", "capture:\n  send.to: arg(1)\n");
+    for (source, expected) in [
+        (super::probed::FRAME, &["end"][..]),
+        // What ends one is what begins the next.
+        (&turns, &["begin"]),
+        // Whatever it has to do with may be what it waits for.
+        (&complete, &["begin", "end", "send", "compute"]),
+        (&inner, &["end", "send"]),
+        (&paired, &["end", "send", "compute"]),
+    ] {
+        let rule = checked(source);
+        let probes = rule.plan().probes.iter();
+        let waited_for: Vec<&str> = probes
+            .filter(|probe| probe.decides)
+            .map(|probe| probe.name.as_str())
+            .collect();
+        assert_eq!(waited_for, expected, "{source}");
+    }
+}

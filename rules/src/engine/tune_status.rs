@@ -1,0 +1,142 @@
+//! What an engine tells of itself when it is asked. Evaluates nothing.
+
+use std::sync::Arc;
+
+use plan::Mode;
+
+use super::close::Evaluated;
+use super::output::{ClosedWindow, Dropped, Finding, Standing, TuneStatus};
+use super::tune::TuneState;
+use super::{Engine, Running};
+use crate::ids::{DecisionId, RuleId};
+use crate::rule::CheckedRule;
+
+impl Engine {
+    /// For every tune where it stands and why it does not act, in the order of rules and tunes.
+    pub fn status(&self) -> Vec<TuneStatus> {
+        let mut out = Vec::new();
+        for (index, running) in self.rules.iter().enumerate() {
+            for (place, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
+                let label = checked.action.as_ref().map(|change| change.action.label());
+                let dropped = running.stream.dropped;
+                let (standing, why) = match tune.status(running.mode, checked) {
+                    (Standing::Waiting, _) if running.closed == 0 && !dropped.windows().is_empty() => {
+                        (Standing::NoValue, all_left_out(&dropped))
+                    }
+                    (Standing::NoValue, _) if running.matches_no_process() => {
+                        (Standing::NoValue, NO_PROCESS.to_owned())
+                    }
+                    status => status,
+                };
+                out.push(TuneStatus {
+                    rule: RuleId(index),
+                    rule_name: running.rule.name.clone(),
+                    tune: place,
+                    label: label.unwrap_or_else(|| "advice".to_string()),
+                    standing,
+                    why,
+                    left_out: running.left_out.clone(),
+                    saw_no_process: running.saw_no_process,
+                    had_processes: running.had_processes,
+                    had_value: tune.has_turned(),
+                    windows: running.closed,
+                    dropped,
+                });
+            }
+        }
+        out
+    }
+
+    /// The decisions that are being judged, each after how many windows of how many.
+    pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+        let tunes = |running: &'_ Running| -> Vec<_> {
+            let tunes = running.tunes.iter().zip(&running.rule.tunes);
+            tunes.flat_map(|(state, tune)| state.on_trial(tune)).collect()
+        };
+        self.rules.iter().flat_map(tunes).collect()
+    }
+
+    /// The findings there are, with the numbers of the last window, or of the last before a change.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.rules
+            .iter()
+            .flat_map(|running| &running.tunes)
+            .filter_map(TuneState::finding)
+            .collect()
+    }
+
+    /// The rules, in the order of their [`RuleId`]s, without those that were removed.
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, &CheckedRule, Mode)> {
+        let rules = self.rules.iter().enumerate();
+        rules
+            .filter(|(_, running)| !running.is_removed)
+            .map(|(index, running)| (RuleId(index), &*running.rule, running.mode))
+    }
+
+    /// One of them; none if it was removed.
+    pub fn rule(&self, rule: RuleId) -> Option<&CheckedRule> {
+        let running = self.rules.get(rule.0).filter(|running| !running.is_removed);
+        running.map(|running| &*running.rule)
+    }
+
+    /// The metrics of the window a rule closed last, each with its value as people read it or `none (reason)`.
+    pub fn metrics(&self, rule: RuleId) -> Vec<(String, String)> {
+        self.rules.get(rule.0).map_or_else(Vec::new, Running::shown)
+    }
+
+    /// The windows that a rule closed last, one of each that it has.
+    pub fn last_windows(&self, rule: RuleId) -> Vec<ClosedWindow> {
+        let running = self.rules.get(rule.0).into_iter();
+        running
+            .flat_map(|running| {
+                running
+                    .last
+                    .iter()
+                    .flatten()
+                    .map(|over| over.shown(&running.rule))
+            })
+            .collect()
+    }
+
+    /// The windows that closed since this was last asked, in the order they were evaluated; the oldest are dropped
+    /// where nobody asks.
+    pub fn drain_windows(&mut self) -> Vec<ClosedWindow> {
+        let rules = &self.rules;
+        let shown = |over: Arc<Evaluated>| Some(over.shown(&rules.get(over.rule.0)?.rule));
+        self.closed.drain(..).filter_map(shown).collect()
+    }
+
+    /// Those that closed until now are not asked for.
+    pub fn forget_windows(&mut self) {
+        self.closed.clear();
+    }
+
+    /// What of a rule's hits and windows was left out, since the beginning.
+    pub fn dropped(&self, rule: RuleId) -> Dropped {
+        self.rules
+            .get(rule.0)
+            .map_or_else(Dropped::default, |running| running.stream.dropped)
+    }
+}
+
+/// Why a rule has no value that is for other programs.
+const NO_PROCESS: &str = "no process matches its roles";
+
+impl Running {
+    /// Windows closed, and no process was in a role of it, nor came or went within one.
+    fn matches_no_process(&self) -> bool {
+        self.closed > 0 && !self.had_processes && self.left_out.is_empty()
+    }
+}
+
+/// Why a rule has no value of which no window was evaluated.
+fn all_left_out(dropped: &Dropped) -> String {
+    let left_out = dropped.windows();
+    let all: u64 = left_out.iter().map(|one| one.count).sum();
+    let reasons = left_out.iter().map(|one| format!("{} {}", one.count, one.words));
+    let reasons: Vec<String> = reasons.collect();
+    format!(
+        "no value: all {all} windows were left out: {}",
+        reasons.join("; ")
+    )
+}
