@@ -89,7 +89,7 @@ fn compared(program: &[SeenProcess]) -> (String, Vec<String>) {
 #[test]
 fn the_names_that_a_rule_needs_of_a_program_are_resolved() {
     let rule = CheckedRule::from_source(RULE).unwrap();
-    insta::assert_debug_snapshot!("sought", rule.request());
+    insta::assert_debug_snapshot!("request", rule.request());
 }
 
 #[test]
