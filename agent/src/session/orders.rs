@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plan::{Action, Affinity, Cores, Set, SyncPoint};
+use plan::{Action, Affinity, Cores, CpuList, Literal, Set, SyncPoint};
 use tuner::{
     action::Reason,
     actuator::{ActCommand, Practice, SetCommand, TogetherCommand},
@@ -168,7 +168,7 @@ impl Resolver<'_> {
 
     fn tasks(&self, decision: &Decision, change: &Change, pid: Pid) -> Result<Vec<(String, Task)>, String> {
         let action = match &change.action {
-            Action::Set(set) => return Ok(self.writes(decision, change.slot, pid, set)),
+            Action::Set(set) => return self.writes(decision, change.slot, pid, set),
             Action::Affinity(Affinity::Cores(how)) => {
                 let cpus = self.cores_of(change.slot, *how)?;
                 Action::Affinity(Affinity::Cpus(cpus))
@@ -193,7 +193,14 @@ impl Resolver<'_> {
         resolved.map_err(|error| error.to_string())
     }
 
-    fn writes(&self, decision: &Decision, slot: u32, pid: Pid, set: &Set) -> Vec<(String, Task)> {
+    fn writes(
+        &self,
+        decision: &Decision,
+        slot: u32,
+        pid: Pid,
+        set: &Set,
+    ) -> Result<Vec<(String, Task)>, String> {
+        let value = Literal::try_from(&set.value).map_err(|error| error.to_string())?;
         let member = self.target.member(slot);
         let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
             // A library that came since the session began has a copy, too.
@@ -203,7 +210,7 @@ impl Resolver<'_> {
             pid,
             variable: set.variable.clone(),
             module: module.clone(),
-            value: set.value.to_string(),
+            value,
             value_type: set.value_type,
             expect_old: None,
             why: decision.because.clone(),
@@ -214,13 +221,12 @@ impl Resolver<'_> {
             None => set.variable.clone(),
         };
         let tasks = copies.iter();
-        tasks
-            .map(|module| (shown(module), Task::Set(Box::new(command(module)))))
-            .collect()
+        let tasks = tasks.map(|module| (shown(module), Task::Set(Box::new(command(module)))));
+        Ok(tasks.collect())
     }
 
     /// The CPUs that one process gets when all of the job have cores of their own, in the order of their ranks.
-    fn cores_of(&self, slot: u32, how: Cores) -> Result<String, String> {
+    fn cores_of(&self, slot: u32, how: Cores) -> Result<CpuList, String> {
         let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
