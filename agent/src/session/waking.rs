@@ -139,7 +139,6 @@ impl Session {
                 if self.has_become_idle() {
                     // What the beginning took is not needed while nothing happens.
                     heap::give_back();
-                    heap::give_back_code();
                 }
                 if self.is_settled() {
                     return Ok(Some("all changes are confirmed"));
