@@ -14,7 +14,6 @@ pub use self::{
     change::{CallArgs, GetArgs, JournalArgs, PatchArgs, PatchCommand, SetArgs, SymbolsArgs, UndoArgs},
     rule::{CheckRuleArgs, NewRuleArgs, ReplayArgs, RuleArgs, RuleCommand, SettingArgs},
     session::{AddRuleArgs, SessionCommand},
-    values::Cpus,
     watch::{AttachArgs, ExportArgs, PsArgs, RunArgs, WatchArgs},
 };
 

@@ -20,6 +20,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
+    task::JoinSet,
 };
 
 use crate::{metrics, snapshot::Snapshot};
@@ -50,7 +51,7 @@ const BOUNDS: Bounds = Bounds {
     total: Duration::from_secs(30),
 };
 
-/// Serves until the session ends.
+/// Serves until it is dropped, with all connections.
 pub async fn serve(listener: TcpListener, shared: Shared) -> std::io::Result<()> {
     serve_within(listener, shared, BOUNDS).await
 }
@@ -62,7 +63,9 @@ async fn serve_within(listener: TcpListener, shared: Shared, bounds: Bounds) -> 
     };
     let names = Arc::new(names);
     let places = Arc::new(Semaphore::new(bounds.connections));
+    let mut connections = JoinSet::new();
     loop {
+        while connections.try_join_next().is_some() {}
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return Ok(());
         };
@@ -75,7 +78,7 @@ async fn serve_within(listener: TcpListener, shared: Shared, bounds: Bounds) -> 
             }
         };
         let (shared, names) = (Arc::clone(&shared), Arc::clone(&names));
-        tokio::spawn(async move {
+        connections.spawn(async move {
             // A client that is too slow, or goes away in the middle, is its own affair.
             let _ = tokio::time::timeout(bounds.total, converse(stream, shared, names, bounds)).await;
             drop(place);
@@ -205,6 +208,8 @@ mod tests {
         net::{Shutdown, SocketAddr, TcpStream},
     };
 
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     /// Longer than anything here takes on any machine: what waits so long has failed.
@@ -222,11 +227,42 @@ mod tests {
             let talking = scope.spawn(move || talk(address));
             runtime.block_on(async {
                 let listener = TcpListener::from_std(listener).unwrap();
-                tokio::spawn(serve_within(listener, Shared::default(), bounds));
+                let mut serving = JoinSet::new();
+                serving.spawn(serve_within(listener, Shared::default(), bounds));
                 while !talking.is_finished() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             });
+        });
+    }
+
+    #[test]
+    fn a_connection_ends_with_whoever_serves_it() {
+        let bounds = Bounds {
+            connections: 1,
+            header: 2 * PATIENCE,
+            total: 2 * PATIENCE,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut serving = JoinSet::new();
+            serving.spawn(serve_within(listener, Shared::default(), bounds));
+            let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+            // Its one place is taken when the next is not answered any more.
+            slow.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+            let mut next = tokio::net::TcpStream::connect(address).await.unwrap();
+            next.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .await
+                .unwrap();
+            let mut said = String::new();
+            let answered = tokio::time::timeout(Duration::from_millis(50), next.read_to_string(&mut said));
+            assert!(answered.await.is_err(), "{said}");
+            drop(serving);
+            let closed = tokio::time::timeout(PATIENCE, slow.read_to_string(&mut said)).await;
+            assert!(closed.is_ok(), "the connection is open still");
         });
     }
 

@@ -152,6 +152,57 @@ fn what_is_pure_knows_no_files_processes_threads_sockets_or_clocks() -> Outcome 
     Ok(())
 }
 
+/// The way of a decision, and what reads a text there all the same.
+const WAY: &[&str] = &[
+    "agent/src/session",
+    "agent/src/rulebook",
+    "agent/session/src",
+    "tuner/src/actuator",
+    "tuner/src/action",
+    "tuner/src/sync",
+    "tuner/src/variable",
+    "tuner/src/writer",
+];
+const READERS: &[(&str, &str)] = &[
+    ("agent/src/rulebook/replay.rs", "a recording"),
+    ("agent/src/rulebook/sources.rs", "rule files"),
+    ("agent/src/session/system.rs", "/proc/self/statm"),
+    (
+        "tuner/src/action/affinity.rs",
+        "the CPUs of a cgroup, of the machine",
+    ),
+    (
+        "tuner/src/variable/naming.rs",
+        "`count.0` is a symbol or a path: only the program says which",
+    ),
+];
+
+#[test]
+fn nothing_is_printed_and_parsed_again_between_a_rule_and_the_actuator() -> Outcome {
+    let is_edge = |name: &str| READERS.iter().any(|(file, _)| *file == name);
+    let reads = |line: &str| {
+        [".parse()", ".parse::<", "::parse("]
+            .iter()
+            .any(|call| line.contains(call))
+    };
+    let (mut found, mut edges) = (Vec::new(), BTreeSet::new());
+    for source in sources(WAY)? {
+        for (number, line) in code(&source.product).filter(|(_, line)| reads(line)) {
+            match is_edge(&source.name) {
+                true => drop(edges.insert(source.name.clone())),
+                false => found.push(format!("{}:{number}: {}", source.name, line.trim())),
+            }
+        }
+    }
+    assert_none(
+        &found,
+        "a decision is made of the types of `plan` on its way to the actuator",
+    );
+    let named: BTreeSet<String> = READERS.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(edges, named, "who is named here reads a text");
+    Ok(())
+}
+
 /// Above what `PURE` says of the crate. Only the log of a session names the writer of its lines and warns when that fails.
 #[test]
 fn the_state_machines_of_a_session_read_and_write_nothing() -> Outcome {
@@ -431,7 +482,7 @@ actuator: action address clock error journal lock memory module place process pt
     sync sys undo variable who write writer
 catalog: address dwarf image spelling symbol
 exits: address code image symbol unwind
-function: address dwarf image module path process space spelling symbol
+function: address dwarf image module process space spelling symbol
 libraries: foreign image
 ";
 

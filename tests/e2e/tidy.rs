@@ -13,6 +13,8 @@ use tuneagent_e2e::problem::While;
 
 const LONGEST_FILE: usize = 600;
 const LONGEST_FUNCTION: usize = 70;
+/// Lines inside the braces: what is safe stands outside.
+const LONGEST_UNSAFE: usize = 5;
 
 /// A source file of the product without its unit tests.
 pub(crate) struct Source {
@@ -261,6 +263,27 @@ fn function_name(line: &str) -> Option<String> {
             .take_while(|c| c.is_alphanumeric() || *c == '_')
             .collect(),
     )
+}
+
+#[test]
+fn no_unsafe_block_is_longer_than_what_is_unsafe() -> Outcome {
+    let mut found = Vec::new();
+    for source in sources(&agent_and(&["tuner/src", "rules/src"]))? {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (number, line) in code(&source.text).filter(|(_, line)| line.trim_end().ends_with("unsafe {")) {
+            let indent = |line: &str| line.len() - line.trim_start().len();
+            let inside = lines.iter().skip(number);
+            let inside = inside.take_while(|below| indent(below) > indent(line) || below.is_empty());
+            if inside.count() > LONGEST_UNSAFE {
+                found.push(format!("{}:{number}", source.name));
+            }
+        }
+    }
+    assert_none(
+        &found,
+        &format!("more than {LONGEST_UNSAFE} lines in an unsafe block"),
+    );
+    Ok(())
 }
 
 /// Files in which methods of `Session` may stand: the beginning, the loop, what an event makes happen, the end.

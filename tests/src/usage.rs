@@ -15,12 +15,16 @@ pub struct Usage {
     pub reads: u64,
     /// Memory in use now, in KiB.
     pub resident_kib: u64,
+    /// Of it what no other process can have and no file holds.
+    pub private_kib: u64,
 }
 
 impl Usage {
     /// Of a process now.
     pub fn of(pid: u32) -> Outcome<Usage> {
+        let maps = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let mut usage = Usage {
+            private_kib: number(&maps, "Private_Dirty:")?,
             reads: number(&fs::read_to_string(format!("/proc/{pid}/io"))?, "syscr:")?,
             resident_kib: number(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS:")?,
             ..Usage::default()
@@ -43,6 +47,7 @@ impl Usage {
             waits: self.waits.saturating_sub(before.waits),
             reads: self.reads.saturating_sub(before.reads),
             resident_kib: self.resident_kib,
+            private_kib: self.private_kib,
         }
     }
 }
@@ -66,7 +71,7 @@ mod tests {
         }
         let took = Usage::of(std::process::id())?.since(before);
         assert!(
-            took.reads >= 100 && took.cpu_ns > 0 && took.resident_kib > 0,
+            took.reads >= 100 && took.cpu_ns > 0 && took.resident_kib > took.private_kib,
             "{took:?}"
         );
         Ok(())

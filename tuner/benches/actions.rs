@@ -212,7 +212,7 @@ fn run(target: &Target) -> Result<(), WriterError> {
         let receipt = writer.load(&library, 5_000, Reason::default())?;
         writer.undo(receipt.change)?;
         loaded.add(&receipt);
-        let receipt = writer.affinity("0", Reason::default())?;
+        let receipt = writer.affinity(&"0".parse().unwrap(), Reason::default())?;
         writer.undo(receipt.change)?;
         bound.add(&receipt);
     }

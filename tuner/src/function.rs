@@ -3,13 +3,13 @@
 
 use std::fmt;
 
+use plan::FunctionName;
 use thiserror::Error;
 
 use crate::address::Address;
 use crate::dwarf::{self, Inlined};
 use crate::image::ImageError;
 use crate::module::Module;
-use crate::path::Path;
 use crate::process::Pid;
 use crate::space::AddressSpace;
 use crate::spelling::{self, Fit};
@@ -111,7 +111,7 @@ fn module(places: &[FunctionPlace]) -> &str {
 
 impl AddressSpace {
     /// The one function that a user means by `name`: `step`, `Solver::step(int)`, `libopenblas.so:dgemm_`.
-    pub fn function(&self, name: &str) -> Result<(&Module, Function), FunctionError> {
+    pub fn function(&self, name: &FunctionName) -> Result<(&Module, Function), FunctionError> {
         let mut found = self.every_function(name)?;
         if found.len() > 1 {
             let place = |(module, function): &(&Module, Function)| FunctionPlace {
@@ -122,7 +122,7 @@ impl AddressSpace {
             };
             return Err(FunctionError::Ambiguous {
                 pid: self.process.pid,
-                name: name.to_owned(),
+                name: name.to_string(),
                 places: found.iter().map(place).collect(),
             });
         }
@@ -130,16 +130,11 @@ impl AddressSpace {
     }
 
     /// Every function that a user means by `name`: all overloads, those of all modules. At least one.
-    pub fn every_function(&self, name: &str) -> Result<Vec<(&Module, Function)>, FunctionError> {
-        let (module, bare) = self.module_of(name);
+    pub fn every_function(&self, name: &FunctionName) -> Result<Vec<(&Module, Function)>, FunctionError> {
         let mut best: Option<Fit> = None;
         let mut found = Vec::new();
-        for of in self
-            .modules
-            .iter()
-            .filter(|of| module.is_none_or(|name| of.is_called(name)))
-        {
-            let functions = of.image.functions_spelled(bare);
+        for of in self.within(name) {
+            let functions = of.image.functions_spelled(&name.name);
             let functions = functions.map_err(|source| image_error(of, source))?;
             let Some((fit, functions)) = functions else {
                 continue;
@@ -154,36 +149,24 @@ impl AddressSpace {
         }
         match found.is_empty() {
             false => Ok(found),
-            true => self.inlined(name, module, bare),
+            true => self.inlined(name),
         }
     }
 
-    /// The module that a name begins with, if one is loaded that is called so, and the rest.
-    fn module_of<'n>(&self, name: &'n str) -> (Option<&'n str>, &'n str) {
-        let within = name
-            .parse::<Path>()
-            .ok()
-            .and_then(|path| path.within.into_iter().next());
-        let split = within.and_then(|module| name.split_at_checked(module.len()));
-        match split {
-            Some((module, rest)) if self.modules_called(module).next().is_some() => {
-                (Some(module), rest.strip_prefix(':').unwrap_or(rest))
-            }
-            _ => (None, name),
-        }
+    /// The modules that may hold it.
+    fn within(&self, name: &FunctionName) -> impl Iterator<Item = &Module> {
+        let module = name.module.as_deref();
+        let modules = self.modules.iter();
+        modules.filter(move |of| module.is_none_or(|name| of.is_called(name)))
     }
 
     /// Inlined functions are looked for last: that reads debug information.
-    fn inlined<T>(&self, name: &str, module: Option<&str>, bare: &str) -> Result<T, FunctionError> {
-        for of in self
-            .modules
-            .iter()
-            .filter(|of| module.is_none_or(|name| of.is_called(name)))
-        {
-            let found = dwarf::inlined(&of.image, bare).map_err(|source| image_error(of, source))?;
+    fn inlined<T>(&self, name: &FunctionName) -> Result<T, FunctionError> {
+        for of in self.within(name) {
+            let found = dwarf::inlined(&of.image, &name.name).map_err(|source| image_error(of, source))?;
             if found.1 > 0 {
                 return Err(FunctionError::Inlined {
-                    name: name.to_owned(),
+                    name: name.to_string(),
                     places: found.0,
                     count: found.1,
                 });
@@ -192,10 +175,10 @@ impl AddressSpace {
         Err(self.no_function(name))
     }
 
-    fn no_function(&self, name: &str) -> FunctionError {
+    fn no_function(&self, name: &FunctionName) -> FunctionError {
         FunctionError::NotFound {
             pid: self.process.pid,
-            name: name.to_owned(),
+            name: name.to_string(),
             unreadable: self.unreadable.len(),
         }
     }

@@ -94,6 +94,9 @@ pub enum WriteError {
         /// What has become of the value.
         found: Elsewhere,
     },
+    /// It was stored, and the kernel lets it neither be read nor be put back.
+    #[error("`{symbol}` of process {pid} COULD NOT BE READ BACK, AND ITS OLD VALUE NOT RESTORED")]
+    Unverified { pid: Pid, symbol: String },
     /// It began another program in the very moment of the store.
     #[error(
         "process {pid} began another program in the instant of the write: whether that got it is not known"
@@ -187,8 +190,20 @@ pub(crate) fn commit(
     before_store();
     store(slot, way, new)?;
     match slot.stays() || slot.check_again().is_ok() {
-        true => read_back(slot, way),
+        true => read_back(slot, way).map_err(|error| unverified(slot, way, expected, error)),
         false => Err(elsewhere(slot, way, expected, new)),
+    }
+}
+
+/// What cannot be read back is not left in force: the old value is stored again, but into no other program.
+fn unverified(slot: &Slot, way: Way<'_>, expected: Bytes, error: WriteError) -> WriteError {
+    let is_gone = matches!(error, WriteError::Replaced { .. }) || !slot.pid().is_alive();
+    if is_gone || store(slot, way, expected).is_ok() {
+        return error;
+    }
+    WriteError::Unverified {
+        pid: slot.pid(),
+        symbol: slot.location().symbol.clone(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
-use plan::SyncPoint;
+use plan::{CpuList, Literal, SyncPoint};
 
 use super::values::{assignment, duration};
 
@@ -55,7 +55,7 @@ pub struct SetArgs {
     pub target: String,
     /// What to write; VAR as for `get`
     #[arg(required = true, value_name = "VAR=VALUE", value_parser = assignment)]
-    pub assignments: Vec<(String, String)>,
+    pub assignments: Vec<(String, Literal)>,
     /// The type, where the program has no debug information: bool, i8 ... u64, f32, f64
     #[arg(long = "type", value_name = "TYPE")]
     pub value_type: Option<String>,
@@ -174,7 +174,7 @@ pub enum PatchCommand {
     /// Bind all threads to CPUs
     Affinity {
         /// As '0-3,8'.
-        cpus: String,
+        cpus: CpuList,
     },
 }
 

@@ -1,10 +1,9 @@
 //! Values as they are typed: times, sizes, assignments. What they mean is the options' own.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use plan::Mode;
-use rustix::thread::CpuSet;
+use plan::{Literal, LiteralError, Mode};
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -69,35 +68,14 @@ fn number_and_unit<'a>(text: &'a str, what: &str) -> Result<(f64, &'a str), Stri
     Ok((number, unit))
 }
 
-pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
+pub(super) fn assignment(text: &str) -> Result<(String, Literal), String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            let value = value.parse().map_err(|error: LiteralError| error.to_string())?;
+            Ok((name.into(), value))
+        }
         _ => Err(format!("`{text}` is not NAME=VALUE")),
     }
-}
-
-/// CPUs, by their numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cpus(pub BTreeSet<usize>);
-
-impl fmt::Display for Cpus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let numbers: Vec<String> = self.0.iter().map(usize::to_string).collect();
-        f.write_str(&numbers.join(","))
-    }
-}
-
-/// `0-3,8`.
-pub(super) fn cpus(text: &str) -> Result<Cpus, String> {
-    let number = |text: &str| text.parse().ok().filter(|cpu: &usize| *cpu < CpuSet::MAX_CPU);
-    let range = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = (number(first)?, number(last)?);
-        (first <= last).then_some(first..=last)
-    };
-    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    let ranges = ranges.ok_or_else(|| format!("`{text}` is no list of CPUs such as 0-3,8"))?;
-    Ok(Cpus(ranges.into_iter().flatten().collect()))
 }
 
 #[cfg(test)]
@@ -119,15 +97,5 @@ mod tests {
         assert_eq!(size("1.5KiB"), Ok(1536));
         assert_eq!(size("2GB"), Ok(2_000_000_000));
         assert!(size("much").is_err() && size("3 MiB").is_err() && size("").is_err());
-    }
-
-    #[test]
-    fn cpus_are_listed_by_numbers_and_ranges() {
-        let listed = |text: &str| cpus(text).map(|cpus| cpus.to_string());
-        assert_eq!(listed("0-3,8"), Ok("0,1,2,3,8".to_owned()));
-        assert_eq!(listed("1,0,1"), Ok("0,1".to_owned()));
-        for text in ["", "a", "3-1", "1,", "-1", "0-99999999999", "1024"] {
-            assert!(listed(text).is_err(), "{text}");
-        }
     }
 }

@@ -3,10 +3,11 @@
 use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use clap::Args;
+use plan::CpuList;
 
 use super::{
     rule::RuleArgs,
-    values::{Cpus, cpus, duration, period, size},
+    values::{duration, period, size},
 };
 use crate::cost::BudgetShare;
 
@@ -92,8 +93,8 @@ pub struct WatchArgs {
     #[arg(long, value_name = "SHARE", default_value_t = BudgetShare::default(), help_heading = "What it may cost")]
     pub budget: BudgetShare,
     /// CPUs that tuneagent itself runs on
-    #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "What it may cost")]
-    pub agent_cpus: Option<Cpus>,
+    #[arg(long, value_name = "LIST", help_heading = "What it may cost")]
+    pub agent_cpus: Option<CpuList>,
     /// Never sleep on these CPUs: decisions follow sooner, and one CPU is always busy
     #[arg(long, requires = "agent_cpus", help_heading = "What it may cost")]
     pub busy_poll: bool,

@@ -154,7 +154,7 @@ impl Watched {
         options.duration = args.duration;
         options.budget = args.budget;
         options.busy_poll = args.busy_poll;
-        options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.0.len() > 1);
+        options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.cpus().len() > 1);
         options.probe = args.probe;
         let host = crate::discover::host();
         let outputs = Outputs::open(args.json.as_deref(), &exports(args.exports), args.metrics, &host)?;

@@ -252,7 +252,7 @@ impl ByHand<'_> {
                         pid,
                         variable: variable.clone(),
                         module,
-                        value: value.clone(),
+                        value: *value,
                         value_type: self.value_type,
                         expect_old: None,
                         why: vec!["set by hand".into()],

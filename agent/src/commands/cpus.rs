@@ -2,6 +2,7 @@
 
 use std::io;
 
+use plan::CpuList;
 use rustix::{
     process::geteuid,
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
@@ -9,21 +10,20 @@ use rustix::{
 
 use crate::{
     awake::{self, Awake, DEVICE},
-    cli::Cpus,
     exit::Failure,
     hint::as_root_again,
 };
 
 /// Binds this thread and all that it starts from now on.
-pub(super) fn bind(cpus: &Cpus) -> Result<(), Failure> {
+pub(super) fn bind(cpus: &CpuList) -> Result<(), Failure> {
     let refused = |why: String| Failure::not_there(format!("--agent-cpus {cpus}: {why}"));
     let mut wanted = CpuSet::new();
-    cpus.0.iter().for_each(|cpu| wanted.set(*cpu));
+    cpus.cpus().iter().for_each(|cpu| wanted.set(*cpu));
     sched_setaffinity(None, &wanted)
         .map_err(|_| refused("none of these CPUs may be used here (nproc shows how many may)".to_owned()))?;
     let got = sched_getaffinity(None).map_err(|error| refused(error.to_string()))?;
     // The kernel takes what there is of them.
-    match cpus.0.iter().find(|cpu| !got.is_set(**cpu)) {
+    match cpus.cpus().iter().find(|cpu| !got.is_set(**cpu)) {
         Some(cpu) => Err(refused(format!("CPU {cpu} may not be used here"))),
         None => Ok(()),
     }

@@ -12,6 +12,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
     sync::{Semaphore, mpsc, oneshot},
+    task::JoinSet,
 };
 
 use super::{
@@ -92,7 +93,7 @@ fn remove_ended(folder: &Path) {
     }
 }
 
-/// Serves until the session ends. One request after the other on each connection.
+/// Serves until it is dropped, with all connections. One request after the other on each connection.
 pub async fn serve(listener: UnixListener, requested: mpsc::Sender<PendingRequest>) -> std::io::Result<()> {
     serve_within(listener, requested, IDLE).await
 }
@@ -104,7 +105,9 @@ async fn serve_within(
 ) -> std::io::Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
     loop {
+        while connections.try_join_next().is_some() {}
         let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else {
             return Ok(());
         };
@@ -118,7 +121,7 @@ async fn serve_within(
             }
         };
         let requested = requested.clone();
-        tokio::spawn(async move {
+        connections.spawn(async move {
             // A peer that goes away in the middle is its own affair.
             let _ = converse(stream, requested, idle).await;
             drop(place);
@@ -237,7 +240,8 @@ mod tests {
                 .unwrap();
             runtime.block_on(async {
                 let (sender, mut requested) = mpsc::channel::<PendingRequest>(8);
-                tokio::spawn(serve_within(listener, sender, idle));
+                let mut serving = JoinSet::new();
+                serving.spawn(serve_within(listener, sender, idle));
                 while !talking.is_finished() {
                     let next = tokio::time::timeout(Duration::from_millis(10), requested.recv()).await;
                     if let Ok(Some((request, answer))) = next {
@@ -265,6 +269,27 @@ mod tests {
             stream.write_all(b"nonsense\n{\"request\":\"stop\"}\n").unwrap();
             assert!(line(&mut reader).contains("not understood"));
             assert_eq!(line(&mut reader), "\"stopping\"\n");
+        });
+    }
+
+    #[test]
+    fn a_connection_ends_with_whoever_serves_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut control = Control::at(&folder.path().join("tuneagent")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (sender, _asked) = mpsc::channel::<PendingRequest>(8);
+            let mut serving = JoinSet::new();
+            serving.spawn(serve_within(control.take_listener().unwrap(), sender, 2 * IDLE));
+            let mut stream = tokio::io::BufReader::new(UnixStream::connect(&control.path).await.unwrap());
+            stream.write_all(b"nonsense\n").await.unwrap();
+            let mut said = String::new();
+            stream.read_line(&mut said).await.unwrap();
+            assert!(said.contains("not understood"), "{said}");
+            drop(serving);
+            let closed = tokio::time::timeout(IDLE, stream.read_line(&mut said)).await;
+            assert!(closed.is_ok(), "the connection is open still");
         });
     }
 

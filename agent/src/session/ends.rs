@@ -1,27 +1,32 @@
 //! Tells when a process ends, from its pidfd: at once, and without looking at it again and again.
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::readable::Readable;
 
 /// Ends that may wait to be heard.
 const ENDS_MAX: usize = 4096;
 
-/// Watches any number of processes.
-pub(super) struct Ends(mpsc::Sender<u32>);
+/// Watches any number of processes, until it is dropped.
+pub(super) struct Ends {
+    to: mpsc::Sender<u32>,
+    watches: JoinSet<()>,
+}
 
 impl Ends {
     /// With where the slot of each process comes out that has ended.
     pub(super) fn new() -> (Ends, mpsc::Receiver<u32>) {
-        let (sender, receiver) = mpsc::channel(ENDS_MAX);
-        (Ends(sender), receiver)
+        let (to, receiver) = mpsc::channel(ENDS_MAX);
+        let watches = JoinSet::new();
+        (Ends { to, watches }, receiver)
     }
 
     /// Watches one more process, known by its slot. One that has ended already is told at once.
-    pub(super) fn watch(&self, pid: i32, slot: u32) {
-        let sender = self.0.clone();
-        tokio::spawn(async move {
+    pub(super) fn watch(&mut self, pid: i32, slot: u32) {
+        while self.watches.try_join_next().is_some() {}
+        let sender = self.to.clone();
+        self.watches.spawn(async move {
             if let Some(pidfd) = open(pid) {
                 // An error means that it cannot be waited for: then it is taken for ended.
                 let _ = pidfd.wait().await;
@@ -33,4 +38,31 @@ impl Ends {
 
 fn open(pid: i32) -> Option<Readable> {
     Readable::new(pidfd_open(Pid::from_raw(pid)?, PidfdFlags::NONBLOCK).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn nobody_watches_when_the_watcher_is_gone() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let child = || Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            let (mut first, mut second) = (child(), child());
+            let (mut ends, mut ended) = Ends::new();
+            ends.watch(first.id() as i32, 1);
+            ends.watch(second.id() as i32, 2);
+            drop(first.stdin.take());
+            assert_eq!(ended.recv().await, Some(1));
+            drop(ends);
+            // The sender of a watch that went on would keep the channel open for as long as its process lives.
+            assert_eq!(ended.recv().await, None);
+            drop(second.stdin.take());
+            first.wait().and(second.wait()).unwrap();
+        });
+    }
 }

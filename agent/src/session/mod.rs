@@ -211,7 +211,6 @@ impl Session {
             self.target.discovery.images().forget_tables();
         }
         heap::give_back();
-        heap::give_back_code();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

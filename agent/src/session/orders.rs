@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plan::{Action, Affinity, Cores, Set, SyncPoint};
+use plan::{Action, Affinity, Cores, CpuList, Literal, Set, SyncPoint};
 use tuner::{
     action::Reason,
     actuator::{ActCommand, SetCommand, SetWarmUp, TogetherCommand},
@@ -173,7 +173,7 @@ impl Resolver<'_> {
         pid: Pid,
     ) -> Result<Vec<(String, ProcessTask)>, String> {
         let action = match &change.action {
-            Action::Set(set) => return Ok(self.writes(decision, change.slot, pid, set)),
+            Action::Set(set) => return self.writes(decision, change.slot, pid, set),
             Action::Affinity(Affinity::Cores(how)) => {
                 let cpus = self.cores_of(change.slot, *how)?;
                 Action::Affinity(Affinity::Cpus(cpus))
@@ -204,7 +204,8 @@ impl Resolver<'_> {
         slot: u32,
         pid: Pid,
         set: &Set,
-    ) -> Vec<(String, ProcessTask)> {
+    ) -> Result<Vec<(String, ProcessTask)>, String> {
+        let value = Literal::try_from(&set.value).map_err(|error| error.to_string())?;
         let member = self.target.member(slot);
         let copies = member.filter(|_| set.everywhere).map_or(vec![None], |member| {
             // A library that came since the session began has a copy, too.
@@ -214,7 +215,7 @@ impl Resolver<'_> {
             pid,
             variable: set.variable.clone(),
             module: module.clone(),
-            value: set.value.to_string(),
+            value,
             value_type: set.value_type,
             expect_old: None,
             why: decision.because.clone(),
@@ -225,13 +226,12 @@ impl Resolver<'_> {
             None => set.variable.clone(),
         };
         let tasks = copies.iter();
-        tasks
-            .map(|module| (shown(module), ProcessTask::Set(Box::new(command(module)))))
-            .collect()
+        let tasks = tasks.map(|module| (shown(module), ProcessTask::Set(Box::new(command(module)))));
+        Ok(tasks.collect())
     }
 
     /// The CPUs that one process gets when all of the job have cores of their own, in the order of their ranks.
-    fn cores_of(&self, slot: u32, how: Cores) -> Result<String, String> {
+    fn cores_of(&self, slot: u32, how: Cores) -> Result<CpuList, String> {
         let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();

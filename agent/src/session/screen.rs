@@ -7,6 +7,7 @@ use std::{
 };
 
 use job::place::Namer;
+use tokio::task::JoinSet;
 
 use super::{Options, Outputs, budget::TICK, views::Views};
 use crate::{
@@ -47,6 +48,8 @@ pub(super) struct Screen {
     outputs: Outputs,
     /// The newest snapshot for scrapes; none where nobody can scrape.
     shared: Option<Shared>,
+    /// Serves them for as long as there is a screen.
+    serving: JoinSet<std::io::Result<()>>,
     /// A command has the terminal, and prints there.
     is_beside: bool,
     shown: Shown,
@@ -69,6 +72,7 @@ impl Screen {
         Screen {
             painter,
             shared: outputs.metrics.is_some().then(Shared::default),
+            serving: JoinSet::new(),
             outputs,
             is_beside,
             shown: Shown {
@@ -113,7 +117,7 @@ impl Screen {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
         let shared = self.shared.get_or_insert_default();
         publish(shared, views.snapshot());
-        tokio::spawn(http::serve(listener, Arc::clone(shared)));
+        self.serving.spawn(http::serve(listener, Arc::clone(shared)));
         Ok(())
     }
 

@@ -66,7 +66,7 @@ impl Target {
 
     /// Tells from here on when one of these processes ends: its slot. Must run inside the runtime.
     pub(super) fn watch_ends(&mut self, processes: &[Metered]) -> Receiver<u32> {
-        let (ends, ended) = Ends::new();
+        let (mut ends, ended) = Ends::new();
         for process in processes {
             ends.watch(process.pid, process.slot);
         }

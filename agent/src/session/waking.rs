@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     HITS_PER_WAKE, Session,
@@ -56,8 +56,9 @@ impl Session {
         let mut sources = Sources::new(&self.target, &self.measuring, ended, times).map_err(Failure::no)?;
         let (screen, views) = self.showing();
         screen.serve(&views)?;
+        let mut serving = JoinSet::new();
         if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
-            tokio::spawn(control::serve(listener, sources.requesting()));
+            serving.spawn(control::serve(listener, sources.requesting()));
         }
         let (screen, views) = self.showing();
         screen.greet(&views, Time(monotonic_ns()));
@@ -139,7 +140,6 @@ impl Session {
                 if self.has_become_idle() {
                     // What the beginning took is not needed while nothing happens.
                     heap::give_back();
-                    heap::give_back_code();
                 }
                 if self.is_settled() {
                     return Ok(Some("all changes are confirmed"));

@@ -153,7 +153,7 @@ pub(crate) fn set(pid: Pid, variable: &str, value: impl ToString) -> SetCommand 
         pid,
         variable: variable.to_owned(),
         module: None,
-        value: value.to_string(),
+        value: value.to_string().parse().unwrap(),
         value_type: None,
         expect_old: None,
         why: vec!["a test".to_owned()],

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Argument, CallRequest, FunctionName, Inverse, Invocation, ReturnType};
+use crate::cpus::CpuList;
 use crate::expression::Expression;
 use crate::sync::Moment;
 use crate::value::{Scalar, ValueType};
@@ -92,8 +93,7 @@ pub enum PatchRequest {
 pub enum Affinity {
     /// Its part of the cores of the job. The session makes a list of it.
     Cores(Cores),
-    /// A list: `0-3,8`.
-    Cpus(String),
+    Cpus(CpuList),
 }
 
 /// How the cores of a job are dealt to its processes, each of which gets cores of its own.
@@ -114,11 +114,11 @@ impl Cores {
 
 impl fmt::Display for Affinity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Affinity::Cores(Cores::Spread) => "spread",
-            Affinity::Cores(Cores::Compact) => "compact",
-            Affinity::Cpus(list) => list,
-        })
+        match self {
+            Affinity::Cores(Cores::Spread) => f.write_str("spread"),
+            Affinity::Cores(Cores::Compact) => f.write_str("compact"),
+            Affinity::Cpus(list) => list.fmt(f),
+        }
     }
 }
 

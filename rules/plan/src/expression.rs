@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::value::{Value, ValueType};
+use crate::value::{Literal, ValueType};
 
 /// Deeper ones are refused.
 const DEPTH_MAX: usize = 24;
@@ -97,12 +97,15 @@ impl Expression {
                 left.check_numbers(value_type)?;
                 return right.check_numbers(value_type);
             }
-            Expression::Integer(number) => number.to_string(),
-            Expression::Float(number) => number.to_string(),
+            Expression::Integer(number) => Literal::Integer(i128::from(*number)),
+            Expression::Float(number) => Literal::Float(*number),
         };
-        match Value::parse(&number, value_type) {
+        match number.of_type(value_type) {
             Ok(_) => Ok(()),
-            Err(_) => Err(ExpressionError::NotOfType { number, value_type }),
+            Err(_) => Err(ExpressionError::NotOfType {
+                number: number.to_string(),
+                value_type,
+            }),
         }
     }
 }

@@ -11,6 +11,7 @@
 
 mod action;
 mod call;
+mod cpus;
 mod expression;
 mod outcome;
 mod site;
@@ -19,11 +20,12 @@ mod value;
 
 pub use action::{Action, Affinity, Cores, Keyword, PatchRequest, Set, Switch};
 pub use call::{Argument, CallRequest, FunctionName, Inverse, Invocation, ReturnType, TextError, WAS};
+pub use cpus::{CpuList, CpuListError};
 pub use expression::{Expression, ExpressionError, Operator};
 pub use outcome::{MarkKind, Mode};
 pub use site::Cost;
 pub use sync::{Key, Meeting, Moment, SyncPoint, SyncPointError};
-pub use value::{Bytes, Scalar, Value, ValueError, ValueType};
+pub use value::{Bytes, Literal, LiteralError, Scalar, Value, ValueError, ValueType};
 
 #[cfg(test)]
 mod tests {
@@ -122,7 +124,7 @@ mod tests {
                 value,
             }),
             Action::Affinity(Affinity::Cores(Cores::Spread)),
-            Action::Affinity(Affinity::Cpus("0-3".into())),
+            Action::Affinity(Affinity::Cpus("0-3".parse().unwrap())),
             Action::Switch(Switch {
                 probe: 1,
                 name: "p".into(),

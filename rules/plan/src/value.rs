@@ -262,29 +262,151 @@ impl FromStr for ValueType {
     }
 }
 
-impl Value {
-    /// Reads decimal numbers, `0x` hexadecimal ones and, for bool, true, false, 1 and 0.
-    pub fn parse(text: &str, value_type: ValueType) -> Result<Value, ValueError> {
+/// A value whose type the variable decides that takes it: what a rule computed, or a user wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Literal {
+    Boolean(bool),
+    Integer(i128),
+    Float(#[serde(with = "bits")] f64),
+}
+
+/// JSON has no number that is infinite or none.
+mod bits {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(number.to_bits())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
+}
+
+/// A text that is no value of any type.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is no number, and neither true nor false")]
+pub struct LiteralError(String);
+
+impl FromStr for Literal {
+    type Err = LiteralError;
+
+    /// Reads decimal numbers, `0x` hexadecimal ones, true and false.
+    fn from_str(text: &str) -> Result<Literal, LiteralError> {
+        match text {
+            "true" => return Ok(Literal::Boolean(true)),
+            "false" => return Ok(Literal::Boolean(false)),
+            _ => {}
+        }
+        let number = parse_integer(text).map(Literal::Integer);
+        let number = number.or_else(|| text.parse().ok().map(Literal::Float));
+        number.ok_or_else(|| LiteralError(text.to_owned()))
+    }
+}
+
+impl TryFrom<&Scalar> for Literal {
+    type Error = LiteralError;
+
+    fn try_from(scalar: &Scalar) -> Result<Literal, LiteralError> {
+        match scalar {
+            Scalar::Boolean(value) => Ok(Literal::Boolean(*value)),
+            Scalar::Number(value) => Ok(Literal::Float(*value)),
+            Scalar::Text(text) => Err(LiteralError(text.clone())),
+        }
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Literal::Boolean(value) => write!(f, "{value}"),
+            Literal::Integer(value) => write!(f, "{value}"),
+            Literal::Float(value) => write!(f, "{value}"),
+        }
+    }
+}
+
+impl Literal {
+    /// The value of this type that it is; a number that is not exactly one is refused, but for the last digits of a fraction.
+    pub fn of_type(self, value_type: ValueType) -> Result<Value, ValueError> {
         let malformed = || ValueError::Malformed {
-            text: text.to_owned(),
+            text: self.to_string(),
             value_type,
         };
         match value_type {
-            ValueType::Bool => match text {
-                "true" | "1" => Ok(Value::Bool(true)),
-                "false" | "0" => Ok(Value::Bool(false)),
-                _ => Err(malformed()),
+            ValueType::Bool => match self {
+                Literal::Boolean(value) => Ok(Value::Bool(value)),
+                _ => match self.integer() {
+                    Some(number @ (0 | 1)) => Ok(Value::Bool(number == 1)),
+                    _ => Err(malformed()),
+                },
             },
-            ValueType::F64 => text.parse().map(Value::F64).map_err(|_| malformed()),
+            ValueType::F64 => Ok(Value::F64(self.float().ok_or_else(malformed)?)),
             ValueType::F32 => {
-                let wide: f64 = text.parse().map_err(|_| malformed())?;
+                let wide = self.float().ok_or_else(malformed)?;
                 let narrow = wide as f32;
                 if wide.is_finite() && !narrow.is_finite() {
-                    return Err(out_of_range(text, value_type, f32::MIN, f32::MAX));
+                    return Err(self.out_of_range(value_type, f32::MIN, f32::MAX));
                 }
                 Ok(Value::F32(narrow))
             }
-            _ => integer(text, value_type, parse_integer(text).ok_or_else(malformed)?),
+            _ => self.narrow(value_type, self.integer().ok_or_else(malformed)?),
+        }
+    }
+
+    fn float(self) -> Option<f64> {
+        match self {
+            Literal::Boolean(_) => None,
+            Literal::Integer(number) => Some(number as f64),
+            Literal::Float(number) => Some(number),
+        }
+    }
+
+    fn integer(self) -> Option<i128> {
+        // Greater ones fit into no type; where they begin the conversion stays at the last number.
+        match self {
+            Literal::Boolean(_) => None,
+            Literal::Integer(number) => Some(number),
+            Literal::Float(number) => (number.fract() == 0.0).then_some(number as i128),
+        }
+    }
+
+    fn narrow(self, value_type: ValueType, number: i128) -> Result<Value, ValueError> {
+        macro_rules! narrow {
+            ($variant:ident, $rust:ty) => {
+                <$rust>::try_from(number)
+                    .map(Value::$variant)
+                    .map_err(|_| self.out_of_range(value_type, <$rust>::MIN, <$rust>::MAX))
+            };
+        }
+        match value_type {
+            ValueType::I8 => narrow!(I8, i8),
+            ValueType::I16 => narrow!(I16, i16),
+            ValueType::I32 => narrow!(I32, i32),
+            ValueType::I64 => narrow!(I64, i64),
+            ValueType::U8 => narrow!(U8, u8),
+            ValueType::U16 => narrow!(U16, u16),
+            ValueType::U32 => narrow!(U32, u32),
+            ValueType::U64 => narrow!(U64, u64),
+            ValueType::Bool | ValueType::F32 | ValueType::F64 => Err(ValueError::Malformed {
+                text: self.to_string(),
+                value_type,
+            }),
+        }
+    }
+
+    fn out_of_range(
+        self,
+        value_type: ValueType,
+        min: impl fmt::Display,
+        max: impl fmt::Display,
+    ) -> ValueError {
+        ValueError::OutOfRange {
+            text: self.to_string(),
+            value_type,
+            min: min.to_string(),
+            max: max.to_string(),
         }
     }
 }
@@ -307,69 +429,70 @@ fn parse_integer(text: &str) -> Option<i128> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-fn integer(text: &str, value_type: ValueType, number: i128) -> Result<Value, ValueError> {
-    macro_rules! narrow {
-        ($variant:ident, $rust:ty) => {
-            <$rust>::try_from(number)
-                .map(Value::$variant)
-                .map_err(|_| out_of_range(text, value_type, <$rust>::MIN, <$rust>::MAX))
-        };
-    }
-    match value_type {
-        ValueType::I8 => narrow!(I8, i8),
-        ValueType::I16 => narrow!(I16, i16),
-        ValueType::I32 => narrow!(I32, i32),
-        ValueType::I64 => narrow!(I64, i64),
-        ValueType::U8 => narrow!(U8, u8),
-        ValueType::U16 => narrow!(U16, u16),
-        ValueType::U32 => narrow!(U32, u32),
-        ValueType::U64 => narrow!(U64, u64),
-        ValueType::Bool | ValueType::F32 | ValueType::F64 => Err(ValueError::Malformed {
-            text: text.to_owned(),
-            value_type,
-        }),
-    }
-}
-
-fn out_of_range(
-    text: &str,
-    value_type: ValueType,
-    min: impl fmt::Display,
-    max: impl fmt::Display,
-) -> ValueError {
-    ValueError::OutOfRange {
-        text: text.to_owned(),
-        value_type,
-        min: min.to_string(),
-        max: max.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn read(text: &str, value_type: ValueType) -> Result<Value, ValueError> {
+        text.parse::<Literal>().unwrap().of_type(value_type)
+    }
+
     #[test]
     fn a_bool_is_zero_or_one_and_nothing_else() {
-        assert_eq!(Value::parse("true", ValueType::Bool), Ok(Value::Bool(true)));
-        assert!(Value::parse("2", ValueType::Bool).is_err());
+        assert_eq!(read("true", ValueType::Bool), Ok(Value::Bool(true)));
+        assert!(read("2", ValueType::Bool).is_err());
         let two = Bytes::new(&[2]).unwrap();
         assert!(Value::from_bytes(ValueType::Bool, two).is_err());
     }
 
     #[test]
     fn a_number_that_does_not_fit_is_refused_with_the_range() {
-        let error = Value::parse("300", ValueType::U8).unwrap_err();
+        let error = read("300", ValueType::U8).unwrap_err();
         assert_eq!(
             error.to_string(),
             "300 does not fit into u8, which holds 0 to 255"
         );
-        assert!(Value::parse("-1", ValueType::U64).is_err());
-        assert!(Value::parse("1e39", ValueType::F32).is_err());
-        assert!(Value::parse("--1", ValueType::I32).is_err());
-        assert!(Value::parse("0x+1", ValueType::I32).is_err());
-        assert_eq!(Value::parse("-0x80", ValueType::I8), Ok(Value::I8(-128)));
+        assert!(read("-1", ValueType::U64).is_err());
+        assert!(read("1e39", ValueType::F32).is_err());
+        assert!(read("12.5", ValueType::I32).is_err() && read("1e40", ValueType::I32).is_err());
+        assert!(read("true", ValueType::I32).is_err() && read("nan", ValueType::I32).is_err());
+        assert_eq!(read("-0x80", ValueType::I8), Ok(Value::I8(-128)));
+    }
+
+    #[test]
+    fn a_literal_is_any_number_and_stays_it_on_the_way() {
+        for text in ["x", "--1", "0x+1", "", "on"] {
+            assert!(text.parse::<Literal>().is_err(), "{text}");
+        }
+        for text in [
+            "true",
+            "-1",
+            "18446744073709551615",
+            "0.1",
+            "inf",
+            "-0.0",
+            "1e300",
+        ] {
+            let literal: Literal = text.parse().unwrap();
+            let written = serde_json::to_string(&literal).unwrap();
+            assert_eq!(
+                serde_json::from_str::<Literal>(&written).unwrap(),
+                literal,
+                "{text}"
+            );
+        }
+        assert_eq!(
+            read("18446744073709551615", ValueType::U64),
+            Ok(Value::U64(u64::MAX))
+        );
+        // As a rule computes a whole number.
+        assert_eq!(Literal::Float(12.0).of_type(ValueType::I32), Ok(Value::I32(12)));
+        assert_eq!(
+            Literal::Float(1.0).of_type(ValueType::Bool),
+            Ok(Value::Bool(true))
+        );
+        assert!(Literal::try_from(&Scalar::Text("12".into())).is_err());
     }
 
     proptest! {
@@ -384,12 +507,12 @@ mod tests {
 
         #[test]
         fn a_printed_number_parses_to_itself(number: i64) {
-            prop_assert_eq!(Value::parse(&number.to_string(), ValueType::I64), Ok(Value::I64(number)));
+            prop_assert_eq!(read(&number.to_string(), ValueType::I64), Ok(Value::I64(number)));
         }
 
         #[test]
         fn no_text_makes_the_parser_panic(text in ".{0,20}", pick in 0..ValueType::ALL.len()) {
-            let _ = Value::parse(&text, ValueType::ALL[pick]);
+            let _ = text.parse::<Literal>().map(|literal| literal.of_type(ValueType::ALL[pick]));
             let _ = Bytes::try_from(text);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::Bytes;
+use plan::{Bytes, CpuList};
 use rustix::io::Errno;
 use rustix::process::Pid as RawPid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -21,40 +21,35 @@ use crate::writer::{Writer, WriterError};
 const ROUNDS_MAX: usize = 1_000;
 
 impl Writer {
-    /// Binds all threads to `cpus` (`0-3,8`), those too that start meanwhile. Those that start later inherit it.
-    pub fn affinity(&mut self, cpus: &str, reason: Reason) -> Result<ActionReceipt, WriterError> {
+    /// Binds all threads to `cpus`, those too that start meanwhile. Those that start later inherit it.
+    pub fn affinity(&mut self, cpus: &CpuList, reason: Reason) -> Result<ActionReceipt, WriterError> {
         let started = clock::monotonic_ns();
         let at = clock::now();
         let pid = self.process().pid;
         let refused = |why: String| ActionError::Affinity {
             pid,
-            cpus: cpus.to_owned(),
+            cpus: cpus.to_string(),
             why,
         };
         ptrace::refuse_traced(pid).map_err(ActionError::from)?;
-        let wanted = parse(cpus).ok_or_else(|| refused("that is no list such as 0-3,8".to_owned()))?;
-        let wanted = wanted
-            .intersection(&allowed(pid))
-            .copied()
-            .collect::<BTreeSet<_>>();
-        if wanted.is_empty() {
-            return Err(refused("none of them may be used by this process (its cpuset)".to_owned()).into());
-        }
+        let may_use = cpus.cpus().intersection(&allowed(pid)).copied().collect();
+        let none = || refused("none of them may be used by this process (its cpuset)".to_owned());
+        let wanted = CpuList::new(may_use).ok_or_else(none)?;
         let had = masks(pid)?;
         let action = ThreadAffinities {
             symbol: "affinity".to_owned(),
-            cpus: list(&wanted),
+            cpus: wanted.clone(),
             threads: had
                 .iter()
                 .map(|(tid, had)| ThreadCpus {
                     tid: *tid,
-                    cpus: list(had),
+                    cpus: had.clone(),
                 })
                 .collect(),
         };
         let text = ActionRecord::Affinity(action.clone()).to_string();
         let change = self.announce(ActionRecord::Affinity(action), reason, at.clone())?;
-        let bound = bind_all(pid, |_| wanted.clone()).inspect_err(|_| give_back(&had));
+        let bound = bind_all(pid, |_| &wanted).inspect_err(|_| give_back(&had));
         (self.hooks.after_write)();
         let mechanism = Mechanism::Plain;
         let outcome = match &bound {
@@ -82,31 +77,19 @@ impl Writer {
         action: &ThreadAffinities,
     ) -> Result<RevertOutcome, WriterError> {
         let pid = self.process().pid;
-        let (had, ours) = (recorded(action), parse(&action.cpus).unwrap_or_default());
+        let (had, ours) = (recorded(action), &action.cpus);
         let now = masks(pid)?;
-        if !now.iter().any(|(_, mask)| *mask == ours) {
-            let first = now
-                .first()
-                .map(|(_, mask)| mask.iter().next().copied().unwrap_or_default());
+        if !now.iter().any(|(_, mask)| mask == ours) {
+            let first = now.first().and_then(|(_, mask)| mask.cpus().first().copied());
             let found = Bytes::new(&(first.unwrap_or_default() as u32).to_le_bytes());
             return Ok(found.map_or(RevertOutcome::Reverted, RevertOutcome::ChangedSince));
         }
         self.announce_revert(change, None)?;
-        let first = action
-            .threads
-            .first()
-            .and_then(|thread| parse(&thread.cpus))
-            .unwrap_or_default();
-        let others = now
-            .iter()
-            .filter(|(_, mask)| *mask != ours)
-            .map(|(tid, _)| *tid)
-            .collect::<BTreeSet<_>>();
-        let own: BTreeMap<i32, BTreeSet<usize>> = now.iter().cloned().collect();
-        let reverted = bind_all(pid, |tid| match (others.contains(&tid), had.get(&tid)) {
-            (true, _) => own.get(&tid).cloned().unwrap_or_default(),
-            (false, Some(had)) => had.clone(),
-            (false, None) => first.clone(),
+        let first = action.threads.first().map_or(ours, |thread| &thread.cpus);
+        let others = now.iter().filter(|(_, mask)| mask != ours);
+        let own: BTreeMap<i32, &CpuList> = others.map(|(tid, mask)| (*tid, mask)).collect();
+        let reverted = bind_all(pid, |tid| {
+            own.get(&tid).or(had.get(&tid)).copied().unwrap_or(first)
         });
         (self.hooks.after_write)();
         Ok(match reverted {
@@ -122,9 +105,9 @@ impl Writer {
         action: &ThreadAffinities,
     ) -> Result<(), WriterError> {
         let change = known.intent.change;
-        let (had, ours) = (recorded(action), parse(&action.cpus).unwrap_or_default());
+        let (had, ours) = (recorded(action), &action.cpus);
         let now = masks(self.process().pid)?;
-        let is_ours = |(tid, mask): &(i32, BTreeSet<usize>)| *mask == ours && had.get(tid) != Some(&ours);
+        let is_ours = |(tid, mask): &(i32, CpuList)| mask == ours && had.get(tid) != Some(&ours);
         let ended = || "the writer ended before the threads were bound".to_owned();
         match (known.status, now.iter().any(is_ours)) {
             (Status::Pending, true) => self.recover_outcome(change, Outcome::Applied),
@@ -135,11 +118,9 @@ impl Writer {
     }
 }
 
-fn recorded(action: &ThreadAffinities) -> BTreeMap<i32, BTreeSet<usize>> {
+fn recorded(action: &ThreadAffinities) -> BTreeMap<i32, &CpuList> {
     let threads = action.threads.iter();
-    threads
-        .filter_map(|thread| Some((thread.tid, parse(&thread.cpus)?)))
-        .collect()
+    threads.map(|thread| (thread.tid, &thread.cpus)).collect()
 }
 
 /// The CPUs that the process may use at all.
@@ -153,21 +134,17 @@ fn allowed(pid: Pid) -> BTreeSet<usize> {
             std::fs::read_to_string(file).ok()
         });
     let online = || std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
-    let of = |text: Option<String>| {
-        text.and_then(|text| parse(text.trim()))
-            .filter(|cpus| !cpus.is_empty())
-    };
-    of(effective)
-        .or_else(|| of(online()))
-        .unwrap_or_else(|| (0..CpuSet::MAX_CPU).collect())
+    let of = |text: Option<String>| text?.trim().parse::<CpuList>().ok();
+    let known = of(effective).or_else(|| of(online()));
+    known.map_or_else(|| (0..CpuList::MAX).collect(), |list| list.cpus().clone())
 }
 
 /// What every thread has.
-fn masks(pid: Pid) -> Result<Vec<(i32, BTreeSet<usize>)>, ActionError> {
+fn masks(pid: Pid) -> Result<Vec<(i32, CpuList)>, ActionError> {
     let mut found = Vec::new();
     for tid in ptrace::threads(pid)? {
         match sched_getaffinity(RawPid::from_raw(tid)) {
-            Ok(set) => found.push((tid, cpus(&set))),
+            Ok(set) => found.extend(cpus(&set).map(|cpus| (tid, cpus))),
             Err(Errno::SRCH) => {}
             Err(errno) => return Err(error(pid, "?", errno)),
         }
@@ -176,7 +153,7 @@ fn masks(pid: Pid) -> Result<Vec<(i32, BTreeSet<usize>)>, ActionError> {
 }
 
 /// Binds every thread, until a look finds none that is bound otherwise: one that starts meanwhile has what its creator had.
-fn bind_all(pid: Pid, wanted: impl Fn(i32) -> BTreeSet<usize>) -> Result<(), ActionError> {
+fn bind_all<'a>(pid: Pid, wanted: impl Fn(i32) -> &'a CpuList) -> Result<(), ActionError> {
     let mut done: BTreeSet<i32> = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
         let new: Vec<i32> = ptrace::threads(pid)?
@@ -189,9 +166,9 @@ fn bind_all(pid: Pid, wanted: impl Fn(i32) -> BTreeSet<usize>) -> Result<(), Act
         for tid in new {
             done.insert(tid);
             let wanted = wanted(tid);
-            match sched_setaffinity(RawPid::from_raw(tid), &set(&wanted)) {
+            match sched_setaffinity(RawPid::from_raw(tid), &set(wanted)) {
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(error(pid, &list(&wanted), errno)),
+                Err(errno) => return Err(error(pid, &wanted.to_string(), errno)),
             }
         }
     }
@@ -203,7 +180,7 @@ fn bind_all(pid: Pid, wanted: impl Fn(i32) -> BTreeSet<usize>) -> Result<(), Act
 }
 
 /// All or none: those that were bound before one could not be.
-fn give_back(had: &[(i32, BTreeSet<usize>)]) {
+fn give_back(had: &[(i32, CpuList)]) {
     for (tid, had) in had {
         let _ = sched_setaffinity(RawPid::from_raw(*tid), &set(had));
     }
@@ -217,56 +194,12 @@ fn error(pid: Pid, cpus: &str, errno: Errno) -> ActionError {
     }
 }
 
-fn cpus(set: &CpuSet) -> BTreeSet<usize> {
-    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+fn cpus(set: &CpuSet) -> Option<CpuList> {
+    CpuList::new((0..CpuList::MAX).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-fn set(cpus: &BTreeSet<usize>) -> CpuSet {
+fn set(cpus: &CpuList) -> CpuSet {
     let mut set = CpuSet::new();
-    cpus.iter().for_each(|cpu| set.set(*cpu));
+    cpus.cpus().iter().for_each(|cpu| set.set(*cpu));
     set
-}
-
-/// `0-3,8`
-fn parse(text: &str) -> Option<BTreeSet<usize>> {
-    let mut found = BTreeSet::new();
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if first > last || last >= CpuSet::MAX_CPU {
-            return None;
-        }
-        found.extend(first..=last);
-    }
-    Some(found).filter(|found| !found.is_empty())
-}
-
-fn list(cpus: &BTreeSet<usize>) -> String {
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
-            _ => ranges.push((*cpu, *cpu)),
-        }
-    }
-    let shown = ranges.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    });
-    shown.collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_cpus_are_read_and_written() {
-        for text in ["0", "0-3", "0-3,8", "1,3,5-7"] {
-            assert_eq!(list(&parse(text).unwrap()), text);
-        }
-        for text in ["", "3-1", "a", "1-", "99999"] {
-            assert_eq!(parse(text), None, "{text}");
-        }
-    }
 }

@@ -183,7 +183,7 @@ pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found,
     let chosen = match (of_program.as_slice(), exported, candidates.as_slice()) {
         // As the source has it: C++ and Fortran names.
         (_, _, []) => {
-            let spelled = space.function(&wanted.to_string()).map_err(|_| none())?;
+            let spelled = space.function(wanted).map_err(|_| none())?;
             candidates.push(spelled);
             &candidates[0]
         }

@@ -30,7 +30,7 @@ mod warm_up;
 
 use std::path::PathBuf;
 
-use plan::{Action, Bytes, Key, SyncPoint, ValueType};
+use plan::{Action, Bytes, Key, Literal, SyncPoint, Value, ValueType};
 use serde::{Deserialize, Serialize};
 
 pub use client::{ActuatorClient, ClientError, SentSet};
@@ -116,18 +116,18 @@ pub struct Hello {
     pub who: Who,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SetCommand {
     pub pid: Pid,
     pub variable: String,
     /// The module whose code sees it by that name, where this is needed.
     pub module: Option<String>,
-    /// The value as text; read as the type of the variable.
-    pub value: String,
+    /// It becomes a value of the variable's type.
+    pub value: Literal,
     /// The type, where the debug information does not say it.
     pub value_type: Option<ValueType>,
     /// Write only if it holds this now.
-    pub expect_old: Option<String>,
+    pub expect_old: Option<Literal>,
     /// Why, a line each.
     pub why: Vec<String>,
     /// The rule that asks.
@@ -135,7 +135,7 @@ pub struct SetCommand {
 }
 
 /// A set may follow at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
     /// So many microseconds it is looked out for without sleeping.
     pub look_out_us: u32,
@@ -144,7 +144,7 @@ pub struct Expectation {
 }
 
 /// Write a variable at a sync point, or not at all.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmCommand {
     pub set: SetCommand,
     pub at: SyncPoint,
@@ -170,7 +170,7 @@ pub struct ArmActCommand {
 }
 
 /// Write a variable of each of several processes at the same iteration, or of none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TogetherCommand {
     /// What, in each process.
     pub sets: Vec<SetCommand>,
@@ -268,8 +268,6 @@ pub struct Collected {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariableReading {
-    /// As text, when the type is known.
-    pub value: Option<String>,
     /// Its type, when it is known.
     pub value_type: Option<ValueType>,
     /// The bytes, at most the first 8.
@@ -279,6 +277,13 @@ pub struct VariableReading {
     /// The file that holds it.
     pub module: String,
     pub address: Address,
+}
+
+impl VariableReading {
+    /// None where the type is not known, and for bytes that are no value of it.
+    pub fn value(&self) -> Option<Value> {
+        Value::from_bytes(self.value_type?, self.bytes).ok()
+    }
 }
 
 /// What was taken back, what could not be, and what stays.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use plan::{Value, ValueError, ValueType};
+use plan::{Literal, ValueError, ValueType};
 use serde::Serialize;
 
 use super::undoing::Tried;
@@ -193,13 +193,8 @@ impl Session {
         let location = self.locate(pid, &name)?;
         let bytes = location.read(&Memory::open(&self.open(pid)?)?)?;
         self.prefetch((pid, name, value_type));
-        let value_type = value_type.or(location.value_type());
-        let value = value_type
-            .map(|value_type| Value::from_bytes(value_type, bytes))
-            .transpose()?;
         Ok(ActuatorAnswer::Value(VariableReading {
-            value: value.map(|value| value.to_string()),
-            value_type,
+            value_type: value_type.or(location.value_type()),
             bytes,
             size: location.size,
             module: location.module.path.clone(),
@@ -349,11 +344,10 @@ pub(super) fn requested(command: SetCommand, slot: &Slot) -> Result<SetRequest, 
         rule,
         ..
     } = command;
-    let parse = |text: &str| Value::parse(text, slot.value_type());
-    let expect_old = expect_old.as_deref().map(parse).transpose()?;
+    let typed = |literal: Literal| literal.of_type(slot.value_type());
     Ok(SetRequest {
-        value: parse(&value)?,
-        expect_old,
+        value: typed(value)?,
+        expect_old: expect_old.map(typed).transpose()?,
         why,
         rule,
     })

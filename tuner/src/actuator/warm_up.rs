@@ -13,7 +13,7 @@ use super::SetCommand;
 use super::session::{Session, requested, stated};
 
 /// A set that is not to be made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SetWarmUp(SetCommand);
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use plan::{Argument, Bytes, Key, ReturnType, SyncPoint, Value, ValueType};
+use plan::{Argument, Bytes, CpuList, Key, ReturnType, SyncPoint, Value, ValueType};
 use serde::{Deserialize, Serialize};
 
 use crate::address::{Address, LinkAddress};
@@ -171,8 +171,7 @@ pub struct PatchedBytes {
 pub struct ThreadAffinities {
     /// As it is shown: `affinity`.
     pub symbol: String,
-    /// The CPUs, as a list (`0-3,8`).
-    pub cpus: String,
+    pub cpus: CpuList,
     /// What every thread had, the first thread first. Those that start later have what their creator has.
     pub threads: Vec<ThreadCpus>,
 }
@@ -181,7 +180,7 @@ pub struct ThreadAffinities {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCpus {
     pub tid: i32,
-    pub cpus: String,
+    pub cpus: CpuList,
 }
 
 impl ActionRecord {
@@ -325,20 +324,20 @@ impl fmt::Display for ActionRecord {
 /// As people read it: `4 threads bound to CPUs 0-1 (before: CPUs 0-63)`.
 impl fmt::Display for ThreadAffinities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |cpus: &str| match cpus.parse::<usize>() {
-            Ok(_) => format!("CPU {cpus}"),
-            Err(_) => format!("CPUs {cpus}"),
+        let named = |cpus: &CpuList| match cpus.cpus().len() {
+            1 => format!("CPU {cpus}"),
+            _ => format!("CPUs {cpus}"),
         };
         match self.threads.len() {
             1 => write!(f, "1 thread")?,
             threads => write!(f, "{threads} threads")?,
         }
         write!(f, " bound to {}", named(&self.cpus))?;
-        let before: BTreeSet<&str> = self.threads.iter().map(|thread| thread.cpus.as_str()).collect();
+        let before: BTreeSet<&CpuList> = self.threads.iter().map(|thread| &thread.cpus).collect();
         match before.first() {
             None => Ok(()),
             Some(_) if before.len() > 1 => write!(f, " (before: not all to the same)"),
-            Some(before) if **before == self.cpus => write!(f, " (as before)"),
+            Some(&before) if *before == self.cpus => write!(f, " (as before)"),
             Some(before) => write!(f, " (before: {})", named(before)),
         }
     }
@@ -389,11 +388,11 @@ mod tests {
         let reported = |cpus: &str, before: &[&str]| {
             let threads = (1..).zip(before).map(|(tid, cpus)| ThreadCpus {
                 tid,
-                cpus: (*cpus).to_owned(),
+                cpus: cpus.parse().unwrap(),
             });
             let action = ThreadAffinities {
                 symbol: "affinity".to_owned(),
-                cpus: cpus.to_owned(),
+                cpus: cpus.parse().unwrap(),
                 threads: threads.collect(),
             };
             ActionRecord::Affinity(action).to_string()

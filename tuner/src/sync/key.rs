@@ -1,6 +1,6 @@
 //! Where the program says which iteration it begins: a [`Key`], found in a process.
 
-use plan::{Key, Moment, SyncPoint};
+use plan::{FunctionName, Key, Moment, SyncPoint};
 
 use super::KeyPlace;
 use crate::dwarf::{self, ArgumentName, ValueKind};
@@ -37,7 +37,11 @@ fn in_register((index, bytes): (u8, u64)) -> KeyPlace {
 
 /// The register and the size.
 fn argument(space: &AddressSpace, at: &SyncPoint, argument: &ArgumentName) -> Result<(u8, u64), String> {
-    let (module, function) = space.function(&at.name()).map_err(|error| error.to_string())?;
+    let name = FunctionName {
+        name: at.function.clone(),
+        module: at.module.clone(),
+    };
+    let (module, function) = space.function(&name).map_err(|error| error.to_string())?;
     let value =
         dwarf::argument(&module.image, function.address, argument, &[]).map_err(|error| error.to_string())?;
     if !value.reads.is_empty() {

@@ -213,7 +213,7 @@ fn threads_are_bound_and_get_back_what_each_had() {
     let mut writer = load.writer();
     let receipt = writer
         .act(
-            &Action::Affinity(plan::Affinity::Cpus("0".to_owned())),
+            &Action::Affinity(plan::Affinity::Cpus("0".parse().unwrap())),
             Reason::default(),
         )
         .unwrap();
@@ -224,7 +224,9 @@ fn threads_are_bound_and_get_back_what_each_had() {
         RevertOutcome::Reverted
     );
     assert_eq!(cpus(&load), before);
-    let error = writer.affinity("9000", Reason::default()).unwrap_err();
+    let error = writer
+        .affinity(&"1023".parse().unwrap(), Reason::default())
+        .unwrap_err();
     assert!(
         error.to_string().contains("no list such as") || error.to_string().contains("none of them"),
         "{error}"

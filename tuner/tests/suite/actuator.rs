@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use plan::ValueType;
+use plan::{Value, ValueType};
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tuner::actuator::{
     ActuatorClient, ActuatorRefusalKind, ClientError, GetCommand, Hello, SetCommand, SetWarmUp,
@@ -95,7 +95,7 @@ impl Setting {
             pid,
             variable: variable.to_owned(),
             module: None,
-            value: value.to_owned(),
+            value: value.parse().unwrap(),
             value_type: None,
             expect_old: None,
             why: vec!["a test".to_owned()],
@@ -138,8 +138,8 @@ fn a_session_reads_writes_lists_and_takes_back() {
     let (mut session, mut process) = setting.session(false, &[]);
     assert_eq!(session.actuator, process.id());
     assert_eq!(
-        session.get(setting.read("rate")).unwrap().value.as_deref(),
-        Some("1.5")
+        session.get(setting.read("rate")).unwrap().value(),
+        Some(Value::F64(1.5))
     );
     let receipt = session.set(setting.write("rate", "2.5")).unwrap();
     assert_eq!(receipt.change, Some(1));
@@ -267,13 +267,13 @@ fn a_set_that_is_warmed_up_writes_nothing_but_to_a_file_without_a_name_and_leave
     let (mut session, _process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
     let (before, writes) = (journals(&setting), reads_and_writes(session.actuator).1);
-    for value in ["12", "11", "nonsense"] {
+    for value in ["12", "11", "3e12"] {
         let like = SetWarmUp::of(setting.write("knob", value));
         session.expect(Duration::ZERO, Some(like)).unwrap();
     }
     // It answers one after the other: all have been practised then.
-    let value = session.get(setting.read("knob")).unwrap().value;
-    assert_eq!(value.as_deref(), Some("11"));
+    let value = session.get(setting.read("knob")).unwrap().value();
+    assert_eq!(value, Some(Value::I32(11)));
     assert_eq!(setting.program.sees("knob"), "11");
     assert_eq!(journals(&setting), before);
     // The lines of the two that could be made.
@@ -310,8 +310,8 @@ fn a_set_that_is_warmed_up_first_of_all_opens_nothing() {
         .expect(Duration::ZERO, Some(SetWarmUp::of(setting.write("knob", "14"))))
         .unwrap();
     assert_eq!(
-        session.get(setting.read("knob")).unwrap().value.as_deref(),
-        Some("13")
+        session.get(setting.read("knob")).unwrap().value(),
+        Some(Value::I32(13))
     );
 }
 
@@ -446,8 +446,8 @@ fn the_signals_that_end_a_session_do_not_end_the_actuator() {
         kill_process(RawPid::from_child(&process), signal).unwrap();
     }
     assert_eq!(
-        session.get(setting.read("knob")).unwrap().value.as_deref(),
-        Some("11"),
+        session.get(setting.read("knob")).unwrap().value(),
+        Some(Value::I32(11)),
         "it still answers"
     );
     drop(session);
@@ -474,8 +474,8 @@ fn a_second_session_is_shown_the_writer_but_may_read() {
         result => panic!("{result:?}"),
     }
     assert_eq!(
-        second.get(setting.read("knob")).unwrap().value.as_deref(),
-        Some("11")
+        second.get(setting.read("knob")).unwrap().value(),
+        Some(Value::I32(11))
     );
 }
 
@@ -504,7 +504,7 @@ fn a_remembered_variable_is_forgotten_with_its_library() {
     let mut read = setting.read("knob");
     read.value_type = Some(ValueType::I32);
     for _ in 0..2 {
-        assert_eq!(session.get(read.clone()).unwrap().value.as_deref(), Some("1"));
+        assert_eq!(session.get(read.clone()).unwrap().value(), Some(Value::I32(1)));
     }
     setting.program.say("close");
     match session.get(read) {
@@ -520,7 +520,8 @@ fn a_line_that_is_too_long_ends_the_session_with_everything_taken_back() {
     let mut setting = or_skip!(Setting::new());
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
-    let long = setting.write("knob", &"1".repeat(tuner::actuator::REQUEST_BYTES_MAX));
+    let mut long = setting.write("knob", "12");
+    long.why = vec!["1".repeat(tuner::actuator::REQUEST_BYTES_MAX)];
     assert!(
         matches!(session.set(long), Err(ClientError::Io(_))),
         "not even sent"

@@ -101,7 +101,7 @@ fn only_a_call_has_a_place_and_only_where_something_can_hold_the_program() {
         other => panic!("{other:?}"),
     };
     let (mut session, _process) = setting.session(false, &["sync", "never"]);
-    let affinity = Action::Affinity(plan::Affinity::Cpus("0".to_owned()));
+    let affinity = Action::Affinity(plan::Affinity::Cpus("0".parse().unwrap()));
     assert_eq!(
         refused(&mut session, affinity),
         "only a call has a place in the program"

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plan::{Action, Moment};
+use plan::{Action, Literal, Moment};
 use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
 use tuner::address::Address;
 use tuner::journal::{ActionRecord, Reason, Status};
@@ -15,7 +15,7 @@ use crate::underload::{Load, QUIET, argument, call, insert, invertible, remove, 
 /// What each thread has as its own level, from the start.
 const LEVELS: &str = "levels=3,3,3,3,";
 
-fn actions(load: &Load) -> Vec<Action> {
+pub(crate) fn actions(load: &Load) -> Vec<Action> {
     vec![
         Action::Call(call("back_i32(7)", None)),
         Action::Call(call("allocate(5000)", None)),
@@ -31,21 +31,25 @@ fn actions(load: &Load) -> Vec<Action> {
         Action::Patch(insert("note(5, 0.5, \"noted\")", "two_returns", Moment::Return)),
         Action::Patch(remove("log_state", None)),
         Action::Patch(argument("send_block", 2, "original * 2")),
-        Action::Affinity(plan::Affinity::Cpus("0".to_owned())),
+        Action::Affinity(plan::Affinity::Cpus("0".parse().unwrap())),
     ]
 }
 
 /// Without an action the variable is set.
-fn act(session: &mut ActuatorClient, load: &Load, action: Option<&Action>) -> Result<u64, ClientError> {
+pub(crate) fn act(
+    session: &mut ActuatorClient,
+    load: &Load,
+    action: Option<&Action>,
+) -> Result<u64, ClientError> {
     let pid = load.program.process().pid;
     let Some(action) = action.cloned() else {
         let set = SetCommand {
             pid,
             variable: "knob".to_owned(),
             module: None,
-            value: "2".to_owned(),
+            value: Literal::Integer(2),
             value_type: None,
-            expect_old: Some("1".to_owned()),
+            expect_old: Some(Literal::Integer(1)),
             why: Vec::new(),
             rule: None,
         };
@@ -81,7 +85,7 @@ fn is_held(load: &mut Load, action: &ActionRecord) -> Option<bool> {
 }
 
 /// What the next writer finds, and that it leaves no trace.
-fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
+pub(crate) fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
     let seen = load.runs();
     assert!(seen.ends_with("errors=0"), "{what}: {seen}");
     let mut writer = load.writer();

@@ -371,7 +371,7 @@ fn a_name_resolves_to_one_function_or_to_the_reason_why_not() {
     let space = program.space();
     let symbol = |name: &str| {
         space
-            .function(name)
+            .function(&name.into())
             .map(|(_, function)| function.names[0].clone())
     };
     assert_eq!(symbol("app::Solver::step(int)").unwrap(), "_ZN3app6Solver4stepEi");
@@ -388,12 +388,12 @@ fn a_name_resolves_to_one_function_or_to_the_reason_why_not() {
         error.contains("app::Solver::step(int) in") && error.contains("app::Solver::step(double) in"),
         "{error}"
     );
-    assert_eq!(space.every_function("Solver::step").unwrap().len(), 2);
+    assert_eq!(space.every_function(&"Solver::step".into()).unwrap().len(), 2);
     let error = symbol("Solver::stop").unwrap_err().to_string();
     assert!(error.contains("has a function `Solver::stop`"), "{error}");
     paths(&workshop, &["-O2"]);
     let program = or_skip!(Program::start(&workshop.directory.path().join("paths"), &[]));
-    let error = program.space().function("half").unwrap_err().to_string();
+    let error = program.space().function(&"half".into()).unwrap_err().to_string();
     assert!(
         error.contains("`half` was inlined and has no code of its own: into step at"),
         "{error}"

@@ -46,6 +46,7 @@ mod blocking;
 mod calling;
 mod crashes;
 mod describing;
+mod failing;
 mod filtered;
 mod finding;
 mod inverses;

@@ -23,7 +23,7 @@ fn all_refused(writer: &mut Writer, library: &str, is_it: impl Fn(&ActionError) 
         writer.patch(&replace("sort_a", "sort_b"), reason()),
         writer.patch(&remove("log_state", Some("step")), reason()),
         writer.patch(&insert("nothing()", "step", Moment::Entry), reason()),
-        writer.affinity("0", reason()),
+        writer.affinity(&"0".parse().unwrap(), reason()),
     ];
     for outcome in outcomes {
         match outcome {
@@ -216,7 +216,10 @@ fn code_that_somebody_changed_since_is_left_alone_and_said() {
 fn threads_that_somebody_bound_since_are_left_alone_and_it_is_said() {
     let load = or_skip!(Load::start());
     let mut writer = load.writer();
-    let bound = writer.affinity("0", Reason::default()).unwrap().change;
+    let bound = writer
+        .affinity(&"0".parse().unwrap(), Reason::default())
+        .unwrap()
+        .change;
     let pid = load.program.pid().to_string();
     let others = Command::new("taskset").args(["-acp", "1", &pid]).output();
     if !others.is_ok_and(|output| output.status.success()) {

@@ -209,7 +209,7 @@ fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back_as_root() {
         writer
             .patch(&remove("log_state", Some("step")), reason())
             .map(drop),
-        writer.affinity("0", reason()).map(drop),
+        writer.affinity(&"0".parse().unwrap(), reason()).map(drop),
         writer.undo(1).map(drop),
     ];
     for outcome in outcomes {

@@ -6,13 +6,16 @@ use std::{
     fs,
 };
 
-use plan::Cores;
+use plan::{Cores, CpuList};
 
-/// A list of CPUs (`0-3,8`) for each of the processes, which are given in order.
-pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<String>, String> {
+/// The CPUs of each of the processes, which are given in order.
+pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<CpuList>, String> {
     let threads: Vec<usize> = pids.iter().map(|pid| threads(*pid)).collect();
     let dealt = deal(how, &cores(cpus, &place), &threads)?;
-    Ok(dealt.iter().map(|cpus| list(cpus)).collect())
+    Ok(dealt
+        .into_iter()
+        .filter_map(|cpus| CpuList::new(cpus.into_iter().collect()))
+        .collect())
 }
 
 /// Threads that a process has now.
@@ -65,38 +68,29 @@ fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<u
     Ok(dealt)
 }
 
-/// `0-3,8`
-fn list(cpus: &[usize]) -> String {
-    let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
-    cpus.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn dealt(how: Cores, cpus: usize, threads: &[usize]) -> Result<Vec<String>, String> {
+    fn dealt(how: Cores, cpus: usize, threads: &[usize]) -> Result<Vec<Vec<usize>>, String> {
         // Two CPUs a core, as Linux numbers them: 0 and 4 are one core of eight.
         let place = |cpu| (0, cpu % cpus.div_ceil(2));
-        let dealt = deal(how, &cores(&(0..cpus).collect(), &place), threads)?;
-        Ok(dealt.iter().map(|cpus| list(cpus)).collect())
+        deal(how, &cores(&(0..cpus).collect(), &place), threads)
     }
 
     #[test]
     fn spread_deals_all_cores_evenly_and_compact_as_many_as_there_are_threads() {
-        let own = |lists: &[&str]| Ok(lists.iter().map(|list| (*list).to_owned()).collect());
-        assert_eq!(dealt(Cores::Spread, 8, &[1, 1]), own(&["0,4,1,5", "2,6,3,7"]));
-        assert_eq!(dealt(Cores::Compact, 8, &[1, 2]), own(&["0,4", "1,5,2,6"]));
-        assert_eq!(
-            dealt(Cores::Spread, 8, &[1, 1, 1]),
-            own(&["0,4", "1,5", "2,6,3,7"])
-        );
+        let dealt = |how, threads| dealt(how, 8, threads).unwrap();
+        assert_eq!(dealt(Cores::Spread, &[1, 1]), [[0, 4, 1, 5], [2, 6, 3, 7]]);
+        assert_eq!(dealt(Cores::Compact, &[1, 2]), [vec![0, 4], vec![1, 5, 2, 6]]);
+        let three = [vec![0, 4], vec![1, 5], vec![2, 6, 3, 7]];
+        assert_eq!(dealt(Cores::Spread, &[1, 1, 1]), three);
     }
 
     #[test]
     fn no_process_is_left_without_a_core() {
-        let own = |lists: &[&str]| Ok(lists.iter().map(|list| (*list).to_owned()).collect());
-        assert_eq!(dealt(Cores::Compact, 6, &[9, 9, 9]), own(&["0,3", "1,4", "2,5"]));
+        let compact = dealt(Cores::Compact, 6, &[9, 9, 9]).unwrap();
+        assert_eq!(compact, [[0, 3], [1, 4], [2, 5]]);
         assert_eq!(
             dealt(Cores::Spread, 2, &[1, 1]),
             Err("2 processes cannot have cores of their own: the job may use 1".to_owned())

@@ -15,7 +15,7 @@ use std::{
 };
 
 use aya_obj::generated::bpf_insn;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_TEST_RUN: libc::c_int = 10;
@@ -192,17 +192,9 @@ impl Mapping {
             true => ProtFlags::READ | ProtFlags::WRITE,
             false => ProtFlags::READ,
         };
+        let anywhere = std::ptr::null_mut();
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let address = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                protection,
-                MapFlags::SHARED,
-                map,
-                offset,
-            )
-        }?;
+        let address = unsafe { mmap(anywhere, bytes, protection, MapFlags::SHARED, map, offset) }?;
         let first = NonNull::new(address.cast()).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Mapping {
             first,
@@ -395,17 +387,11 @@ pub(super) fn run_raw_tracepoint(program: BorrowedFd<'_>, arguments: &[u64]) -> 
         },
         ..ProgTestRun::default()
     };
+    let size = size_of::<ProgTestRun>();
     // SAFETY: `attr` is a live repr(C) struct of the given size, which the kernel enters the result into; `arguments` lives until the
     // call returns.
-    let failed = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_PROG_TEST_RUN,
-            &raw mut attr,
-            size_of::<ProgTestRun>(),
-        )
-    } < 0;
-    if failed {
+    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut attr, size) };
+    if result < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(attr.retval)
@@ -427,17 +413,10 @@ pub(super) fn attach_tracepoint(
     };
     const EVERY_PROCESS: libc::c_int = -1;
     const NO_GROUP: libc::c_int = -1;
+    const OPEN: libc::c_long = libc::SYS_perf_event_open;
+    let (attr, flags) = (&raw const attr, PERF_FLAG_FD_CLOEXEC);
     // SAFETY: `attr` is a live repr(C) struct that carries its own size.
-    let event = owned(unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            std::ptr::from_ref(&attr),
-            EVERY_PROCESS,
-            cpu,
-            NO_GROUP,
-            PERF_FLAG_FD_CLOEXEC,
-        )
-    })?;
+    let event = owned(unsafe { libc::syscall(OPEN, attr, EVERY_PROCESS, cpu, NO_GROUP, flags) })?;
     let link = match cookie {
         None => {
             ioctl(&event, PERF_EVENT_IOC_SET_BPF, program.as_raw_fd())?;

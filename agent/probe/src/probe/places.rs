@@ -210,7 +210,7 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
             None => why,
         };
     }
-    let why = match member.space.every_function(name) {
+    let why = match member.space.every_function(&name.into()) {
         Err(error) => error.to_string(),
         Ok(_) => format!("process {} has no function {name}", member.process.pid),
     };

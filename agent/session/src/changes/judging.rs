@@ -46,14 +46,16 @@ impl Changes {
         if let Some(How::Switch(switches)) = known {
             let back = ProbeSwitch::back(switches, slots);
             effects.extend((!back.is_empty()).then_some(ChangeEffect::SwitchBack(back)));
+            if slots.is_none() {
+                self.decisions.remove(&decision);
+            }
         }
         effects
     }
 
     fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[ChangeId]) -> ChangeEffects {
         self.judge(decision, Judgement::Kept, guard);
-        let mut of = self.made.iter().filter(|made| made.decision == decision);
-        if of.any(Made::is_made) {
+        if self.made.of_decision(decision).any(Made::is_made) {
             self.findings.repaired(rule);
         }
         let confirm = |change: &ChangeId| ChangeEffect::Order(change.machine, Order::Confirm(*change));
@@ -163,9 +165,9 @@ impl Changes {
             }
         }
         for change in farewell.kept.iter().filter(|change| !failed.contains(change)) {
-            let of = self.made.iter_mut().filter(|made| made.change() == *change);
-            if of.map(Made::keep).count() == 0 {
-                self.strangers.push(Left::stranger(Standing::Kept));
+            match self.made.find_mut(*change) {
+                Some(made) => made.keep(),
+                None => self.strangers.push(Left::stranger(Standing::Kept)),
             }
         }
         effects.extend(self.unanswered(machine));
@@ -218,8 +220,10 @@ impl Changes {
             standing: made.standing(),
             is_gone: self.has_ended(made.process),
             text: made.text().to_owned(),
+            count: 1,
         });
-        let left: Vec<Left> = left.chain(self.strangers.iter().cloned()).collect();
+        let strangers = self.strangers.iter().cloned();
+        let left: Vec<Left> = left.chain(self.made.dropped().left()).chain(strangers).collect();
         last_words::last_words(&left, unknown, undo, program)
     }
 }

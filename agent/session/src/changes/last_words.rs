@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::outcome::Standing;
 use profile::format::plural;
 
-/// A change as it stands when a session ends.
+/// Changes as they stand when a session ends.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
     pub(super) standing: Standing,
@@ -13,6 +13,8 @@ pub(super) struct Left {
     pub(super) is_gone: bool,
     /// As it is shown: `call f(2)`.
     pub(super) text: String,
+    /// How many stand so.
+    pub(super) count: usize,
 }
 
 impl Left {
@@ -22,6 +24,7 @@ impl Left {
             standing,
             is_gone: false,
             text: String::new(),
+            count: 1,
         }
     }
 }
@@ -32,7 +35,7 @@ pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: 
         let stand = changes.iter().filter(move |left| left.standing == standing);
         stand.filter(move |left| !left.is_gone || matches!(standing, Standing::Back | Standing::LeftAlone))
     };
-    let count = |standing| here(standing).count();
+    let count = |standing| here(standing).map(|left| left.count).sum::<usize>();
     let mut words = Vec::new();
     let mut say = |standing, words_of: &dyn Fn(String) -> String| {
         let count = count(standing);
@@ -73,7 +76,7 @@ pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: 
     });
     match (
         words.is_empty(),
-        ended.count(),
+        ended.map(|left| left.count).sum(),
         count(Standing::Over),
         count(Standing::InForce),
     ) {
@@ -102,6 +105,7 @@ mod tests {
                 standing: *standing,
                 is_gone: *is_gone,
                 text: "call f(2)".to_owned(),
+                count: 1,
             });
             let left: Vec<Left> = left.collect();
             last_words(&left, unknown, "tuneagent undo 7", "app")
@@ -161,6 +165,7 @@ mod tests {
                     standing,
                     is_gone: false,
                     text: "call f(2)".to_owned(),
+                    count: 1,
                 });
                 let words = last_words(&left, 0, "tuneagent undo 7", "app");
                 assert!(!words.contains("ended with"), "{first:?}, {second:?}: {words}");

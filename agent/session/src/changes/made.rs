@@ -97,6 +97,15 @@ impl Made {
         self.is_made() && self.standing() == Standing::InForce
     }
 
+    /// Nothing of it is in the process, and nobody will ask for it: a repair that was confirmed may.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_over = matches!(
+            self.standing(),
+            Standing::NotMade | Standing::Over | Standing::Back | Standing::LeftAlone
+        );
+        is_over && !self.is_confirmed()
+    }
+
     pub(super) fn is_confirmed(&self) -> bool {
         self.judgement == Some(Judgement::Kept)
     }
@@ -156,7 +165,7 @@ impl Changes {
             (trial.decision, GuardView::without(words::ON_TRIAL, reason))
         });
         let trials: BTreeMap<u64, GuardView> = on_trial.chain(self.unjudged.clone()).collect();
-        let shown = self.made.iter().skip(self.not_shown());
+        let shown = self.made.newest(SHOWN_MAX);
         shown.map(|made| made.view(trials.get(&made.decision))).collect()
     }
 
@@ -167,12 +176,12 @@ impl Changes {
 
     /// Gives a change another outcome. False of one that is not known here.
     pub(super) fn settle(&mut self, change: ChangeId, outcome: &ChangeOutcome) -> bool {
-        let of = self.made.iter_mut().filter(|made| made.change() == change);
-        of.map(|made| made.settle(outcome.clone())).count() > 0
+        let made = self.made.find_mut(change);
+        made.map(|made| made.settle(outcome.clone())).is_some()
     }
 
     pub(super) fn judge(&mut self, decision: u64, judgement: Judgement, guard: &GuardView) {
-        let of = self.made.iter_mut().filter(|made| made.decision == decision);
-        of.for_each(|made| made.judge(judgement, guard));
+        self.made
+            .change_decision(decision, |made| made.judge(judgement, guard));
     }
 }

@@ -6,6 +6,7 @@ mod event;
 mod findings;
 mod judging;
 mod last_words;
+mod ledger;
 mod made;
 mod outcome;
 mod retry;
@@ -27,7 +28,9 @@ pub use self::{
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,
 };
-use self::{findings::Findings, last_words::Left, made::Made, retry::Retry, undoing::Undoing};
+use self::{
+    findings::Findings, last_words::Left, ledger::Ledger, made::Made, retry::Retry, undoing::Undoing,
+};
 use profile::{
     cost::HoldTotals,
     format::plural,
@@ -35,7 +38,7 @@ use profile::{
 };
 use rules::Time;
 
-/// So many decisions are carried out in one session: each is remembered to the end, for it may have to be taken back.
+/// So many decisions may be in force at a time: each is remembered, for it may have to be taken back.
 const DECISIONS_MAX: usize = 100_000;
 
 /// Why an order is refused when the queue is full.
@@ -60,10 +63,11 @@ struct Known {
 pub struct Changes {
     /// What the rules found.
     pub findings: Findings,
-    made: Vec<Made>,
+    made: Ledger,
     decisions: BTreeMap<u64, Known>,
     /// Those of them whose receipts are not all in.
     waiting: BTreeSet<u64>,
+    /// As many as there are slots on the kernel side, at most.
     ended: BTreeSet<MemberProcess>,
     retry: Retry,
     /// Guards whose changes are being taken back.
@@ -79,6 +83,12 @@ pub struct Changes {
 impl Changes {
     /// Takes an event in and says what is to be done, in this order.
     pub fn on(&mut self, event: ChangeEvent, now: Time) -> ChangeEffects {
+        let effects = self.take(event, now);
+        self.drop_settled();
+        effects
+    }
+
+    fn take(&mut self, event: ChangeEvent, now: Time) -> ChangeEffects {
         match event {
             ChangeEvent::Decided(decided) => self.decided(decided),
             ChangeEvent::NotOrdered {
@@ -140,8 +150,9 @@ impl Changes {
             return refuse(id, rule, "the session has ended".to_owned());
         }
         if self.decisions.len() >= DECISIONS_MAX {
-            let reason =
-                format!("this session has made {DECISIONS_MAX} decisions, the maximum; start a new session");
+            let reason = format!(
+                "{DECISIONS_MAX} decisions of this session are in force, the maximum; start a new session"
+            );
             return refuse(id, rule, reason);
         }
         let parts: Vec<(usize, MemberProcess)> =
@@ -334,6 +345,9 @@ impl Changes {
                 reason: reason.clone(),
             },
         };
+        if result.is_err() {
+            self.decisions.remove(&decision);
+        }
         let result = result.map_err(NotDone::for_good);
         vec![ChangeEffect::Say(said), ChangeEffect::Result(decision, result)]
     }
@@ -380,12 +394,12 @@ impl Changes {
     }
 
     fn is_gone(&self, change: ChangeId) -> bool {
-        let made = self.made.iter().find(|made| made.change() == change);
+        let made = self.made.find(change);
         made.is_some_and(|made| self.has_ended(made.process))
     }
 
     fn in_force_of_decision(&self, decision: u64) -> impl Iterator<Item = &Made> {
-        let of = self.made.iter().filter(move |made| made.decision == decision);
+        let of = self.made.of_decision(decision);
         of.filter(|made| made.is_in_force())
     }
 
@@ -406,14 +420,12 @@ impl Changes {
 
     /// The process in which a change was made.
     pub fn process_of(&self, change: ChangeId) -> Option<MemberProcess> {
-        let made = self.made.iter().find(|made| made.change() == change);
-        made.map(|made| made.process)
+        self.made.find(change).map(|made| made.process)
     }
 
     /// When a decision was carried out, since the probes were armed.
     pub fn carried_out(&self, decision: u64) -> Option<Duration> {
-        let of = self.made.iter().filter(|made| made.decision == decision);
-        of.map(Made::at).min()
+        self.made.of_decision(decision).map(Made::at).min()
     }
 
     /// Everything that was changed is confirmed, and nothing is under way.
@@ -425,9 +437,20 @@ impl Changes {
 
     /// How long threads were held for changes, by action.
     pub fn held(&self) -> BTreeMap<&'static str, HoldTotals> {
-        let mut held: BTreeMap<&'static str, HoldTotals> = BTreeMap::new();
-        self.made.iter().for_each(|made| made.add_hold(&mut held));
-        held
+        self.made.held()
+    }
+
+    /// What was undone, refused or gone with its process is forgotten when there is much of it.
+    fn drop_settled(&mut self) {
+        let (waiting, undoing, ended) = (&self.waiting, &self.undoing, &self.ended);
+        let is_settled = |decision: u64| !waiting.contains(&decision) && !undoing.is_open(decision);
+        let gone = self
+            .made
+            .drop_settled(is_settled, |made| ended.contains(&made.process));
+        for decision in gone {
+            self.decisions.remove(&decision);
+            self.undoing.forget(decision);
+        }
     }
 }
 

@@ -23,9 +23,12 @@ pub(super) enum Judgement {
     NotUndone,
 }
 
-/// Verdicts of guards whose changes are being taken back, by decision.
+/// Verdicts of guards whose changes are being taken back, or could not be.
 #[derive(Debug, Default)]
-pub(super) struct Undoing(BTreeMap<u64, Verdict>);
+pub(super) struct Undoing {
+    verdicts: BTreeMap<u64, Verdict>,
+    decisions: BTreeMap<ChangeId, u64>,
+}
 
 #[derive(Debug)]
 struct Verdict {
@@ -58,6 +61,20 @@ fn ended(text: &str, end: &str) -> String {
 }
 
 impl Undoing {
+    /// Whether it is not known yet of all changes of a decision.
+    pub(super) fn is_open(&self, decision: u64) -> bool {
+        let verdict = self.verdicts.get(&decision);
+        verdict.is_some_and(|verdict| !verdict.waiting.is_empty())
+    }
+
+    /// Nothing more will be said of a decision.
+    pub(super) fn forget(&mut self, decision: u64) {
+        let changes = self.verdicts.remove(&decision).map(|verdict| verdict.failed);
+        for change in changes.into_iter().flatten().map(|(change, _)| change) {
+            self.decisions.remove(&change);
+        }
+    }
+
     /// What a guard says of a decision whose changes are now taken back: at once where there are none.
     pub(super) fn begin(
         &mut self,
@@ -73,7 +90,9 @@ impl Undoing {
             text: ended(&guard.text, "; being undone"),
             ..guard.clone()
         };
-        let verdict = self.0.entry(decision).or_insert_with(|| Verdict {
+        let of = changes.iter().map(|change| (*change, decision));
+        self.decisions.extend(of);
+        let verdict = self.verdicts.entry(decision).or_insert_with(|| Verdict {
             guard,
             waiting: BTreeSet::new(),
             failed: BTreeMap::new(),
@@ -88,21 +107,22 @@ impl Undoing {
         change: ChangeId,
         failed: Option<&str>,
     ) -> Option<(u64, Judgement, GuardView)> {
-        let mut verdicts = self.0.iter_mut();
-        let (decision, verdict) = verdicts
-            .find(|(_, verdict)| verdict.waiting.contains(&change) || verdict.failed.contains_key(&change))?;
-        let decision = *decision;
+        let decision = *self.decisions.get(&change)?;
+        let verdict = self.verdicts.get_mut(&decision)?;
         let is_new = verdict.waiting.remove(&change);
         let had_failed = verdict.failed.remove(&change).is_some();
-        if let Some(reason) = failed {
-            verdict.failed.insert(change, reason.to_owned());
-            if had_failed && !is_new {
-                return None;
+        match failed {
+            Some(reason) => {
+                verdict.failed.insert(change, reason.to_owned());
+                if had_failed && !is_new {
+                    return None;
+                }
             }
+            None => drop(self.decisions.remove(&change)),
         }
         let (judgement, guard) = verdict.known()?;
         if verdict.failed.is_empty() {
-            self.0.remove(&decision);
+            self.verdicts.remove(&decision);
         }
         Some((decision, judgement, guard))
     }

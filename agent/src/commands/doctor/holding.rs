@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plan::{SyncPoint, ValueType};
+use plan::{Literal, SyncPoint, ValueType};
 use tuner::{
     actuator::{ArmCommand, Collected, SetCommand},
     process::Pid,
@@ -29,13 +29,13 @@ pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) 
         .parse()
         .map_err(|error: plan::SyncPointError| error.to_string())?;
     let mut said = Vec::new();
-    for (value, by_stop) in [("4711", false), ("4712", true)] {
+    for (value, by_stop) in [(4711, false), (4712, true)] {
         let command = ArmCommand {
             set: SetCommand {
                 pid,
                 variable: variable.to_owned(),
                 module: None,
-                value: value.to_owned(),
+                value: Literal::Integer(value),
                 value_type: Some(ValueType::I32),
                 expect_old: None,
                 why: vec!["tuneagent doctor".to_owned()],

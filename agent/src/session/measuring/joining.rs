@@ -139,7 +139,7 @@ impl Measuring {
             Err(error) => not_watched(slot, &member, &error),
         };
         self.system.others.forget();
-        if let Some(ends) = &context.target.ends {
+        if let Some(ends) = &mut context.target.ends {
             ends.watch(process.pid, slot);
         }
         self.profile.processes.push(process);

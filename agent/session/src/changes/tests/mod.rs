@@ -3,5 +3,6 @@
 mod decisions;
 mod ends;
 mod judgements;
+mod long;
 mod random;
 mod vocabulary;
