@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use plan::{CpuList, Literal, SyncPoint};
 
-use super::values::{assignment, duration};
+use super::values::{duration, variable_assignment};
 
 /// `tuneagent symbols`
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ pub struct SetArgs {
     /// A process of the program, its launcher, or the program's name: every process of it is written
     pub target: String,
     /// What to write; VAR as for `get`
-    #[arg(required = true, value_name = "VAR=VALUE", value_parser = assignment)]
+    #[arg(required = true, value_name = "VAR=VALUE", value_parser = variable_assignment)]
     pub assignments: Vec<(String, Literal)>,
     /// The type, where the program has no debug information: bool, i8 ... u64, f32, f64
     #[arg(long = "type", value_name = "TYPE")]

@@ -68,14 +68,19 @@ fn number_and_unit<'a>(text: &'a str, what: &str) -> Result<(f64, &'a str), Stri
     Ok((number, unit))
 }
 
-pub(super) fn assignment(text: &str) -> Result<(String, Literal), String> {
+/// A name and a text.
+pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
-            let value = value.parse().map_err(|error: LiteralError| error.to_string())?;
-            Ok((name.into(), value))
-        }
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
         _ => Err(format!("`{text}` is not NAME=VALUE")),
     }
+}
+
+/// A variable and a value for it.
+pub(super) fn variable_assignment(text: &str) -> Result<(String, Literal), String> {
+    let (name, value) = assignment(text)?;
+    let value = value.parse().map_err(|error: LiteralError| error.to_string())?;
+    Ok((name, value))
 }
 
 #[cfg(test)]
