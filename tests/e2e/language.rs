@@ -148,7 +148,7 @@ metrics:
 tune:
   - every: whole
     when: count(region) > 0
-    finding: '{count(region)} regions of {first(region.function)}; threads {requested}'
+    finding: '{count(region)} regions of {first(region.function)}; threads {asked}'
 "#,
     )?;
     let found = "40 regions of GOMP_parallel; threads none";

@@ -385,7 +385,7 @@ fn ask_actuator(user: &User, pid: u32) -> Outcome<String> {
         state.display()
     );
     let set = format!(
-        r#"{{"id":2,"command":{{"set":{{"pid":{{"number":{pid},"start_time":{start_time}}},"variable":"knob","module":null,"value":"11","value_type":null,"expect_old":null,"why":[],"rule":null}}}}}}"#
+        r#"{{"id":2,"command":{{"set":{{"pid":{{"number":{pid},"start_time":{start_time}}},"variable":"knob","module":null,"value":{{"integer":11}},"value_type":null,"expect_old":null,"why":[],"rule":null}}}}}}"#
     );
     ours.write_all(format!("{hello}\n{set}\n").as_bytes())?;
     let mut answers = BufReader::new(ours).lines();
