@@ -134,7 +134,6 @@ pub fn serve(sync: bool) -> Result<(), String> {
         // Before rights are dropped: to let a probe write by itself takes one that the actuator does not keep.
         *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(false));
         heap::give_back();
-        heap::give_back_code();
     }
     let options = ServeOptions {
         only_user: rights::is_lent().then(rights::caller),

@@ -8,18 +8,19 @@
 
 use rustix::mm::{Advice, madvise};
 
-/// Has the allocator give back to the system what is free.
+/// Has the allocator give back to the system what is free, and the kernel our code.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     {
         // SAFETY: takes no pointer, touches only what is free, and holds the allocator's own locks; any thread may call it at any time.
         unsafe { libc::malloc_trim(0) };
     }
+    give_back_code();
 }
 
 /// Has the kernel unmap the pages of our own file that are never written: code and constants. Those that are still needed come back when they
 /// are touched, out of the page cache; a minor page fault brings 16 of them.
-pub fn give_back_code() {
+fn give_back_code() {
     for (first, bytes) in constant_segments() {
         // SAFETY: a private mapping of a file that may not be written, and was not, for nothing is relocated in it: a page that is touched
         // again is what it was. A breakpoint that the kernel set there for a probe on ourselves goes with its page; the functions that are

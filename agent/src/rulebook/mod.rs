@@ -3,7 +3,6 @@
 
 mod act;
 mod asking;
-mod decision;
 mod effects;
 mod hearing;
 mod joined;
@@ -21,10 +20,11 @@ mod switches;
 mod texts;
 mod values;
 
-pub use ::session::changes::Switch;
-pub use act::Act;
+pub use ::session::{
+    changes::Switch,
+    decision::{Act, Change, Decision},
+};
 pub use asking::facts;
-pub use decision::{Change, Decision};
 pub use joined::joined;
 pub use live::NotAdded;
 pub use places::Places;

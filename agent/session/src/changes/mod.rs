@@ -121,8 +121,25 @@ impl Changes {
         }
     }
 
+    /// An answer of the actuator, and what is to be taken in before it: that the process in which something was not done has ended, and that
+    /// the rules wait for the decision no longer.
+    pub fn with_causes(
+        &self,
+        event: Event,
+        has_ended: impl Fn(Process) -> bool,
+        awaits: impl Fn(u64) -> bool,
+    ) -> Vec<Event> {
+        let ended = self.failed_in(&event).filter(|process| has_ended(*process));
+        let given_up = match &event {
+            Event::Receipt { decision, .. } if !awaits(*decision) => Some(Event::GaveUp(*decision)),
+            _ => None,
+        };
+        let before = ended.map(Event::Ended).into_iter().chain(given_up);
+        before.chain([event]).collect()
+    }
+
     /// The process in which something was not done, if the event says that: it may have ended.
-    pub fn failed_in(&self, event: &Event) -> Option<Process> {
+    fn failed_in(&self, event: &Event) -> Option<Process> {
         match event {
             Event::Receipt {
                 decision,
