@@ -12,7 +12,13 @@ impl RuleBook {
             Ok(()) => rules::Outcome::Applied,
             Err(NotDone {
                 reason,
+                is_there: true,
+                ..
+            }) => rules::Outcome::There(reason),
+            Err(NotDone {
+                reason,
                 may_pass: true,
+                ..
             }) => rules::Outcome::Hindered(reason),
             Err(NotDone { reason, .. }) => rules::Outcome::Failed(reason),
         };

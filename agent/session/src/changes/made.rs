@@ -78,7 +78,7 @@ impl Made {
     }
 
     pub(super) fn is_made(&self) -> bool {
-        self.number != 0
+        self.number != 0 && self.outcome != Outcome::AlreadyThere
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -107,7 +107,10 @@ impl Made {
     }
 
     pub(super) fn settle(&mut self, outcome: Outcome) {
-        self.outcome = outcome;
+        // A call that changed nothing changed nothing when it was taken back, either.
+        if self.outcome != Outcome::AlreadyThere {
+            self.outcome = outcome;
+        }
         self.is_kept = false;
     }
 

@@ -306,9 +306,15 @@ pub(super) fn not_applied(decision: u64, reason: &str) -> Effect {
 }
 
 pub(super) fn not_now(decision: u64, reason: &str) -> Effect {
-    let reason = reason.to_owned();
-    let may_pass = true;
-    Effect::Result(decision, Err(NotDone { reason, may_pass }))
+    let why = NotDone {
+        may_pass: true,
+        ..NotDone::for_good(reason)
+    };
+    Effect::Result(decision, Err(why))
+}
+
+pub(super) fn not_needed(decision: u64, processes: usize) -> Effect {
+    Effect::Result(decision, Err(NotDone::there(processes)))
 }
 
 pub(super) fn say_done(count: usize) -> Effect {
