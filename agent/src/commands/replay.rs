@@ -18,7 +18,7 @@ use crate::{
     report,
     rulebook::{Act, Replayed, RuleBook, joined, replay},
     session::log::is_log,
-    snapshot::{Snapshot, outcome::KEPT},
+    snapshot::Snapshot,
     view,
     whole::Whole,
 };
@@ -284,9 +284,11 @@ fn told(act: &Act) -> Option<(MarkKind, &str, String)> {
         Act::Found { .. } => None,
         Act::Gone { rule } => Some((MarkKind::Gone, rule, String::new())),
         Act::Decided(decision) => Some((MarkKind::Decision, &decision.rule, decision.steps.join(", "))),
-        Act::Judged { rule, guard, .. } if guard.verdict == KEPT => {
-            Some((MarkKind::Kept, rule, guard.text.clone()))
+        Act::Judged {
+            rule, guard, keeps, ..
+        } => {
+            let kind = if *keeps { MarkKind::Kept } else { MarkKind::Undone };
+            Some((kind, rule, guard.text.clone()))
         }
-        Act::Judged { rule, guard, .. } => Some((MarkKind::Undone, rule, guard.text.clone())),
     }
 }

@@ -13,7 +13,6 @@ use super::{Act, RuleBook, Switch, asking::Ask, hearing::Counted, modes, recorde
 use crate::{
     mpi,
     probe::{Probe, ProbeCapture, Sought},
-    snapshot::outcome::UNDONE,
 };
 
 /// Something that happened in a replay.
@@ -240,10 +239,10 @@ impl RuleBook {
             }
             Act::Judged {
                 decision,
-                guard,
+                keeps: false,
                 slots,
                 ..
-            } if guard.verdict == UNDONE => {
+            } => {
                 let made = functions.switched.get(decision).map_or(&[][..], Vec::as_slice);
                 self.switch_probes(&Switch::back(made, slots.as_ref()));
             }

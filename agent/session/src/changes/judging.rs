@@ -50,7 +50,7 @@ impl Changes {
     fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[Change]) -> Effects {
         self.judge(decision, Judgement::Kept, guard);
         let mut of = self.made.iter().filter(|made| made.decision == decision);
-        if of.any(Made::is_made) {
+        if guard.effect == Some(plan::Verdict::Confirmed) && of.any(Made::is_made) {
             self.findings.repaired(rule);
         }
         let confirm = |change: &Change| Effect::Order(change.machine, Order::Confirm(*change));
