@@ -61,13 +61,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub const ALL: [Verdict; 4] = [
-        Verdict::Confirmed,
-        Verdict::NoEffect,
-        Verdict::Worse,
-        Verdict::Inconclusive,
-    ];
-
     /// The word for it, which is that in reports with `_` for a space.
     pub fn name(self) -> &'static str {
         match self {

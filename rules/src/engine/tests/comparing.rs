@@ -83,11 +83,7 @@ fn a_jump_of_the_programs_own_at_the_moment_of_the_change_is_not_confirmed() {
     assert_ne!(verdict.verdict, Some(plan::Verdict::Confirmed));
     assert_eq!(program.job.status().0, Standing::OnHold);
     assert_eq!(decisions(&program.outputs), 2, "it was made again twice");
-    let runs: Vec<usize> = verdicts(&program.outputs)
-        .iter()
-        .map(|verdict| verdict.text.len())
-        .collect();
-    assert_eq!(runs.len(), 3);
+    assert_eq!(verdicts(&program.outputs).len(), 3);
 }
 
 #[test]

@@ -70,7 +70,8 @@ impl Windows {
             true => (1.0 + share).ln(),
             false => share * before.mean.abs(),
         };
-        let verdict = if !is_bearable && !(effect.high > 0.0) {
+        let may_be_gain = effect.high > 0.0;
+        let verdict = if !is_bearable && !may_be_gain {
             Verdict::Worse
         } else if effect.low > 0.0 && effect.middle >= share(RELEVANT) {
             Verdict::Confirmed
