@@ -1,0 +1,142 @@
+//! The names in the source: the field's words, and one name for one type. A comment says more than the name does.
+
+use std::collections::BTreeMap;
+
+use tuneagent_e2e::Outcome;
+
+use super::BANNED;
+use crate::tidy::{Source, agent_and, assert_none, code, sources};
+
+/// Where product code stands beside the agent's crates.
+const OTHERS: [&str; 5] = ["rules/src", "rules/plan/src", "tuner/src", "ebpf/src", "ebpf/abi/src"];
+
+/// The keywords before the name of a type.
+const TYPES: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
+
+/// Most words of a comment that says nothing.
+const MOST_EMPTY: usize = 3;
+
+fn product() -> Outcome<Vec<Source>> {
+    sources(&agent_and(&OTHERS))
+}
+
+/// The words of a name, in lower case: `KeyedIntake` and `keyed_intake` have two.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || c.is_uppercase() && was_lower {
+            words.push(String::new());
+        }
+        was_lower = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words
+}
+
+/// The name that a line declares after one of these keywords.
+fn declared<'a>(line: &'a str, keywords: &[&str]) -> Option<&'a str> {
+    let line = line.trim_start();
+    let item = match line.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ")?.1,
+        None => line.strip_prefix("pub ").unwrap_or(line),
+    };
+    let qualifiers = ["const ", "async ", "unsafe ", "extern \"C\" "];
+    let item = qualifiers.iter().fold(item, |item, qualifier| {
+        item.strip_prefix(qualifier).unwrap_or(item)
+    });
+    let name = keywords.iter().find_map(|keyword| item.strip_prefix(keyword))?;
+    name.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+/// What a name has of the banned words, as a line of the test's message.
+fn banned(place: &str, name: &str) -> Option<String> {
+    let words = words(name);
+    let (word, better) = BANNED.iter().find(|(word, _)| words.iter().any(|of| of == word))?;
+    Some(format!("{place}: {name} has {word}; better: {better}"))
+}
+
+#[test]
+fn no_file_and_no_declared_name_has_a_banned_word() -> Outcome {
+    let keywords = [&TYPES[..], &["fn ", "mod "]].concat();
+    let mut found = Vec::new();
+    for source in product()? {
+        found.extend(banned(&source.name, &source.name));
+        for (line, text) in code(&source.product) {
+            let name = declared(text, &keywords);
+            found.extend(name.and_then(|name| banned(&format!("{}:{line}", source.name), name)));
+        }
+    }
+    assert_none(&found, "names have words that must be decoded");
+    Ok(())
+}
+
+#[test]
+fn no_name_stands_for_two_public_types() -> Outcome {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in product()? {
+        for (line, text) in code(&source.product) {
+            let name = declared(text, &TYPES).filter(|_| text.trim_start().starts_with("pub "));
+            if let Some(name) = name {
+                places
+                    .entry(name.to_owned())
+                    .or_default()
+                    .push(format!("{}:{line}", source.name));
+            }
+        }
+    }
+    let doubled = places.into_iter().filter(|(_, places)| places.len() > 1);
+    let doubled: Vec<String> = doubled.map(|(name, places)| format!("{name}: {}", places.join(", "))).collect();
+    assert_none(&doubled, "a name stands for several public types");
+    Ok(())
+}
+
+/// The lines at which doc comments begin that have few words, and neither code nor a link.
+fn empty_comments(text: &str) -> Vec<usize> {
+    let comment = |line: &str| {
+        let line = line.trim_start();
+        ["///", "//!"].iter().find_map(|head| line.strip_prefix(head)).map(str::to_owned)
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    let blocks = lines.chunk_by(|one, next| comment(one).is_some() == comment(next).is_some());
+    let mut at = 1;
+    let mut found = Vec::new();
+    for block in blocks {
+        let words: Option<String> = block.iter().map(|line| comment(line)).collect();
+        let is_empty = words.is_some_and(|words| {
+            words.split_whitespace().count() <= MOST_EMPTY && !words.contains(['`', '['])
+        });
+        if is_empty {
+            found.push(at);
+        }
+        at += block.len();
+    }
+    found
+}
+
+#[test]
+fn every_doc_comment_says_more_than_the_name() -> Outcome {
+    let mut found = Vec::new();
+    // What clap prints is a text for users.
+    for source in product()?.iter().filter(|source| !source.text.contains("clap")) {
+        let lines = empty_comments(&source.product);
+        found.extend(lines.iter().map(|line| format!("{}:{line}", source.name)));
+    }
+    assert_none(&found, "doc comments of three words say nothing; delete them, or say what the name does not");
+    Ok(())
+}
+
+#[test]
+fn names_are_found_with_their_words() {
+    assert_eq!(words("KeyedIntake"), ["keyed", "intake"]);
+    assert_eq!(words("is_told"), ["is", "told"]);
+    assert_eq!(declared("    pub(super) const fn is_told(&self) {", &["fn "]), Some("is_told"));
+    assert_eq!(declared("pub struct Scout<'a> {", &TYPES), Some("Scout"));
+    assert_eq!(declared("// struct Scout", &TYPES), None);
+    let found = banned("a.rs:1", "is_told");
+    assert_eq!(found.as_deref(), Some("a.rs:1: is_told has told; better: reported, shown, estimated"));
+    assert_eq!(banned("a.rs:1", "is_untold"), None);
+    assert_eq!(empty_comments("/// The name.\nname: u8,\n/// As `a`.\n/// Three words and\n/// one more.\n"), [1]);
+}
