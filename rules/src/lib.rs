@@ -20,7 +20,7 @@
 //!
 //! ```
 //! use rules::{
-//!     CheckedRule, Engine, Measure, Mode, Observation, Outcome, Output, ProcessFacts, ProcessId, RuleId, Subject, Time,
+//!     CheckedRule, Engine, Measure, Mode, Observation, DecisionOutcome, Output, ProcessFacts, ProcessId, RuleId, Subject, Time,
 //! };
 //!
 //! let source = "
@@ -65,7 +65,7 @@
 //! assert_eq!(decision.because[0], ("waiting".to_string(), "60 %".to_string()));
 //!
 //! // Once it is told that the change was made, the guard's trial begins.
-//! engine.receipt(decision.id, Outcome::Applied, Time(500_100_000));
+//! engine.receipt(decision.id, DecisionOutcome::Applied, Time(500_100_000));
 //! assert!(engine.status()[0].why.starts_with("on trial"));
 //! ```
 #![forbid(unsafe_code)]

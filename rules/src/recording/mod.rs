@@ -8,11 +8,11 @@
 //! `merge`.
 //!
 //! ```
-//! use rules::recording::{Header, Reader, Record, Writer};
+//! use rules::recording::{Header, Reader, Record, RecordingWriter};
 //! use rules::{ProcessId, Time};
 //!
 //! let header = Header { host: "node1".into(), program: "simulate".into(), ..Header::default() };
-//! let mut writer = Writer::new(&header).unwrap();
+//! let mut writer = RecordingWriter::new(&header).unwrap();
 //! let record = Record::Watermark { process: ProcessId(0), time: Time(1_000) };
 //! writer.write(&record).unwrap();
 //! let mut bytes = writer.take(); // what may go into the file now
