@@ -69,9 +69,9 @@ fn a_warm_up_can_not_become_a_real_set() {
         "what is in it is its own"
     );
     // Nobody but `warm_up` takes it apart, which has the session to look at only.
-    assert_eq!(text.matches("Practice(command)").count(), 2);
+    assert_eq!(text.matches("SetWarmUp(command)").count(), 2);
     assert!(text.contains("fn warm_up(&self, SetWarmUp(command): SetWarmUp)"));
-    let elsewhere = files_with(&["Practice("]);
+    let elsewhere = files_with(&["SetWarmUp("]);
     assert!(elsewhere.iter().all(|file| file == "warm_up.rs"), "{elsewhere:?}");
 }
 
