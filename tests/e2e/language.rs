@@ -145,13 +145,14 @@ windows:
   whole: {from: begin, to: end}
 metrics:
   asked: max(region.threads)
+  stated: max(region.stated)
 tune:
   - every: whole
     when: count(region) > 0
-    finding: '{count(region)} regions of {first(region.function)}; threads {asked}'
+    finding: '{count(region)} regions of {first(region.function)}; threads {asked}, stated {stated}'
 "#,
     )?;
-    let found = "40 regions of GOMP_parallel; threads none";
+    let found = "40 regions of GOMP_parallel; threads none, stated 2";
     finds(
         program,
         40,

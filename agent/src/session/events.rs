@@ -95,7 +95,8 @@ impl Session {
     }
 
     fn decided(&mut self, decision: ResolvedDecision) {
-        if self.actuation.queue.is_none() {
+        // Probes are the session's own.
+        if self.actuation.queue.is_none() && decision.switches.is_empty() {
             let refused = Err(NotDone::for_good("this session does not write"));
             self.rules.receipt(decision.id, refused, monotonic_ns());
             return;

@@ -53,6 +53,8 @@ pub(super) struct TuneState {
     pub(super) quiet_until: Time,
     /// Why the condition counts for nothing though it holds.
     pub(super) needless: Option<String>,
+    /// The same where that came out by trying, until the condition fails.
+    there: Option<String>,
     pub(super) standing: Standing,
     pub(super) why: String,
 }
@@ -78,6 +80,7 @@ impl TuneState {
             hindered: 0,
             quiet_until: Time(0),
             needless: None,
+            there: None,
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
         }
@@ -264,7 +267,11 @@ impl TuneState {
             return None;
         }
         let mut condition = Condition::of(tune, turn.context());
-        self.needless = self.needless(turn, tune, &condition, &outbox.variables);
+        if condition.overall.as_ref().is_ok_and(|_| !condition.holds()) {
+            self.there = None;
+        }
+        let needless = self.needless(turn, tune, &condition, &outbox.variables);
+        self.needless = needless.or_else(|| self.there.clone());
         if self.needless.is_some() {
             condition = Condition::never();
         }
@@ -274,7 +281,7 @@ impl TuneState {
         if !self.is_busy() {
             self.acted.retain(|process| !condition.fails_for(*process));
         }
-        if tune.when.is_some() || tune.finding.is_some() {
+        if tune.has_finding() {
             self.update_finding(turn, tune, &condition.overall, &mut outbox.outputs);
         }
         if tune.action.is_none() {
@@ -435,7 +442,7 @@ impl TuneState {
     ) -> bool {
         if let Some(changes) = self.begun.remove(&decision) {
             let is_late = self.late.remove(&decision);
-            if *outcome == DecisionOutcome::Applied {
+            if matches!(outcome, DecisionOutcome::Applied | DecisionOutcome::There(_)) {
                 self.confirmed.extend(is_late.then_some(decision));
                 let done = changes.into_iter().map(|change| (change.process, change.action));
                 self.done.extend(done);
@@ -457,7 +464,12 @@ impl TuneState {
         let trial = std::mem::take(trial);
         let changes = std::mem::take(changes);
         self.phase = match outcome {
-            DecisionOutcome::Applied => {
+            // No guard judges what was not changed.
+            DecisionOutcome::There(reason) if trial.decisions.is_empty() && tune.acts_once() => {
+                self.there = Some(reason.clone());
+                Phase::Watching
+            }
+            DecisionOutcome::Applied | DecisionOutcome::There(_) => {
                 let changed: BTreeSet<ProcessId> = changes.iter().map(|change| change.process).collect();
                 self.hindered = 0;
                 self.acted.extend(&changed);
@@ -478,7 +490,7 @@ impl TuneState {
         true
     }
 
-    /// What follows when a change was made: a trial, or nothing where nobody judges.
+    /// What follows when a change was made: a trial, or nothing where no guard judges.
     fn applied(
         &mut self,
         decision: DecisionId,
