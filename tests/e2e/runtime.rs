@@ -113,9 +113,10 @@ fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back_as_root()
     };
     assert_eq!(teams()?, serde_json::json!([[2, 2], [2, 2]]));
     let agent = crowd.attach(&["--apply=openmp-stated-team-size"])?;
-    let dynamic = "set_arg GOMP_parallel_loop_nonmonotonic_dynamic(2): done in 2 processes";
-    agent.lines.wait_for_line(dynamic, SOON)?;
-    agent.lines.wait_for_line("  guard  ", SOON)?;
+    for function in ["GOMP_parallel", "GOMP_parallel_loop_nonmonotonic_dynamic"] {
+        let done = format!("set_arg {function}(2) = min(original, 1): done in 2 processes");
+        agent.lines.wait_for_line(&done, SOON)?;
+    }
     assert_eq!(
         teams()?,
         serde_json::json!([[1, 1], [1, 1]]),

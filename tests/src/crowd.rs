@@ -216,7 +216,13 @@ impl Crowd {
     pub fn repair(&self, rule: &str) -> Outcome<String> {
         let recorded = Recorded::new()?;
         let agent = self.attach(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?;
-        agent.lines.wait_for_line("  guard  ", PATIENCE)?;
+        // A probe that is no longer needed is switched off with a line of its own.
+        let is_judged = |line: &Line| {
+            line.text.contains("  guard  ") && !line.text.contains("its condition no longer holds")
+        };
+        agent
+            .lines
+            .wait_for("a verdict", PATIENCE, |lines| lines.iter().any(is_judged).then_some(()))?;
         let text = leave(agent)?;
         recorded.replay(rule)?;
         Ok(text)

@@ -411,6 +411,15 @@ fn a_refusal_puts_the_tune_on_hold_with_its_reason() {
 }
 
 #[test]
+fn a_finding_stays_while_the_receipt_of_its_change_is_outstanding() {
+    let mut job = Job::busy_wait(2.0).applying();
+    assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
+    job.windows(10, HEALTHY);
+    assert!(job.engine.receipt(DecisionId(1), DecisionOutcome::Applied, job.now));
+    assert_eq!(job.engine.findings()[0].state, FindingState::OnTrial);
+}
+
+#[test]
 fn what_every_process_had_already_is_not_judged_and_no_finding_until_the_condition_fails() {
     let mut job = Job::busy_wait(2.0).applying();
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);

@@ -365,7 +365,10 @@ impl TuneState {
     /// condition.
     fn update_finding(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell, out: &mut Vec<Output>) {
         let state = self.finding.as_ref().map(|finding| finding.state);
-        if matches!(state, Some(FindingState::OnTrial | FindingState::Applied)) || condition.is_err() {
+        // A change that is being made may end its condition before its receipt is there.
+        let is_held = matches!(state, Some(FindingState::OnTrial | FindingState::Applied))
+            || matches!(self.phase, Phase::Pending { .. });
+        if is_held || condition.is_err() {
             return;
         }
         if self.held.held() >= tune.holds_for {
