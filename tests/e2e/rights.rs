@@ -332,7 +332,8 @@ fn without_any_capability_teams_that_share_cores_are_reported_and_left_as_they_a
     }
     let pids = programs.each_ref().map(|program| program.pid().to_string());
     let mut session = ana.start(&["attach", "--apply", "--plain", &pids[0], &pids[1]])?;
-    session.lines.wait_for_line("finding  openmp-crowded", SOON)?;
+    let rule = "openmp-crowded";
+    session.lines.wait_for_line(&format!("finding  {rule}"), SOON)?;
     let (code, text) = ana.run(&["session", "stop", &pids[0]])?;
     assert_eq!((code, session.wait()?), (0, 0), "{text}");
     assert_has!(

@@ -220,9 +220,9 @@ impl Crowd {
         let is_judged = |line: &Line| {
             line.text.contains("  guard  ") && !line.text.contains("its condition no longer holds")
         };
-        agent
-            .lines
-            .wait_for("a verdict", PATIENCE, |lines| lines.iter().any(is_judged).then_some(()))?;
+        agent.lines.wait_for("a verdict", PATIENCE, |lines| {
+            lines.iter().any(is_judged).then_some(())
+        })?;
         let text = leave(agent)?;
         recorded.replay(rule)?;
         Ok(text)

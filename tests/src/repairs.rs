@@ -172,7 +172,10 @@ pub static CASES: [Case; 11] = [
         name: "2 programs that state their teams",
         rule: "openmp-stated-team-size",
         needs: &[Need::Root, Need::Cc],
-        done: ["set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes", "kept"],
+        done: [
+            "set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes",
+            "kept",
+        ],
         unit: "regions/s",
         gain: || 2.0,
         start: |start| {
@@ -185,7 +188,10 @@ pub static CASES: [Case; 11] = [
         name: "2 LightGBM processes, 2 threads each",
         rule: "openmp-stated-team-size",
         needs: &[Need::Root, Need::LightGbm],
-        done: ["set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes", "kept"],
+        done: [
+            "set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes",
+            "kept",
+        ],
         unit: "trees/s",
         gain: || 20.0,
         start: |start| {

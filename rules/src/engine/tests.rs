@@ -415,7 +415,10 @@ fn a_finding_stays_while_the_receipt_of_its_change_is_outstanding() {
     let mut job = Job::busy_wait(2.0).applying();
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
     job.windows(10, HEALTHY);
-    assert!(job.engine.receipt(DecisionId(1), DecisionOutcome::Applied, job.now));
+    assert!(
+        job.engine
+            .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
+    );
     assert_eq!(job.engine.findings()[0].state, FindingState::OnTrial);
 }
 

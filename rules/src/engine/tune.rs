@@ -349,10 +349,8 @@ impl TuneState {
         }
         self.applied = false;
         if self.finding.take().is_some() {
-            out.push(Output::FindingClosed {
-                rule: turn.id,
-                tune: turn.place,
-            });
+            let (rule, tune) = (turn.id, turn.place);
+            out.push(Output::FindingClosed { rule, tune });
         }
         self.stand(
             Standing::Quiet,
@@ -366,21 +364,20 @@ impl TuneState {
     fn update_finding(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell, out: &mut Vec<Output>) {
         let state = self.finding.as_ref().map(|finding| finding.state);
         // A change that is being made may end its condition before its receipt is there.
-        let is_held = matches!(state, Some(FindingState::OnTrial | FindingState::Applied))
-            || matches!(self.phase, Phase::Pending { .. });
-        if is_held || condition.is_err() {
+        if self.is_busy() || state == Some(FindingState::Applied) || condition.is_err() {
             return;
         }
         if self.held.held() >= tune.holds_for {
             let fill = |template: &Filled| template.fill(turn.context());
+            let text = tune
+                .finding
+                .as_ref()
+                .map_or_else(|| turn.rule.about.clone(), fill);
             let finding = Finding {
                 rule: turn.id,
                 rule_name: turn.rule.name.clone(),
                 tune: turn.place,
-                text: tune
-                    .finding
-                    .as_ref()
-                    .map_or_else(|| turn.rule.about.clone(), fill),
+                text,
                 next_start: tune.next_start.as_ref().map(fill),
                 because: turn.because(tune),
                 state: FindingState::Open,
@@ -391,10 +388,8 @@ impl TuneState {
             self.finding = Some(finding);
         } else if self.finding.is_some() && self.held.failed() >= tune.holds_for {
             self.finding = None;
-            out.push(Output::FindingClosed {
-                rule: turn.id,
-                tune: turn.place,
-            });
+            let (rule, tune) = (turn.id, turn.place);
+            out.push(Output::FindingClosed { rule, tune });
         }
     }
 
@@ -476,8 +471,8 @@ impl TuneState {
                 let changed: BTreeSet<ProcessId> = changes.iter().map(|change| change.process).collect();
                 self.hindered = 0;
                 self.acted.extend(&changed);
-                self.done
-                    .extend(changes.into_iter().map(|change| (change.process, change.action)));
+                let done = changes.into_iter().map(|change| (change.process, change.action));
+                self.done.extend(done);
                 self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
                 self.applied(decision, changed, trial, tune)
             }
