@@ -149,10 +149,10 @@ metrics:
 tune:
   - every: whole
     when: count(region) > 0
-    finding: '{count(region)} regions of {first(region.function)}; threads {asked}, stated {stated}'
+    finding: '{count(region)} regions of {first(region.function)}; stated {stated}; threads {asked}'
 "#,
     )?;
-    let found = "40 regions of GOMP_parallel; threads none, stated 2";
+    let found = "40 regions of GOMP_parallel; stated 2; threads none";
     finds(
         program,
         40,
