@@ -33,6 +33,9 @@ use crate::{
 /// Requests that may wait for an answer.
 const REQUESTS_MAX: usize = 8;
 
+/// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
+
 /// Everything that can wake the loop.
 #[derive(Debug)]
 pub(super) enum Wake {
@@ -116,7 +119,7 @@ pub(super) struct Sources {
     series: Option<Interval>,
     deadline: Option<Instant>,
     /// When the first numbers are due.
-    pub(super) first: Option<Instant>,
+    first: Option<Instant>,
     pub(super) keys: Option<Keys>,
     requesting: mpsc::Sender<PendingRequest>,
     requested: mpsc::Receiver<PendingRequest>,
@@ -149,7 +152,8 @@ impl Sources {
             family: waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS)),
             series: series.map(waits::ticker),
             deadline: duration.map(|duration| Instant::now() + duration),
-            first: None,
+            // Beside a command, which has the terminal, there are none.
+            first: (!target.is_of_command()).then(|| Instant::now() + FIRST_LOOK),
             keys: None,
             requesting,
             requested,
