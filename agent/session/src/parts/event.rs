@@ -6,7 +6,7 @@ use crate::{
     changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
     decision::ResolvedDecision,
     leave::{self, Parting},
-    request::{Answer, Mode, RefusalKind, Request},
+    request::{Answer, Mode, Request},
     requests::{NotAdded, NotSwitched},
 };
 use plan::MarkKind;
@@ -53,11 +53,11 @@ pub enum Event {
     Switched(String, Mode, Result<String, NotSwitched>, String),
     /// What came of [`Effect::Add`]: what of the rule is not probed.
     Added(String, Mode, Result<Vec<String>, NotAdded>),
-    /// What came of [`Effect::Remove`]: it is removed, and its probes are off or could not be taken off.
+    /// What came of [`Effect::Remove`]: it is removed, and its probes are off or could not be taken off; or there is no such rule.
     Removed {
         rule: String,
         keeps: bool,
-        result: Result<Result<(), String>, (RefusalKind, String)>,
+        result: Result<Result<(), String>, String>,
     },
     /// The session is to end.
     Stop(&'static str),

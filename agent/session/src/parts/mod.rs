@@ -305,12 +305,12 @@ impl Parts {
         &mut self,
         rule: String,
         keeps: bool,
-        result: Result<Result<(), String>, (RefusalKind, String)>,
+        result: Result<Result<(), String>, String>,
         now: Time,
     ) -> Effects {
         let taken_off = match result {
             Ok(taken_off) => taken_off,
-            Err((kind, why)) => return self.steps(requests::refused(kind, why)),
+            Err(why) => return self.steps(requests::refused(RefusalKind::NotThere, why)),
         };
         let in_force = self.changes.in_force_of(&rule).count();
         let removed = changes::ChangeEvent::Removed {

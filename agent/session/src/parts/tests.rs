@@ -330,7 +330,7 @@ fn what_a_request_needs_is_done_before_it_is_answered() {
         rule: rule(),
         keep: false,
     };
-    let not_there = || (RefusalKind::NotThere, "no such rule".to_owned());
+    let not_there = || "no such rule".to_owned();
     for (request, first, then, effects, answer) in [
         (
             Request::List,

@@ -11,7 +11,7 @@ use crate::{
     discover::Member,
     kernel::{Kernel, KernelError},
     profile::Metered,
-    request::{Mode, RefusalKind},
+    request::Mode,
     rulebook::{self, Act, ProbeSwitch, RuleBook, Time},
     session::{
         arming::requested_in,
@@ -383,16 +383,16 @@ impl Measuring {
         Ok(self.probes.missing().iter().skip(before).cloned().collect())
     }
 
-    /// A rule goes, and its probes end: what follows, and whether the probes are off.
+    /// A rule goes, and its probes end: what follows, and whether the probes are off. The error says that there is no such rule.
     pub(in crate::session) fn remove_rule(
         &mut self,
         context: &mut Context<'_>,
         rule: &str,
-    ) -> Result<(Vec<Act>, Result<(), String>), (RefusalKind, String)> {
+    ) -> Result<(Vec<Act>, Result<(), String>), String> {
         self.take_all_hits(context);
         self.written.forget();
         let Some((gone, acts)) = context.rules.remove(rule, monotonic_ns()) else {
-            return Err((RefusalKind::NotThere, context.rules.unknown(rule)));
+            return Err(context.rules.unknown(rule));
         };
         let taken_off = self.probes.shrink(&gone);
         Ok((acts, taken_off.map_err(|error| error.to_string())))
