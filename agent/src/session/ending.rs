@@ -8,7 +8,7 @@ use super::{
     measuring::Measuring,
     orders::process_here,
     outputs::{Outputs, Printout},
-    parts::{self, Event, Pending},
+    parts::{self, EffectQueue, Event},
     receipts,
     sources::Sources,
     views::trials,
@@ -50,7 +50,7 @@ impl Session {
             control,
             ..Last::default()
         };
-        let (mut pending, mut events) = (Pending::default(), vec![Event::Stop(reason)]);
+        let (mut pending, mut events) = (EffectQueue::default(), vec![Event::Stop(reason)]);
         loop {
             for event in events {
                 pending.follow(self.parts.on(event, Time(monotonic_ns())));

@@ -6,7 +6,7 @@ use super::{
     changes,
     measuring::Measuring,
     orders::Resolver,
-    parts::{Effect, Event, Pending},
+    parts::{Effect, EffectQueue, Event},
     requests,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 impl Session {
     /// Gives an event to the parts, and carries out what follows.
     pub(super) fn on(&mut self, event: Event) {
-        let (mut pending, mut next) = (Pending::default(), Some(event));
+        let (mut pending, mut next) = (EffectQueue::default(), Some(event));
         loop {
             if let Some(event) = next {
                 pending.follow(self.parts.on(event, Time(monotonic_ns())));

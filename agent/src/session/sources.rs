@@ -2,12 +2,16 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixListener,
+    },
     time::Duration,
 };
 
 use tokio::{
     sync::{mpsc, oneshot},
+    task::JoinSet,
     time::{Instant, Interval},
 };
 
@@ -22,7 +26,7 @@ use super::{
     waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
-    control::PendingRequest,
+    control::{self, PendingRequest},
     kernel::Ring,
     readable::Readable,
     request::{Answer, Request},
@@ -123,6 +127,8 @@ pub(super) struct Sources {
     pub(super) keys: Option<Keys>,
     requesting: mpsc::Sender<PendingRequest>,
     requested: mpsc::Receiver<PendingRequest>,
+    /// The control socket is served as long as there is somebody to answer.
+    serving: JoinSet<io::Result<()>>,
 }
 
 impl Sources {
@@ -157,12 +163,14 @@ impl Sources {
             keys: None,
             requesting,
             requested,
+            serving: JoinSet::new(),
         })
     }
 
-    /// Where requests are to be sent.
-    pub(super) fn requesting(&self) -> mpsc::Sender<PendingRequest> {
-        self.requesting.clone()
+    /// Takes requests from this socket.
+    pub(super) fn serve(&mut self, listener: UnixListener) {
+        self.serving
+            .spawn(control::serve(listener, self.requesting.clone()));
     }
 
     /// A request that has come already.

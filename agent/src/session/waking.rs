@@ -3,22 +3,18 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-
 use super::{
     Session,
     actuation::POLL,
     intake::Expected,
     kernel_failure,
     measuring::Measuring,
-    members,
-    orders::process_here,
     parts::Event,
     sources::{Sources, Wake},
 };
 use crate::{
     clock::monotonic_ns,
-    control::{self, Control},
+    control::Control,
     exit::{CommandResult, Failure},
     heap,
     kernel::KernelError,
@@ -31,9 +27,8 @@ impl Session {
         let ended = self.target.watch_ends(&self.measuring.profile.processes);
         let times = (self.options.duration, self.screen.series_period());
         let mut sources = Sources::new(&self.target, &self.measuring, ended, times).map_err(Failure::no)?;
-        let mut serving = JoinSet::new();
         if let Some(listener) = control.as_mut().and_then(Control::take_listener) {
-            serving.spawn(control::serve(listener, sources.requesting()));
+            sources.serve(listener);
         }
         let (screen, views) = self.showing();
         sources.keys = screen.begin(&views, Time(monotonic_ns()))?;
@@ -79,10 +74,7 @@ impl Session {
             Wake::Family => self.measure(Measuring::take_family)?,
             Wake::Closed => self.measure(Measuring::take_closed)?,
             Wake::Calls => self.measure(Measuring::at_calls)?,
-            Wake::Ended(slot) => {
-                let ended = members::MemberEvent::Ended(process_here(slot));
-                self.measure(|measuring, context| measuring.members_on(context, ended))?;
-            }
+            Wake::Ended(slot) => self.measure(|measuring, context| measuring.process_ended(context, slot))?,
             Wake::Snapshot => {
                 self.measure(Measuring::read)?;
                 let (screen, views) = self.showing();

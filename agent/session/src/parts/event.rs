@@ -120,9 +120,9 @@ pub type Effects = Vec<Effect>;
 
 /// Effects that are to be carried out.
 #[derive(Debug, Default)]
-pub struct Pending(VecDeque<Effect>);
+pub struct EffectQueue(VecDeque<Effect>);
 
-impl Pending {
+impl EffectQueue {
     /// What follows from an effect comes before those that are left. Steps of the end come one after the other.
     pub fn follow(&mut self, effects: Effects) {
         let (steps, others): (Effects, Effects) =

@@ -5,7 +5,7 @@ mod event;
 #[cfg(test)]
 mod tests;
 
-pub use self::event::{Effect, Effects, Event, Pending};
+pub use self::event::{Effect, EffectQueue, Effects, Event};
 use crate::{
     changes::{self, Changes, NotDone},
     leave::{self, Leaving},

@@ -527,7 +527,7 @@ fn the_last_words_know_who_has_ended_and_how_many_changes_the_actuator_did_not_n
 fn what_follows_comes_before_what_is_left_and_steps_of_the_end_one_after_the_other() {
     let step = |step| Effect::Leaving(step);
     let say = |line: &str| Effect::Say(line.to_owned());
-    let mut pending = Pending::default();
+    let mut pending = EffectQueue::default();
     pending.follow(vec![
         say("1"),
         step(leave::LeaveEffect::ReadLast),

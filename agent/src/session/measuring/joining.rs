@@ -24,12 +24,17 @@ use crate::{
 };
 
 impl Measuring {
-    /// Takes an event of the members in, and carries out what follows.
-    pub(in crate::session) fn members_on(
+    /// A process that was watched has ended.
+    pub(in crate::session) fn process_ended(
         &mut self,
         context: &mut Context<'_>,
-        event: MemberEvent,
+        slot: u32,
     ) -> Result<(), KernelError> {
+        self.members_on(context, MemberEvent::Ended(process_here(slot)))
+    }
+
+    /// Takes an event of the members in, and carries out what follows.
+    fn members_on(&mut self, context: &mut Context<'_>, event: MemberEvent) -> Result<(), KernelError> {
         self.members_on_with(context, event, Read::new())
     }
 
