@@ -133,8 +133,27 @@ impl Changes {
         }
     }
 
+    /// An answer of the actuator, and what is to be taken in before it: that the process in which something was not done has ended, and that
+    /// the rules wait for the decision no longer.
+    pub fn with_causes(
+        &self,
+        event: ChangeEvent,
+        has_ended: impl Fn(MemberProcess) -> bool,
+        awaits: impl Fn(u64) -> bool,
+    ) -> Vec<ChangeEvent> {
+        let ended = self.failed_in(&event).filter(|process| has_ended(*process));
+        let given_up = match &event {
+            ChangeEvent::Receipt { decision, .. } if !awaits(*decision) => {
+                Some(ChangeEvent::GaveUp(*decision))
+            }
+            _ => None,
+        };
+        let before = ended.map(ChangeEvent::Ended).into_iter().chain(given_up);
+        before.chain([event]).collect()
+    }
+
     /// The process in which something was not done, if the event says that: it may have ended.
-    pub fn failed_in(&self, event: &ChangeEvent) -> Option<MemberProcess> {
+    fn failed_in(&self, event: &ChangeEvent) -> Option<MemberProcess> {
         match event {
             ChangeEvent::Receipt {
                 decision,

@@ -513,3 +513,24 @@ fn an_event_names_the_process_in_which_something_was_not_done() {
         assert_eq!(it.failed_in(&event), process, "{event:?}");
     }
 }
+
+#[test]
+fn before_an_answer_it_is_known_who_has_ended_and_that_it_is_not_awaited() {
+    let mut it = new();
+    it.on(decided(1, [R0, R1]), ms(0));
+    let ended = |rank| format!("{:?}", ChangeEvent::Ended(rank));
+    let given_up = || format!("{:?}", ChangeEvent::GaveUp(1));
+    for (event, has_ended, is_awaited, before) in [
+        (refused(1, 1, "no"), true, true, vec![ended(R1)]),
+        (refused(1, 1, "no"), false, true, vec![]),
+        (refused(1, 1, "no"), true, false, vec![ended(R1), given_up()]),
+        (written(1, 0, 3), true, true, vec![]),
+        (written(1, 0, 3), true, false, vec![given_up()]),
+        (reverted(R0, 3), true, false, vec![]),
+    ] {
+        let last = format!("{event:?}");
+        let events = it.with_causes(event, |_| has_ended, |_| is_awaited);
+        let events: Vec<String> = events.iter().map(|event| format!("{event:?}")).collect();
+        assert_eq!(events, [before, vec![last]].concat());
+    }
+}
