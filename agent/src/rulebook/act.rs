@@ -7,7 +7,7 @@ use rules::Output;
 use super::{ResolvedDecision, RuleBook};
 use crate::snapshot::{
     GuardView,
-    outcome::{ENDED, KEPT, UNDONE},
+    outcome::{COMPARED, ENDED, KEPT, UNDONE},
 };
 
 /// Something to do, decided by a rule.
@@ -31,6 +31,7 @@ pub enum Act {
         decision: u64,
         rule: String,
         guard: GuardView,
+        keeps: bool,
         /// The slots of the processes of which it is said; none is all of the decision.
         slots: Option<BTreeSet<u32>>,
     },
@@ -49,14 +50,18 @@ impl RuleBook {
                 rule: self.name_of(verdict.rule),
                 slots: (verdict.processes.as_ref())
                     .map(|processes| processes.iter().map(|process| process.0).collect()),
+                keeps: verdict.keep,
                 guard: GuardView {
                     before: verdict.means.map(|(before, _)| before),
                     after: verdict.means.map(|(_, after)| after),
                     ratio: verdict.ratio,
-                    verdict: match (verdict.keep, verdict.ended) {
-                        (true, _) => KEPT,
-                        (false, true) => ENDED,
-                        (false, false) => UNDONE,
+                    interval: verdict.interval,
+                    effect: verdict.verdict,
+                    verdict: match verdict {
+                        _ if verdict.keep => KEPT,
+                        _ if verdict.ended => ENDED,
+                        _ if verdict.compares => COMPARED,
+                        _ => UNDONE,
                     },
                     reason: None,
                     text: verdict.text,
@@ -99,6 +104,7 @@ mod tests {
             decision,
             rule: "r".into(),
             guard: GuardView::default(),
+            keeps: false,
             slots: None,
         };
         let gone = |rule: &str| Act::Gone { rule: rule.into() };

@@ -25,7 +25,7 @@ use crate::{
     kernel::{Kernel, KernelError},
     request::{Answer, Given, Mode, RefusalKind, Request},
     rulebook::{self, Act, ProbeSwitch, ResolvedDecision, Time},
-    snapshot::{FindingView, GuardView, outcome::KEPT},
+    snapshot::{FindingView, GuardView},
     view::{Input, Wish},
 };
 
@@ -88,8 +88,9 @@ impl Session {
                 decision,
                 rule,
                 guard,
+                keeps,
                 slots,
-            } => self.judged(decision, rule, guard, slots),
+            } => self.judged((decision, rule), guard, keeps, slots),
             Act::Decided(_) => {}
         }
     }
@@ -115,7 +116,13 @@ impl Session {
         }
     }
 
-    fn judged(&mut self, decision: u64, rule: String, mut guard: GuardView, slots: Option<BTreeSet<u32>>) {
+    fn judged(
+        &mut self,
+        (decision, rule): (u64, String),
+        mut guard: GuardView,
+        keeps: bool,
+        slots: Option<BTreeSet<u32>>,
+    ) {
         // A duration is in the user's unit already. Where the number of workers changes, so does what a step is found by: the time of a step
         // would then be another thing before and after.
         if !guard.text.contains(".duration")
@@ -123,7 +130,6 @@ impl Session {
         {
             guard.text = format!("{step}; {}", guard.text);
         }
-        let keeps = guard.verdict == KEPT;
         let kind = if keeps { MarkKind::Kept } else { MarkKind::Undone };
         self.rules.record_mark(kind, &rule, &guard.text, monotonic_ns());
         self.change(ChangeEvent::Judged {

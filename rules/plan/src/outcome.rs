@@ -46,6 +46,38 @@ impl FromStr for Mode {
     }
 }
 
+/// What a guard found of a change. What becomes of the change follows from that and from the rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The objective is better, with 95 % confidence and by more than a trifle.
+    Confirmed,
+    /// With the same confidence it is neither better nor worse by more than the margin.
+    NoEffect,
+    /// It is worse by more than the margin.
+    Worse,
+    /// It varies too much by itself to be compared.
+    Inconclusive,
+}
+
+impl Verdict {
+    /// The word for it, which is that in reports with `_` for a space.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Confirmed => "confirmed",
+            Verdict::NoEffect => "no effect",
+            Verdict::Worse => "worse",
+            Verdict::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// What a session marks in its trace and its recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {

@@ -9,8 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use plan::{Action, Mode};
 
 use super::holds::{Condition, Held};
-use super::output::{DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, Verdict};
-use super::phase::{Phase, Trial};
+use super::output::{
+    Decision, DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, Verdict,
+};
+use super::phase::Phase;
+use super::trial::{HISTORY_MAX, Step, Trial};
 pub(super) use super::turn::{Outbox, Turn};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
@@ -140,13 +143,13 @@ impl TuneState {
 
     /// The changes that are being judged, after how many windows of how many.
     pub(super) fn on_trial(&self, tune: &Tune) -> Vec<(DecisionId, usize, u32)> {
-        let over = tune.guard().map_or(0, |guard| guard.over);
-        let Phase::Trial(trial) = &self.phase else {
+        let (Phase::Trial(trial), Some(guard)) = (&self.phase, tune.guard()) else {
             return Vec::new();
         };
+        let (seen, needed) = trial.progress(guard);
         let decisions = trial.decisions.iter();
         decisions
-            .map(|(decision, _)| (*decision, trial.after.len(), over))
+            .map(|(decision, _)| (*decision, seen, needed as u32))
             .collect()
     }
 
@@ -159,10 +162,12 @@ impl TuneState {
         self.done.remove(&process);
         self.initial.remove(&process);
         self.held.forget(process);
+        if let Phase::Trial(trial) = &mut self.phase {
+            trial.forget(process);
+        }
     }
 
     pub(super) fn status(&self, mode: Mode, tune: &Tune) -> (Standing, String) {
-        let over = tune.guard().map_or(0, |guard| guard.over);
         match (&self.phase, mode) {
             (Phase::Pending { decision, .. }, _) => (
                 Standing::Pending,
@@ -172,10 +177,15 @@ impl TuneState {
                 Standing::OnTrial,
                 "on trial: the window of the change is left out".to_string(),
             ),
-            (Phase::Trial(trial), _) => (
-                Standing::OnTrial,
-                format!("on trial: {} of {over} windows", trial.after.len()),
-            ),
+            (Phase::Trial(trial), _) => {
+                let (seen, needed) = tune.guard().map_or((0, 0), |guard| trial.progress(guard));
+                let how = if trial.is_reverted {
+                    "on trial, reverted to compare"
+                } else {
+                    "on trial"
+                };
+                (Standing::OnTrial, format!("{how}: {seen} of {needed} windows"))
+            }
             (_, Mode::Off) => (Standing::Off, "the rule is off".to_string()),
             (Phase::OnHold { reason, left: None }, _) => (Standing::OnHold, format!("on hold: {reason}")),
             (
@@ -219,7 +229,7 @@ impl TuneState {
             }
             (Phase::Trial(trial), Some((guard, objective))) => {
                 let was_disturbed = trial.disturbed;
-                let over = self.try_on(turn, guard, &objective, &mut outbox.outputs);
+                let over = self.try_on(turn, guard, &objective, outbox);
                 outbox.end_trial(over && tune.occupies_the_trial());
                 // Every second window of a trial at least is judged.
                 if let (Some(condition), false, Some(_)) = (condition, over || was_disturbed, &guard.was) {
@@ -294,6 +304,7 @@ impl TuneState {
         }
         let trial = std::mem::take(trial);
         let is_over = trial.decisions.is_empty();
+        self.not_made_again(&trial);
         self.phase = if is_over {
             Phase::Watching
         } else {
@@ -400,7 +411,8 @@ impl TuneState {
     fn remember(&mut self, guard: &Guard, objective: &Cell) {
         if let Ok(Scalar::Number(value)) = objective {
             self.before.push_back(*value);
-            while self.before.len() > guard.over as usize {
+            let most = if guard.repeats() { HISTORY_MAX } else { 0 };
+            while self.before.len() > most.max(guard.over as usize) {
                 self.before.pop_front();
             }
         }
@@ -456,6 +468,9 @@ impl TuneState {
         }
         let trial = std::mem::take(trial);
         let changes = std::mem::take(changes);
+        if *outcome != DecisionOutcome::Applied {
+            self.not_made_again(&trial);
+        }
         self.phase = match outcome {
             DecisionOutcome::Applied => {
                 let changed: BTreeSet<ProcessId> = changes.iter().map(|change| change.process).collect();
@@ -511,21 +526,57 @@ impl TuneState {
         }
     }
 
+    /// A change that was reverted to be compared could not be made again.
+    fn not_made_again(&mut self, trial: &Trial) {
+        if trial.is_reverted {
+            let processes = trial.processes();
+            self.done.retain(|process, _| !processes.contains(process));
+            self.set_finding(FindingState::Open);
+        }
+    }
+
     /// Adds a window to the trial and judges when there are enough. True if the trial is over.
-    fn try_on(&mut self, turn: &Turn<'_>, guard: &Guard, objective: &Cell, out: &mut Vec<Output>) -> bool {
+    fn try_on(&mut self, turn: &Turn<'_>, guard: &Guard, objective: &Cell, outbox: &mut Outbox<'_>) -> bool {
         let Phase::Trial(trial) = &mut self.phase else {
             return false;
         };
-        let Some(verdicts) = trial.window(objective, guard, (turn.id, turn.place)) else {
-            return false;
+        let verdicts = match trial.window(objective, guard, (turn.id, turn.place)) {
+            Step::Wait => return false,
+            Step::Revert(verdict) => {
+                outbox.outputs.push(Output::Verdict(verdict));
+                return false;
+            }
+            Step::Again(decision) => {
+                let trial = std::mem::take(trial);
+                self.decide_again(decision, trial, outbox);
+                return false;
+            }
+            Step::Over(verdicts) => verdicts,
         };
         let tune = turn.rule.tunes.get(turn.place);
         let undo_after = tune.is_some_and(|tune| tune.undo_after);
         if let Some(verdict) = verdicts.first() {
             self.end_trial(verdict.keep, undo_after, verdict.text.clone(), Some(guard));
         }
-        out.extend(verdicts.into_iter().map(Output::Verdict));
+        outbox.outputs.extend(verdicts.into_iter().map(Output::Verdict));
         true
+    }
+
+    /// What was reverted to be compared is made once more.
+    fn decide_again(&mut self, decision: Decision, trial: Trial, outbox: &mut Outbox<'_>) {
+        *outbox.decisions += 1;
+        let id = DecisionId(*outbox.decisions);
+        self.phase = Phase::Pending {
+            waited: 0,
+            decision: id,
+            changes: decision.changes.clone(),
+            trial,
+        };
+        outbox.outputs.push(Output::Decision(Decision {
+            id,
+            window: None,
+            ..decision
+        }));
     }
 
     fn end_trial(&mut self, keep: bool, undo_after: bool, text: String, guard: Option<&Guard>) {
@@ -533,22 +584,22 @@ impl TuneState {
         if guard.is_none_or(|guard| guard.was.is_none()) {
             self.before.clear();
         }
-        let decisions = match phase {
-            Phase::Trial(trial) => trial.decisions,
-            _ => Vec::new(),
+        let trial = match phase {
+            Phase::Trial(trial) | Phase::Pending { trial, .. } => trial,
+            _ => Trial::default(),
         };
         if keep {
             self.applied = true;
             self.undone = 0;
             if undo_after {
-                self.kept.extend(decisions);
+                self.kept.extend(trial.decisions);
             }
             self.set_finding(FindingState::Applied);
             self.stand(Standing::Applied, "applied");
             return;
         }
-        for process in decisions.iter().flat_map(|(_, changed)| changed) {
-            self.done.remove(process);
+        for process in trial.processes() {
+            self.done.remove(&process);
         }
         self.set_finding(FindingState::Open);
         self.phase = Phase::after_undo(text, guard, self.undone);
@@ -559,7 +610,7 @@ impl TuneState {
     pub(super) fn set_mode(&mut self, rule: RuleId, place: usize, mode: Mode, tune: &Tune) -> Vec<Output> {
         let mut out = Vec::new();
         let open = self.phase.open();
-        if mode != Mode::Applying && !open.is_empty() {
+        if mode != Mode::Applying && self.is_busy() {
             let text = "the rule was switched before its change was judged; undone";
             self.end_trial(false, false, text.to_string(), None);
             out.extend(open.into_iter().map(|decision| {

@@ -55,7 +55,8 @@ impl Changes {
 
     fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[ChangeId]) -> ChangeEffects {
         self.judge(decision, Judgement::Kept, guard);
-        if self.made.of_decision(decision).any(Made::is_made) {
+        let is_confirmed = guard.effect == Some(plan::Verdict::Confirmed);
+        if is_confirmed && self.made.of_decision(decision).any(Made::is_made) {
             self.findings.repaired(rule);
         }
         let confirm = |change: &ChangeId| ChangeEffect::Order(change.machine, Order::Confirm(*change));
