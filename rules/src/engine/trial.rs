@@ -1,9 +1,9 @@
 //! A trial: windows with the change are compared with windows without it until it is known what it does.
 //!
 //! First the windows before a change with those after it. Where that does not say enough, or where the program's pace may have jumped by
-//! itself, the change is reverted and made again, twice at most, each time for a number of windows drawn by
-//! lot: what the change did changes with it, what the program does by itself does not.
+//! itself, the change is reverted and made again until pairs of runs decide ([`alternation`]).
 
+mod alternation;
 mod judgement;
 #[cfg(test)]
 mod rates;
@@ -11,16 +11,15 @@ mod statistics;
 
 use std::collections::BTreeSet;
 
-use self::judgement::{Judgement, Windows, is_believable};
+use self::alternation::{Alternation, Next};
+use self::judgement::{Aim, Judgement, is_believable};
 use super::output::{Decision, Verdict};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
 use crate::value::{Cell, ProcessId, Scalar};
 
-/// How many windows without a value of the objective a trial bears, as a multiple of the guard's `over`.
+/// How many windows in a row without a value of the objective a trial bears, as a multiple of the guard's `over`.
 const PATIENCE: u32 = 3;
-/// How often a change is made again at most.
-const MOST_REPEATS: u32 = 2;
 /// How many windows after the change are seen at most where it is not made again, as a multiple of `over`.
 const MOST_AFTER: usize = 4;
 /// So many windows before a change are remembered.
@@ -31,20 +30,22 @@ pub(super) const HISTORY_MAX: usize = 60;
 pub(super) struct Trial {
     /// With the processes that each changed.
     pub(super) decisions: Vec<(DecisionId, BTreeSet<ProcessId>)>,
-    windows: Windows,
-    /// The objective in the windows before the change, as far back as it is known.
+    /// The objective in the windows before the change, as far back as it is known, and after it.
     history: Vec<f64>,
+    after: Vec<f64>,
     /// `was` of the guard, in the last window before.
     pub(super) was: Option<Cell>,
     /// The window in which the change was made is still open.
     pub(super) disturbed: bool,
-    /// Windows in which the objective had no value.
+    /// Windows in which the objective had no value, since the last that had one.
     without: u32,
     /// What is decided again after it was reverted; none of what is compared with its time before alone.
     again: Option<Decision>,
-    repeats: u32,
+    alternation: Option<Alternation>,
     /// The change is reverted for now.
     pub(super) is_reverted: bool,
+    /// What was found of a change that has still to be made again to stay.
+    found: Option<Verdict>,
 }
 
 /// What follows from a window of a trial.
@@ -66,17 +67,7 @@ impl Trial {
         guard: Option<&Guard>,
         decision: &Decision,
     ) -> Trial {
-        let over = guard.map_or(0, |guard| guard.over as usize);
-        let before = history
-            .iter()
-            .copied()
-            .skip(history.len().saturating_sub(over))
-            .collect();
         Trial {
-            windows: Windows {
-                before: vec![before],
-                after: Vec::new(),
-            },
             history,
             was,
             again: guard.filter(|guard| guard.repeats()).map(|_| decision.clone()),
@@ -85,9 +76,7 @@ impl Trial {
     }
 
     pub(super) fn add(&mut self, decision: DecisionId, changed: BTreeSet<ProcessId>) {
-        if self.windows.after.is_empty() || std::mem::take(&mut self.is_reverted) {
-            self.windows.after.push(Vec::new());
-        }
+        self.is_reverted = false;
         self.decisions.push((decision, changed));
         self.disturbed = true;
     }
@@ -111,63 +100,51 @@ impl Trial {
 
     /// Windows of the present run that were seen, and that are needed.
     pub(super) fn progress(&self, guard: &Guard) -> (usize, usize) {
-        let runs = if self.is_reverted {
-            &self.windows.before
-        } else {
-            &self.windows.after
-        };
-        (runs.last().map_or(0, Vec::len), self.needed(guard))
-    }
-
-    fn needed(&self, guard: &Guard) -> usize {
-        let over = guard.over as usize;
-        match (&self.again, self.repeats) {
-            (Some(_), 0) => over,
-            (Some(first), repeats) => {
-                let number = first
-                    .id
-                    .0
-                    .wrapping_mul(8)
-                    .wrapping_add(u64::from(2 * repeats + u32::from(self.is_reverted)));
-                over + (mixed(number) % (over as u64 + 1)) as usize
-            }
-            // It goes on where it is not known.
-            (None, _) => (self.windows.count_after() / over.max(1)).max(1) * over,
+        match &self.alternation {
+            Some(alternation) => (alternation.seen(), alternation.size()),
+            None => (self.after.len(), self.needed(guard)),
         }
     }
 
+    /// It goes on where it is not known.
+    fn needed(&self, guard: &Guard) -> usize {
+        let over = guard.over as usize;
+        (self.after.len() / over.max(1) + 1) * over
+    }
+
     pub(super) fn window(&mut self, objective: &Cell, guard: &Guard, (rule, place): (RuleId, usize)) -> Step {
+        if let (Some(found), false) = (&self.found, self.is_reverted) {
+            let (decision, verdict) = (self.newest().unwrap_or(found.decision), found.clone());
+            return self.over(&Verdict { decision, ..verdict });
+        }
         if std::mem::take(&mut self.disturbed) {
             return Step::Wait;
         }
         let Some(newest) = self.newest() else {
             return Step::Wait;
         };
-        let mut verdict = Verdict::undo(newest, rule, place, Some(guard));
-        let runs = if self.is_reverted {
-            &mut self.windows.before
-        } else {
-            &mut self.windows.after
-        };
-        match (objective, runs.last_mut()) {
-            (Ok(Scalar::Number(value)), Some(run)) => run.push(*value),
-            (Err(reason), _) => {
-                self.without += 1;
-                verdict.text = format!(
-                    "could not be judged: {} has no value: {reason}; undone",
-                    guard.objective_text
-                );
+        let verdict = || Verdict::undo(newest, rule, place, Some(guard));
+        let Ok(Scalar::Number(value)) = objective else {
+            let mut verdict = verdict();
+            if let Err(reason) = objective {
+                let objective = &guard.objective_text;
+                verdict.text = format!("could not be judged: {objective} has no value: {reason}; undone");
             }
-            _ => self.without += 1,
+            self.without += 1;
+            return match self.without >= guard.over.saturating_mul(PATIENCE) {
+                true => self.over(&verdict),
+                false => Step::Wait,
+            };
+        };
+        self.without = 0;
+        if self.alternation.is_some() {
+            return self.alternated(*value, verdict, guard);
         }
-        if self.without >= guard.over.saturating_mul(PATIENCE) {
-            return self.over(&verdict);
-        }
-        let (seen, needed) = self.progress(guard);
-        match (seen < needed || objective.is_err(), self.is_reverted, &self.again) {
-            (true, ..) => Step::Wait,
-            (false, true, Some(decision)) => Step::Again(decision.clone()),
-            (false, ..) => self.judged(verdict, guard),
+        let needed = self.needed(guard);
+        self.after.push(*value);
+        match self.after.len() < needed {
+            true => Step::Wait,
+            false => self.first_judged(verdict(), guard),
         }
     }
 
@@ -176,62 +153,85 @@ impl Trial {
         newest.or_else(|| self.again.as_ref().map(|decision| decision.id))
     }
 
-    fn judged(&mut self, mut verdict: Verdict, guard: &Guard) -> Step {
-        let found = self.windows.judge(guard.maximize, guard.margin);
-        let counts = (self.windows.count_before(), self.windows.count_after());
-        let is_last = self.is_last(guard, counts.1);
-        let is_known = self.is_known(&found, guard);
-        verdict.verdict = Some(match found.verdict {
-            plan::Verdict::Inconclusive if !found.is_bearable => plan::Verdict::Worse,
-            known => known,
-        });
-        verdict.keep = match guard.keeps_unless_worse {
-            true => found.is_bearable,
-            false => found.verdict == plan::Verdict::Confirmed,
+    /// The windows before are compared with those after.
+    fn first_judged(&mut self, verdict: Verdict, guard: &Guard) -> Step {
+        let over = guard.over as usize;
+        let before = self.history.get(self.history.len().saturating_sub(over)..);
+        let before = before.unwrap_or_default();
+        let found = Aim::of(guard).compare(before, &self.after);
+        let seen = match (before.len(), self.after.len()) {
+            (before, after) if before == after => format!("{after} windows each"),
+            (before, after) => format!("{before} then {after} windows"),
         };
-        verdict.means = Some((found.before, found.after));
-        verdict.ratio = found.ratio;
-        verdict.interval = found.interval;
-        let text = format!("{}: {}", guard.objective_text, found.text(guard, counts));
-        if is_known || is_last {
-            let end = if verdict.keep { "kept" } else { "undone" };
-            let known = verdict.verdict.map_or("", plan::Verdict::name);
-            verdict.text = format!("{text}, {known}; {end}");
-            return self.over(&verdict);
-        }
-        if self.again.is_none() {
-            return Step::Wait;
-        }
-        self.repeats += 1;
-        self.is_reverted = true;
-        self.disturbed = true;
-        self.decisions.clear();
-        self.windows.before.push(Vec::new());
-        Step::Revert(Verdict {
-            compares: true,
-            keep: false,
-            verdict: None,
-            text: format!("{text}; reverted to compare"),
-            ..verdict
-        })
-    }
-
-    fn is_known(&self, found: &Judgement, guard: &Guard) -> bool {
-        match found.verdict {
+        let is_known = match found.verdict {
             _ if guard.keeps_unless_worse => true,
             plan::Verdict::Inconclusive => false,
             plan::Verdict::NoEffect | plan::Verdict::Worse => true,
-            plan::Verdict::Confirmed => {
-                let is_first = self.again.is_some() && self.repeats == 0;
-                !is_first || is_believable(found, &self.history, guard.over as usize)
+            plan::Verdict::Confirmed => self.again.is_none() || is_believable(&found, &self.history, over),
+        };
+        let is_last = self.again.is_none() && self.after.len() >= MOST_AFTER * over;
+        let verdict = judged(verdict, &found, guard, &seen);
+        match &self.again {
+            _ if is_known || is_last => self.over(&ended(verdict)),
+            None => Step::Wait,
+            Some(decision) => {
+                let alternation = Alternation::new(guard.over, decision.id.0, &self.history);
+                let with = alternation.begins_with();
+                self.alternation = Some(alternation);
+                self.run(with, verdict)
             }
         }
     }
 
-    fn is_last(&self, guard: &Guard, after: usize) -> bool {
-        match self.again {
-            Some(_) => self.repeats >= MOST_REPEATS,
-            None => after >= MOST_AFTER * guard.over as usize,
+    /// A window of a run with the change or without it.
+    fn alternated(&mut self, value: f64, verdict: impl Fn() -> Verdict, guard: &Guard) -> Step {
+        let Some(alternation) = &mut self.alternation else {
+            return Step::Wait;
+        };
+        let with = match alternation.window(value) {
+            Next::Wait => return Step::Wait,
+            Next::Run { with } => with,
+            Next::Judge => {
+                let found = alternation.judge(Aim::of(guard));
+                if found.verdict != plan::Verdict::Inconclusive || alternation.is_last() {
+                    let verdict = ended(judged(verdict(), &found, guard, &alternation.text()));
+                    return self.decided(verdict);
+                }
+                alternation.begins_with()
+            }
+        };
+        let text = format!("{}: {}", guard.objective_text, alternation.progress());
+        self.run(with, Verdict { text, ..verdict() })
+    }
+
+    /// What stays is made again if it is reverted.
+    fn decided(&mut self, verdict: Verdict) -> Step {
+        match &self.again {
+            Some(decision) if verdict.keep && self.is_reverted => {
+                self.found = Some(verdict);
+                Step::Again(decision.clone())
+            }
+            _ => self.over(&verdict),
+        }
+    }
+
+    /// The next run begins. A window is left out before each, also where nothing is switched: the lot alone makes the difference.
+    fn run(&mut self, with: bool, verdict: Verdict) -> Step {
+        self.disturbed = true;
+        match (with, self.is_reverted, &self.again) {
+            (true, true, Some(decision)) => Step::Again(decision.clone()),
+            (false, false, _) => {
+                self.is_reverted = true;
+                self.decisions.clear();
+                Step::Revert(Verdict {
+                    compares: true,
+                    keep: false,
+                    verdict: None,
+                    text: format!("{}; reverted to compare", verdict.text),
+                    ..verdict
+                })
+            }
+            _ => Step::Wait,
         }
     }
 
@@ -247,6 +247,35 @@ impl Trial {
         };
         let earlier = self.decisions.iter().rev().skip(1).map(together);
         Step::Over(std::iter::once(verdict.clone()).chain(earlier).collect())
+    }
+}
+
+/// With what was found, but for what becomes of the change.
+fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Verdict {
+    Verdict {
+        verdict: Some(match found.verdict {
+            plan::Verdict::Inconclusive if !found.is_bearable && guard.keeps_unless_worse => plan::Verdict::Worse,
+            known => known,
+        }),
+        keep: match guard.keeps_unless_worse {
+            true => found.is_bearable,
+            false => found.verdict == plan::Verdict::Confirmed,
+        },
+        means: Some((found.before, found.after)),
+        ratio: found.ratio,
+        interval: found.interval,
+        text: format!("{}: {}", guard.objective_text, found.text(guard, seen)),
+        ..verdict
+    }
+}
+
+/// With what it comes to.
+fn ended(verdict: Verdict) -> Verdict {
+    let end = if verdict.keep { "kept" } else { "undone" };
+    let known = verdict.verdict.map_or("", plan::Verdict::name);
+    Verdict {
+        text: format!("{}, {known}; {end}", verdict.text),
+        ..verdict
     }
 }
 

@@ -49,28 +49,28 @@ impl Program {
 #[test]
 fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
     let mut program = Program::new();
-    (0..6).for_each(|_| program.window(2));
+    (0..5).for_each(|_| program.window(2));
+    while program.in_force {
+        program.window(2);
+    }
     let reverted = program.last();
     assert!(reverted.compares && !reverted.keep && reverted.verdict.is_none());
-    assert_eq!(
-        reverted.text,
-        "pace: 840/s -> 1 680/s (5 windows each): 2 times [2, 2]; reverted to compare"
-    );
+    assert!(reverted.text.ends_with("; reverted to compare"), "{}", reverted.text);
     program.window(1);
     let (standing, why) = program.job.status();
     assert_eq!(standing, Standing::OnTrial);
-    assert!(why.starts_with("on trial, reverted to compare: 0 of "), "{why}");
-    while program.job.status().0 == Standing::OnTrial {
+    assert_eq!(why, "on trial, reverted to compare: 0 of 1 windows");
+    while matches!(program.job.status().0, Standing::OnTrial | Standing::Pending) {
         let times = if program.in_force { 2 } else { 1 };
         program.window(times);
     }
     let verdict = program.last();
     assert!(verdict.keep && program.in_force);
+    assert_eq!(verdict.verdict, Some(plan::Verdict::Confirmed));
     assert_eq!(
-        (verdict.verdict, verdict.decision),
-        (Some(plan::Verdict::Confirmed), DecisionId(2))
+        verdict.text,
+        "pace: 840/s -> 1 680/s (4 times 1 window each): 2 times [2, 2], confirmed; kept"
     );
-    assert_eq!(decisions(&program.outputs), 1);
     assert_eq!(program.job.status(), (Standing::Applied, "applied".into()));
 }
 
@@ -80,16 +80,17 @@ fn a_jump_of_the_programs_own_at_the_moment_of_the_change_is_not_confirmed() {
     (0..100).for_each(|_| program.window(2));
     let verdict = program.last();
     assert!(!verdict.keep && !program.in_force);
-    assert_ne!(verdict.verdict, Some(plan::Verdict::Confirmed));
+    assert_eq!(verdict.verdict, Some(plan::Verdict::NoEffect));
+    assert!(verdict.text.ends_with(", no effect; undone"), "{}", verdict.text);
     assert_eq!(program.job.status().0, Standing::OnHold);
-    assert_eq!(decisions(&program.outputs), 2, "it was made again twice");
-    assert_eq!(verdicts(&program.outputs).len(), 3);
 }
 
 #[test]
 fn what_cannot_be_made_again_is_over() {
     let mut program = Program::new();
-    (0..6).for_each(|_| program.window(2));
+    while program.in_force {
+        program.window(2);
+    }
     let again = loop {
         let outputs = program.job.window(SPINNING);
         if let Some(Output::Decision(decision)) = outputs.into_iter().next() {
@@ -108,7 +109,9 @@ fn what_cannot_be_made_again_is_over() {
 #[test]
 fn a_rule_that_is_switched_while_its_change_is_reverted_decides_nothing_more() {
     let mut program = Program::new();
-    (0..6).for_each(|_| program.window(2));
+    while program.in_force {
+        program.window(2);
+    }
     assert_eq!(program.job.engine.set_mode(RuleId(0), Mode::Advising), []);
     assert_eq!(decisions(&program.job.windows(40, SPINNING)), 0);
 }

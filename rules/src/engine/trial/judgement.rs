@@ -1,4 +1,4 @@
-//! The guard's judgement: is the objective after the change better than before it, and is that certain?
+//! What the guard finds: what an interval says, and the first comparison, of the windows before a change with those after it.
 //!
 //! Trimmed means are compared, by the ratio of the two where all values are positive: the least and the greatest fifth of the
 //! windows are left out, so that a rare window of twice the length decides nothing. A change is confirmed if all of the interval in
@@ -25,13 +25,6 @@ const STEP_NEAR: f64 = 2.0;
 /// What windows that are left out of the means may cost, in margins.
 const OUTLIERS_MAY_COST: f64 = 10.0;
 
-/// The objective in the windows of a trial: runs of windows without the change and with it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Windows {
-    pub(crate) before: Vec<Vec<f64>>,
-    pub(crate) after: Vec<Vec<f64>>,
-}
-
 /// What came of comparing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Judgement {
@@ -42,78 +35,112 @@ pub(crate) struct Judgement {
     pub(crate) after: f64,
     /// Above 1 for better.
     pub(crate) ratio: Option<f64>,
-    /// In which the ratio lies with 95 % confidence.
+    /// In which the ratio lies with 98 % confidence.
     pub(crate) interval: Option<(f64, f64)>,
 }
 
-impl Windows {
-    pub(crate) fn count_before(&self) -> usize {
-        self.before.iter().map(Vec::len).sum()
+/// Which way is better, and the share by which it may get worse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    pub(crate) maximize: bool,
+    pub(crate) margin: f64,
+}
+
+/// In which scale values are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scale {
+    /// In logarithms shares are differences.
+    Logarithms,
+    /// Where a value is not positive; with the mean before.
+    Plain(f64),
+}
+
+impl Scale {
+    pub(super) fn of(values: impl Iterator<Item = f64>, before: f64) -> Scale {
+        let mut values = values;
+        if values.all(|value| value > 0.0) { Scale::Logarithms } else { Scale::Plain(before) }
     }
 
-    pub(crate) fn count_after(&self) -> usize {
-        self.after.iter().map(Vec::len).sum()
+    /// The difference that is this share of the mean before.
+    fn share(self, share: f64) -> f64 {
+        match self {
+            Scale::Logarithms => (1.0 + share).ln(),
+            Scale::Plain(before) => share * before.abs(),
+        }
+    }
+}
+
+impl Aim {
+    pub(super) fn of(guard: &Guard) -> Aim {
+        Aim {
+            maximize: guard.maximize,
+            margin: guard.margin,
+        }
     }
 
-    /// Compares them; `maximize` says which way is better, `margin` is a share.
-    pub(crate) fn judge(&self, maximize: bool, margin: f64) -> Judgement {
-        let (before, after) = (Middle::of(&self.before), Middle::of(&self.after));
-        let is_bearable = self.is_bearable((&before, &after), maximize, margin);
-        let all = || self.before.iter().chain(&self.after).flatten();
-        let is_positive = all().all(|value| *value > 0.0);
-        let effect = match is_positive {
-            true => self.effect(|value| if maximize { value.ln() } else { -value.ln() }),
-            false => self.effect(|value| if maximize { value } else { -value }),
-        };
-        // In logarithms shares are differences.
-        let share = |share: f64| match is_positive {
-            true => (1.0 + share).ln(),
-            false => share * before.mean.abs(),
-        };
+    /// A value of which more is better.
+    pub(super) fn better(self, value: f64, scale: Scale) -> f64 {
+        let value = if scale == Scale::Logarithms { value.ln() } else { value };
+        if self.maximize { value } else { -value }
+    }
+
+    /// Whether a difference of which more is better is a loss of no more than the margin.
+    pub(super) fn bears(self, difference: f64, scale: Scale) -> bool {
+        difference >= -scale.share(self.margin)
+    }
+
+    pub(super) fn judgement(
+        self,
+        effect: &Interval,
+        scale: Scale,
+        is_bearable: bool,
+        (before, after): (f64, f64),
+    ) -> Judgement {
         let may_be_gain = effect.high > 0.0;
         let verdict = if !is_bearable && !may_be_gain {
             Verdict::Worse
-        } else if effect.low > 0.0 && effect.middle >= share(RELEVANT) {
+        } else if effect.low > 0.0 && effect.middle >= scale.share(RELEVANT) {
             Verdict::Confirmed
-        } else if is_bearable && effect.low > -share(margin) && effect.high < share(margin) {
+        } else if is_bearable && effect.low > -scale.share(self.margin) && effect.high < scale.share(self.margin) {
             Verdict::NoEffect
         } else {
             Verdict::Inconclusive
         };
+        let is_ratio = scale == Scale::Logarithms;
         Judgement {
             verdict,
             is_bearable,
-            before: before.mean,
-            after: after.mean,
-            ratio: match is_positive {
+            before,
+            after,
+            ratio: match is_ratio {
                 true => Some(effect.middle.exp()),
-                false => ratio(before.mean, after.mean, maximize),
+                false => ratio(before, after, self.maximize),
             },
-            interval: is_positive.then(|| (effect.low.exp(), effect.high.exp())),
+            interval: is_ratio.then(|| (effect.low.exp(), effect.high.exp())),
         }
     }
 
-    /// The change of a value that is the greater the better.
-    fn effect(&self, better: impl Fn(f64) -> f64) -> Interval {
-        let of = |runs: &[Vec<f64>]| {
-            let runs = runs
-                .iter()
-                .map(|run| run.iter().map(|value| better(*value)).collect());
-            Middle::of(&runs.collect::<Vec<Vec<f64>>>())
+    /// Compares the windows before a change with those after it.
+    pub(crate) fn compare(self, before: &[f64], after: &[f64]) -> Judgement {
+        let middles = (Middle::of(before), Middle::of(after));
+        let scale = Scale::of(before.iter().chain(after).copied(), middles.0.mean);
+        let better = |run: &[f64]| {
+            let values: Vec<f64> = run.iter().map(|value| self.better(*value, scale)).collect();
+            Middle::of(&values)
         };
-        Interval::of(&of(&self.before), &of(&self.after))
+        let effect = Interval::of(&better(before), &better(after));
+        let is_bearable = self.is_bearable(&middles, (mean(before), mean(after)));
+        self.judgement(&effect, scale, is_bearable, (middles.0.mean, middles.1.mean))
     }
 
-    fn is_bearable(&self, (before, after): (&Middle, &Middle), maximize: bool, margin: f64) -> bool {
-        let worse = |before: f64, after: f64| if maximize { before - after } else { after - before };
-        let allowed = margin * before.mean.abs();
+    fn is_bearable(self, (before, after): &(Middle, Middle), (plain_before, plain_after): (f64, f64)) -> bool {
+        let worse = |before: f64, after: f64| if self.maximize { before - after } else { after - before };
+        let allowed = self.margin * before.mean.abs();
         let error = |middle: &Middle| middle.error_squared().unwrap_or(0.0);
         let noise = (error(before) + error(after)).sqrt();
-        let plain = |runs: &[Vec<f64>]| mean(&runs.concat());
-        let (plain_before, plain_after) = (plain(&self.before), plain(&self.after));
         // What is not a number is within no bound.
         worse(before.mean, after.mean) <= allowed + noise.min(allowed)
-            && worse(plain_before, plain_after) <= OUTLIERS_MAY_COST * margin * plain_before.abs()
+            && worse(plain_before, plain_after) <= OUTLIERS_MAY_COST * self.margin * plain_before.abs()
     }
 }
 
@@ -133,8 +160,7 @@ fn largest_step(history: &[f64], over: usize) -> f64 {
     let logarithms: Vec<f64> = history.iter().map(|value| value.ln()).collect();
     let step = |windows: &[f64]| {
         let (first, next) = windows.split_at(over);
-        let mean = |run: &[f64]| Middle::of(&[run.to_vec()]).mean;
-        (mean(next) - mean(first)).abs()
+        (Middle::of(next).mean - Middle::of(first).mean).abs()
     };
     logarithms.windows(2 * over).map(step).fold(0.0, f64::max)
 }
@@ -151,8 +177,8 @@ fn ratio(before: f64, after: f64, maximize: bool) -> Option<f64> {
 }
 
 impl Judgement {
-    /// `91.4 ms -> 1.31 ms (10 windows each): 70 times [65, 74]`.
-    pub(crate) fn text(&self, guard: &Guard, (before, after): (usize, usize)) -> String {
+    /// `91.4 ms -> 1.31 ms (10 windows each): 70 times [65, 74]`, where `seen` says what was compared.
+    pub(crate) fn text(&self, guard: &Guard, seen: &str) -> String {
         let dimension = guard.objective.of.dimension();
         let shown = |value| human(value, dimension, guard.objective.of.percent);
         let times = |ratio: f64| human(round_ratio(ratio), Default::default(), false);
@@ -172,12 +198,8 @@ impl Judgement {
             Some((low, high)) => format!(" [{}, {}]", share(low), share(high)),
             None => String::new(),
         };
-        let windows = match before == after {
-            true => format!("{after} windows each"),
-            false => format!("{before} then {after} windows"),
-        };
         format!(
-            "{} -> {} ({windows}){change}{interval}",
+            "{} -> {} ({seen}){change}{interval}",
             shown(self.before),
             shown(self.after)
         )
@@ -200,11 +222,7 @@ mod tests {
     use super::*;
 
     fn judge(before: &[f64], after: &[f64], maximize: bool, margin: f64) -> Judgement {
-        let windows = Windows {
-            before: vec![before.to_vec()],
-            after: vec![after.to_vec()],
-        };
-        windows.judge(maximize, margin)
+        Aim { maximize, margin }.compare(before, after)
     }
 
     #[test]

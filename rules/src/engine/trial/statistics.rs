@@ -1,10 +1,10 @@
-//! The interval in which the effect of a change lies: Yuen's test (1974) of two trimmed means with unequal variances, made
-//! wider where windows follow each other's values.
+//! The interval in which the effect of a change lies, from windows before and after it: Yuen's test (1974) of two trimmed means with
+//! unequal variances, made wider where windows follow each other's values.
 
 /// Of so many windows one is left out at either end.
 const TRIMMED_OF: usize = 5;
-/// The normal quantile of two-sided 95 % for three looks at the same trial together (Pocock 1977: 0.0221 each).
-const NORMAL: f64 = 2.289;
+/// The normal quantile of 1 % in each direction.
+const NORMAL: f64 = 2.326;
 /// The correlation of a window with the next that is assumed before anything is known, and after how many pairs what was
 /// measured counts as much. Measured on recorded programs: docs/guard.md.
 const ASSUMED: (f64, f64) = (0.5, 60.0);
@@ -35,23 +35,27 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The values in the middle of a sample that was taken in several runs.
+/// The values in the middle of a run of windows.
 pub(super) struct Middle {
     pub(super) mean: f64,
     /// How many are in the middle.
     left: usize,
     /// The sum of the squares of the deviations of all, with the outermost drawn in to those that are left.
     squares: f64,
-    /// These deviations, of each run in their order.
-    deviations: Vec<Vec<f64>>,
+    /// These deviations, in the order of the windows.
+    deviations: Vec<f64>,
 }
 
 impl Middle {
     /// Tukey and McLaughlin (1963).
-    pub(super) fn of(runs: &[Vec<f64>]) -> Middle {
-        let mut sorted: Vec<f64> = runs.iter().flatten().copied().collect();
+    pub(super) fn of(run: &[f64]) -> Middle {
+        Middle::trimmed(run, run.len() / TRIMMED_OF)
+    }
+
+    /// Without so many at either end.
+    pub(super) fn trimmed(run: &[f64], trimmed: usize) -> Middle {
+        let mut sorted = run.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let trimmed = sorted.len() / TRIMMED_OF;
         let left = sorted.get(trimmed..sorted.len() - trimmed).unwrap_or_default();
         let (least, greatest) = match (left.first(), left.last()) {
             (Some(least), Some(greatest)) => (*least, *greatest),
@@ -59,16 +63,22 @@ impl Middle {
         };
         let draw_in = |value: &f64| value.max(least).min(greatest);
         let centre = mean(&sorted.iter().map(draw_in).collect::<Vec<f64>>());
-        let deviations = runs
-            .iter()
-            .map(|run| run.iter().map(|value| draw_in(value) - centre).collect());
-        let deviations: Vec<Vec<f64>> = deviations.collect();
+        let deviations: Vec<f64> = run.iter().map(|value| draw_in(value) - centre).collect();
         Middle {
             mean: mean(left),
             left: left.len(),
-            squares: deviations.iter().flatten().map(|value| value.powi(2)).sum(),
+            squares: deviations.iter().map(|value| value.powi(2)).sum(),
             deviations,
         }
+    }
+
+    /// In which the mean of independent values lies, where Student's statistic has this bound.
+    pub(super) fn interval(&self, bound: f64) -> Interval {
+        let half = match self.error_squared() {
+            Some(0.0) => 0.0,
+            squared => bound * squared.unwrap_or(f64::NAN).sqrt(),
+        };
+        Interval::around(self.mean, half)
     }
 
     /// The square of the standard error of the mean of windows that are independent; none of a single one.
@@ -77,7 +87,7 @@ impl Middle {
     }
 }
 
-/// From where to where a difference lies with 95 % confidence, and the difference itself.
+/// From where to where a difference lies with 98 % confidence, and the difference itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Interval {
     pub(super) low: f64,
@@ -94,6 +104,10 @@ impl Interval {
             0.0 => 0.0,
             squared => student(NORMAL, freedom) * (squared * inflation(before, after)).sqrt(),
         };
+        Interval::around(middle, half)
+    }
+
+    fn around(middle: f64, half: f64) -> Interval {
         Interval {
             low: middle - half,
             middle,
@@ -118,13 +132,11 @@ fn error(before: &Middle, after: &Middle) -> (f64, f64) {
 
 /// By how much the variance of a mean is greater than that of independent windows, from the correlation of each with the next.
 fn inflation(before: &Middle, after: &Middle) -> f64 {
-    let runs = || before.deviations.iter().chain(&after.deviations);
-    let pairs: usize = runs().map(|run| run.len().saturating_sub(1)).sum();
-    let products: f64 = runs()
-        .flat_map(|run| run.iter().zip(run.iter().skip(1)))
-        .map(|(one, next)| one * next)
-        .sum();
-    let count: usize = runs().map(Vec::len).sum();
+    let runs = [&before.deviations, &after.deviations];
+    let count: usize = runs.iter().map(|run| run.len()).sum();
+    let pairs: usize = runs.iter().map(|run| run.len().saturating_sub(1)).sum();
+    let products = runs.iter().flat_map(|run| run.iter().zip(run.iter().skip(1)));
+    let products: f64 = products.map(|(one, next)| one * next).sum();
     let found = products / (before.squares + after.squares) * count as f64 / pairs.max(1) as f64;
     // What is measured against the mean of the same few windows comes out too small by so much (Kendall 1954).
     let each = count as f64 / 2.0;
@@ -179,18 +191,14 @@ mod tests {
         assert_eq!(student(NORMAL, 1.9), f64::INFINITY);
     }
 
-    fn alike(values: &[f64]) -> Middle {
-        Middle::of(&[values.to_vec()])
-    }
-
     #[test]
     fn the_interval_is_that_of_yuens_test() {
         // Independent of each other by their order, so that the assumed correlation alone makes it wider.
         let (before, after) = ([1.0, 3.0, 2.0, 4.0, 0.0], [11.0, 13.0, 12.0, 14.0, 10.0]);
-        let found = Interval::of(&alike(&before), &alike(&after));
+        let found = Interval::of(&Middle::of(&before), &Middle::of(&after));
         assert_eq!(found.middle, 10.0);
         // Drawn in to 1, 3, 2, 3, 1: squares 4, of the mean of three 4 / 6, twice; four degrees of freedom.
-        let (error, freedom) = error(&alike(&before), &alike(&after));
+        let (error, freedom) = error(&Middle::of(&before), &Middle::of(&after));
         assert!((error - 4.0 / 3.0).abs() < 1e-9 && (freedom - 4.0).abs() < 1e-9);
         assert!((found.high - found.middle - (found.middle - found.low)).abs() < 1e-9);
     }
@@ -199,7 +207,7 @@ mod tests {
     fn windows_that_follow_each_other_widen_the_interval() {
         let up: Vec<f64> = (0..40).map(f64::from).collect();
         let mixed: Vec<f64> = (0..40).map(|number| f64::from(number * 17 % 40)).collect();
-        let width = |values: &[f64]| Interval::of(&alike(values), &alike(values)).high;
+        let width = |values: &[f64]| Interval::of(&Middle::of(values), &Middle::of(values)).high;
         assert!(width(&up) > 2.0 * width(&mixed));
     }
 }
