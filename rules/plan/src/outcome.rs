@@ -50,7 +50,7 @@ impl FromStr for Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The objective is better, with 95 % confidence and by more than a trifle.
+    /// The objective is better, with 98 % confidence and by more than a trifle.
     Confirmed,
     /// With the same confidence it is neither better nor worse by more than the margin.
     NoEffect,

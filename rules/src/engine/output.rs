@@ -301,7 +301,7 @@ pub struct Verdict {
     pub dimension: Dimension,
     /// How many times better it got, above 1 for better; none where a mean is 0 or they differ in sign.
     pub ratio: Option<f64>,
-    /// In which it lies with 95 % confidence.
+    /// In which it lies with 98 % confidence.
     pub interval: Option<(f64, f64)>,
     /// For people: `91.4 ms -> 1.31 ms (10 windows each): 70 times [65, 74], confirmed; kept`.
     pub text: String,

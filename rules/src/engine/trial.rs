@@ -254,7 +254,9 @@ impl Trial {
 fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Verdict {
     Verdict {
         verdict: Some(match found.verdict {
-            plan::Verdict::Inconclusive if !found.is_bearable && guard.keeps_unless_worse => plan::Verdict::Worse,
+            plan::Verdict::Inconclusive if !found.is_bearable && guard.keeps_unless_worse => {
+                plan::Verdict::Worse
+            }
             known => known,
         }),
         keep: match guard.keeps_unless_worse {

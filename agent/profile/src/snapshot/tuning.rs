@@ -150,7 +150,7 @@ pub struct GuardView {
     pub after: Option<f64>,
     /// How many times better: after/before where more is better, before/after where less is.
     pub ratio: Option<f64>,
-    /// In which it lies with 95 % confidence.
+    /// In which it lies with 98 % confidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// What the guard found; none of what was not judged.

@@ -55,7 +55,11 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
     }
     let reverted = program.last();
     assert!(reverted.compares && !reverted.keep && reverted.verdict.is_none());
-    assert!(reverted.text.ends_with("; reverted to compare"), "{}", reverted.text);
+    assert!(
+        reverted.text.ends_with("; reverted to compare"),
+        "{}",
+        reverted.text
+    );
     program.window(1);
     let (standing, why) = program.job.status();
     assert_eq!(standing, Standing::OnTrial);

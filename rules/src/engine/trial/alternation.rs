@@ -14,20 +14,22 @@ use super::statistics::{Middle, mean};
 /// direction. The shape is that of Wang and Tsiatis (1987) for group-sequential tests, a normal quantile of C · (n / 36)^(0.46 − 0.5),
 /// with C from 60 000 series of normal differences.
 const LOOKS: [(usize, f64); 11] = [
-    (4, 11.05),
-    (5, 7.44),
-    (6, 5.97),
-    (8, 4.73),
-    (10, 4.19),
-    (13, 4.31),
-    (16, 4.07),
-    (20, 3.78),
-    (25, 3.53),
-    (30, 3.38),
-    (36, 3.25),
+    (4, 11.77),
+    (5, 7.8),
+    (6, 6.22),
+    (8, 4.89),
+    (10, 4.31),
+    (13, 5.12),
+    (16, 4.64),
+    (20, 4.56),
+    (25, 3.93),
+    (30, 3.78),
+    (36, 3.49),
 ];
-/// With more pairs the least and the greatest fifth of the differences are left out: a pace that comes in bursts has few that are far off.
+/// With more pairs than these the least and the greatest three tenths of the differences are left out: where the pace comes in
+/// bursts some are far off.
 const ALL_COUNT: usize = 10;
+const TRIMMED: (usize, usize) = (3, 10);
 pub(super) const MOST_PAIRS: usize = LOOKS[LOOKS.len() - 1].0;
 
 #[derive(Clone, Copy, Debug)]
@@ -51,14 +53,18 @@ pub(super) struct Alternation {
 pub(super) enum Next {
     Wait,
     /// A run is over; the next is with the change, or without it.
-    Run { with: bool },
+    Run {
+        with: bool,
+    },
     Judge,
 }
 
 impl Alternation {
     /// The lot is the same in a replay, and depends on what no program can follow.
     pub(super) fn new(over: u32, number: u64, seen: &[f64]) -> Alternation {
-        let lot = seen.iter().fold(number, |lot, value| mixed(lot ^ value.to_bits()));
+        let lot = seen
+            .iter()
+            .fold(number, |lot, value| mixed(lot ^ value.to_bits()));
         Alternation {
             size: (over as usize / 4).max(1),
             lot,
@@ -96,7 +102,9 @@ impl Alternation {
         self.pairs.push(Pair { without, with });
         match LOOKS.iter().any(|(pairs, _)| *pairs == self.pairs.len()) {
             true => Next::Judge,
-            false => Next::Run { with: self.begins_with() },
+            false => Next::Run {
+                with: self.begins_with(),
+            },
         }
     }
 
@@ -113,7 +121,7 @@ impl Alternation {
         let differences: Vec<f64> = self.pairs.iter().map(difference).collect();
         let bound = LOOKS.iter().find(|(pairs, _)| *pairs >= differences.len());
         let middle = match differences.len() > ALL_COUNT {
-            true => Middle::of(&differences),
+            true => Middle::trimmed(&differences, differences.len() * TRIMMED.0 / TRIMMED.1),
             false => Middle::trimmed(&differences, 0),
         };
         let effect = middle.interval(bound.map_or(f64::INFINITY, |(_, bound)| *bound));

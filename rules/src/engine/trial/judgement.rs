@@ -58,7 +58,11 @@ pub(super) enum Scale {
 impl Scale {
     pub(super) fn of(values: impl Iterator<Item = f64>, before: f64) -> Scale {
         let mut values = values;
-        if values.all(|value| value > 0.0) { Scale::Logarithms } else { Scale::Plain(before) }
+        if values.all(|value| value > 0.0) {
+            Scale::Logarithms
+        } else {
+            Scale::Plain(before)
+        }
     }
 
     /// The difference that is this share of the mean before.
@@ -80,7 +84,11 @@ impl Aim {
 
     /// A value of which more is better.
     pub(super) fn better(self, value: f64, scale: Scale) -> f64 {
-        let value = if scale == Scale::Logarithms { value.ln() } else { value };
+        let value = if scale == Scale::Logarithms {
+            value.ln()
+        } else {
+            value
+        };
         if self.maximize { value } else { -value }
     }
 
@@ -101,7 +109,10 @@ impl Aim {
             Verdict::Worse
         } else if effect.low > 0.0 && effect.middle >= scale.share(RELEVANT) {
             Verdict::Confirmed
-        } else if is_bearable && effect.low > -scale.share(self.margin) && effect.high < scale.share(self.margin) {
+        } else if is_bearable
+            && effect.low > -scale.share(self.margin)
+            && effect.high < scale.share(self.margin)
+        {
             Verdict::NoEffect
         } else {
             Verdict::Inconclusive
@@ -133,8 +144,18 @@ impl Aim {
         self.judgement(&effect, scale, is_bearable, (middles.0.mean, middles.1.mean))
     }
 
-    fn is_bearable(self, (before, after): &(Middle, Middle), (plain_before, plain_after): (f64, f64)) -> bool {
-        let worse = |before: f64, after: f64| if self.maximize { before - after } else { after - before };
+    fn is_bearable(
+        self,
+        (before, after): &(Middle, Middle),
+        (plain_before, plain_after): (f64, f64),
+    ) -> bool {
+        let worse = |before: f64, after: f64| {
+            if self.maximize {
+                before - after
+            } else {
+                after - before
+            }
+        };
         let allowed = self.margin * before.mean.abs();
         let error = |middle: &Middle| middle.error_squared().unwrap_or(0.0);
         let noise = (error(before) + error(after)).sqrt();
