@@ -215,7 +215,7 @@ struct Guard<'a> {
     after: Option<f64>,
     ratio: Option<f64>,
     interval: Option<(f64, f64)>,
-    effect: Option<plan::Verdict>,
+    effect: Option<plan::GuardEffect>,
     verdict: &'a str,
     reason: Option<&'a str>,
     text: &'a str,

@@ -49,7 +49,7 @@ impl FromStr for Mode {
 /// What a guard found of a change. What becomes of the change follows from that and from the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum GuardEffect {
     /// The objective is better, with 98 % confidence and by more than a trifle.
     Confirmed,
     /// With the same confidence it is neither better nor worse by more than the margin.
@@ -60,19 +60,19 @@ pub enum Verdict {
     Inconclusive,
 }
 
-impl Verdict {
+impl GuardEffect {
     /// The word for it, which is that in reports with `_` for a space.
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::Confirmed => "confirmed",
-            Verdict::NoEffect => "no effect",
-            Verdict::Worse => "worse",
-            Verdict::Inconclusive => "inconclusive",
+            GuardEffect::Confirmed => "confirmed",
+            GuardEffect::NoEffect => "no effect",
+            GuardEffect::Worse => "worse",
+            GuardEffect::Inconclusive => "inconclusive",
         }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for GuardEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

@@ -292,7 +292,7 @@ pub struct Verdict {
     /// It is undone to be compared with the time without it: the trial goes on.
     pub compares: bool,
     /// What was found; none where nothing was judged.
-    pub verdict: Option<plan::Verdict>,
+    pub verdict: Option<plan::GuardEffect>,
     /// The processes of which that is said; none is all of the decision.
     pub processes: Option<BTreeSet<ProcessId>>,
     /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be judged.

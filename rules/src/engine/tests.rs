@@ -339,7 +339,7 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
         panic!("{end:?}")
     };
     assert!(verdict.keep);
-    assert_eq!(verdict.verdict, Some(plan::Verdict::Confirmed));
+    assert_eq!(verdict.verdict, Some(plan::GuardEffect::Confirmed));
     assert!((verdict.ratio.unwrap() - 100.0).abs() < 1e-9);
     assert_eq!(
         verdict.text,

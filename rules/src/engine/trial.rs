@@ -165,9 +165,11 @@ impl Trial {
         };
         let is_known = match found.verdict {
             _ if guard.keeps_unless_worse => true,
-            plan::Verdict::Inconclusive => false,
-            plan::Verdict::NoEffect | plan::Verdict::Worse => true,
-            plan::Verdict::Confirmed => self.again.is_none() || is_believable(&found, &self.history, over),
+            plan::GuardEffect::Inconclusive => false,
+            plan::GuardEffect::NoEffect | plan::GuardEffect::Worse => true,
+            plan::GuardEffect::Confirmed => {
+                self.again.is_none() || is_believable(&found, &self.history, over)
+            }
         };
         let is_last = self.again.is_none() && self.after.len() >= MOST_AFTER * over;
         let verdict = judged(verdict, &found, guard, &seen);
@@ -193,7 +195,7 @@ impl Trial {
             Next::Run { with } => with,
             Next::Judge => {
                 let found = alternation.judge(Aim::of(guard));
-                if found.verdict != plan::Verdict::Inconclusive || alternation.is_last() {
+                if found.verdict != plan::GuardEffect::Inconclusive || alternation.is_last() {
                     let verdict = ended(judged(verdict(), &found, guard, &alternation.text()));
                     return self.decided(verdict);
                 }
@@ -254,14 +256,14 @@ impl Trial {
 fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Verdict {
     Verdict {
         verdict: Some(match found.verdict {
-            plan::Verdict::Inconclusive if !found.is_bearable && guard.keeps_unless_worse => {
-                plan::Verdict::Worse
+            plan::GuardEffect::Inconclusive if !found.is_bearable && guard.keeps_unless_worse => {
+                plan::GuardEffect::Worse
             }
             known => known,
         }),
         keep: match guard.keeps_unless_worse {
             true => found.is_bearable,
-            false => found.verdict == plan::Verdict::Confirmed,
+            false => found.verdict == plan::GuardEffect::Confirmed,
         },
         means: Some((found.before, found.after)),
         ratio: found.ratio,
@@ -274,7 +276,7 @@ fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Ver
 /// With what it comes to.
 fn ended(verdict: Verdict) -> Verdict {
     let end = if verdict.keep { "kept" } else { "undone" };
-    let known = verdict.verdict.map_or("", plan::Verdict::name);
+    let known = verdict.verdict.map_or("", plan::GuardEffect::name);
     Verdict {
         text: format!("{}, {known}; {end}", verdict.text),
         ..verdict

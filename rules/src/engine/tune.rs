@@ -9,11 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use plan::{Action, Mode};
 
 use super::holds::{Condition, Held};
-use super::output::{
-    Decision, DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, Verdict,
-};
+use super::output::{DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, Verdict};
 use super::phase::Phase;
-use super::trial::{HISTORY_MAX, Step, Trial};
+use super::trial::{HISTORY_MAX, Trial};
 pub(super) use super::turn::{Outbox, Turn};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
@@ -44,13 +42,13 @@ pub(super) struct TuneState {
     /// A window has closed for it, with a value.
     has_turned: bool,
     /// A change of it was kept and is in force.
-    applied: bool,
+    pub(super) applied: bool,
     /// What is in force while the condition holds, to be undone: decisions with the processes they changed.
-    kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
+    pub(super) kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
     /// Decisions given up because they were stale.
     given_up: u64,
     /// Undone since the last that was kept.
-    undone: u32,
+    pub(super) undone: u32,
     /// Decisions that something was in the way of, since the last that was carried out.
     hindered: u32,
     pub(super) quiet_until: Time,
@@ -520,90 +518,10 @@ impl TuneState {
         self.kept.len() < MOST_KEPT
     }
 
-    fn set_finding(&mut self, state: FindingState) {
+    pub(super) fn set_finding(&mut self, state: FindingState) {
         if let Some(finding) = &mut self.finding {
             finding.state = state;
         }
-    }
-
-    /// A change that was reverted to be compared could not be made again.
-    fn not_made_again(&mut self, trial: &Trial) {
-        if trial.is_reverted {
-            let processes = trial.processes();
-            self.done.retain(|process, _| !processes.contains(process));
-            self.set_finding(FindingState::Open);
-        }
-    }
-
-    /// Adds a window to the trial and judges when there are enough. True if the trial is over.
-    fn try_on(&mut self, turn: &Turn<'_>, guard: &Guard, objective: &Cell, outbox: &mut Outbox<'_>) -> bool {
-        let Phase::Trial(trial) = &mut self.phase else {
-            return false;
-        };
-        let verdicts = match trial.window(objective, guard, (turn.id, turn.place)) {
-            Step::Wait => return false,
-            Step::Revert(verdict) => {
-                outbox.outputs.push(Output::Verdict(verdict));
-                return false;
-            }
-            Step::Again(decision) => {
-                let trial = std::mem::take(trial);
-                self.decide_again(decision, trial, outbox);
-                return false;
-            }
-            Step::Over(verdicts) => verdicts,
-        };
-        let tune = turn.rule.tunes.get(turn.place);
-        let undo_after = tune.is_some_and(|tune| tune.undo_after);
-        if let Some(verdict) = verdicts.first() {
-            self.end_trial(verdict.keep, undo_after, verdict.text.clone(), Some(guard));
-        }
-        outbox.outputs.extend(verdicts.into_iter().map(Output::Verdict));
-        true
-    }
-
-    /// What was reverted to be compared is made once more.
-    fn decide_again(&mut self, decision: Decision, trial: Trial, outbox: &mut Outbox<'_>) {
-        *outbox.decisions += 1;
-        let id = DecisionId(*outbox.decisions);
-        self.phase = Phase::Pending {
-            waited: 0,
-            decision: id,
-            changes: decision.changes.clone(),
-            trial,
-        };
-        outbox.outputs.push(Output::Decision(Decision {
-            id,
-            window: None,
-            ..decision
-        }));
-    }
-
-    fn end_trial(&mut self, keep: bool, undo_after: bool, text: String, guard: Option<&Guard>) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Watching);
-        if guard.is_none_or(|guard| guard.was.is_none()) {
-            self.before.clear();
-        }
-        let trial = match phase {
-            Phase::Trial(trial) | Phase::Pending { trial, .. } => trial,
-            _ => Trial::default(),
-        };
-        if keep {
-            self.applied = true;
-            self.undone = 0;
-            if undo_after {
-                self.kept.extend(trial.decisions);
-            }
-            self.set_finding(FindingState::Applied);
-            self.stand(Standing::Applied, "applied");
-            return;
-        }
-        for process in trial.processes() {
-            self.done.remove(&process);
-        }
-        self.set_finding(FindingState::Open);
-        self.phase = Phase::after_undo(text, guard, self.undone);
-        self.undone = self.undone.saturating_add(1);
     }
 
     /// What switching the rule means for the tune; see [`super::Engine::set_mode`].

@@ -55,7 +55,7 @@ impl Changes {
 
     fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[ChangeId]) -> ChangeEffects {
         self.judge(decision, Judgement::Kept, guard);
-        let is_confirmed = guard.effect == Some(plan::Verdict::Confirmed);
+        let is_confirmed = guard.effect == Some(plan::GuardEffect::Confirmed);
         if is_confirmed && self.made.of_decision(decision).any(Made::is_made) {
             self.findings.repaired(rule);
         }

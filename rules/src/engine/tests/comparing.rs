@@ -70,7 +70,7 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
     }
     let verdict = program.last();
     assert!(verdict.keep && program.in_force);
-    assert_eq!(verdict.verdict, Some(plan::Verdict::Confirmed));
+    assert_eq!(verdict.verdict, Some(plan::GuardEffect::Confirmed));
     assert_eq!(
         verdict.text,
         "pace: 840/s -> 1 680/s (4 times 1 window each): 2 times [2, 2], confirmed; kept"
@@ -84,7 +84,7 @@ fn a_jump_of_the_programs_own_at_the_moment_of_the_change_is_not_confirmed() {
     (0..100).for_each(|_| program.window(2));
     let verdict = program.last();
     assert!(!verdict.keep && !program.in_force);
-    assert_eq!(verdict.verdict, Some(plan::Verdict::NoEffect));
+    assert_eq!(verdict.verdict, Some(plan::GuardEffect::NoEffect));
     assert!(verdict.text.ends_with(", no effect; undone"), "{}", verdict.text);
     assert_eq!(program.job.status().0, Standing::OnHold);
 }

@@ -159,7 +159,7 @@ mod tests {
                 Next::Run { with: next } => with = next,
                 Next::Judge => {
                     let found = trial.judge(AIM);
-                    if found.verdict != plan::Verdict::Inconclusive || trial.is_last() {
+                    if found.verdict != plan::GuardEffect::Inconclusive || trial.is_last() {
                         return (found, trial.pairs.len());
                     }
                     with = trial.begins_with();
@@ -177,14 +177,17 @@ mod tests {
     fn a_gain_in_a_steady_program_is_confirmed_after_the_first_pairs() {
         let mut seed = 0;
         let (found, pairs) = tried(1, 1.2, || 100.0 + uniform(&mut seed));
-        assert_eq!((found.verdict, pairs), (plan::Verdict::Confirmed, 4));
+        assert_eq!((found.verdict, pairs), (plan::GuardEffect::Confirmed, 4));
         let (low, high) = found.interval.unwrap();
         assert!(1.1 < low && low <= 1.2 && 1.19 <= high, "{low} {high}");
     }
 
     #[test]
     fn nothing_in_a_steady_program_is_no_effect_and_a_loss_is_worse() {
-        for (gain, verdict) in [(1.0, plan::Verdict::NoEffect), (0.8, plan::Verdict::Worse)] {
+        for (gain, verdict) in [
+            (1.0, plan::GuardEffect::NoEffect),
+            (0.8, plan::GuardEffect::Worse),
+        ] {
             let mut seed = 0;
             assert_eq!(tried(1, gain, || 100.0 + uniform(&mut seed)).0.verdict, verdict);
         }
@@ -194,7 +197,10 @@ mod tests {
     fn what_varies_by_itself_is_inconclusive_after_the_last_pair() {
         let mut seed = 0;
         let (found, pairs) = tried(1, 1.1, || (4.0 * uniform(&mut seed)).exp());
-        assert_eq!((found.verdict, pairs), (plan::Verdict::Inconclusive, MOST_PAIRS));
+        assert_eq!(
+            (found.verdict, pairs),
+            (plan::GuardEffect::Inconclusive, MOST_PAIRS)
+        );
     }
 
     /// Paces of which a comparison of two times would be wrong: a jump at one moment, and a rhythm.
@@ -214,7 +220,7 @@ mod tests {
                     window += 1;
                     pace(window, uniform(&mut seed))
                 };
-                tried(*number, 1.0, next).0.verdict == plan::Verdict::Confirmed
+                tried(*number, 1.0, next).0.verdict == plan::GuardEffect::Confirmed
             });
             let confirmed = confirmed.count();
             assert!(confirmed <= 20, "{confirmed} of 1000");

@@ -8,7 +8,7 @@
 //! to few windows only is seen by the plain means: they may be worse by ten margins. How often this errs is measured in
 //! `rates` and reported in docs/guard.md.
 
-use plan::Verdict;
+use plan::GuardEffect;
 
 use super::statistics::{Interval, Middle, mean};
 use crate::guard::Guard;
@@ -28,7 +28,7 @@ const OUTLIERS_MAY_COST: f64 = 10.0;
 /// What came of comparing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Judgement {
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: GuardEffect,
     /// Within the bound for what is worse; an objective that is no number is not.
     pub(crate) is_bearable: bool,
     pub(crate) before: f64,
@@ -106,16 +106,16 @@ impl Aim {
     ) -> Judgement {
         let may_be_gain = effect.high > 0.0;
         let verdict = if !is_bearable && !may_be_gain {
-            Verdict::Worse
+            GuardEffect::Worse
         } else if effect.low > 0.0 && effect.middle >= scale.share(RELEVANT) {
-            Verdict::Confirmed
+            GuardEffect::Confirmed
         } else if is_bearable
             && effect.low > -scale.share(self.margin)
             && effect.high < scale.share(self.margin)
         {
-            Verdict::NoEffect
+            GuardEffect::NoEffect
         } else {
-            Verdict::Inconclusive
+            GuardEffect::Inconclusive
         };
         let is_ratio = scale == Scale::Logarithms;
         Judgement {
@@ -253,36 +253,48 @@ mod tests {
                 true,
                 vec![100.0; 5],
                 vec![10000.0; 5],
-                Verdict::Confirmed,
+                GuardEffect::Confirmed,
                 Some(100.0),
             ),
             (
                 true,
                 vec![100.0; 5],
                 vec![101.0; 5],
-                Verdict::NoEffect,
+                GuardEffect::NoEffect,
                 Some(1.01),
             ),
-            (true, vec![100.0; 5], vec![96.0; 5], Verdict::NoEffect, Some(0.96)),
-            (true, vec![100.0; 5], vec![94.0; 5], Verdict::Worse, Some(0.94)),
+            (
+                true,
+                vec![100.0; 5],
+                vec![96.0; 5],
+                GuardEffect::NoEffect,
+                Some(0.96),
+            ),
+            (
+                true,
+                vec![100.0; 5],
+                vec![94.0; 5],
+                GuardEffect::Worse,
+                Some(0.94),
+            ),
             (
                 false,
                 vec![0.1; 5],
                 vec![0.001; 5],
-                Verdict::Confirmed,
+                GuardEffect::Confirmed,
                 Some(100.0),
             ),
-            (false, vec![1.0; 5], vec![1.06; 5], Verdict::Worse, None),
-            (true, vec![0.0; 5], vec![5.0; 5], Verdict::Confirmed, None),
-            (true, vec![100.0; 5], vec![0.0; 5], Verdict::Worse, None),
-            (false, vec![-1.0; 5], vec![-2.0; 5], Verdict::Confirmed, None),
+            (false, vec![1.0; 5], vec![1.06; 5], GuardEffect::Worse, None),
+            (true, vec![0.0; 5], vec![5.0; 5], GuardEffect::Confirmed, None),
+            (true, vec![100.0; 5], vec![0.0; 5], GuardEffect::Worse, None),
+            (false, vec![-1.0; 5], vec![-2.0; 5], GuardEffect::Confirmed, None),
         ];
         for (maximize, before, after, verdict, ratio) in cases {
             let found = judge(&before, &after, maximize, 0.05);
             assert_eq!(found.verdict, verdict, "{before:?} {after:?}");
             assert_eq!(
                 found.is_bearable,
-                verdict != Verdict::Worse,
+                verdict != GuardEffect::Worse,
                 "{before:?} {after:?}"
             );
             if let Some(ratio) = ratio {
@@ -298,7 +310,7 @@ mod tests {
             [120.0, 72.0, 168.0, 96.0, 144.0],
         );
         let found = judge(&before, &after, true, 0.05);
-        assert_eq!(found.verdict, Verdict::Inconclusive);
+        assert_eq!(found.verdict, GuardEffect::Inconclusive);
         let (low, high) = found.interval.unwrap();
         assert!(low < 1.0 && 1.2 < high, "{low} {high}");
     }
@@ -320,7 +332,7 @@ mod tests {
         ] {
             let found = judge(&before, &after, true, 0.05);
             assert!(
-                !found.is_bearable && found.verdict == Verdict::Worse,
+                !found.is_bearable && found.verdict == GuardEffect::Worse,
                 "{before:?} {after:?}"
             );
         }
@@ -374,7 +386,7 @@ mod tests {
             let found = judge(&before, &after, true, 0.05);
             let ((low, high), ratio) = (found.interval.unwrap(), found.ratio.unwrap());
             prop_assert!(low <= ratio && ratio <= high);
-            prop_assert!(found.verdict != Verdict::Confirmed || low > 1.0 && ratio > 1.0199);
+            prop_assert!(found.verdict != GuardEffect::Confirmed || low > 1.0 && ratio > 1.0199);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use plan::Verdict;
+use plan::GuardEffect;
 
 use super::*;
 use crate::rule::CheckedRule;
@@ -48,7 +48,7 @@ fn decision(number: u64) -> Decision {
 
 /// What the guard says of a change that makes a program whose pace is this, `before` windows of it before the change, so many times as
 /// fast; none where the pace ends before.
-fn tried(pace: &[f64], before: usize, guard: &Guard, number: u64, gain: f64) -> Option<Verdict> {
+fn tried(pace: &[f64], before: usize, guard: &Guard, number: u64, gain: f64) -> Option<GuardEffect> {
     let (history, rest) = pace.split_at_checked(before)?;
     let mut trial = Trial::new(history.to_vec(), None, Some(guard), &decision(number));
     trial.add(DecisionId(number), BTreeSet::new());
@@ -63,7 +63,7 @@ fn tried(pace: &[f64], before: usize, guard: &Guard, number: u64, gain: f64) -> 
     None
 }
 
-fn share(verdicts: &[Verdict], of: Verdict) -> f64 {
+fn share(verdicts: &[GuardEffect], of: GuardEffect) -> f64 {
     verdicts.iter().filter(|verdict| **verdict == of).count() as f64 / verdicts.len() as f64
 }
 
@@ -103,7 +103,7 @@ const PREFERRED: Recordings = (include_str!("../../../tests/paces/preferred.txt"
 /// With how many changes are tried of each series, as decisions would be numbered differently: the order of the runs follows from that.
 type Recordings = (&'static str, u64);
 
-fn judged(series: &[Vec<f64>], lots: u64, gain: f64) -> Vec<Verdict> {
+fn judged(series: &[Vec<f64>], lots: u64, gain: f64) -> Vec<GuardEffect> {
     let guard = guard(OVER);
     let one = |pace: &Vec<f64>| {
         (0..lots)
@@ -120,7 +120,7 @@ fn recorded_table((lines, lots): Recordings) -> String {
     ];
     let all = recorded(lines);
     let row = |name: &str, series: &[Vec<f64>]| {
-        let confirmed = GAINS.map(|gain| percent(share(&judged(series, lots, gain), Verdict::Confirmed)));
+        let confirmed = GAINS.map(|gain| percent(share(&judged(series, lots, gain), GuardEffect::Confirmed)));
         format!("| {name} | {} | {} % |", series.len(), confirmed.join(" % | "))
     };
     table.extend(all.iter().map(|(name, series)| row(name, series)));
@@ -187,7 +187,7 @@ fn programs(noise: Noise, deviation: f64, over: u32) -> Vec<(usize, Vec<f64>)> {
     (0..TRIALS).map(program).collect()
 }
 
-fn judge_all(programs: &[(usize, Vec<f64>)], over: u32, gain: f64) -> Vec<Verdict> {
+fn judge_all(programs: &[(usize, Vec<f64>)], over: u32, gain: f64) -> Vec<GuardEffect> {
     let guard = guard(over);
     let verdicts = programs.iter().zip(0..);
     verdicts
@@ -217,11 +217,11 @@ fn simulated_table() -> String {
             lines.push(format!(
                 "| {name} | {:.0} % | {over} | {} % | {} % | {} % | {} % | {} % |",
                 deviation * 100.0,
-                percent(share(&unchanged, Verdict::Confirmed)),
-                at(1.2, Verdict::Confirmed),
-                at(2.0, Verdict::Confirmed),
-                percent(share(&unchanged, Verdict::Worse)),
-                at(0.8, Verdict::Worse),
+                percent(share(&unchanged, GuardEffect::Confirmed)),
+                at(1.2, GuardEffect::Confirmed),
+                at(2.0, GuardEffect::Confirmed),
+                percent(share(&unchanged, GuardEffect::Worse)),
+                at(0.8, GuardEffect::Worse),
             ));
         }
     }
@@ -243,7 +243,7 @@ fn the_rates_of_the_guards_errors_are_those_that_are_documented() {
     );
 }
 
-fn judged_all((lines, lots): Recordings, gain: f64) -> Vec<Verdict> {
+fn judged_all((lines, lots): Recordings, gain: f64) -> Vec<GuardEffect> {
     let series: Vec<Vec<f64>> = recorded(lines).into_values().flatten().collect();
     judged(&series, lots, gain)
 }
@@ -257,7 +257,7 @@ fn hardly_any_change_that_does_nothing_to_a_recorded_program_is_confirmed() {
             "{}",
             verdicts.len()
         );
-        let confirmed = share(&verdicts, Verdict::Confirmed);
+        let confirmed = share(&verdicts, GuardEffect::Confirmed);
         assert!(confirmed <= 0.01, "{confirmed}");
     }
 }
@@ -265,7 +265,7 @@ fn hardly_any_change_that_does_nothing_to_a_recorded_program_is_confirmed() {
 #[test]
 fn hardly_any_gain_of_a_fifth_is_missed_in_a_recorded_program_that_has_its_cpus() {
     for gain in [1.2, 1.5, 2.0] {
-        let missed = 1.0 - share(&judged_all(PREFERRED, gain), Verdict::Confirmed);
+        let missed = 1.0 - share(&judged_all(PREFERRED, gain), GuardEffect::Confirmed);
         assert!(missed <= 0.05, "{gain}: {missed}");
     }
 }
@@ -276,7 +276,7 @@ fn hardly_any_gain_of_a_fifth_is_missed_where_the_pace_is_steady() {
     for noise in [Noise::Independent, Noise::Drifting, Noise::Spiky, Noise::Phases] {
         for (deviation, over) in SIMULATED.into_iter().filter(|(deviation, _)| *deviation <= 0.1) {
             let verdicts = judge_all(&programs(noise, deviation, over)[..CHANGED], over, 1.2);
-            let missed = 1.0 - share(&verdicts, Verdict::Confirmed);
+            let missed = 1.0 - share(&verdicts, GuardEffect::Confirmed);
             assert!(missed <= 0.05, "{deviation} {over}: {missed}");
         }
     }

@@ -164,7 +164,7 @@ pub(super) fn hindered(id: u64, part: usize, reason: &str) -> ChangeEvent {
 pub(super) fn guard(verdict: &'static str) -> GuardView {
     GuardView {
         verdict,
-        effect: (verdict == words::KEPT).then_some(plan::Verdict::Confirmed),
+        effect: (verdict == words::KEPT).then_some(plan::GuardEffect::Confirmed),
         text: format!("pace: 1 -> 2; {verdict}"),
         ..GuardView::default()
     }
