@@ -384,6 +384,8 @@ members: process
 leave: changes
 requests: leave request
 log: changes leave members request requests
+decision: changes
+parts: changes decision leave log members request requests
 ";
 
 #[test]

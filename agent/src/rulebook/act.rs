@@ -1,41 +1,12 @@
-//! What rules decide, as the session is told it, and how the outputs of the engine become that.
-
-use std::collections::BTreeSet;
+//! Outputs of the engine, as the session takes them.
 
 use rules::Output;
 
-use super::{ResolvedDecision, RuleBook};
+use super::{Act, RuleBook};
 use crate::snapshot::{
     GuardView,
     outcome::{COMPARED, ENDED, KEPT, UNDONE},
 };
-
-/// Something to do, decided by a rule.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Act {
-    /// A condition holds, with its present numbers.
-    Found {
-        rule: String,
-        text: String,
-        /// What to start the program with next time.
-        next_start: Option<String>,
-        /// It did not hold before.
-        is_new: bool,
-    },
-    /// A condition holds no longer.
-    Gone { rule: String },
-    /// Something is to be written.
-    Decided(ResolvedDecision),
-    /// A change was judged.
-    Judged {
-        decision: u64,
-        rule: String,
-        guard: GuardView,
-        keeps: bool,
-        /// The slots of the processes of which it is said; none is all of the decision.
-        slots: Option<BTreeSet<u32>>,
-    },
-}
 
 impl RuleBook {
     pub(super) fn act(&self, output: Output) -> Act {

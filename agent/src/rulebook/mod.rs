@@ -2,7 +2,6 @@
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
 mod act;
-mod decision;
 mod effects;
 mod ingest;
 mod joined;
@@ -21,9 +20,10 @@ mod texts;
 mod values;
 mod warm_up;
 
-pub use ::session::changes::ProbeSwitch;
-pub use act::Act;
-pub use decision::{ResolvedAction, ResolvedDecision};
+pub use ::session::{
+    changes::ProbeSwitch,
+    decision::{Act, ResolvedAction, ResolvedDecision},
+};
 pub use joined::joined;
 pub use live::RuleConflict;
 pub use places::ProbePlaces;

@@ -9,31 +9,93 @@ use tuner::{
 
 use super::{
     actuator_queue::{self, ActuatorQueue, OrderReceipt},
-    changes::{ChangeEvent, ChangeId, Changes, MachineId, Order},
+    changes::{ChangeEvent, ChangeId, Changes, Decided, MachineId, Order},
+    intake::DECISION,
+    options::Options,
     orders::{Ordered, Path, pid_here, pid_of},
     receipts,
 };
 use crate::clock::monotonic_ns;
 
+/// So long hits are looked for until whoever asks something, and the clock, have their turn.
+pub(super) const POLL: Duration = Duration::from_millis(2);
+
 /// The way to the actuator.
-#[derive(Default)]
 pub(super) struct Actuation {
     /// None in a session that does not write.
     pub(super) queue: Option<ActuatorQueue>,
     /// What the actuator is to do for decisions that are not answered.
     pub(super) ordered: BTreeMap<u64, Ordered>,
+    /// Hits are looked for without sleeping, on CPUs that are there for it, of which there are two at least or not.
+    busy_poll: bool,
+    has_second_cpu: bool,
 }
 
 impl Actuation {
-    /// Orders are under way, or receipts were not read.
-    pub(super) fn is_busy(&self) -> bool {
-        self.queue.as_ref().is_some_and(ActuatorQueue::is_busy)
+    /// Before there is an actuator.
+    pub(super) fn new(options: &Options) -> Actuation {
+        Actuation {
+            queue: None,
+            ordered: BTreeMap::new(),
+            busy_poll: options.busy_poll,
+            has_second_cpu: options.has_second_cpu,
+        }
+    }
+
+    /// Something can be changed.
+    pub(super) fn may_order(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// A decision is worth being predicted.
+    pub(super) fn predicts(&self) -> bool {
+        self.may_order() && !self.busy_poll
+    }
+
+    /// Hits are to be looked for without sleeping. While a change is under way the actuator has the CPU.
+    pub(super) fn polls(&self) -> bool {
+        self.busy_poll && !self.queue.as_ref().is_some_and(ActuatorQueue::is_busy)
+    }
+
+    /// While hits are looked for: with a CPU of its own the actuator need not sleep either.
+    pub(super) fn look_out(&self) -> Duration {
+        match self.has_second_cpu {
+            true => POLL + DECISION,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// A decision is about to be made. An actuator that wakes on the same CPU would be in the way.
+    pub(super) fn expect_at_once(&self) {
+        if !self.busy_poll {
+            self.expect(Duration::ZERO, None);
+        }
     }
 
     /// An order may come at once, perhaps this one: the actuator looks out for it for so long without sleeping.
     pub(super) fn expect(&self, look_out: Duration, like: Option<SetWarmUp>) {
         if let Some(queue) = &self.queue {
             queue.expect(monotonic_ns(), look_out, like);
+        }
+    }
+
+    /// What a decision comes to, as the changes take it; what the actuator is to do for it stays here.
+    pub(super) fn resolved(
+        &mut self,
+        decision: u64,
+        rule: String,
+        resolved: Result<(Decided, Ordered), String>,
+    ) -> ChangeEvent {
+        match resolved {
+            Ok((decided, ordered)) => {
+                self.ordered.insert(decision, ordered);
+                ChangeEvent::Decided(decided)
+            }
+            Err(reason) => ChangeEvent::NotOrdered {
+                decision,
+                rule,
+                reason,
+            },
         }
     }
 
@@ -46,21 +108,25 @@ impl Actuation {
         }
     }
 
-    /// A decision was ordered: the way it took, and its receipt if that comes within `longest`.
-    pub(super) fn ordered(&mut self, decision: u64, path: Path, longest: Option<Duration>) {
+    /// A decision was ordered: the way it took. Its receipt is waited for where nobody else wants the CPU but the actuator, no longer than
+    /// hits are looked for at a time.
+    pub(super) fn ordered(&mut self, decision: u64, begun_ns: u64, evaluated_ns: u64) {
+        let path = Path {
+            begun_ns,
+            evaluated_ns,
+            ordered_ns: monotonic_ns(),
+        };
         if let Some(ordered) = self.ordered.get_mut(&decision) {
             ordered.path = Some(path);
         }
         if let Some(queue) = &mut self.queue {
-            queue.see_to_receipt(longest);
+            queue.see_to_receipt(self.busy_poll.then_some(POLL));
         }
     }
 
     /// What was ordered is needed until it is answered.
-    pub(super) fn forget_answered(&mut self, decision: u64, changes: &Changes) {
-        if !changes.is_waiting(decision) {
-            self.ordered.remove(&decision);
-        }
+    pub(super) fn forget_answered(&mut self, changes: &Changes) {
+        self.ordered.retain(|decision, _| changes.is_waiting(*decision));
     }
 
     /// An answer of the actuator, as the changes take it; none where nobody waits for it.

@@ -34,7 +34,7 @@ mod warm_up;
 mod written;
 
 pub use ::session::log;
-use ::session::{budget, changes, greeting, intake, leave, members, requests};
+use ::session::{budget, changes, greeting, intake, leave, members, parts, requests};
 
 pub use self::options::{Options, Started};
 pub use self::views::job_view;
@@ -43,16 +43,13 @@ use self::{
     actuator_queue::ActuatorQueue,
     arming::{Requests, not_watched},
     budget::Budget,
-    changes::Changes,
-    intake::HITS_PER_WAKE,
-    log::{Log, LogHeader},
     measuring::{Context, Measuring},
-    members::Members,
-    orders::process_here,
     outputs::Outputs,
+    parts::{Parts, Setup},
+    requests::Check,
     screen::Screen,
     start::{Liveness, Start, kernel_failure},
-    target::{Target, candidate},
+    target::Target,
     views::Views,
 };
 use crate::{
@@ -62,9 +59,9 @@ use crate::{
     discover::{Discovery, Job},
     exit::{CommandResult, Failure},
     heap,
-    kernel::{Closer, KernelError},
+    kernel::Closer,
     priority::Hurry,
-    rulebook::{RuleBook, Time},
+    rulebook::{self, RuleBook, Time},
     view::give_back_terminal,
     watchdog,
 };
@@ -74,17 +71,12 @@ pub struct Session {
     options: Options,
     start: Start,
     target: Target,
-    /// Who belongs to the job.
-    members: Members,
+    parts: Parts,
     measuring: Measuring,
     rules: RuleBook,
-    /// What was decided, and what became of it.
-    changes: Changes,
     actuation: Actuation,
     screen: Screen,
     liveness: Liveness,
-    /// Its events and effects, if they are recorded.
-    log: Log,
 }
 
 impl Session {
@@ -104,66 +96,43 @@ impl Session {
         let start = Start::new(&job, now);
         let is_beside = options.started.is_some();
         let target = Target::new(job, discovery, options.started.take(), &mut probes)?;
-        let origin = target.origin();
         let times = (now.saturating_sub(began), now);
         let budget = Budget::new(options.budget, options.busy_poll, regions, times);
-        let missing = not_watched(&target.job);
-        let header = || LogHeader::new(target.job.program(), origin, missing.clone(), Time(now));
-        let log = Log::new(outputs.take_log(), header);
+        let setup = Setup {
+            may_write: options.applies,
+            keeps: options.keep,
+            origin: target.origin(),
+            missing: not_watched(&target.job),
+            program: target.job.program(),
+            armed: Time(now),
+        };
+        let log = outputs.take_log();
+        let check: Check = |given| rulebook::checked(given).map_err(|failure| failure.message);
         let mut session = Session {
-            log,
             screen: Screen::new((&options, is_beside), outputs, target.is_of_command(), Time(now)),
-            members: Members::new(origin, missing, Time(now)),
+            parts: Parts::new(setup, log, check),
             measuring: Measuring::new(probes, own, hits, budget, now),
+            actuation: Actuation::new(&options),
             options,
             start,
             target,
             rules,
-            changes: Changes::default(),
-            actuation: Actuation::default(),
             liveness: Liveness::default(),
         };
-        session.begin(now).map_err(kernel_failure).map(|()| session)
+        let started = session.measure(|measuring, context| measuring.start(context, now));
+        started.map_err(kernel_failure).map(|()| session)
     }
 
-    /// The processes join the rules, and count from here on.
-    fn begin(&mut self, now: u64) -> Result<(), KernelError> {
-        self.rules.start(now);
-        for (slot, member) in (0..self.measuring.probes.slots()).zip(&self.target.job.members) {
-            self.measuring.begin(&mut self.rules, (slot, member), now);
-            let present = members::MemberEvent::Present(process_here(slot), candidate(member));
-            self.log.on(&mut self.members, present, Time(now));
-        }
-        self.measuring.begin_regions(now);
-        // The first readings, against which the first window is held: what happens from here on is in it.
-        self.read()?;
-        if let Some(trace) = self.screen.trace() {
-            trace.armed(self.start.armed_ns);
-        }
-        // All processes at once, and last: what one did while the next was attached to would belong to nothing.
-        self.measuring.begin_counting()
-    }
-
-    /// What measures, and what it needs of the rest.
-    fn measuring(&mut self) -> (&mut Measuring, Context<'_>) {
-        let context = Context {
+    /// Has the probes do something, with what they need of the rest.
+    fn measure<T>(&mut self, what: impl FnOnce(&mut Measuring, &mut Context<'_>) -> T) -> T {
+        let mut context = Context {
             rules: &mut self.rules,
             target: &mut self.target,
             screen: &mut self.screen,
+            parts: &mut self.parts,
+            actuation: &self.actuation,
         };
-        (&mut self.measuring, context)
-    }
-
-    fn views(&self) -> Views<'_> {
-        Views {
-            options: &self.options,
-            start: &self.start,
-            target: &self.target,
-            members: &self.members,
-            measuring: &self.measuring,
-            rules: &self.rules,
-            changes: &self.changes,
-        }
+        what(&mut self.measuring, &mut context)
     }
 
     /// What shows it, and what is shown.
@@ -172,17 +141,11 @@ impl Session {
             options: &self.options,
             start: &self.start,
             target: &self.target,
-            members: &self.members,
+            parts: &self.parts,
             measuring: &self.measuring,
             rules: &self.rules,
-            changes: &self.changes,
         };
         (&mut self.screen, views)
-    }
-
-    fn read(&mut self) -> Result<(), KernelError> {
-        let (measuring, mut context) = self.measuring();
-        measuring.read(&mut context)
     }
 
     /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked; `closer` closes its probes. It hurries
@@ -201,14 +164,10 @@ impl Session {
         watchdog::start(&self.liveness.progress, stream, give_back_terminal);
         self.measuring.system.actuator = actuator.as_ref().map(Actuator::pid);
         self.actuation.queue = actuator.map(ActuatorQueue::new);
-        prefetch::look_up(
-            self.actuation.queue.as_ref(),
-            &self.rules,
-            &self.target.job.members,
-        );
-        // What a session that writes asks of files again, a decision waits for.
-        if self.actuation.queue.is_none() {
-            self.target.discovery.images().forget_tables();
+        match &self.actuation.queue {
+            Some(queue) => prefetch::look_up(queue, &self.rules, &self.target.job.members),
+            // What a session that writes asks of files again, a decision waits for.
+            None => self.target.discovery.images().forget_tables(),
         }
         heap::give_back();
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -10,8 +10,7 @@ use crate::{discover::Member, rulebook::RuleBook};
 const LOOKED_UP_MAX: usize = 64;
 
 /// Has the actuator look up what rules that may act would write in these processes.
-pub(super) fn look_up(queue: Option<&ActuatorQueue>, rules: &RuleBook, members: &[Member]) {
-    let Some(queue) = queue else { return };
+pub(super) fn look_up(queue: &ActuatorQueue, rules: &RuleBook, members: &[Member]) {
     let commands = members.iter().flat_map(|member| written_in(rules, member));
     for command in commands.take(LOOKED_UP_MAX) {
         if queue.order(QueuedOrder::LookUp(Box::new(command))).is_err() {

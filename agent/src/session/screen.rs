@@ -109,8 +109,15 @@ impl Screen {
         self.outputs.add(&views.snapshot());
     }
 
-    /// Serves /metrics if it is to be: the first scrape may come before the first tick. Must run inside the runtime.
-    pub(super) fn serve(&mut self, views: &Views<'_>) -> Result<(), Failure> {
+    /// Serves /metrics, greets, and takes the terminal over. Must run inside the runtime.
+    pub(super) fn begin(&mut self, views: &Views<'_>, now: Time) -> Result<Option<Keys>, Failure> {
+        self.serve(views)?;
+        self.greet(views, now);
+        Ok(self.begin_live(views))
+    }
+
+    /// Serves /metrics if it is to be: the first scrape may come before the first tick.
+    fn serve(&mut self, views: &Views<'_>) -> Result<(), Failure> {
         let Some(listener) = self.outputs.metrics.take() else {
             return Ok(());
         };
@@ -122,14 +129,14 @@ impl Screen {
     }
 
     /// Says what is watched, what is not, and what may be written. The first numbers come a while later.
-    pub(super) fn greet(&mut self, views: &Views<'_>, now: Time) {
+    fn greet(&mut self, views: &Views<'_>, now: Time) {
         self.shown.last = now;
         let greeting = views.greeting(&views.snapshot());
         greeting.lines().iter().for_each(|line| self.say(line));
     }
 
     /// Takes the terminal over, where there is one; its keys are read then.
-    pub(super) fn begin_live(&mut self, views: &Views<'_>) -> Option<Keys> {
+    fn begin_live(&mut self, views: &Views<'_>) -> Option<Keys> {
         if !self.painter.begin(views.snapshot()) {
             return None;
         }

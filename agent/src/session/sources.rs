@@ -2,12 +2,16 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixListener,
+    },
     time::Duration,
 };
 
 use tokio::{
     sync::{mpsc, oneshot},
+    task::JoinSet,
     time::{Instant, Interval},
 };
 
@@ -22,7 +26,7 @@ use super::{
     waits::{self, Ticks, instant, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
-    control::PendingRequest,
+    control::{self, PendingRequest},
     kernel::Ring,
     readable::Readable,
     request::{Answer, Request},
@@ -32,6 +36,9 @@ use crate::{
 
 /// Requests that may wait for an answer.
 const REQUESTS_MAX: usize = 8;
+
+/// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
 
 /// Everything that can wake the loop.
 #[derive(Debug)]
@@ -116,10 +123,12 @@ pub(super) struct Sources {
     series: Option<Interval>,
     deadline: Option<Instant>,
     /// When the first numbers are due.
-    pub(super) first: Option<Instant>,
+    first: Option<Instant>,
     pub(super) keys: Option<Keys>,
     requesting: mpsc::Sender<PendingRequest>,
     requested: mpsc::Receiver<PendingRequest>,
+    /// The control socket is served as long as there is somebody to answer.
+    serving: JoinSet<io::Result<()>>,
 }
 
 impl Sources {
@@ -149,16 +158,19 @@ impl Sources {
             family: waits::ticker(Duration::from_nanos(members::BEGIN_SCAN_NS)),
             series: series.map(waits::ticker),
             deadline: duration.map(|duration| Instant::now() + duration),
-            first: None,
+            // Beside a command, which has the terminal, there are none.
+            first: (!target.is_of_command()).then(|| Instant::now() + FIRST_LOOK),
             keys: None,
             requesting,
             requested,
+            serving: JoinSet::new(),
         })
     }
 
-    /// Where requests are to be sent.
-    pub(super) fn requesting(&self) -> mpsc::Sender<PendingRequest> {
-        self.requesting.clone()
+    /// Takes requests from this socket.
+    pub(super) fn serve(&mut self, listener: UnixListener) {
+        self.serving
+            .spawn(control::serve(listener, self.requesting.clone()));
     }
 
     /// A request that has come already.

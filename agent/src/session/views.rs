@@ -7,12 +7,13 @@ use job::place::Namer;
 use super::{
     Options, Start,
     budget::CostContext,
-    changes::{Changes, Trial},
+    changes::Trial,
     found::{Repair, copies},
     greeting::Greeting,
     measuring::{Measuring, functions},
-    members::{Members, Unmeasured},
+    members::Unmeasured,
     outputs::Outputs,
+    parts::{Event, Parts},
     sequence::{self, Calls},
     target::Target,
 };
@@ -25,8 +26,8 @@ use crate::{
     profile::{self, Metered},
     report,
     request::{Answer, RefusalKind, SessionView},
-    rulebook::RuleBook,
-    snapshot::{JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView},
+    rulebook::{Act, RuleBook},
+    snapshot::{FindingView, JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView},
     trace, view,
 };
 
@@ -38,10 +39,9 @@ pub(super) struct Views<'a> {
     pub(super) options: &'a Options,
     pub(super) start: &'a Start,
     pub(super) target: &'a Target,
-    pub(super) members: &'a Members,
+    pub(super) parts: &'a Parts,
     pub(super) measuring: &'a Measuring,
     pub(super) rules: &'a RuleBook,
-    pub(super) changes: &'a Changes,
 }
 
 impl<'a> Views<'a> {
@@ -68,8 +68,8 @@ impl<'a> Views<'a> {
             cpus: self.measuring.cpus.view(),
             rules: self.rules.views(),
             rule_values: self.rules.values(),
-            findings: self.changes.findings.views(),
-            changes: self.changes.views(&trials(self.rules)),
+            findings: self.parts.changes.findings.views(),
+            changes: self.parts.changes.views(&trials(self.rules)),
             sequence: self.calls().view(),
             frequency: self.measuring.profile.frequency(),
             cost: self.cost(),
@@ -85,11 +85,11 @@ impl<'a> Views<'a> {
     fn missing(&self) -> Vec<String> {
         let kernel = self.measuring.probes.kernel();
         let state = kernel.and_then(Kernel::family_state).unwrap_or_default();
-        let of_family = self.members.counted_missing(Unmeasured {
+        let of_family = self.parts.members.counted_missing(Unmeasured {
             without_slot: state.without_slot,
             privileged: state.privileged,
         });
-        let not_shown = match self.changes.not_shown() {
+        let not_shown = match self.parts.changes.not_shown() {
             0 => None,
             old => Some(format!(
                 "the {} before these (tuneagent journal)",
@@ -101,7 +101,7 @@ impl<'a> Views<'a> {
             .probes
             .missing()
             .iter()
-            .chain(self.members.missing());
+            .chain(self.parts.members.missing());
         known
             .cloned()
             .chain(self.measuring.probes.never_found())
@@ -162,7 +162,7 @@ impl<'a> Views<'a> {
             prices: self.measuring.probes.prices()?,
             profile: &self.measuring.profile,
             probes: self.measuring.probes.list(),
-            held: self.changes.held(),
+            held: self.parts.changes.held(),
             unread: self.measuring.intake.unread(),
             armed_ns: self.start.armed_ns,
         };
@@ -192,9 +192,47 @@ impl<'a> Views<'a> {
         })
     }
 
+    /// What the rules say, with what is known beside it.
+    pub(super) fn event(&self, act: Act) -> Event {
+        match act {
+            Act::Found {
+                rule,
+                text,
+                next_start,
+                is_new,
+            } => Event::Found {
+                finding: FindingView {
+                    at: self.start.since_armed(),
+                    now: self.advice(&rule),
+                    rule,
+                    text,
+                    next_start,
+                    repaired: false,
+                },
+                is_new,
+            },
+            Act::Gone { rule } => Event::Gone { rule },
+            Act::Judged {
+                decision,
+                rule,
+                guard,
+                keeps,
+                slots,
+            } => Event::Judged {
+                step: self.step_around(decision),
+                decision,
+                rule,
+                guard,
+                keeps,
+                slots,
+            },
+            Act::Decided(decision) => Event::Decided(Box::new(decision)),
+        }
+    }
+
     /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
-    pub(super) fn step_around(&self, decision: u64) -> Option<String> {
-        let at = self.changes.carried_out(decision)?;
+    fn step_around(&self, decision: u64) -> Option<String> {
+        let at = self.parts.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
         let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
         Some(format!("one step {} -> {}", duration(before), duration(after)))
@@ -229,7 +267,7 @@ impl<'a> Views<'a> {
     }
 
     /// What a rule that found something would do about it, and the command for that; none where there is nothing to say.
-    pub(super) fn advice(&self, rule: &str) -> Option<String> {
+    fn advice(&self, rule: &str) -> Option<String> {
         let mut effects = self.rules.effects(rule);
         let variables = self.rules.written_everywhere(rule).into_iter();
         effects.extend(variables.filter_map(|variable| {
@@ -305,7 +343,7 @@ impl<'a> Views<'a> {
             missing: probes
                 .missing()
                 .iter()
-                .chain(self.members.missing())
+                .chain(self.parts.members.missing())
                 .cloned()
                 .collect(),
             notes: self.options.notes.clone(),

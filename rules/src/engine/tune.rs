@@ -54,6 +54,8 @@ pub(super) struct TuneState {
     pub(super) quiet_until: Time,
     /// Why the condition counts for nothing though it holds.
     pub(super) needless: Option<String>,
+    /// The same where that came out by trying, until the condition fails.
+    there: Option<String>,
     pub(super) standing: Standing,
     pub(super) why: String,
 }
@@ -79,6 +81,7 @@ impl TuneState {
             hindered: 0,
             quiet_until: Time(0),
             needless: None,
+            there: None,
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
         }
@@ -272,7 +275,11 @@ impl TuneState {
             return None;
         }
         let mut condition = Condition::of(tune, turn.context());
-        self.needless = self.needless(turn, tune, &condition, &outbox.variables);
+        if condition.overall.as_ref().is_ok_and(|_| !condition.holds()) {
+            self.there = None;
+        }
+        let needless = self.needless(turn, tune, &condition, &outbox.variables);
+        self.needless = needless.or_else(|| self.there.clone());
         if self.needless.is_some() {
             condition = Condition::never();
         }
@@ -282,7 +289,7 @@ impl TuneState {
         if !self.is_busy() {
             self.acted.retain(|process| !condition.fails_for(*process));
         }
-        if tune.when.is_some() || tune.finding.is_some() {
+        if tune.has_finding() {
             self.update_finding(turn, tune, &condition.overall, &mut outbox.outputs);
         }
         if tune.action.is_none() {
@@ -351,10 +358,8 @@ impl TuneState {
         }
         self.applied = false;
         if self.finding.take().is_some() {
-            out.push(Output::FindingClosed {
-                rule: turn.id,
-                tune: turn.place,
-            });
+            let (rule, tune) = (turn.id, turn.place);
+            out.push(Output::FindingClosed { rule, tune });
         }
         self.stand(
             Standing::Quiet,
@@ -367,19 +372,21 @@ impl TuneState {
     /// condition.
     fn update_finding(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell, out: &mut Vec<Output>) {
         let state = self.finding.as_ref().map(|finding| finding.state);
-        if matches!(state, Some(FindingState::OnTrial | FindingState::Applied)) || condition.is_err() {
+        // A change that is being made may end its condition before its receipt is there.
+        if self.is_busy() || state == Some(FindingState::Applied) || condition.is_err() {
             return;
         }
         if self.held.held() >= tune.holds_for {
             let fill = |template: &Filled| template.fill(turn.context());
+            let text = tune
+                .finding
+                .as_ref()
+                .map_or_else(|| turn.rule.about.clone(), fill);
             let finding = Finding {
                 rule: turn.id,
                 rule_name: turn.rule.name.clone(),
                 tune: turn.place,
-                text: tune
-                    .finding
-                    .as_ref()
-                    .map_or_else(|| turn.rule.about.clone(), fill),
+                text,
                 next_start: tune.next_start.as_ref().map(fill),
                 because: turn.because(tune),
                 state: FindingState::Open,
@@ -390,10 +397,8 @@ impl TuneState {
             self.finding = Some(finding);
         } else if self.finding.is_some() && self.held.failed() >= tune.holds_for {
             self.finding = None;
-            out.push(Output::FindingClosed {
-                rule: turn.id,
-                tune: turn.place,
-            });
+            let (rule, tune) = (turn.id, turn.place);
+            out.push(Output::FindingClosed { rule, tune });
         }
     }
 
@@ -445,7 +450,7 @@ impl TuneState {
     ) -> bool {
         if let Some(changes) = self.begun.remove(&decision) {
             let is_late = self.late.remove(&decision);
-            if *outcome == DecisionOutcome::Applied {
+            if matches!(outcome, DecisionOutcome::Applied | DecisionOutcome::There(_)) {
                 self.confirmed.extend(is_late.then_some(decision));
                 let done = changes.into_iter().map(|change| (change.process, change.action));
                 self.done.extend(done);
@@ -470,12 +475,17 @@ impl TuneState {
             self.not_made_again(&trial);
         }
         self.phase = match outcome {
-            DecisionOutcome::Applied => {
+            // No guard judges what was not changed.
+            DecisionOutcome::There(reason) if trial.decisions.is_empty() && tune.acts_once() => {
+                self.there = Some(reason.clone());
+                Phase::Watching
+            }
+            DecisionOutcome::Applied | DecisionOutcome::There(_) => {
                 let changed: BTreeSet<ProcessId> = changes.iter().map(|change| change.process).collect();
                 self.hindered = 0;
                 self.acted.extend(&changed);
-                self.done
-                    .extend(changes.into_iter().map(|change| (change.process, change.action)));
+                let done = changes.into_iter().map(|change| (change.process, change.action));
+                self.done.extend(done);
                 self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
                 self.applied(decision, changed, trial, tune)
             }
@@ -491,7 +501,7 @@ impl TuneState {
         true
     }
 
-    /// What follows when a change was made: a trial, or nothing where nobody judges.
+    /// What follows when a change was made: a trial, or nothing where no guard judges.
     fn applied(
         &mut self,
         decision: DecisionId,

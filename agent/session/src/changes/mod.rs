@@ -51,6 +51,8 @@ struct Known {
     /// Parts without a receipt.
     waiting: BTreeSet<usize>,
     is_written: bool,
+    /// In so many of them it was there already.
+    there: usize,
     /// A process that was to have it has ended.
     is_gone: bool,
     refused: Option<NotDone>,
@@ -131,8 +133,27 @@ impl Changes {
         }
     }
 
+    /// An answer of the actuator, and what is to be taken in before it: that the process in which something was not done has ended, and that
+    /// the rules wait for the decision no longer.
+    pub fn with_causes(
+        &self,
+        event: ChangeEvent,
+        has_ended: impl Fn(MemberProcess) -> bool,
+        awaits: impl Fn(u64) -> bool,
+    ) -> Vec<ChangeEvent> {
+        let ended = self.failed_in(&event).filter(|process| has_ended(*process));
+        let given_up = match &event {
+            ChangeEvent::Receipt { decision, .. } if !awaits(*decision) => {
+                Some(ChangeEvent::GaveUp(*decision))
+            }
+            _ => None,
+        };
+        let before = ended.map(ChangeEvent::Ended).into_iter().chain(given_up);
+        before.chain([event]).collect()
+    }
+
     /// The process in which something was not done, if the event says that: it may have ended.
-    pub fn failed_in(&self, event: &ChangeEvent) -> Option<MemberProcess> {
+    fn failed_in(&self, event: &ChangeEvent) -> Option<MemberProcess> {
         match event {
             ChangeEvent::Receipt {
                 decision,
@@ -177,6 +198,7 @@ impl Changes {
             waiting: parts.iter().map(|(number, _)| *number).collect(),
             decided,
             is_written: false,
+            there: 0,
             is_gone: false,
             refused: None,
             is_given_up: false,
@@ -245,6 +267,7 @@ impl Changes {
         let outcome = match outcome.is_done() {
             true => {
                 known.is_written = true;
+                known.there += usize::from(outcome == ChangeOutcome::AlreadyThere);
                 outcome
             }
             false if !is_together && self.ended.contains(&part.process) => {
@@ -255,7 +278,11 @@ impl Changes {
                 // What will not pass counts, whatever else there is.
                 if known.refused.as_ref().is_none_or(|why| why.may_pass) {
                     let reason = outcome.to_string();
-                    known.refused = Some(NotDone { reason, may_pass });
+                    known.refused = Some(NotDone {
+                        reason,
+                        may_pass,
+                        is_there: false,
+                    });
                 }
                 outcome
             }
@@ -278,8 +305,10 @@ impl Changes {
         let rule = known.decided.rule.clone();
         let no_process_left = known.is_gone && !known.is_written;
         let no_process_left = no_process_left.then(|| NotDone::for_good(words::NO_PROCESS_LEFT));
+        let parts = known.decided.parts.len();
+        let there = (known.there > 0 && known.there == parts).then(|| NotDone::there(parts));
         let is_awaited = !known.is_given_up;
-        let Some(why) = known.refused.take().or(no_process_left) else {
+        let Some(why) = known.refused.take().or(no_process_left).or(there) else {
             let text = known.decided.done_text(written.len());
             let mut effects = vec![ChangeEffect::Say(ChangeNotice::Done {
                 rule: rule.clone(),

@@ -6,7 +6,7 @@ mod prediction;
 mod tests;
 mod unread;
 
-pub use self::prediction::{Expected, Prediction, SHARE_MAX};
+pub use self::prediction::{DECISION, Expected, Prediction, SHARE_MAX};
 use self::unread::Unread;
 use profile::cost::UnreadView;
 

@@ -4,7 +4,7 @@
 //!
 //! Who looks, and that nobody else wants the CPU meanwhile, is the session's.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 /// Intervals that are looked back on.
 const RECENT: usize = 8;
@@ -22,12 +22,31 @@ pub const SHARE_MAX: f64 = 0.05;
 /// Never longer than this at a time, in nanoseconds: so long nothing else is heard.
 const LOOK_NS_MAX: u64 = 2_000_000;
 
+/// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long from a cold start as the decision does.
+const WARM_UP_NS: u64 = 400_000;
+
+/// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
+pub const DECISION: Duration = Duration::from_micros(300);
+
 /// From when until when to look, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// The earliest that it is likely.
     pub from_ns: u64,
     pub until_ns: u64,
+}
+
+impl Expected {
+    /// How long to sleep before it is warmed up for; none once its time has passed.
+    pub fn sleep(self, now_ns: u64) -> Option<Duration> {
+        let until_ns = self.from_ns.saturating_sub(now_ns + WARM_UP_NS);
+        (now_ns <= self.until_ns).then(|| Duration::from_nanos(until_ns))
+    }
+
+    /// How long its order may take to come.
+    pub fn longest(self, now_ns: u64) -> Duration {
+        Duration::from_nanos(self.until_ns.saturating_sub(now_ns)) + DECISION
+    }
 }
 
 /// What is remembered of decisions that fell due.
@@ -110,6 +129,28 @@ mod tests {
         let (enough, now) = after([27 * MS; 8]);
         assert!(enough.next(now).is_some());
         assert_eq!(enough.next(now + 27 * MS), None);
+    }
+
+    #[test]
+    fn who_looks_sleeps_until_the_warm_up_and_not_at_all_once_it_is_over() {
+        let expected = Expected {
+            from_ns: 10 * MS,
+            until_ns: 11 * MS,
+        };
+        let ns = Duration::from_nanos;
+        for (now_ns, sleep, longest) in [
+            (5 * MS, Some(ns(5 * MS - WARM_UP_NS)), ns(6 * MS) + DECISION),
+            (
+                10 * MS - WARM_UP_NS,
+                Some(Duration::ZERO),
+                ns(MS + WARM_UP_NS) + DECISION,
+            ),
+            (11 * MS, Some(Duration::ZERO), DECISION),
+            (11 * MS + 1, None, DECISION),
+        ] {
+            assert_eq!(expected.sleep(now_ns), sleep, "{now_ns}");
+            assert_eq!(expected.longest(now_ns), longest, "{now_ns}");
+        }
     }
 
     proptest::proptest! {

@@ -1,16 +1,33 @@
 //! Hits out of the ring, and what was aggregated of them in the kernel: into the rules, up to the watermark. What is known of them is kept in
 //! [`crate::session::intake`].
 
+use std::time::Duration;
+
 use abi::{HitRecord, SumCell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Measuring;
+use super::{Context, Measuring};
 use crate::{
     clock::monotonic_ns,
-    kernel::{is_filling, read_hit, read_sum_cell, read_text},
+    kernel::{KernelError, is_filling, read_hit, read_sum_cell, read_text},
     rulebook::RuleBook,
-    session::{intake::Expected, sources::Due},
+    session::{
+        intake::{Drain, Expected, HITS_PER_WAKE},
+        sources::Due,
+    },
 };
+
+/// How often the ring is emptied in a row before other work has its turn.
+const DRAINS: usize = 16;
+
+/// More hits than the ring can hold: at the end of a window all that belong to it are taken.
+const ALL_HITS: usize = abi::RING_BYTES as usize / abi::HitRecord::SHORT_BYTES;
+
+/// So long a hit takes at most from being counted to its place in the ring, where its thread is let run.
+const UNDER_WAY: Duration = Duration::from_millis(1);
+
+/// How often it is tried at the end of a session to read what is being written.
+const LAST_LOOKS: usize = 100;
 
 /// What lies in the ring for the rules.
 #[derive(Debug)]
@@ -23,20 +40,115 @@ enum Record {
 /// A record of a process that nobody told of yet: the telling is on its way. It is observed once that was read.
 #[derive(Debug)]
 #[must_use]
-pub(in crate::session) struct Unknown {
+struct Unknown {
     record: Box<Record>,
     /// Records that were taken before it.
     before: usize,
 }
 
 impl Measuring {
+    /// Takes all hits and what was aggregated, and reads counters first where a timed window is over too. Up to when windows are to be closed.
+    pub(in crate::session) fn take_due(&mut self, context: &mut Context<'_>) -> Result<u64, KernelError> {
+        self.take_all_hits(context);
+        let newest_ns = self.intake.evaluate();
+        if context.rules.take_may_decide() && context.actuation.may_order() {
+            self.intake.prediction.fell_due(newest_ns);
+            context.actuation.expect_at_once();
+        }
+        let now = monotonic_ns();
+        if !context.rules.has_timed_window_over(now) {
+            return Ok(now);
+        }
+        self.read(context)?;
+        Ok(monotonic_ns())
+    }
+
+    /// Takes hits that wake nobody: they need not be evaluated one by one. True where one came at which something falls due, or more than are
+    /// kept so.
+    pub(in crate::session) fn gather(&mut self, context: &mut Context<'_>) -> bool {
+        let taken = self.take_hits(context, HITS_PER_WAKE);
+        context.rules.has_probed_windows() && (self.intake.gather(taken) || context.rules.has_due())
+    }
+
+    /// Takes everything out of the ring, and tells the rules up to when all hits have been read, or since when some are missing.
+    ///
+    /// If the ring was empty at a time, every hit before it has been read. While a hit that has its place is still being written, nothing is
+    /// said of the time since the last look, and we look once more.
+    pub(in crate::session) fn take_all_hits(&mut self, context: &mut Context<'_>) {
+        let mut watermark_ns = None;
+        for _ in 0..DRAINS {
+            let taken = self.take_hits(context, ALL_HITS);
+            // A window that ended just now is closed at once, not at the next hit.
+            let Some(until_ns) = self.intake.known_until(monotonic_ns()) else {
+                continue;
+            };
+            // Before the last look into the ring, which has what was handed over meanwhile.
+            let is_empty = self.read_parted(context) && self.ring_is_empty();
+            match self.intake.drained(taken, until_ns, is_empty) {
+                Drain::Again => {}
+                Drain::Stuck => break,
+                Drain::UpTo(until_ns) => {
+                    context.rules.forget_parted();
+                    watermark_ns = Some(until_ns);
+                    break;
+                }
+            }
+        }
+        let watermark_ns = watermark_ns.unwrap_or(self.intake.watermark_ns());
+        self.advance(context.rules, watermark_ns);
+    }
+
+    /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from here on, so that what was counted and
+    /// what came or was lost are of the same hits; one that is being counted gets the time to be sent. Who writes an aggregate then is waited
+    /// for a moment, and missing from then on.
+    pub(in crate::session) fn take_last_hits(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Result<(), KernelError> {
+        for process in self.profile.running() {
+            self.probes.forget(process.pid)?;
+        }
+        std::thread::sleep(UNDER_WAY);
+        self.take_hits(context, ALL_HITS);
+        let mut looks = 1;
+        while !self.read_parted(context) {
+            if looks == LAST_LOOKS {
+                self.lose_hits(context.rules);
+                break;
+            }
+            looks += 1;
+            std::thread::yield_now();
+        }
+        self.take_hits(context, ALL_HITS);
+        self.advance(context.rules, monotonic_ns());
+        Ok(())
+    }
+
+    /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False while something of it is
+    /// being written.
+    fn read_parted(&mut self, context: &mut Context<'_>) -> bool {
+        if !context.rules.has_parted() {
+            return true;
+        }
+        // Those of whom nothing but this is known yet.
+        self.take_comings(context);
+        self.read_partial_sums(context.rules)
+    }
+
+    /// Takes so many hits; those of processes that nobody told of yet once that was read. How many were taken.
+    fn take_hits(&mut self, context: &mut Context<'_>, limit: usize) -> usize {
+        let mut taken = self.take_known(context.rules, (0, limit));
+        while let Err(unknown) = taken {
+            self.take_comings(context);
+            let before = self.observe_unknown(&unknown, context.rules);
+            taken = self.take_known(context.rules, (before, limit));
+        }
+        taken.unwrap_or(limit)
+    }
+
     /// Takes records until `limit` were taken, of which there are `taken` already, or until one comes whose process is unknown. How many were taken;
     /// where that was all, who sends hits knows when we look again.
-    pub(in crate::session) fn take_hits(
-        &mut self,
-        rules: &mut RuleBook,
-        (taken, limit): (usize, usize),
-    ) -> Result<usize, Unknown> {
+    fn take_known(&mut self, rules: &mut RuleBook, (taken, limit): (usize, usize)) -> Result<usize, Unknown> {
         for taken in taken..limit {
             let item = match (self.probes.kernel(), &mut self.hits) {
                 (Some(kernel), Some(ring)) => kernel.take_hit(ring),
@@ -75,7 +187,7 @@ impl Measuring {
     }
 
     /// Observes what was held back; gives how many records were taken with it.
-    pub(in crate::session) fn observe_unknown(&mut self, unknown: &Unknown, rules: &mut RuleBook) -> usize {
+    fn observe_unknown(&mut self, unknown: &Unknown, rules: &mut RuleBook) -> usize {
         match &*unknown.record {
             Record::Hit(hit) => self.observe_hit(hit, unknown.before == 0, rules),
             Record::PartialSum(partial_sum) => self.partial_sums.hand_over(*partial_sum, &self.probes, rules),
@@ -119,7 +231,7 @@ impl Measuring {
     }
 
     /// The watermark: all hits up to this time were taken, but for those that were lost.
-    pub(in crate::session) fn advance(&mut self, rules: &mut RuleBook, watermark_ns: u64) {
+    fn advance(&mut self, rules: &mut RuleBook, watermark_ns: u64) {
         let Some(kernel) = self.probes.kernel() else {
             return;
         };

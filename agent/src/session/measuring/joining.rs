@@ -1,4 +1,6 @@
-//! Attaches to processes and for rules that join, and puts processes into their slots.
+//! Attaches to processes and for rules that join, and puts processes into their slots: carries out what the members want done.
+
+use std::collections::VecDeque;
 
 use rules::CheckedRule;
 
@@ -7,22 +9,61 @@ use crate::{
     clock::{CpuClock, monotonic_ns},
     cost::CountTime,
     discover::Member,
-    kernel::KernelError,
+    kernel::{Kernel, KernelError},
     profile::Metered,
     request::Mode,
-    rulebook::{self, ProbeSwitch, RuleBook, Time},
+    rulebook::{self, Act, ProbeSwitch, RuleBook, Time},
     session::{
         arming::requested_in,
         members::{LateAttachment, MachineId, MemberEffect, MemberEvent},
         orders::{pid_here, pid_of, process_here},
+        prefetch,
         requests::NotAdded,
         target::{Arrival, Read, Target, candidate},
     },
 };
 
 impl Measuring {
-    /// Carries out what the members want done, as far as it is measuring's; gives what was found. Before processes end all hits are to be taken.
-    pub(in crate::session) fn carry_out(
+    /// A process that was watched has ended.
+    pub(in crate::session) fn process_ended(
+        &mut self,
+        context: &mut Context<'_>,
+        slot: u32,
+    ) -> Result<(), KernelError> {
+        self.members_on(context, MemberEvent::Ended(process_here(slot)))
+    }
+
+    /// Takes an event of the members in, and carries out what follows.
+    fn members_on(&mut self, context: &mut Context<'_>, event: MemberEvent) -> Result<(), KernelError> {
+        self.members_on_with(context, event, Read::new())
+    }
+
+    /// What follows from an effect comes before the effects that are left.
+    fn members_on_with(
+        &mut self,
+        context: &mut Context<'_>,
+        event: MemberEvent,
+        mut read: Read,
+    ) -> Result<(), KernelError> {
+        let (mut events, mut effects) = (vec![event], VecDeque::new());
+        loop {
+            let mut first = Vec::new();
+            for event in events {
+                first.extend(context.parts.members_on(event, Time(monotonic_ns())));
+            }
+            first
+                .into_iter()
+                .rev()
+                .for_each(|effect| effects.push_front(effect));
+            let Some(effect) = effects.pop_front() else {
+                return Ok(());
+            };
+            events = self.carry_out(context, effect, &mut read)?;
+        }
+    }
+
+    /// Gives what was found.
+    fn carry_out(
         &mut self,
         context: &mut Context<'_>,
         effect: MemberEffect,
@@ -50,7 +91,12 @@ impl Measuring {
                 return Ok(event.into_iter().collect());
             }
             MemberEffect::Leave(process) => context.rules.leave(process.slot, monotonic_ns()),
+            MemberEffect::Scan(_) => return self.scan(context, read),
+            MemberEffect::CheckChanges(process) if target.has_ended(process.slot) => {
+                context.parts.ended(process, Time(monotonic_ns()));
+            }
             MemberEffect::End(processes) => {
+                self.take_all_hits(context);
                 // The last totals are still on the kernel side; those of /proc are gone with the process.
                 self.read(context)?;
                 self.end(context.rules, processes.iter().map(|process| process.slot));
@@ -66,42 +112,94 @@ impl Measuring {
                 return Ok(vec![MemberEvent::Went(process)]);
             }
             MemberEffect::Say(notice) => context.screen.say(&notice),
-            MemberEffect::CheckEnded(..)
-            | MemberEffect::CheckChanges(_)
-            | MemberEffect::Scan(_)
-            | MemberEffect::Finish(_) => {}
+            MemberEffect::CheckEnded(..) | MemberEffect::CheckChanges(_) | MemberEffect::Finish(_) => {}
         }
         Ok(Vec::new())
     }
 
-    /// A process that was attached to when the session began.
-    pub(in crate::session) fn begin(
+    /// The processes join the rules, and count from here on.
+    pub(in crate::session) fn start(
         &mut self,
-        rules: &mut RuleBook,
-        (slot, member): (u32, &Member),
+        context: &mut Context<'_>,
         now_ns: u64,
-    ) {
-        let rank = member.rank.map(|rank| rank.number);
-        let process = Metered::new(member.process.pid.number, rank, slot);
-        self.system.open(&process);
-        self.profile.processes.push(process);
-        rules.join(slot, member, now_ns);
-    }
-
-    /// From here on all processes are counted.
-    pub(in crate::session) fn begin_counting(&mut self) -> Result<(), KernelError> {
+    ) -> Result<(), KernelError> {
+        context.rules.start(now_ns);
+        for (slot, member) in (0..self.probes.slots()).zip(&context.target.job.members) {
+            let rank = member.rank.map(|rank| rank.number);
+            let process = Metered::new(member.process.pid.number, rank, slot);
+            self.system.open(&process);
+            self.profile.processes.push(process);
+            context.rules.join(slot, member, now_ns);
+            let present = MemberEvent::Present(process_here(slot), candidate(member));
+            context.parts.members_on(present, Time(now_ns));
+        }
+        self.begin_regions(now_ns);
+        // The first readings, against which the first window is held: what happens from here on is in it.
+        self.read(context)?;
+        if let Some(trace) = context.screen.trace() {
+            trace.armed(now_ns);
+        }
+        // All processes at once, and last: what one did while the next was attached to would belong to nothing.
         for process in &self.profile.processes {
             self.probes.watch(process.slot, process.pid)?;
         }
         Ok(())
     }
 
-    /// A process of the command came or went: the event, and what was read of the process.
-    pub(in crate::session) fn arrived(
+    /// At a tick: looks for processes that came or run another program. Of a command the kernel side tells.
+    pub(in crate::session) fn look_for_members(
         &mut self,
-        target: &mut Target,
-        arrival: Arrival,
-    ) -> (MemberEvent, Read) {
+        context: &mut Context<'_>,
+    ) -> Result<(), KernelError> {
+        match context.target.is_of_command() {
+            true => Ok(()),
+            false => self.members_on(context, MemberEvent::Tick(MachineId::HERE)),
+        }
+    }
+
+    /// Looks for processes that are not known.
+    fn scan(&mut self, context: &mut Context<'_>, read: &mut Read) -> Result<Vec<MemberEvent>, KernelError> {
+        self.settle(context.target)?;
+        let known = context.parts.members.known(MachineId::HERE);
+        let Some(found) = context.target.find(&known) else {
+            return Ok(Vec::new());
+        };
+        // Some of them may have been told of meanwhile, and may have ended since.
+        self.take_comings(context);
+        let named = found
+            .iter()
+            .map(|member| (candidate(member), member.process.pid.is_alive()));
+        let event = MemberEvent::Found(MachineId::HERE, named.collect());
+        let found = found.into_iter();
+        read.extend(found.map(|member| (member.process.pid.number, member)));
+        Ok(vec![event])
+    }
+
+    /// Takes note of processes of the command that came and went.
+    pub(in crate::session) fn take_family(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.take_comings(context);
+        let machine = MachineId::HERE;
+        let state = self.probes.kernel().and_then(Kernel::family_state);
+        if let (Some(state), true) = (state, context.target.is_of_command()) {
+            let execs = state.execs;
+            self.members_on(context, MemberEvent::Look { machine, execs })?;
+        }
+        self.members_on(context, MemberEvent::Settled(machine))
+    }
+
+    /// Takes in what the kernel side tells of processes of the command.
+    pub(super) fn take_comings(&mut self, context: &mut Context<'_>) {
+        for arrival in context.target.arrivals() {
+            let (event, read) = self.arrived(context.target, arrival);
+            // What cannot be attached to is an event, and no error.
+            if let Err(error) = self.members_on_with(context, event, read) {
+                tracing::warn!(%error, "a process of the command is not watched");
+            }
+        }
+    }
+
+    /// A process of the command came or went: the event, and what was read of the process.
+    fn arrived(&mut self, target: &mut Target, arrival: Arrival) -> (MemberEvent, Read) {
         let mut read = Read::new();
         let event = match arrival {
             Arrival::Came(slot, member) => {
@@ -143,6 +241,9 @@ impl Measuring {
             ends.watch(process.pid, slot);
         }
         self.profile.processes.push(process);
+        if let (MemberEvent::Watched { .. }, Some(queue)) = (&event, &context.actuation.queue) {
+            prefetch::look_up(queue, context.rules, std::slice::from_ref(&member));
+        }
         context.target.job.members.push(member);
         event
     }
@@ -241,7 +342,7 @@ impl Measuring {
     }
 
     /// Looks for probed code whose pages were thrown away, and takes in what was attached since.
-    pub(in crate::session) fn settle(&mut self, target: &mut Target) -> Result<(), KernelError> {
+    fn settle(&mut self, target: &mut Target) -> Result<(), KernelError> {
         if !target.is_of_command() {
             // Who uses no CPU time throws no pages away.
             let awake = self.profile.running().filter(|process| !process.is_still());
@@ -251,14 +352,20 @@ impl Measuring {
         self.probes.settle(&mut target.job.members)
     }
 
-    /// A rule joins the others, which do not notice: all hits were taken. Gives what of it is not probed.
+    /// A rule joins the others, which do not notice. Gives what of it is not probed.
     pub(in crate::session) fn add_rule(
         &mut self,
         context: &mut Context<'_>,
         rule: CheckedRule,
         mode: Mode,
     ) -> Result<Vec<String>, NotAdded> {
+        let refuses = context.rules.refuses_calls_of(&rule);
+        if let Some(why) = refuses.filter(|_| mode == Mode::Applying) {
+            return Err(NotAdded::Stays(why));
+        }
         let failed = |error: KernelError| NotAdded::Failed(error.to_string());
+        // What was counted before is not the rule's.
+        self.take_all_hits(context);
         self.read(context).map_err(failed)?;
         let first = self.probes.wanted_count();
         self.written.forget();
@@ -281,12 +388,29 @@ impl Measuring {
         Ok(self.probes.missing().iter().skip(before).cloned().collect())
     }
 
-    /// Switches probes that rules ask for: all hits were taken.
+    /// A rule goes, and its probes end: what follows, and whether the probes are off. The error says that there is no such rule.
+    pub(in crate::session) fn remove_rule(
+        &mut self,
+        context: &mut Context<'_>,
+        rule: &str,
+    ) -> Result<(Vec<Act>, Result<(), String>), String> {
+        self.take_all_hits(context);
+        self.written.forget();
+        let Some((gone, acts)) = context.rules.remove(rule, monotonic_ns()) else {
+            return Err(context.rules.unknown(rule));
+        };
+        let taken_off = self.probes.shrink(&gone);
+        Ok((acts, taken_off.map_err(|error| error.to_string())))
+    }
+
+    /// Switches probes that rules ask for: they are the session's own, so nothing is written and it is done at once. What is counted up to now
+    /// belongs to the state before.
     pub(in crate::session) fn switch_probes(
         &mut self,
         context: &mut Context<'_>,
         switches: &[ProbeSwitch],
     ) -> Result<(), KernelError> {
+        self.take_all_hits(context);
         self.read(context)?;
         context.rules.switch_probes(switches);
         let members = context.target.watched(&self.profile.processes);

@@ -9,8 +9,16 @@ use std::{ops::Range, time::Duration};
 
 pub(super) use self::probing::functions;
 use super::{
-    budget::Budget, cpus::Cpus, intake::Intake, partial_sums::PartialSums, screen::Screen, system::System,
-    target::Target, written::Written,
+    actuation::Actuation,
+    budget::Budget,
+    cpus::Cpus,
+    intake::Intake,
+    partial_sums::PartialSums,
+    parts::Parts,
+    screen::Screen,
+    system::{System, own_cpu_ns},
+    target::Target,
+    written::Written,
 };
 use crate::{
     kernel::{KernelError, Ring},
@@ -24,6 +32,9 @@ pub(super) struct Context<'a> {
     pub(super) rules: &'a mut RuleBook,
     pub(super) target: &'a mut Target,
     pub(super) screen: &'a mut Screen,
+    /// Who belongs to the job is decided there.
+    pub(super) parts: &'a mut Parts,
+    pub(super) actuation: &'a Actuation,
 }
 
 /// Probes, and what they bring.
@@ -72,6 +83,7 @@ impl Measuring {
 
     /// At a tick: reads all, and keeps what watching costs to its budget.
     pub(super) fn at_tick(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.take_all_hits(context);
         self.read(context)?;
         self.take_closed(context)?;
         self.mind_regions(context)?;
@@ -88,10 +100,29 @@ impl Measuring {
         self.take_turns(context)
     }
 
+    /// At the end: all that came.
+    pub(super) fn read_last(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.take_family(context)?;
+        self.take_last_hits(context)?;
+        self.read(context)
+    }
+
+    /// All that is reported.
+    pub(super) fn read_all(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
+        self.read(context)?;
+        self.read_matrix(true)
+    }
+
     /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
     pub(super) fn is_still(&self, rules: &RuleBook, target: &Target) -> bool {
         let are_still = !self.profile.processes.is_empty() && self.profile.are_still();
         are_still && !target.is_of_command() && rules.on_trial().is_empty()
+    }
+
+    /// A tick is over. True where nothing has happened for a while, the first time.
+    pub(super) fn has_become_idle(&mut self, context: &mut Context<'_>) -> bool {
+        let is_still = self.is_still(context.rules, context.target);
+        self.budget.back_off.have_ticked(is_still, own_cpu_ns())
     }
 
     /// How often counters are read and windows of a length evaluated. Ticks come seldom while nobody looks at a picture, and all windows may last

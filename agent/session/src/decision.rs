@@ -1,8 +1,38 @@
-//! A decision of the rules as the session carries it out: actions for the actuator apart from probes that are switched.
+//! What rules decide, as the session takes it. Actions for the actuator stand apart from probes that are switched.
+
+use std::collections::BTreeSet;
 
 use plan::{Action, Meeting, SyncPoint};
 
-use super::ProbeSwitch;
+use crate::changes::ProbeSwitch;
+use profile::snapshot::GuardView;
+
+/// Something that follows from the windows of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// A condition holds, with its present numbers.
+    Found {
+        rule: String,
+        text: String,
+        /// What to start the program with next time.
+        next_start: Option<String>,
+        /// It did not hold before.
+        is_new: bool,
+    },
+    /// A condition holds no longer.
+    Gone { rule: String },
+    /// Something is to be written.
+    Decided(ResolvedDecision),
+    /// A change was judged.
+    Judged {
+        decision: u64,
+        rule: String,
+        guard: GuardView,
+        keeps: bool,
+        /// The slots of the processes of which it is said; none is all of the decision.
+        slots: Option<BTreeSet<u32>>,
+    },
+}
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]

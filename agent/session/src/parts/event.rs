@@ -1,0 +1,141 @@
+//! What can happen to a session, and what is to be done then: plain data.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::{
+    changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
+    decision::ResolvedDecision,
+    leave::{self, Parting},
+    request::{Answer, Mode, Request},
+    requests::{NotAdded, NotSwitched},
+};
+use plan::MarkKind;
+use profile::snapshot::{FindingView, GuardView};
+use rules::CheckedRule;
+
+/// What can happen, beside what happens to members.
+#[derive(Debug)]
+pub enum Event {
+    /// A condition holds, with its present numbers.
+    Found {
+        finding: FindingView,
+        /// It did not hold before.
+        is_new: bool,
+    },
+    /// A condition holds no longer.
+    Gone {
+        rule: String,
+    },
+    /// The rules decided something.
+    Decided(Box<ResolvedDecision>),
+    /// A guard has judged a decision.
+    Judged {
+        decision: u64,
+        rule: String,
+        guard: GuardView,
+        keeps: bool,
+        /// The slots of the processes that are judged; none is all.
+        slots: Option<BTreeSet<u32>>,
+        /// How long an iteration took before the decision and takes since, in words.
+        step: Option<String>,
+    },
+    /// To what was changed.
+    Changes(changes::ChangeEvent),
+    /// What came of [`Effect::SwitchProbes`].
+    ProbesSwitched(Option<u64>, Result<(), String>),
+    /// Something is not measured.
+    NotMeasured(String),
+    Tick,
+    /// Somebody asks for something.
+    Request(Request),
+    /// What came of [`Effect::List`] or [`Effect::Report`].
+    Listed(Result<Answer, String>),
+    /// What came of [`Effect::Switch`]: the mode before; and what is said where there is no such rule.
+    Switched(String, Mode, Result<String, NotSwitched>, String),
+    /// What came of [`Effect::Add`]: what of the rule is not probed.
+    Added(String, Mode, Result<Vec<String>, NotAdded>),
+    /// What came of [`Effect::Remove`]: it is removed, and its probes are off or could not be taken off; or there is no such rule.
+    Removed {
+        rule: String,
+        keeps: bool,
+        result: Result<Result<(), String>, String>,
+    },
+    /// The session is to end.
+    Stop(&'static str),
+    /// What came of [`leave::LeaveEffect::PutBack`], and how many changes the actuator did not name.
+    PutBack {
+        parting: Box<Parting>,
+        unnamed: usize,
+    },
+    /// What came of [`leave::LeaveEffect::Show`].
+    Shown {
+        /// What the last snapshot says of the job, and at its end.
+        header: String,
+        closing: Vec<String>,
+        /// The processes that have ended or run another program by then.
+        ended: Vec<MemberProcess>,
+        /// The command that takes back what was left.
+        undo: String,
+        program: String,
+    },
+    /// What came of the other steps of the end.
+    Leaving(leave::LeaveEvent),
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send an order. One for which there is no room comes back as [`changes::ChangeEvent::NoRoom`].
+    Order(MachineId, Order),
+    /// Log that an order was dropped.
+    Dropped(Order),
+    /// Find what each process is to do: [`changes::ChangeEvent::Decided`] or [`changes::ChangeEvent::NotOrdered`].
+    Resolve(Box<ResolvedDecision>),
+    /// Tell the rules what came of a decision.
+    Result(u64, Result<(), NotDone>),
+    /// Switch probes, for a decision or back: [`Event::ProbesSwitched`].
+    SwitchProbes(Option<u64>, Vec<ProbeSwitch>),
+    /// Say a line that stays.
+    Say(String),
+    /// Say it with the time of day.
+    SayWhen(String),
+    /// Mark this moment in the trace: kind, name and text.
+    Trace(MarkKind, String, String),
+    /// Mark it in the recording.
+    Record(MarkKind, String, String),
+    /// List the session: [`Event::Listed`].
+    List,
+    /// Read all counters and report: [`Event::Listed`].
+    Report,
+    /// Switch a rule: [`Event::Switched`].
+    Switch { rule: String, mode: Mode },
+    /// Add a rule: [`Event::Added`].
+    Add { rule: Box<CheckedRule>, mode: Mode },
+    /// Remove a rule: [`Event::Removed`].
+    Remove { rule: String, keeps: bool },
+    /// A step of the end.
+    Leaving(leave::LeaveEffect),
+}
+
+pub type Effects = Vec<Effect>;
+
+/// Effects that are to be carried out.
+#[derive(Debug, Default)]
+pub struct EffectQueue(VecDeque<Effect>);
+
+impl EffectQueue {
+    /// What follows from an effect comes before those that are left. Steps of the end come one after the other.
+    pub fn follow(&mut self, effects: Effects) {
+        let (steps, others): (Effects, Effects) =
+            (effects.into_iter()).partition(|effect| matches!(effect, Effect::Leaving(_)));
+        for effect in others.into_iter().rev() {
+            self.0.push_front(effect);
+        }
+        self.0.extend(steps);
+    }
+
+    /// The next one that is to be carried out.
+    pub fn take(&mut self) -> Option<Effect> {
+        self.0.pop_front()
+    }
+}

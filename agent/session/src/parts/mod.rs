@@ -1,0 +1,387 @@
+//! The state machines of a session as one. An event goes to the part that it concerns, and what one part wants of another goes there; the
+//! effects that are left are for the actuator, the rules, the probes, the screen and the files. What comes of one is an event again.
+
+mod event;
+#[cfg(test)]
+mod tests;
+
+pub use self::event::{Effect, EffectQueue, Effects, Event};
+use crate::{
+    changes::{self, Changes, NotDone},
+    leave::{self, Leaving},
+    log::{Log, LogFile, LogHeader, Requests},
+    members::{self, MachineId, MemberProcess, Members, MembersOrigin},
+    request::{Answer, RefusalKind, Request},
+    requests::{self, Check, RequestState, RequestStep},
+};
+use plan::MarkKind;
+use profile::snapshot::outcome::{NOT_UNDONE, UNDONE};
+use rules::Time;
+
+/// How a session was started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Rules may write: there is an actuator.
+    pub may_write: bool,
+    /// What the guard confirmed stays at the end.
+    pub keeps: bool,
+    pub origin: MembersOrigin,
+    /// What is not watched of the job.
+    pub missing: Vec<String>,
+    pub program: String,
+    /// When its probes were armed.
+    pub armed: Time,
+}
+
+/// The parts of a session that decide.
+pub struct Parts {
+    pub members: Members,
+    pub changes: Changes,
+    leaving: Leaving,
+    requests: Requests,
+    log: Log,
+    may_write: bool,
+    keeps: bool,
+    is_of_command: bool,
+    /// Why the session is over.
+    over: Option<&'static str>,
+    /// To the last request.
+    answer: Option<Answer>,
+    /// Changes that the actuator did not name at its end; none where it said nothing.
+    unnamed: Option<usize>,
+    has_left: bool,
+}
+
+impl Parts {
+    /// Of a session that begins, with its log if there is a file for it; `check` checks the rules that are added.
+    pub fn new(setup: Setup, log: Option<LogFile>, check: Check) -> Parts {
+        let Setup {
+            may_write,
+            keeps,
+            origin,
+            missing,
+            program,
+            armed,
+        } = setup;
+        Parts {
+            log: Log::new(log, || LogHeader::new(program, origin, missing.clone(), armed)),
+            members: Members::new(origin, missing, armed),
+            changes: Changes::default(),
+            leaving: Leaving::default(),
+            requests: Requests(check),
+            may_write,
+            keeps,
+            is_of_command: origin == MembersOrigin::Command,
+            over: None,
+            answer: None,
+            unnamed: None,
+            has_left: false,
+        }
+    }
+
+    /// The session is over, for this reason; the first one counts.
+    pub fn end(&mut self, reason: &'static str) {
+        self.over.get_or_insert(reason);
+    }
+
+    /// Why the session is over, if it is.
+    pub fn over(&self) -> Option<&'static str> {
+        self.over
+    }
+
+    /// The answer to a request that was taken in, once.
+    pub fn take_answer(&mut self) -> Option<Answer> {
+        self.answer.take()
+    }
+
+    /// Completes the log. How the session ended: true where all went well, or what could not be written.
+    pub fn outcome(mut self) -> Result<bool, String> {
+        let logged = self.log.complete();
+        self.leaving.outcome(logged)
+    }
+
+    /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be done any more.
+    pub fn given_up(&self, awaits: impl Fn(u64) -> bool) -> Vec<Event> {
+        let given_up = self.changes.waiting().filter(|decision| !awaits(*decision));
+        given_up
+            .map(changes::ChangeEvent::GaveUp)
+            .map(Event::Changes)
+            .collect()
+    }
+
+    /// A process has ended or runs another program: it holds nothing of what was changed in it, and nothing is to be done.
+    pub fn ended(&mut self, process: MemberProcess, now: Time) {
+        self.log
+            .on(&mut self.changes, changes::ChangeEvent::Ended(process), now);
+    }
+
+    /// Takes an event of the members in, and says what is to be done for them.
+    pub fn members_on(&mut self, event: members::MemberEvent, now: Time) -> members::MemberEffects {
+        let mut effects = self.log.on(&mut self.members, event, now);
+        effects.retain(|effect| match effect {
+            members::MemberEffect::Finish(reason) => {
+                self.over.get_or_insert(*reason);
+                false
+            }
+            _ => true,
+        });
+        effects
+    }
+
+    /// Takes an event in, and says what is to be done.
+    pub fn on(&mut self, event: Event, now: Time) -> Effects {
+        match event {
+            Event::Found { finding, is_new } => {
+                // Several tunes of a rule have one finding.
+                let is_said = is_new && !self.changes.findings.is_open(&finding.rule);
+                let effects = match is_said {
+                    true => found(&finding.rule, &finding.text),
+                    false => Effects::new(),
+                };
+                self.changes.findings.open(finding);
+                effects
+            }
+            Event::Gone { rule } => {
+                self.changes.findings.close(&rule);
+                Effects::new()
+            }
+            // At the end nothing new is begun.
+            Event::Decided(_) if self.has_left => Effects::new(),
+            // Probes are the session's own: to switch them writes nothing.
+            Event::Decided(decision) if self.may_write || !decision.switches.is_empty() => {
+                vec![Effect::Resolve(decision)]
+            }
+            Event::Decided(decision) => {
+                let refused = NotDone::for_good("this session does not write");
+                vec![Effect::Result(decision.id, Err(refused))]
+            }
+            Event::Judged {
+                decision,
+                rule,
+                mut guard,
+                keeps,
+                slots,
+                step,
+            } => {
+                // A duration is in the user's unit already. Where the number of workers changes, so does what a step is found by: the time
+                // of a step would then be another thing before and after.
+                if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
+                    guard.text = format!("{step}; {}", guard.text);
+                }
+                let kind = if keeps { MarkKind::Kept } else { MarkKind::Undone };
+                let mut effects = vec![Effect::Record(kind, rule.clone(), guard.text.clone())];
+                let judged = changes::ChangeEvent::Judged {
+                    decision,
+                    rule,
+                    guard,
+                    keeps,
+                    slots,
+                };
+                effects.extend(self.changes_on(judged, now));
+                effects
+            }
+            Event::Changes(event) => self.changes_on(event, now),
+            Event::ProbesSwitched(Some(decision), result) => {
+                self.changes_on(changes::ChangeEvent::Switched(decision, result), now)
+            }
+            Event::ProbesSwitched(None, Ok(())) => Effects::new(),
+            Event::ProbesSwitched(None, Err(error)) => {
+                vec![Effect::SayWhen(format!(
+                    "probes could not be switched back: {error}"
+                ))]
+            }
+            Event::NotMeasured(text) => {
+                self.members_on(members::MemberEvent::NotMeasured(text.clone()), now);
+                vec![Effect::Say(text)]
+            }
+            Event::Tick => {
+                let effects = self.changes_on(changes::ChangeEvent::Tick, now);
+                if self.keeps && self.changes.is_settled() {
+                    self.end("all changes are confirmed");
+                }
+                effects
+            }
+            Event::Request(request) => self.request(request, now),
+            Event::Listed(result) => {
+                let failed = |error| Answer::refused(RefusalKind::Failed, error);
+                self.answer = Some(result.unwrap_or_else(failed));
+                Effects::new()
+            }
+            Event::Switched(rule, mode, result, unknown) => {
+                let result = result.as_deref().map_err(|refused| *refused);
+                self.steps(requests::switched(&rule, mode, result, || unknown))
+            }
+            Event::Added(rule, mode, result) => self.steps(requests::added(rule, mode, result)),
+            Event::Removed { rule, keeps, result } => self.removed(rule, keeps, result, now),
+            Event::Stop(reason) => {
+                self.has_left = true;
+                let stop = leave::LeaveEvent::Stop {
+                    reason: reason.to_owned(),
+                    is_of_command: self.is_of_command,
+                    has_actuator: self.may_write,
+                };
+                self.leaving_on(stop, now)
+            }
+            Event::PutBack { parting, unnamed } => {
+                self.unnamed = Some(unnamed);
+                self.leaving_on(leave::LeaveEvent::PutBack(parting), now)
+            }
+            Event::Shown {
+                header,
+                closing,
+                ended,
+                undo,
+                program,
+            } => {
+                let ready = leave::LeaveEvent::Ready {
+                    header,
+                    closing,
+                    has_undone: self.has_undone(),
+                    changes: self.last_words(ended, undo, program, now),
+                };
+                self.leaving_on(ready, now)
+            }
+            Event::Leaving(event) => self.leaving_on(event, now),
+        }
+    }
+
+    fn changes_on(&mut self, event: changes::ChangeEvent, now: Time) -> Effects {
+        let mut effects = Effects::new();
+        for effect in self.log.on(&mut self.changes, event, now) {
+            match effect {
+                changes::ChangeEffect::Order(machine, order) => effects.push(Effect::Order(machine, order)),
+                changes::ChangeEffect::Say(notice) => {
+                    effects.push(Effect::SayWhen(notice.to_string()));
+                    if let Some((kind, name, text)) = notice.mark() {
+                        effects.extend(marks(kind, name, text));
+                    }
+                }
+                changes::ChangeEffect::Result(decision, result) => {
+                    effects.push(Effect::Result(decision, result))
+                }
+                changes::ChangeEffect::Switch(decision, switches) => {
+                    effects.push(Effect::SwitchProbes(Some(decision), switches));
+                }
+                changes::ChangeEffect::SwitchBack(switches) => {
+                    effects.push(Effect::SwitchProbes(None, switches))
+                }
+                changes::ChangeEffect::NoRoom(_, order) => effects.push(Effect::Dropped(order)),
+                // The end waits for the actuator, and says the last words.
+                changes::ChangeEffect::Finish | changes::ChangeEffect::LastWords(_) => {}
+            }
+        }
+        effects
+    }
+
+    fn request(&mut self, request: Request, now: Time) -> Effects {
+        let state = match (self.has_left, self.may_write) {
+            (true, _) => RequestState::Leaves,
+            (false, true) => RequestState::MayWrite,
+            (false, false) => RequestState::Watches,
+        };
+        let steps = match state {
+            // Those that came while it ended are answered when the log is about to be complete.
+            RequestState::Leaves => requests::steps(request, state, self.requests.0),
+            _ => self.log.on(&mut self.requests, (request, state), now),
+        };
+        self.steps(steps)
+    }
+
+    fn steps(&mut self, steps: Vec<RequestStep>) -> Effects {
+        let mut effects = Effects::new();
+        for step in steps {
+            match step {
+                RequestStep::Answer(answer) => self.answer = Some(answer),
+                RequestStep::End(reason) => self.end(reason),
+                RequestStep::Say(notice) => effects.push(Effect::Say(notice.to_string())),
+                RequestStep::List => effects.push(Effect::List),
+                RequestStep::Report => effects.push(Effect::Report),
+                RequestStep::Switch { rule, mode } => effects.push(Effect::Switch { rule, mode }),
+                RequestStep::Add { rule, mode } => effects.push(Effect::Add { rule, mode }),
+                RequestStep::Remove { rule, keeps } => effects.push(Effect::Remove { rule, keeps }),
+            }
+        }
+        effects
+    }
+
+    fn removed(
+        &mut self,
+        rule: String,
+        keeps: bool,
+        result: Result<Result<(), String>, String>,
+        now: Time,
+    ) -> Effects {
+        let taken_off = match result {
+            Ok(taken_off) => taken_off,
+            Err(why) => return self.steps(requests::refused(RefusalKind::NotThere, why)),
+        };
+        let in_force = self.changes.in_force_of(&rule).count();
+        let removed = changes::ChangeEvent::Removed {
+            rule: rule.clone(),
+            keeps,
+        };
+        let mut effects = self.changes_on(removed, now);
+        effects.extend(self.steps(match taken_off {
+            Ok(()) => requests::removed(rule, keeps, in_force),
+            Err(why) => requests::refused(RefusalKind::Failed, why),
+        }));
+        effects
+    }
+
+    fn leaving_on(&mut self, event: leave::LeaveEvent, now: Time) -> Effects {
+        let mut effects = Effects::new();
+        for effect in self.log.on(&mut self.leaving, event, now) {
+            match effect {
+                leave::LeaveEffect::Say(line) => effects.push(Effect::Say(line)),
+                leave::LeaveEffect::TellChanges(farewell) => {
+                    let farewell = changes::ChangeEvent::Farewell(MachineId::HERE, farewell);
+                    effects.extend(self.changes_on(farewell, now));
+                }
+                effect => effects.push(Effect::Leaving(effect)),
+            }
+        }
+        effects
+    }
+
+    /// A guard took a change back, or could not.
+    fn has_undone(&self) -> bool {
+        let views = self.changes.views(&[]);
+        let mut guards = views.iter().filter_map(|change| change.guard.as_ref());
+        guards.any(|guard| [UNDONE, NOT_UNDONE].contains(&guard.verdict))
+    }
+
+    /// What became of all changes; nothing where the actuator did not say it.
+    fn last_words(&mut self, ended: Vec<MemberProcess>, undo: String, program: String, now: Time) -> String {
+        let Some(unknown) = self.unnamed else {
+            return String::new();
+        };
+        ended.into_iter().for_each(|process| self.ended(process, now));
+        let event = changes::ChangeEvent::LastWords {
+            unknown,
+            undo,
+            program,
+        };
+        let effects = self.log.on(&mut self.changes, event, now).into_iter();
+        let mut words = effects.filter_map(|effect| match effect {
+            changes::ChangeEffect::LastWords(words) => Some(words),
+            _ => None,
+        });
+        words.next().unwrap_or_default()
+    }
+}
+
+fn found(rule: &str, text: &str) -> Effects {
+    let indented = text.trim_end().replace('\n', "\n    ");
+    let said = Effect::Say(format!("finding  {rule}   {indented}"));
+    [said]
+        .into_iter()
+        .chain(marks(MarkKind::Finding, rule, text))
+        .collect()
+}
+
+/// Marks this moment in the trace and in the recording. A verdict is recorded with its rule, where it is judged.
+fn marks(kind: MarkKind, name: &str, text: &str) -> impl Iterator<Item = Effect> {
+    let (name, text) = (name.to_owned(), text.to_owned());
+    let recorded = (kind != MarkKind::Verdict).then(|| Effect::Record(kind, name.clone(), text.clone()));
+    [Effect::Trace(kind, name, text)].into_iter().chain(recorded)
+}
