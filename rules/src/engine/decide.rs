@@ -165,6 +165,7 @@ impl TuneState {
                 .map(|expect| turn.context().eval(expect).show(expect.of)),
             at: tune.at.clone(),
             together: turn.rule.together(tune),
+            again: false,
             window: matches!(tune.trigger, Trigger::Window(_)).then_some(turn.window.span),
         };
         let trial = self.trial_of(turn, tune, &decision);

@@ -238,6 +238,8 @@ pub struct Decision {
     pub at: Option<SyncPoint>,
     /// Where all processes take the change at the same iteration, all of them or none; or why they cannot agree on one.
     pub together: Option<Result<Meeting, String>>,
+    /// It was reverted to be compared, and is made once more.
+    pub again: bool,
     /// From where to where the window went that it was decided on; none of a first value, and of what was decided at a hit: of
     /// hits that lead to the same decision nodes may name another.
     pub window: Option<(Time, Time)>,

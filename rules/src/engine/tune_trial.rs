@@ -64,6 +64,7 @@ impl TuneState {
         outbox.outputs.push(Output::Decision(Decision {
             id,
             window: None,
+            again: true,
             ..decision
         }));
     }

@@ -93,6 +93,7 @@ fn decision(id: u64) -> ResolvedDecision {
         changes: Vec::new(),
         at: None,
         together: None,
+        again: false,
         switches: Vec::new(),
         window_ns: None,
     }
@@ -116,6 +117,7 @@ fn resolved(id: u64) -> Event {
         rule: "r".to_owned(),
         promise: None,
         summary: None,
+        again: false,
         how: How::Each,
         parts: vec![part],
     }))

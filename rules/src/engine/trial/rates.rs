@@ -42,6 +42,7 @@ fn decision(number: u64) -> Decision {
         expect: None,
         at: None,
         together: None,
+        again: false,
         window: Some((Time(0), Time(1))),
     }
 }
