@@ -35,8 +35,8 @@ pub enum DiscoverError {
 }
 
 /// A library is loaded within some of these.
-const LOADING: Duration = Duration::from_millis(1);
-const LOADING_LOOKS: u32 = 20;
+const LOADING: Duration = Duration::from_millis(2);
+const LOADING_LOOKS: u32 = 500;
 
 /// How often a job is read again whose process executed another program meanwhile.
 const EXEC_RETRIES: u32 = 10;
