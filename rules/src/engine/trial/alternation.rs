@@ -130,7 +130,7 @@ impl Alternation {
 
     /// Where it stands, for people.
     pub(super) fn progress(&self) -> String {
-        format!("pair {} of {MOST_PAIRS} at most", self.pairs.len() + 1)
+        format!("pair {} of at most {MOST_PAIRS}", self.pairs.len() + 1)
     }
 
     /// What was compared, for people.
