@@ -62,9 +62,8 @@ impl Session {
                 Some(effect) => self.carry_out(effect).into_iter().collect(),
             };
         }
-        while let Some((request, to)) = sources.request() {
-            // Whoever asked may be gone.
-            let _ = self.request(request).map(|answer| to.send(answer));
+        while let Some(request) = sources.request() {
+            self.answer(request);
         }
         match self.parts.outcome() {
             Ok(true) => Ok(Code::Done),

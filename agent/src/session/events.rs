@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     clock::monotonic_ns,
+    control::PendingRequest,
     request::{Answer, Request},
     rulebook::{Act, Time},
     view::{Input, Wish},
@@ -151,8 +152,13 @@ impl Session {
         self.actuation.forget_answered(&self.parts.changes);
     }
 
-    /// Does what somebody asks for, and answers.
-    pub(super) fn request(&mut self, request: Request) -> Option<Answer> {
+    /// Carries a request out and answers it, if its sender is still there.
+    pub(super) fn answer(&mut self, (request, to): PendingRequest) {
+        let _ = self.request(request).map(|answer| to.send(answer));
+    }
+
+    /// Carries a request out: the answer to it.
+    fn request(&mut self, request: Request) -> Option<Answer> {
         self.on(Event::Request(request));
         self.parts.take_answer()
     }

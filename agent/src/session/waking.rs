@@ -59,10 +59,7 @@ impl Session {
             Wake::Receipt(receipt) => self.receive(receipt),
             Wake::Input(Some(input)) => self.take_input(input),
             Wake::Input(None) => self.screen.end_live(),
-            Wake::Request(request, to) => {
-                // Whoever asked may be gone; what was asked for is done.
-                let _ = self.request(request).map(|answer| to.send(answer));
-            }
+            Wake::Request(request, to) => self.answer((request, to)),
             Wake::Poll => self.poll_hits()?,
             Wake::Due(expected) => self.look_out(expected)?,
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits()?,
