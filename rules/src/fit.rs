@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::{Keyword, SyncPoint, ValueType};
+use plan::{Action, Keyword, PatchRequest, SyncPoint, ValueType};
 
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::facts::ProcessFacts;
@@ -135,9 +135,34 @@ impl CheckedRule {
         for variable in &self.plan.variables {
             request.written.insert(variable.name.clone(), variable.value_type);
         }
+        for (_, function, number, _) in self.arguments() {
+            request.functions.insert(function.to_owned());
+            request.parameters.insert((function.to_owned(), number));
+        }
         let points = self.tunes.iter().filter_map(|tune| tune.at.as_ref());
         request.functions.extend(points.map(SyncPoint::name));
         request
+    }
+
+    /// The arguments that its tunes set: the number of the tune, the function, the argument, and its type where the rule states it.
+    fn arguments(&self) -> impl Iterator<Item = (usize, &str, u8, Option<ValueType>)> {
+        self.tunes.iter().enumerate().filter_map(|(number, tune)| {
+            let Action::Patch(PatchRequest::SetArgument {
+                function,
+                index,
+                value_type,
+                ..
+            }) = &tune.action.as_ref()?.action
+            else {
+                return None;
+            };
+            Some((
+                number,
+                function.name.as_str(),
+                u8::try_from(*index).ok()?,
+                *value_type,
+            ))
+        })
     }
 }
 
@@ -162,6 +187,7 @@ pub fn fit(file: &RuleFile, rule: &CheckedRule, program: &[SeenProcess], names: 
         fitting.written(variable);
     }
     fitting.points();
+    fitting.arguments(rule);
     let mut fit = fitting.fit;
     fit.diagnostics
         .sort_by_key(|one| one.labels.first().map_or(0, |(span, _)| span.start));
@@ -291,6 +317,25 @@ impl<'a> Fitting<'a> {
             let bound = file.bound(&at.function.raw);
             if let Some(name) = Target::named(&bound).as_ref().and_then(Target::function) {
                 self.function(name, at.function.span, &members);
+            }
+        }
+    }
+
+    /// An argument whose type neither the rule nor the program says cannot be set.
+    fn arguments(&mut self, rule: &CheckedRule) {
+        for (number, function, argument, stated) in rule.arguments() {
+            let action = self.file.tunes.get(number).and_then(|tune| tune.action.as_ref());
+            let role = rule.tunes[number].action.as_ref().map(|wanted| wanted.role);
+            let (Some(action), Some(role)) = (action, role.and_then(|role| rule.roles.get(role))) else {
+                continue;
+            };
+            let key = (function.to_owned(), argument);
+            let is_unknown = |process: &&SeenProcess| {
+                process.functions.contains_key(function) && !process.parameters.contains_key(&key)
+            };
+            if stated.is_none() && self.members(&role.name).iter().any(is_unknown) {
+                let what = format!("{function}({argument})");
+                self.type_not_known(&what, action.target.span);
             }
         }
     }

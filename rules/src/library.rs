@@ -22,11 +22,13 @@ const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "blas-threads"),
     of!("runtime", "mkl-threads"),
     of!("runtime", "openmp-team-size"),
+    of!("runtime", "openmp-stated-team-size"),
     of!("runtime", "memory-given-back"),
     of!("runtime", "shared-core"),
     of!("runtime", "mpich-busy-wait"),
     of!("runtime", "openmpi-crowded"),
     of!("runtime", "blas-crowded"),
+    of!("runtime", "openmp-crowded"),
     of!("runtime", "load-imbalance"),
     of!("runtime", "waiting-for-messages"),
     of!("runtime", "waiting-in-collectives"),
@@ -43,6 +45,8 @@ pub fn library() -> &'static [(&'static str, &'static str)] {
 const WITHOUT_PROBES: &[(&str, &str)] = &[
     ("openmpi-crowded", "openmpi-busy-wait"),
     ("blas-crowded", "blas-threads"),
+    ("openmp-crowded", "openmp-team-size"),
+    ("openmp-crowded", "openmp-stated-team-size"),
 ];
 
 /// Whether a session that has probes, or has none, loads a shipped rule without being told to.

@@ -71,6 +71,8 @@ pub enum Known {
     Bytes,
     /// How many threads the team has that an OpenMP function starts.
     Threads,
+    /// The same where the program states it, 0 where it leaves it to the library.
+    Stated,
 }
 
 /// A step on the way to a value.
@@ -150,6 +152,7 @@ impl fmt::Display for Source {
             Base::Known(Known::Function) => "the name of the function".to_string(),
             Base::Known(Known::Bytes) => "the bytes to send".to_string(),
             Base::Known(Known::Threads) => "the size of the team".to_string(),
+            Base::Known(Known::Stated) => "the size that is stated for the team".to_string(),
         };
         let mut steps = self.steps.iter().peekable();
         while let Some(step) = steps.next() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plan::{Meeting, Moment, SyncPoint};
+use plan::{Action, Meeting, Moment, SyncPoint};
 
 use crate::change::Change;
 use crate::diag::{Diagnostic, Span};
@@ -161,6 +161,22 @@ impl Trigger {
 impl Tune {
     pub(crate) fn guard(&self) -> Option<&Guard> {
         self.action.as_ref().and_then(|change| change.guard.as_ref())
+    }
+
+    /// Its change is made once while the condition holds, and judged.
+    pub(crate) fn acts_once(&self) -> bool {
+        self.guard().is_some_and(|guard| guard.was.is_none())
+    }
+
+    /// It switches a probe.
+    pub(crate) fn switches(&self) -> bool {
+        let action = self.action.as_ref().map(|change| &change.action);
+        matches!(action, Some(Action::Switch(_)))
+    }
+
+    /// Whether its condition is a finding. Where it only switches a probe, that is so with a text of its own.
+    pub(crate) fn has_finding(&self) -> bool {
+        self.finding.is_some() || (self.when.is_some() && !self.switches())
     }
 
     /// Every formula of the tune.

@@ -145,13 +145,14 @@ windows:
   whole: {from: begin, to: end}
 metrics:
   asked: max(region.threads)
+  stated: max(region.stated)
 tune:
   - every: whole
     when: count(region) > 0
-    finding: '{count(region)} regions of {first(region.function)}; threads {asked}'
+    finding: '{count(region)} regions of {first(region.function)}; stated {stated}; threads {asked}'
 "#,
     )?;
-    let found = "40 regions of GOMP_parallel; threads none";
+    let found = "40 regions of GOMP_parallel; stated 2; threads none";
     finds(
         program,
         40,

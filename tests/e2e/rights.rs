@@ -322,6 +322,29 @@ fn without_any_capability_blas_threads_that_share_cores_are_reported_and_repaire
     Ok(())
 }
 
+#[test]
+fn without_any_capability_teams_that_share_cores_are_reported_and_left_as_they_are() -> Outcome {
+    let _machine = require!(machine: Root, Cc);
+    let ana = User::new(ANA, &[])?;
+    let mut programs = [ana.teams()?, ana.teams()?];
+    for program in &mut programs {
+        program.begun("\"pace\"")?;
+    }
+    let pids = programs.each_ref().map(|program| program.pid().to_string());
+    let mut session = ana.start(&["attach", "--apply", "--plain", &pids[0], &pids[1]])?;
+    let rule = "openmp-crowded";
+    session.lines.wait_for_line(&format!("finding  {rule}"), SOON)?;
+    let (code, text) = ana.run(&["session", "stop", &pids[0]])?;
+    assert_eq!((code, session.wait()?), (0, 0), "{text}");
+    assert_has!(
+        session.lines.text(),
+        "Without probes it is not known whether the program states the size",
+        "OMP_THREAD_LIMIT=1",
+        "nothing was changed"
+    );
+    Ok(())
+}
+
 /// A session of a user without any capability in which a rule acts, with the evidence of /proc alone, and is not judged; what it said.
 fn repaired_without_probes(user: &User, pids: &[u32], rule: &str, changes: usize) -> Outcome<String> {
     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();

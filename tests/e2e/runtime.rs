@@ -85,6 +85,53 @@ fn openmp_programs_whose_teams_fight_for_cores_become_faster_as_root() -> Outcom
 }
 
 #[test]
+fn programs_that_state_their_teams_become_faster_as_root() -> Outcome {
+    becomes_faster("state their teams")
+}
+
+/// The call that sets the size for others would do nothing here, and what does something changes code: it is named, and put back.
+#[test]
+fn a_team_size_that_is_stated_is_repaired_by_its_own_rule_and_put_back_as_root() -> Outcome {
+    let _machine = require!(machine: Root, Cc);
+    let crowd = (repairs::case("state their teams")?.start)(Start::Wrong)?;
+    let agent = crowd.attach(&["--apply"])?;
+    agent
+        .lines
+        .wait_for_line("finding  openmp-stated-team-size", SOON)?;
+    let text = leave(agent)?;
+    assert_has!(
+        text,
+        "The program itself states the size of its teams: up to 2 threads.",
+        "--apply=openmp-stated-team-size --keep",
+        "nothing was changed"
+    );
+    assert!(!text.contains("finding  openmp-team-size"), "{text}");
+
+    let teams = || -> Outcome<serde_json::Value> {
+        crowd.pace(0.1)?;
+        Ok(crowd.newest("teams").into())
+    };
+    assert_eq!(teams()?, serde_json::json!([[2, 2], [2, 2]]));
+    let agent = crowd.attach(&["--apply=openmp-stated-team-size"])?;
+    for function in ["GOMP_parallel", "GOMP_parallel_loop_nonmonotonic_dynamic"] {
+        let done = format!("set_arg {function}(2) = min(original, 1): done in 2 processes");
+        agent.lines.wait_for_line(&done, SOON)?;
+    }
+    assert_eq!(
+        teams()?,
+        serde_json::json!([[1, 1], [1, 1]]),
+        "{}",
+        agent.lines.text()
+    );
+    let text = leave(agent)?;
+    assert_has!(text, "4 changes reverted");
+    assert_eq!(teams()?, serde_json::json!([[2, 2], [2, 2]]), "{text}");
+    let results = crowd.finish()?;
+    assert!(results.values().all(|of| of.len() == 1), "{results:?}");
+    Ok(())
+}
+
+#[test]
 fn a_program_that_gives_its_memory_back_becomes_faster_as_root() -> Outcome {
     becomes_faster("blocks")
 }

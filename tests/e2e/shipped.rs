@@ -14,13 +14,14 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for;
 
 /// Rules that are attached elsewhere: in which source file of these tests.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
     ("optimal-workers", "e2e/models.rs"),
     ("blas-crowded", "e2e/rights.rs"),
     ("openmpi-crowded", "e2e/rights.rs"),
+    ("openmp-crowded", "e2e/rights.rs"),
     ("load-imbalance", "e2e/iterations.rs"),
     ("openmpi-busy-wait", "e2e/change.rs"),
     // Those of the cases of e2e/runtime.rs.
@@ -29,6 +30,7 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("mkl-threads", "src/repairs.rs"),
     ("mpich-busy-wait", "src/repairs.rs"),
     ("openmp-team-size", "src/repairs.rs"),
+    ("openmp-stated-team-size", "src/repairs.rs"),
     ("shared-core", "src/repairs.rs"),
 ];
 

@@ -1,23 +1,66 @@
 /* An OpenMP program as many are: short parallel loops, one after the other, until it is told to end.
  *
- *   teams DIRECTORY SIZE
+ *   teams DIRECTORY SIZE [THREADS]
  *
- * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}, where
- * the sum is the result of all regions so far over their number and does not depend on who did what; ends when
- * DIRECTORY/end is there. */
+ * With THREADS it states the size of its teams itself, in loops of two schedules.
+ *
+ * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...,"teams":[...]},
+ * where the sum is the result of all regions so far over their number and does not depend on who did what, and the teams are the sizes of
+ * those of each loop; ends when DIRECTORY/end is there. */
 #include "gates.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#define OTHERS 1000
+
+/* The size of the team of each loop. */
+static int teams[2];
+
+/* One iteration of a loop, of which the first takes note of its team. */
+static long step(long *squares, long i, long number, int *team)
+{
+    if (team)
+        *team = omp_get_num_threads();
+    squares[i] = i * i + number;
+    return squares[i] - number;
+}
+
+static long by_library(long *squares, long size, long number)
+{
+    long sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (long i = 0; i < size; i++)
+        sum += step(squares, i, number, i == 0 ? &teams[0] : 0);
+    return sum;
+}
+
+static long stated(long *squares, long size, long number, int threads)
+{
+    static long others[OTHERS];
+    long sum = 0;
+#pragma omp parallel for num_threads(threads) reduction(+ : sum)
+    for (long i = 0; i < size; i++)
+        sum += step(squares, i, number, i == 0 ? &teams[0] : 0);
+    /* Constant bounds and no sum over the team: compilers start team and loop in one call. */
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 100)
+    for (long i = 0; i < OTHERS; i++)
+        step(others, i, number, i == 0 ? &teams[1] : 0);
+    for (long i = 0; i < OTHERS; i++)
+        sum += others[i] - number;
+    return sum;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: teams DIRECTORY SIZE\n");
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "usage: teams DIRECTORY SIZE [THREADS]\n");
         return 2;
     }
+    int threads = argc == 4 ? atoi(argv[3]) : 0;
     char end[4096];
     snprintf(end, sizeof end, "%s/end", argv[1]);
     long size = atol(argv[2]);
@@ -28,17 +71,13 @@ int main(int argc, char **argv)
     fflush(stdout);
     double began = seconds(), told = began;
     for (long regions = 1;; regions++) {
-        long sum = 0;
-#pragma omp parallel for reduction(+ : sum)
-        for (long i = 0; i < size; i++) {
-            squares[i] = i * i + regions;
-            sum += squares[i] - regions;
-        }
+        long sum = threads ? stated(squares, size, regions, threads) : by_library(squares, size, regions);
         double now = seconds();
         if (now - told < 0.05)
             continue;
         told = now;
-        printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld}\n", now - began, regions, sum);
+        printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld,\"teams\":[%d,%d]}\n", now - began, regions, sum,
+               teams[0], teams[1]);
         fflush(stdout);
         if (access(end, F_OK) == 0)
             return 0;

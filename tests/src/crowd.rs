@@ -1,6 +1,6 @@
 //! Programs that run for as long as they are looked at, one or several at once, and what each says of its own pace.
 //!
-//! The programs of ours (`teams.c`, `churn.c`, `allreduce.c`, `sums.py`, `products.py`, `products.c`) print
+//! The programs of ours (`teams.c`, `churn.c`, `allreduce.c`, `sums.py`, `products.py`, `products.c`, `trees.py`) print
 //! `{"event":"pace","seconds":…,"count":…,"sum":…}` a few times a second by their own clock, and end when they find a gate open;
 //! what others say is read by a function that is given. Nothing here believes the agent.
 
@@ -98,6 +98,20 @@ impl Crowd {
     /// Their processes.
     pub fn pids(&self) -> Vec<String> {
         self.jobs.iter().map(|job| job.pid().to_string()).collect()
+    }
+
+    /// What each of ours printed last under a key of its lines about its pace.
+    pub fn newest(&self, key: &str) -> Vec<Value> {
+        let of = |job: &Job| {
+            let lines = job.lines.all();
+            let parsed = lines
+                .iter()
+                .rev()
+                .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+            let mut paces = parsed.filter(|value| value["event"] == "pace");
+            paces.next().map_or(Value::Null, |value| value[key].clone())
+        };
+        self.jobs.iter().map(of).collect()
     }
 
     /// What they do together in a second, over at least so many seconds from their next lines on.
@@ -202,7 +216,13 @@ impl Crowd {
     pub fn repair(&self, rule: &str) -> Outcome<String> {
         let recorded = Recorded::new()?;
         let agent = self.attach(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?;
-        agent.lines.wait_for_line("  guard  ", PATIENCE)?;
+        // A probe that is no longer needed is switched off with a line of its own.
+        let is_judged = |line: &Line| {
+            line.text.contains("  guard  ") && !line.text.contains("its condition no longer holds")
+        };
+        agent.lines.wait_for("a verdict", PATIENCE, |lines| {
+            lines.iter().any(is_judged).then_some(())
+        })?;
         let text = leave(agent)?;
         recorded.replay(rule)?;
         Ok(text)

@@ -272,6 +272,15 @@ impl User {
         self.program(&words)
     }
 
+    /// Starts a program of short parallel regions, as this user.
+    pub fn teams(&self) -> Outcome<Running> {
+        let here = self.folder.path().join("teams");
+        if !here.exists() {
+            copy(&programs::openmp("teams")?, &here)?;
+        }
+        self.program(&[&*here.to_string_lossy(), &self.own(), "2000"])
+    }
+
     /// A folder of this user's own.
     fn own(&self) -> String {
         self.folder.path().join("state").to_string_lossy().into_owned()

@@ -70,7 +70,7 @@ const TURNS: usize = 2;
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
 
 /// Every rule's own.
-pub static CASES: [Case; 9] = [
+pub static CASES: [Case; 11] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -167,6 +167,40 @@ pub static CASES: [Case; 9] = [
         unit: "regions/s",
         gain: || 2.0,
         start: |start| teams(2, start),
+    },
+    Case {
+        name: "2 programs that state their teams",
+        rule: "openmp-stated-team-size",
+        needs: &[Need::Root, Need::Cc],
+        done: [
+            "set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes",
+            "kept",
+        ],
+        unit: "regions/s",
+        gain: || 2.0,
+        start: |start| {
+            let threads = if start == Start::Wrong { "2" } else { "1" };
+            let program = programs::openmp("teams")?;
+            Crowd::start(2, &[], &program, &["DIRECTORY", "2000", threads])
+        },
+    },
+    Case {
+        name: "2 LightGBM processes, 2 threads each",
+        rule: "openmp-stated-team-size",
+        needs: &[Need::Root, Need::LightGbm],
+        done: [
+            "set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes",
+            "kept",
+        ],
+        unit: "trees/s",
+        gain: || 20.0,
+        start: |start| {
+            let threads = if start == Start::Wrong { "2" } else { "1" };
+            let script = programs::source("trees.py");
+            let script = script.to_string_lossy();
+            let python = wheels::lightgbm().ok_or("LightGBM is not there")?;
+            Crowd::start(2, &[], &python, &[&script, "DIRECTORY", threads])
+        },
     },
     Case {
         name: "3 blocks of 64 MiB an iteration",

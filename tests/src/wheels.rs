@@ -1,5 +1,5 @@
 //! What is taken from the Python Package Index, in folders of the target directory. Brings nothing: `cargo xtask setup` does, and of
-//! NumPy the experiment `runtime`.
+//! NumPy and LightGBM the experiment `runtime`.
 
 use std::path::PathBuf;
 
@@ -18,6 +18,17 @@ pub fn python() -> Option<String> {
 /// Where NumPy is brought.
 pub fn numpy_folder() -> Outcome<PathBuf> {
     beside_builds("numpy-wheel")
+}
+
+/// A Python that has LightGBM, if that was brought.
+pub fn lightgbm() -> Option<PathBuf> {
+    let python = lightgbm_folder().ok()?.join("bin/python");
+    python.exists().then_some(python)
+}
+
+/// Where LightGBM is brought.
+pub fn lightgbm_folder() -> Outcome<PathBuf> {
+    beside_builds("lightgbm-wheel")
 }
 
 /// The folder of MKL's libraries, if they were brought.

@@ -12,6 +12,8 @@ use crate::process::{capture, find_program, is_executable};
 
 /// NumPy as most have it.
 const NUMPY: &[&str] = &["numpy"];
+/// LightGBM and what it imports.
+const LIGHTGBM: &[&str] = &["lightgbm==4.7.0", "numpy", "scipy", "narwhals"];
 /// MKL and the OpenMP that it is made for; what else the wheel names is for other machines and threads.
 const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
 
@@ -34,6 +36,10 @@ fn deny_folder() -> Result<PathBuf> {
 
 pub(crate) fn bring_numpy() -> Result<()> {
     bring(&folder(wheels::numpy_folder())?, NUMPY)
+}
+
+pub(crate) fn bring_lightgbm() -> Result<()> {
+    bring(&folder(wheels::lightgbm_folder())?, LIGHTGBM)
 }
 
 pub(crate) fn bring_mkl() -> Result<()> {

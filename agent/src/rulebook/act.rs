@@ -9,12 +9,17 @@ use crate::snapshot::{
 };
 
 impl RuleBook {
-    pub(super) fn act(&self, output: Output) -> Act {
-        match output {
+    /// None of an output that changes nothing for the session.
+    pub(super) fn act(&self, output: Output) -> Option<Act> {
+        Some(match output {
             Output::FindingOpened(finding) => found(finding, true),
-            Output::FindingClosed { rule, .. } => Act::Gone {
-                rule: self.name_of(rule),
-            },
+            Output::FindingClosed { rule, .. } => {
+                // Several tunes of a rule have one finding.
+                let is_open = (self.engine.findings().iter()).any(|finding| finding.rule == rule);
+                return (!is_open).then(|| Act::Gone {
+                    rule: self.name_of(rule),
+                });
+            }
             Output::Decision(decision) => Act::Decided(decision.into()),
             Output::Verdict(verdict) => Act::Judged {
                 decision: verdict.decision.0,
@@ -34,7 +39,7 @@ impl RuleBook {
                     text: verdict.text,
                 },
             },
-        }
+        })
     }
 }
 
@@ -63,6 +68,8 @@ pub(super) fn newest_first(acts: Vec<Act>) -> Vec<Act> {
 
 #[cfg(test)]
 mod tests {
+    use rules::{CheckedRule, Observation, ProbeId, ProcessFacts, ProcessId, Scalar, Time};
+
     use super::*;
 
     #[test]
@@ -77,5 +84,46 @@ mod tests {
         let acts = vec![gone("b"), judged(3), judged(7), gone("a"), judged(5)];
         let sorted = vec![judged(7), judged(5), judged(3), gone("b"), gone("a")];
         assert_eq!(newest_first(acts), sorted);
+    }
+
+    #[test]
+    fn several_tunes_of_a_rule_have_one_finding_which_is_gone_with_the_last() {
+        let source = "rule: a\nabout: b\nroles:\n  master: rank == 0\nprobes:\n  begin: {role: master, entry: f}\n  \
+                      end: {role: master, return: f}\ncapture:\n  begin.number: arg(1)\nwindows:\n  \
+                      iteration: {from: begin, to: end, key: number}\ntune:\n  - finding: first\n    when: begin.number < 5\n  \
+                      - finding: second\n    when: begin.number < 3\n";
+        let rule = CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+        let mut book = RuleBook::of(vec![rule], None).unwrap_or_else(|_| panic!("the rule is loaded"));
+        book.start(1);
+        let facts = ProcessFacts {
+            rank: Some(0),
+            ..ProcessFacts::default()
+        };
+        book.join_facts(0, facts, 1);
+        let (id, ..) = book.engine.rules().next().unwrap();
+        let mut shown = Vec::new();
+        for number in 1..=6 {
+            for (probe, captures, ms) in [(0, vec![Ok(Scalar::Number(number as f64))], 0), (1, vec![], 8)] {
+                book.engine.observe(Observation::Hit {
+                    rule: id,
+                    probe: ProbeId(probe),
+                    process: ProcessId(0),
+                    thread: 1,
+                    time: Time((10 * number + ms) * 1_000_000),
+                    duration_ns: 0,
+                    captures: captures.into_iter().collect(),
+                });
+            }
+            let now_ns = (10 * number + 9) * 1_000_000;
+            book.watermark(std::iter::once(0), now_ns);
+            shown.push(book.tick(now_ns).iter().fold(None, |_, act| match act {
+                Act::Found { text, .. } => Some(text.clone()),
+                Act::Gone { .. } => Some("gone".to_owned()),
+                other => panic!("{other:?}"),
+            }));
+        }
+        let shown: Vec<Option<&str>> = shown.iter().map(Option::as_deref).collect();
+        let first = Some("first");
+        assert_eq!(shown, [first, first, first, first, Some("gone"), None]);
     }
 }

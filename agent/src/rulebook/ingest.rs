@@ -347,7 +347,7 @@ fn read(
     if known == Some(Known::Bytes) && probe.mpi.is_some_and(|function| function.sends_nothing()) {
         return Ok(Scalar::Number(0.0));
     }
-    if known == Some(Known::Threads) && team_size_argument(&probe.name).is_none() {
+    if matches!(known, Some(Known::Threads | Known::Stated)) && team_size_argument(&probe.name).is_none() {
         return Err(format!(
             "{} does not get the number of threads of its team",
             probe.name

@@ -88,7 +88,10 @@ impl RuleBook {
     fn take_out(&mut self, id: RuleId) -> (Vec<usize>, Vec<Act>) {
         self.warm_up.forget();
         let outputs = self.engine.remove(id);
-        let acts = outputs.into_iter().map(|output| self.act(output)).collect();
+        let acts = outputs
+            .into_iter()
+            .filter_map(|output| self.act(output))
+            .collect();
         let gone = self.requests.iter().filter(|(_, ask)| ask.rule == id);
         let gone: Vec<usize> = gone.map(|(number, _)| *number).collect();
         self.requests.retain(|_, ask| ask.rule != id);

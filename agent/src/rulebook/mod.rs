@@ -352,16 +352,13 @@ impl RuleBook {
             .engine
             .tick(Time(now_ns))
             .into_iter()
-            .map(|output| self.act(output))
+            .filter_map(|output| self.act(output))
             .collect();
         self.warm_up.keep(copy, Time(now_ns), &acts);
-        // Numbers of findings that hold on are those of the last window.
-        acts.extend(
-            self.engine
-                .findings()
-                .into_iter()
-                .map(|finding| found(finding, false)),
-        );
+        // Numbers of findings that hold on are those of the last window. Several tunes of a rule have one finding: that of the first.
+        let mut findings = self.engine.findings();
+        findings.dedup_by_key(|finding| finding.rule);
+        acts.extend(findings.into_iter().map(|finding| found(finding, false)));
         newest_first(acts)
     }
 

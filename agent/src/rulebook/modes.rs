@@ -33,7 +33,10 @@ impl RuleBook {
         if mode == Mode::Applying {
             self.applying.push(name.to_owned());
         }
-        let acts = outputs.into_iter().map(|output| self.act(output)).collect();
+        let acts = outputs
+            .into_iter()
+            .filter_map(|output| self.act(output))
+            .collect();
         Ok((before.name(), acts))
     }
 

@@ -188,7 +188,9 @@ fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture>
         Base::Global(name) => Read::Variable(name.clone()),
         Base::Known(Known::Function) => return None,
         Base::Known(Known::Bytes) => return Some(plain("the bytes to send", Read::Bytes, "u64")),
-        Base::Known(Known::Threads) => return Some(plain("the size of the team", Read::Argument(2), "u32")),
+        Base::Known(Known::Threads | Known::Stated) => {
+            return Some(plain("the size of the team", Read::Argument(2), "u32"));
+        }
     };
     let steps = planned.source.steps.iter().map(|step| match step {
         rules::Step::Field(name) => CaptureStep::Field(name.clone()),

@@ -12,7 +12,13 @@ impl RuleBook {
             Ok(()) => rules::DecisionOutcome::Applied,
             Err(NotDone {
                 reason,
+                is_there: true,
+                ..
+            }) => rules::DecisionOutcome::There(reason),
+            Err(NotDone {
+                reason,
                 may_pass: true,
+                ..
             }) => rules::DecisionOutcome::Hindered(reason),
             Err(NotDone { reason, .. }) => rules::DecisionOutcome::Failed(reason),
         };

@@ -370,6 +370,7 @@ mod tests {
             for (name, other) in [
                 ("openmpi-busy-wait", "openmpi-crowded"),
                 ("blas-threads", "blas-crowded"),
+                ("openmp-team-size", "openmp-crowded"),
             ] {
                 let paths: Vec<String> = path
                     .iter()

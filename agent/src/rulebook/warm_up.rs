@@ -94,7 +94,7 @@ impl RuleBook {
     fn decide_again(&self) -> Option<ResolvedDecision> {
         let (before, now) = self.warm_up.before.as_ref()?;
         let outputs = before.clone().tick(*now);
-        let mut acts = outputs.into_iter().map(|output| self.act(output));
+        let mut acts = outputs.into_iter().filter_map(|output| self.act(output));
         acts.find_map(|act| match act {
             Act::Decided(decision) => Some(decision),
             _ => None,

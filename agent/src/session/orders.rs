@@ -72,9 +72,8 @@ impl Ordered {
         Some(path.reaction(window_ns, done_ns))
     }
 
-    /// A call of which the rule says that it leaves nothing to be taken back.
-    pub(super) fn leaves_nothing(&self, part: usize) -> bool {
-        self.work.get(part).is_some_and(|work| work.leaves_nothing)
+    pub(super) fn work(&self, part: usize) -> Option<&Work> {
+        self.work.get(part)
     }
 }
 
@@ -82,7 +81,10 @@ impl Ordered {
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) task: ProcessTask,
-    leaves_nothing: bool,
+    /// A call of which the rule says that it leaves nothing to be taken back.
+    pub(super) leaves_nothing: bool,
+    /// What was in force before a call that changed nothing, as it is shown.
+    pub(super) needless_where: Option<String>,
 }
 
 /// What a decision is resolved by.
@@ -138,6 +140,8 @@ impl Resolver<'_> {
                 continue;
             };
             let leaves_nothing = change.action.leaves_nothing();
+            let needless_where = change.action.changes_nothing_where_was_is();
+            let needless_where = needless_where.map(ToString::to_string);
             for (text, task) in self.tasks(decision, change, pid)? {
                 let part = OrderPart {
                     process: process_here(change.slot),
@@ -145,7 +149,12 @@ impl Resolver<'_> {
                     label: change.action.label(),
                     view: self.change_view(decision, change, pid, text),
                 };
-                parts.push((part, Work { task, leaves_nothing }));
+                let work = Work {
+                    task,
+                    leaves_nothing,
+                    needless_where: needless_where.clone(),
+                };
+                parts.push((part, work));
             }
         }
         match parts.is_empty() {

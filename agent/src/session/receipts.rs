@@ -12,7 +12,7 @@ use super::{
     actuator_queue::Done,
     changes::{ChangeOutcome, MachineFarewell, OrderAnswer, ShownChange, Undo},
     leave::Parting,
-    orders::{Ordered, pid_here},
+    orders::{Ordered, Work, pid_here},
 };
 use crate::actuator::{hold_text, passage_text};
 
@@ -27,7 +27,7 @@ pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, Client
             }
             answer
         }
-        Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.leaves_nothing(part)),
+        Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.work(part)),
         Err(error) => OrderAnswer::not_done(error.to_string(), may_pass(&error)),
     }
 }
@@ -89,7 +89,7 @@ fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::writer::Receipt) -> Or
 }
 
 /// What an action did. Of a call without an inverse the rule may say that nothing is left to be taken back.
-fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, leaves_nothing: bool) -> OrderAnswer {
+fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, work: Option<&Work>) -> OrderAnswer {
     let mut shown = ShownChange {
         number: receipt.change,
         variable: Some(receipt.text.clone()),
@@ -107,7 +107,11 @@ fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, leaves_nothing
         } => {
             shown.new = Some(result.clone());
             shown.old = Some(was.clone().unwrap_or_default());
+            let needless = work.and_then(|work| work.needless_where.as_ref());
+            let is_there = needless.is_some() && needless == was.as_ref();
+            let leaves_nothing = work.is_some_and(|work| work.leaves_nothing);
             match (back, leaves_nothing) {
+                (Some(_), _) if is_there => ChangeOutcome::AlreadyThere,
                 (Some(_), _) => ChangeOutcome::InForce,
                 (None, true) => ChangeOutcome::Over(result.clone()),
                 (None, false) => ChangeOutcome::Stays(result.clone()),

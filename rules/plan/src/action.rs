@@ -251,6 +251,23 @@ impl Action {
         matches!(self, Action::Call(call) if matches!(call.inverse, Inverse::NotNeeded(_)))
     }
 
+    /// A call whose inverse is the same call where `was` has this value: then it changes nothing.
+    pub fn changes_nothing_where_was_is(&self) -> Option<&Argument> {
+        let Action::Call(CallRequest {
+            function,
+            arguments,
+            inverse: Inverse::Call { call, was: Some(_) },
+            ..
+        }) = self
+        else {
+            return None;
+        };
+        let place = call.arguments.iter().position(|of| *of == Argument::Was)?;
+        let mut same = call.arguments.clone();
+        same[place] = arguments.get(place)?.clone();
+        (call.function == *function && same == *arguments).then(|| &arguments[place])
+    }
+
     /// Why it takes effect at no place in the program, if it does not.
     pub fn why_nowhere(&self) -> Option<&'static str> {
         match self {

@@ -78,6 +78,14 @@ const OF_A_CHANGE: &[&str] = &[
     "cooldown",
 ];
 
+/// What compilers call in a library of OpenMP (libgomp, libomp, libiomp5), and what programs call there: no such library comes with
+/// debug information.
+fn is_of_openmp(function: &str) -> bool {
+    ["GOMP_", "__kmpc_", "omp_", "kmp_"]
+        .iter()
+        .any(|beginning| function.starts_with(beginning))
+}
+
 impl TuneEntry {
     /// The keys it has of those that belong to some kinds of tunes only, each with its place.
     pub(super) fn special_keys(&self) -> Vec<(&'static str, Span)> {
@@ -259,14 +267,19 @@ impl Checker<'_> {
         let Some((name, stated)) = set.raw.rsplit_once(" as ") else {
             return Some((self.variable(set)?, None));
         };
-        let Ok(stated) = stated.trim().parse() else {
-            let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
-            let message = format!("`{}` is no type of a variable that can be written", stated.trim());
-            let wrong = Diagnostic::wrong("E0145", set.span, message);
-            return self.report(wrong.help(format!("there are {}", known.join(", "))));
-        };
+        let stated = self.type_of_a_variable(stated.trim(), set.span)?;
         let name = set.beginning(name.trim_end());
         Some((self.variable(&name)?, Some(stated)))
+    }
+
+    fn type_of_a_variable(&mut self, stated: &str, span: Span) -> Option<ValueType> {
+        let Ok(of) = stated.parse() else {
+            let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
+            let message = format!("`{stated}` is no type of a variable that can be written");
+            let wrong = Diagnostic::wrong("E0145", span, message);
+            return self.report(wrong.help(format!("there are {}", known.join(", "))));
+        };
+        Some(of)
     }
 
     /// A global variable or a part of one. What has no form of a path is taken for the name of a symbol.
@@ -291,12 +304,18 @@ impl Checker<'_> {
     }
 
     fn set_argument(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<Checked> {
-        let call = action.call.as_ref()?;
-        let number = match &call.node {
+        let target = action.call.as_ref()?;
+        let (call, stated) = match &target.node {
+            Node::As {
+                of,
+                layout,
+                layout_span,
+            } => (&**of, Some(self.type_of_a_variable(layout, *layout_span)?)),
+            _ => (target, None),
+        };
+        let named = match &call.node {
             Node::Call {
-                function,
-                arguments,
-                function_span,
+                function, arguments, ..
             } => match arguments.as_slice() {
                 [
                     Expr {
@@ -308,22 +327,28 @@ impl Checker<'_> {
                         .parse()
                         .ok()
                         .filter(|number: &u8| *number < super::source::ARGUMENTS);
-                    number.map(|number| (function.clone(), *function_span, number))
+                    number.map(|number| (FunctionName::from(self.file.bound(function).as_str()), number))
                 }
                 _ => None,
             },
             _ => None,
         };
-        let Some((function, _, argument)) = number else {
+        let Some((function, argument)) = named else {
             let message = "an argument is named as `send_block(2)`: the function, and which, from 0 to 5";
             return self.refuse("E0153", call.span, message);
         };
+        if stated.is_none() && is_of_openmp(&function.name) {
+            let message =
+                format!("the type of `{call}` is not known: libraries of OpenMP have no debug information");
+            let wrong = Diagnostic::wrong("E0164", call.span, message);
+            return self.report(wrong.help(format!("state it: `set_arg: {call} as u32`")));
+        }
         let value = self.value(entry.value.as_ref()?, home, true)?;
         self.can_be_compiled(&value)?;
         let patch = PatchRequest::SetArgument {
-            function: FunctionName::from(self.file.bound(&function).as_str()),
+            function,
             index: usize::from(argument),
-            value_type: None,
+            value_type: stated,
             value: Expression::Original,
         };
         Some(Checked::computed(Action::Patch(patch), value))

@@ -82,6 +82,7 @@ impl Checker<'_> {
             Target::Set(FunctionSet::OpenmpRegion) => &[
                 ("function", Known::Function, Type::TEXT),
                 ("threads", Known::Threads, Type::PLAIN),
+                ("stated", Known::Stated, Type::PLAIN),
             ],
         };
         for (name, known, of) in known {

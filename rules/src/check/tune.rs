@@ -423,7 +423,7 @@ fn share_finding(tunes: &mut [Tune]) {
     let window = first.trigger.window();
     let wordless = tunes
         .iter_mut()
-        .filter(|tune| tune.when.is_some() && tune.finding.is_none() && tune.trigger.window() == window);
+        .filter(|tune| tune.has_finding() && tune.finding.is_none() && tune.trigger.window() == window);
     for tune in wordless {
         tune.finding.clone_from(&first.finding);
         tune.next_start = tune.next_start.take().or_else(|| first.next_start.clone());

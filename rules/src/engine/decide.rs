@@ -140,7 +140,8 @@ impl TuneState {
             Ok(changes) => changes,
             Err(reason) => return self.stand(Standing::NoValue, format!("no value: {reason}")),
         };
-        if turn.mode != Mode::Applying {
+        // Switching a probe changes no program: a rule that only advises looks as closely.
+        if turn.mode != Mode::Applying && !matches!(action.action, Action::Switch(_)) {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
         if let Some((standing, why)) = self.held_back(turn, tune, action, outbox) {

@@ -306,6 +306,8 @@ pub struct Verdict {
 pub enum DecisionOutcome {
     /// Every change was made.
     Applied,
+    /// Every process had it already, which could not be known before: nothing was written, for this reason.
+    There(String),
     /// Nothing was written, on purpose, for this reason.
     Refused(String),
     /// It could not be done, for this reason; nothing is left written.

@@ -411,6 +411,34 @@ fn a_refusal_puts_the_tune_on_hold_with_its_reason() {
 }
 
 #[test]
+fn a_finding_stays_while_the_receipt_of_its_change_is_outstanding() {
+    let mut job = Job::busy_wait(2.0).applying();
+    assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
+    job.windows(10, HEALTHY);
+    assert!(
+        job.engine
+            .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
+    );
+    assert_eq!(job.engine.findings()[0].state, FindingState::OnTrial);
+}
+
+#[test]
+fn what_every_process_had_already_is_not_judged_and_no_finding_until_the_condition_fails() {
+    let mut job = Job::busy_wait(2.0).applying();
+    assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
+    let there = DecisionOutcome::There("it was there already in 6 processes".into());
+    assert!(job.engine.receipt(DecisionId(1), there, job.now));
+    let outputs = job.windows(20, SPINNING);
+    assert_eq!(decisions(&outputs), 0);
+    assert!(verdicts(&outputs).is_empty(), "{outputs:?}");
+    assert!(job.engine.findings().is_empty(), "{:?}", job.engine.findings());
+    let why = "it was there already in 6 processes";
+    assert_eq!(job.status(), (Standing::Quiet, why.into()));
+    job.windows(4, HEALTHY);
+    assert_eq!(decisions(&job.windows(5, SPINNING)), 1, "{:?}", job.status());
+}
+
+#[test]
 fn a_change_that_something_was_in_the_way_of_is_decided_on_again_after_twenty_windows_and_after_forty() {
     let mut job = Job::busy_wait(2.0).applying();
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);

@@ -53,6 +53,8 @@ pub(super) struct TuneState {
     pub(super) quiet_until: Time,
     /// Why the condition counts for nothing though it holds.
     pub(super) needless: Option<String>,
+    /// The same where that came out by trying, until the condition fails.
+    there: Option<String>,
     pub(super) standing: Standing,
     pub(super) why: String,
 }
@@ -78,6 +80,7 @@ impl TuneState {
             hindered: 0,
             quiet_until: Time(0),
             needless: None,
+            there: None,
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
         }
@@ -264,7 +267,11 @@ impl TuneState {
             return None;
         }
         let mut condition = Condition::of(tune, turn.context());
-        self.needless = self.needless(turn, tune, &condition, &outbox.variables);
+        if condition.overall.as_ref().is_ok_and(|_| !condition.holds()) {
+            self.there = None;
+        }
+        let needless = self.needless(turn, tune, &condition, &outbox.variables);
+        self.needless = needless.or_else(|| self.there.clone());
         if self.needless.is_some() {
             condition = Condition::never();
         }
@@ -274,7 +281,7 @@ impl TuneState {
         if !self.is_busy() {
             self.acted.retain(|process| !condition.fails_for(*process));
         }
-        if tune.when.is_some() || tune.finding.is_some() {
+        if tune.has_finding() {
             self.update_finding(turn, tune, &condition.overall, &mut outbox.outputs);
         }
         if tune.action.is_none() {
@@ -342,10 +349,8 @@ impl TuneState {
         }
         self.applied = false;
         if self.finding.take().is_some() {
-            out.push(Output::FindingClosed {
-                rule: turn.id,
-                tune: turn.place,
-            });
+            let (rule, tune) = (turn.id, turn.place);
+            out.push(Output::FindingClosed { rule, tune });
         }
         self.stand(
             Standing::Quiet,
@@ -358,19 +363,21 @@ impl TuneState {
     /// condition.
     fn update_finding(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell, out: &mut Vec<Output>) {
         let state = self.finding.as_ref().map(|finding| finding.state);
-        if matches!(state, Some(FindingState::OnTrial | FindingState::Applied)) || condition.is_err() {
+        // A change that is being made may end its condition before its receipt is there.
+        if self.is_busy() || state == Some(FindingState::Applied) || condition.is_err() {
             return;
         }
         if self.held.held() >= tune.holds_for {
             let fill = |template: &Filled| template.fill(turn.context());
+            let text = tune
+                .finding
+                .as_ref()
+                .map_or_else(|| turn.rule.about.clone(), fill);
             let finding = Finding {
                 rule: turn.id,
                 rule_name: turn.rule.name.clone(),
                 tune: turn.place,
-                text: tune
-                    .finding
-                    .as_ref()
-                    .map_or_else(|| turn.rule.about.clone(), fill),
+                text,
                 next_start: tune.next_start.as_ref().map(fill),
                 because: turn.because(tune),
                 state: FindingState::Open,
@@ -381,10 +388,8 @@ impl TuneState {
             self.finding = Some(finding);
         } else if self.finding.is_some() && self.held.failed() >= tune.holds_for {
             self.finding = None;
-            out.push(Output::FindingClosed {
-                rule: turn.id,
-                tune: turn.place,
-            });
+            let (rule, tune) = (turn.id, turn.place);
+            out.push(Output::FindingClosed { rule, tune });
         }
     }
 
@@ -435,7 +440,7 @@ impl TuneState {
     ) -> bool {
         if let Some(changes) = self.begun.remove(&decision) {
             let is_late = self.late.remove(&decision);
-            if *outcome == DecisionOutcome::Applied {
+            if matches!(outcome, DecisionOutcome::Applied | DecisionOutcome::There(_)) {
                 self.confirmed.extend(is_late.then_some(decision));
                 let done = changes.into_iter().map(|change| (change.process, change.action));
                 self.done.extend(done);
@@ -457,12 +462,17 @@ impl TuneState {
         let trial = std::mem::take(trial);
         let changes = std::mem::take(changes);
         self.phase = match outcome {
-            DecisionOutcome::Applied => {
+            // No guard judges what was not changed.
+            DecisionOutcome::There(reason) if trial.decisions.is_empty() && tune.acts_once() => {
+                self.there = Some(reason.clone());
+                Phase::Watching
+            }
+            DecisionOutcome::Applied | DecisionOutcome::There(_) => {
                 let changed: BTreeSet<ProcessId> = changes.iter().map(|change| change.process).collect();
                 self.hindered = 0;
                 self.acted.extend(&changed);
-                self.done
-                    .extend(changes.into_iter().map(|change| (change.process, change.action)));
+                let done = changes.into_iter().map(|change| (change.process, change.action));
+                self.done.extend(done);
                 self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
                 self.applied(decision, changed, trial, tune)
             }
@@ -478,7 +488,7 @@ impl TuneState {
         true
     }
 
-    /// What follows when a change was made: a trial, or nothing where nobody judges.
+    /// What follows when a change was made: a trial, or nothing where no guard judges.
     fn applied(
         &mut self,
         decision: DecisionId,

@@ -198,3 +198,42 @@ fn a_mark_is_looked_for_with_its_arguments() {
         format!("{}\n{}", reported(None).0, reported(Some(other)).0)
     );
 }
+
+/// What is reported of a rule that sets an argument, for a program whose debug information says `known` of it.
+fn of_an_argument(set_arg: &str, known: Option<&str>) -> Vec<String> {
+    let text = format!(
+        "rule: arguments\nabout: sets an argument\nwindows:\n  pulse: {{every: 1s}}\ntune:\n  - set_arg: {set_arg}\n    value: min(original, 1)\n    when: sum(threads) > 1\n"
+    );
+    let file = RuleFile::parse(&text).unwrap();
+    let rule = file.check(&BTreeMap::new()).unwrap();
+    let key = ("send_block".to_owned(), 1);
+    assert_eq!(rule.request().parameters, [key.clone()].into());
+    let process = SeenProcess {
+        name: "process 1".to_owned(),
+        functions: [("send_block".to_owned(), vec!["/usr/bin/simulate".to_owned()])].into(),
+        parameters: known.map(|of| (key, of.to_owned())).into_iter().collect(),
+        ..SeenProcess::default()
+    };
+    let fit = fit(&file, &rule, &[process], &AllNames::default());
+    let codes = fit.diagnostics.iter();
+    codes
+        .map(|one| render("rule.yaml", &text, std::slice::from_ref(one)))
+        .collect()
+}
+
+#[test]
+fn an_argument_without_a_type_is_refused_where_it_stands() {
+    assert_eq!(of_an_argument("send_block(1)", Some("i64")), [""; 0]);
+    assert_eq!(of_an_argument("send_block(1) as u32", None), [""; 0]);
+    let wrong = of_an_argument("send_block(1)", None);
+    let [wrong] = wrong.as_slice() else {
+        panic!("{wrong:?}");
+    };
+    for part in [
+        "error[E0164]: the type of `send_block(1)` is not known",
+        "6 |   - set_arg: send_block(1)",
+        "help: state it: `send_block(1) as i32`",
+    ] {
+        assert!(wrong.contains(part), "{part} is not in\n{wrong}");
+    }
+}

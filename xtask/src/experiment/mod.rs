@@ -46,7 +46,10 @@ const EXPERIMENTS: Suite = Suite {
         experiment("factoring", "MATE 5.2.6: load balancing by factoring", factoring::run),
         experiment("wildfire", "MATE for MPI 5.5: factors of batches, the original, fixed and tuned", wildfire::run),
         experiment("index", "MATE for MPI 4.3: the number of workers by the performance index", index::run),
-        experiment("runtime", "programs that nobody prepared: repaired while they run, against started right", runtime::run),
+        Measurement {
+            numbers: &["--case"],
+            ..experiment("runtime", "programs that nobody prepared: repaired while they run, against started right", runtime::run)
+        },
         experiment("untouched", "programs that need nothing: what it costs that every rule looks", untouched::run),
     ],
 };

@@ -83,7 +83,7 @@ impl Made {
     }
 
     pub(super) fn is_made(&self) -> bool {
-        self.number != 0
+        self.number != 0 && self.outcome != ChangeOutcome::AlreadyThere
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -121,7 +121,10 @@ impl Made {
     }
 
     pub(super) fn settle(&mut self, outcome: ChangeOutcome) {
-        self.outcome = outcome;
+        // A call that changed nothing changed nothing when it was taken back, either.
+        if self.outcome != ChangeOutcome::AlreadyThere {
+            self.outcome = outcome;
+        }
         self.is_kept = false;
     }
 

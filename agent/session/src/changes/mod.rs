@@ -51,6 +51,8 @@ struct Known {
     /// Parts without a receipt.
     waiting: BTreeSet<usize>,
     is_written: bool,
+    /// In so many of them it was there already.
+    there: usize,
     /// A process that was to have it has ended.
     is_gone: bool,
     refused: Option<NotDone>,
@@ -196,6 +198,7 @@ impl Changes {
             waiting: parts.iter().map(|(number, _)| *number).collect(),
             decided,
             is_written: false,
+            there: 0,
             is_gone: false,
             refused: None,
             is_given_up: false,
@@ -264,6 +267,7 @@ impl Changes {
         let outcome = match outcome.is_done() {
             true => {
                 known.is_written = true;
+                known.there += usize::from(outcome == ChangeOutcome::AlreadyThere);
                 outcome
             }
             false if !is_together && self.ended.contains(&part.process) => {
@@ -274,7 +278,11 @@ impl Changes {
                 // What will not pass counts, whatever else there is.
                 if known.refused.as_ref().is_none_or(|why| why.may_pass) {
                     let reason = outcome.to_string();
-                    known.refused = Some(NotDone { reason, may_pass });
+                    known.refused = Some(NotDone {
+                        reason,
+                        may_pass,
+                        is_there: false,
+                    });
                 }
                 outcome
             }
@@ -297,8 +305,10 @@ impl Changes {
         let rule = known.decided.rule.clone();
         let no_process_left = known.is_gone && !known.is_written;
         let no_process_left = no_process_left.then(|| NotDone::for_good(words::NO_PROCESS_LEFT));
+        let parts = known.decided.parts.len();
+        let there = (known.there > 0 && known.there == parts).then(|| NotDone::there(parts));
         let is_awaited = !known.is_given_up;
-        let Some(why) = known.refused.take().or(no_process_left) else {
+        let Some(why) = known.refused.take().or(no_process_left).or(there) else {
             let text = known.decided.done_text(written.len());
             let mut effects = vec![ChangeEffect::Say(ChangeNotice::Done {
                 rule: rule.clone(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use profile::snapshot::outcome as words;
+use profile::{format::plural, snapshot::outcome as words};
 
 /// Why a decision was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +12,9 @@ pub struct NotDone {
     pub reason: String,
     /// Later it may go.
     pub may_pass: bool,
+    /// It was there already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_there: bool,
 }
 
 impl NotDone {
@@ -21,6 +24,16 @@ impl NotDone {
         NotDone {
             reason,
             may_pass: false,
+            is_there: false,
+        }
+    }
+
+    /// All of these processes had it already.
+    pub(super) fn there(processes: usize) -> NotDone {
+        let processes = plural(processes, "process");
+        NotDone {
+            is_there: true,
+            ..NotDone::for_good(format!("{} in {processes}", words::THERE))
         }
     }
 }
@@ -33,7 +46,7 @@ pub enum ChangeOutcome {
     Written,
     /// An action is in force.
     InForce,
-    /// The value needed no change.
+    /// The value needed no change, or a call passed what was in force.
     AlreadyThere,
     /// A call returned this and has no inverse.
     Stays(String),

@@ -147,7 +147,10 @@ impl Parts {
             }
             // At the end nothing new is begun.
             Event::Decided(_) if self.has_left => Effects::new(),
-            Event::Decided(decision) if self.may_write => vec![Effect::Resolve(decision)],
+            // Probes are the session's own: to switch them writes nothing.
+            Event::Decided(decision) if self.may_write || !decision.switches.is_empty() => {
+                vec![Effect::Resolve(decision)]
+            }
             Event::Decided(decision) => {
                 let refused = NotDone::for_good("this session does not write");
                 vec![Effect::Result(decision.id, Err(refused))]

@@ -80,7 +80,11 @@ impl Parts {
 }
 
 fn decided(id: u64) -> Event {
-    Event::Decided(Box::new(ResolvedDecision {
+    Event::Decided(Box::new(decision(id)))
+}
+
+fn decision(id: u64) -> ResolvedDecision {
+    ResolvedDecision {
         id,
         rule: "r".to_owned(),
         because: Vec::new(),
@@ -91,7 +95,7 @@ fn decided(id: u64) -> Event {
         together: None,
         switches: Vec::new(),
         window_ns: None,
-    }))
+    }
 }
 
 /// What was found for it: a value of one process.
@@ -183,6 +187,21 @@ fn a_session_that_watches_resolves_nothing() {
     assert_eq!(
         watching().does(decided(1), 1),
         ["result 1: this session does not write"]
+    );
+    // Probes are its own.
+    let switch = changes::ProbeSwitch {
+        rule: 0,
+        probe: 1,
+        slot: 0,
+        on: true,
+    };
+    let switches = ResolvedDecision {
+        switches: vec![switch],
+        ..decision(2)
+    };
+    assert_eq!(
+        watching().does(Event::Decided(Box::new(switches)), 2),
+        ["resolve 2"]
     );
 }
 

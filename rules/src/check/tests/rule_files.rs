@@ -391,7 +391,7 @@ const WRONG_RULES: &[(&str, &str)] = &[
     ),
     (
         "types_and_places",
-        "rule: a\nabout: b\nwindows:\n  w: {every: 1s}\ntune:\n  - {set: x as char, value: 1}\n  - {set: y as long, value: 1}\n  - {set: z as str(8), value: 1}\n  - {set_arg: f(0) as long, value: 1}\n  - {set: u, value: 1, at: {entry: 'step*'}}\n  - {set: v, value: 1, at: {return: mpi.MPI_Send}}\n  - {set: t, value: 1, at: {entry: openmp.region}}\n  - {set: s, value: 1, at: {entry: 'libapp.so:'}}\n  - {set: r, value: 1, at: {return: ':step'}}\n  - {load: libtuned.so, at: {entry: step}}\n  - {affinity: spread, at: {entry: step}}\n  - {replace: f, with: g, together: w}\n  - {insert_call: f(level), in: g}\n  - {set: ok as f64, value: 1, at: {entry: 'libapp.so:step'}}\n",
+        "rule: a\nabout: b\nwindows:\n  w: {every: 1s}\ntune:\n  - {set: x as char, value: 1}\n  - {set: y as long, value: 1}\n  - {set: z as str(8), value: 1}\n  - {set_arg: f(0) as long, value: 1}\n  - {set_arg: \"GOMP_parallel(2)\", value: 1}\n  - {set_arg: GOMP_parallel(2) as u32, value: \"min(original, 1)\"}\n  - {set_arg: f(9) as u32, value: 1}\n  - {set: u, value: 1, at: {entry: 'step*'}}\n  - {set: v, value: 1, at: {return: mpi.MPI_Send}}\n  - {set: t, value: 1, at: {entry: openmp.region}}\n  - {set: s, value: 1, at: {entry: 'libapp.so:'}}\n  - {set: r, value: 1, at: {return: ':step'}}\n  - {load: libtuned.so, at: {entry: step}}\n  - {affinity: spread, at: {entry: step}}\n  - {replace: f, with: g, together: w}\n  - {insert_call: f(level), in: g}\n  - {set: ok as f64, value: 1, at: {entry: 'libapp.so:step'}}\n",
     ),
     (
         "one_end_of_a_hit",

@@ -1,7 +1,7 @@
 //! Changes that nobody judges, conditions for each process, numbers of processes, and all kinds of changes.
 
 use super::*;
-use plan::{Action, Argument, Expression, Inverse, Invocation, PatchRequest, Switch};
+use plan::{Action, Argument, Expression, Inverse, Invocation, PatchRequest, Switch, ValueType};
 
 const FRAME: &str = "\
 rule: changes
@@ -96,6 +96,20 @@ fn without_a_guard_a_tune_acts_whenever_its_value_differs_and_nothing_is_tried()
 }
 
 #[test]
+fn a_rule_that_only_advises_switches_its_probes_which_is_no_finding() {
+    let mut shares = Shares::new(
+        "  - {enable: step, when: sum(busy) > 0.1}\n  - {remove_call: log_state, when: sum(busy) > 0.5}\n",
+        2,
+    );
+    shares.engine.set_mode(RuleId(0), Mode::Advising);
+    assert_eq!(shares.actions(&[10, 10]), ["0: enable step", "1: enable step"]);
+    assert!(shares.engine.findings().is_empty());
+    assert_eq!(shares.actions(&[50, 50]), [""; 0]);
+    let found = shares.engine.findings().into_iter().map(|finding| finding.tune);
+    assert_eq!(found.collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn a_guarded_change_on_trial_does_not_keep_others_from_acting() {
     let guarded =
         "  - {set: m, value: 1, when: true, guard: {maximize: sum(busy), over: 1, undo_if_worse_by: 5%}}\n";
@@ -161,7 +175,7 @@ fn a_rule_waits_for_the_processes_it_is_for() {
 fn a_decision_says_what_is_to_be_done() {
     let tunes = [
         "  - {call: \"flush(cfg.level, floor(sum(busy)))\", was: level(3), inverse: \"flush(was, floor(sum(busy)) + 5)\", at: {return: libmpi.so:MPI_Send}}",
-        "  - {set_arg: send_block(2), value: \"clamp(original * 2, floor(sum(busy)), 64)\"}",
+        "  - {set_arg: send_block(2) as u32, value: \"clamp(original * 2, floor(sum(busy)), 64)\"}",
         "  - {insert_call: sched_yield(), in: progress, place: return}",
         "  - {remove_call: log_state}",
         "  - {enable: step}\n",
@@ -201,7 +215,12 @@ fn a_decision_says_what_is_to_be_done() {
         was: Some(call("level(3)")),
     };
     assert_eq!(decisions[0].changes[0].action, Action::call(expected, inverse));
-    let Action::Patch(PatchRequest::SetArgument { value, .. }) = &decisions[1].changes[0].action else {
+    let Action::Patch(PatchRequest::SetArgument {
+        value,
+        value_type: Some(ValueType::U32),
+        ..
+    }) = &decisions[1].changes[0].action
+    else {
         panic!()
     };
     assert_eq!(*value, Expression::parse("clamp(original * 2, 2, 64)").unwrap());

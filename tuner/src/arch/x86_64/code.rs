@@ -358,13 +358,18 @@ pub(crate) fn references(start: Address, bytes: &[u8], range: &Range<u64>) -> Ve
 }
 
 /// Something in `bytes` (which run at `start`) looks like a reference to `address`: four bytes that are its distance from where
-/// they end. By bytes, not by instructions: a chance hit is one in a few thousand files.
+/// they end, behind the byte of a call, a jump or an operand relative to the instruction pointer. By bytes, not by instructions.
+/// Without a look at the byte before, zeros of the padding before a function would be a reference to it.
 pub(crate) fn mentions(start: Address, bytes: &[u8], address: Address) -> bool {
     let distance = |at: usize| address.0.wrapping_sub(start.0 + at as u64 + 4).cast_signed();
+    let refers = |before: &[u8]| match before {
+        [.., 0x0f, 0x80..=0x8f] | [.., 0xe8 | 0xe9] | [] => true,
+        [.., operand] => operand & 0xc7 == 0x05,
+    };
     let mut windows = bytes.windows(4).enumerate();
     windows.any(|(at, window)| {
         let found = i32::from_le_bytes([window[0], window[1], window[2], window[3]]);
-        i64::from(found) == distance(at)
+        i64::from(found) == distance(at) && refers(&bytes[..at])
     })
 }
 
@@ -442,6 +447,27 @@ mod tests {
 
     fn entry(bytes: &[u8]) -> Result<Displaced, String> {
         Body::decode(Address(0x1000), bytes.to_vec()).unwrap().entry()
+    }
+
+    #[test]
+    fn calls_jumps_and_operands_mention_an_address_and_padding_before_it_does_not() {
+        let distance = 0xf0_u32.to_le_bytes();
+        for (before, is_reference) in [
+            (&[0x90, 0xe8][..], true),
+            (&[0x90, 0xe9], true),
+            (&[0x0f, 0x84], true),
+            (&[0x8d, 0x05], true),
+            (&[0x8b, 0x3d], true),
+            (&[0x48, 0x81], false),
+            (&[0x84, 0x00], false),
+        ] {
+            let bytes = [before, &distance].concat();
+            let to = Address(0x1000 + bytes.len() as u64 + 0xf0);
+            assert_eq!(mentions(Address(0x1000), &bytes, to), is_reference, "{before:x?}");
+        }
+        // nopw 0x0(%rax,%rax,1)
+        let padding = [0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
+        assert!(!mentions(Address(0x1000), &padding, Address(0x100a)));
     }
 
     #[test]

@@ -100,12 +100,35 @@ fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
 }
 
 #[test]
-fn a_value_that_was_there_already_is_done_and_nothing_is_to_be_taken_back() {
+fn what_all_have_already_is_no_change_whatever_the_action() {
+    // A value has no number where nothing was written; a call that was made has one.
+    for (action, number) in [("set", 0), ("call", 7), ("set_arg", 0)] {
+        let mut it = new();
+        it.on(acts(action, 1, [R0, R1]), ms(0));
+        it.on(came(1, 0, ChangeOutcome::AlreadyThere, number), ms(1));
+        let effects = it.on(came(1, 1, ChangeOutcome::AlreadyThere, number), ms(2));
+        let reason = "it was there already in 2 processes";
+        assert_eq!(effects, [not_needed(1, 2), say_not_done(reason)], "{action}");
+        assert_eq!(outcomes(&it), ["it was there already"; 2], "{action}");
+        assert!(!it.is_settled(), "{action}: nothing was changed");
+    }
+}
+
+#[test]
+fn what_one_of_two_has_already_is_a_change_of_the_other() {
     let mut it = new();
-    it.on(decided(1, [R0]), ms(0));
-    let effects = it.on(came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
-    assert_eq!(effects, [say_done(0), applied(1)]);
-    assert_eq!(it.on(taken_back(1), ms(2)), [say_guard("undone")]);
+    it.on(decided(1, [R0, R1]), ms(0));
+    it.on(came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
+    assert_eq!(it.on(written(1, 1, 1), ms(2)), [say_done(1), applied(1)]);
+    assert_eq!(outcomes(&it), ["it was there already", "written"]);
+}
+
+#[test]
+fn a_call_that_changed_nothing_is_not_counted_among_what_was_taken_back() {
+    let mut it = new();
+    it.on(acts("call", 1, [R0]), ms(0));
+    it.on(came(1, 0, ChangeOutcome::AlreadyThere, 7), ms(1));
+    it.on(reverted(R0, 7), ms(2));
     assert_eq!(outcomes(&it), ["it was there already"]);
 }
 

@@ -28,16 +28,6 @@ fn what_was_repaired_stays_listed_as_it_was_found() {
 }
 
 #[test]
-fn a_guard_that_keeps_what_was_there_already_repairs_nothing() {
-    let mut it = new();
-    found(&mut it, "6 ranks");
-    it.on(decided(1, [R0]), ms(0));
-    it.on(came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
-    assert_eq!(it.on(kept(1), ms(2)), [say_guard("kept")]);
-    assert!(it.findings.is_open("r"));
-}
-
-#[test]
 fn an_ended_rank_is_not_confirmed() {
     let mut it = with_two_changes();
     it.on(ChangeEvent::Ended(R0), ms(2));

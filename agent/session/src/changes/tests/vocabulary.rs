@@ -306,9 +306,15 @@ pub(super) fn not_applied(decision: u64, reason: &str) -> ChangeEffect {
 }
 
 pub(super) fn not_now(decision: u64, reason: &str) -> ChangeEffect {
-    let reason = reason.to_owned();
-    let may_pass = true;
-    ChangeEffect::Result(decision, Err(NotDone { reason, may_pass }))
+    let why = NotDone {
+        may_pass: true,
+        ..NotDone::for_good(reason)
+    };
+    ChangeEffect::Result(decision, Err(why))
+}
+
+pub(super) fn not_needed(decision: u64, processes: usize) -> ChangeEffect {
+    ChangeEffect::Result(decision, Err(NotDone::there(processes)))
 }
 
 pub(super) fn say_done(count: usize) -> ChangeEffect {
