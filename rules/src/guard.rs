@@ -11,6 +11,8 @@ pub(crate) struct Guard {
     pub(crate) over: u32,
     /// Share of the value before.
     pub(crate) margin: f64,
+    /// A change stays unless the objective is worse; else it stays only if it is better.
+    pub(crate) keeps_unless_worse: bool,
     /// Of the window before the change, known in the objective as `was`: then the tune follows.
     pub(crate) was: Option<Typed>,
     /// After so many windows an undone tune tries again.
@@ -20,6 +22,11 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn formulas(&self) -> impl Iterator<Item = &Typed> {
         std::iter::once(&self.objective).chain(&self.was)
+    }
+
+    /// A change is reverted and made again if need be. What follows would decide anew meanwhile.
+    pub(crate) fn repeats(&self) -> bool {
+        self.was.is_none() && !self.keeps_unless_worse
     }
 
     /// How many windows before a change it must know. What says by itself what the change is compared with needs no more than one.

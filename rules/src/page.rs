@@ -236,6 +236,10 @@ fn guarded(guard: &GuardEntry, row: &mut impl FnMut(&str, Option<String>)) {
         Some(format!("{margin} over {over} windows")),
     );
     row(
+        "and keeps what is",
+        guard.keep.as_ref().map(|text| text.raw.replace('_', " ")),
+    );
+    row(
         "where `was`, of before the change, is",
         guard.was.as_ref().map(ToString::to_string),
     );

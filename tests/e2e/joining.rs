@@ -119,7 +119,7 @@ const COMING: &str = "rule: coming\nabout: for a test\nroles: {one: has(knob)}\n
     never: {role: one, span: never}\ncapture: {step.knob: knob}\nwindows: {pulse: {every: 200ms}}\nmetrics:\n  \
     best: mean(never.duration) / 1s\ntune:\n  \
     - set: knob\n    role: one\n    value: 20\n    when: max(step.knob) == 10\n    \
-    guard: {maximize: count(step), over: 2, undo_if_worse_by: 90%}\n  \
+    guard: {maximize: count(step), over: 2, undo_if_worse_by: 90%, keep: not_worse}\n  \
     - set: first\n    role: one\n    initial: 5\n    value: best\n    when: best > 0\n";
 
 /// How many ranks take steps.

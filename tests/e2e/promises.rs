@@ -440,7 +440,7 @@ pub(crate) const SET_BLOCK: &str = "rule: set-block\nabout: sets block in whatev
     windows:\n  pulse: {every: 500ms}\n  iteration: {from: begin, key: number}\n\
     metrics:\n  used: {in: pulse, value: sum(cpu.time) / pulse.duration}\ntune:\n  - set: block\n    role: rank\n    every: pulse\n    \
     value: 512\n    WHEN\n    range: 1 <= value <= 4096\n    when: used >= 0\n    \
-    guard: {maximize: used, over: 2, undo_if_worse_by: 90%}\n    finding: block is not 512\n";
+    guard: {maximize: used, over: 2, undo_if_worse_by: 90%, keep: not_worse}\n    finding: block is not 512\n";
 
 /// Changes and is left again; the program, which checks each iteration, ends well and has seen both.
 fn block_is_changed(mpi: Mpi, ranks: usize, when: &str, said: &str) -> Outcome {

@@ -28,7 +28,7 @@ const APPLYING: [&str; 6] = [
 pub(crate) const SET_KNOB: &str = "rule: set-knob\nabout: sets knob in whatever has it\nroles:\n  program: has(knob)\n\
     windows:\n  pulse: {every: 100ms}\nmetrics:\n  used: sum(cpu.time) / pulse.duration\ntune:\n  - set: knob\n    \
     role: program\n    value: 20\n    when: used >= 0\n    for: 2\n    \
-    guard: {maximize: used, over: 2, undo_if_worse_by: 90%}\n    finding: knob is not 20\n";
+    guard: {maximize: used, over: 2, undo_if_worse_by: 90%, keep: not_worse}\n    finding: knob is not 20\n";
 
 fn without(all: &[&'static str], one: &str) -> Vec<&'static str> {
     all.iter().copied().filter(|name| *name != one).collect()

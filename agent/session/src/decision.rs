@@ -28,6 +28,7 @@ pub enum Act {
         decision: u64,
         rule: String,
         guard: GuardView,
+        keeps: bool,
         /// The slots of the processes of which it is said; none is all of the decision.
         slots: Option<BTreeSet<u32>>,
     },
@@ -50,6 +51,8 @@ pub struct ResolvedDecision {
     pub at: Option<SyncPoint>,
     /// Where all processes do it at the same iteration, or none does; or why they cannot agree on one.
     pub together: Option<Result<Meeting, String>>,
+    /// It was reverted to be compared, and is made once more.
+    pub again: bool,
     /// Probes to switch, by process.
     pub switches: Vec<ProbeSwitch>,
     /// When the window began and ended that it was decided on; none of a first value.
@@ -101,6 +104,7 @@ impl From<rules::Decision> for ResolvedDecision {
             changes,
             at: decision.at,
             together: decision.together,
+            again: decision.again,
             switches,
             window_ns: decision.window.map(|(from, to)| (from.0, to.0)),
         }

@@ -19,7 +19,7 @@ use crate::{
     report,
     rulebook::{Act, ReplayEvent, RuleBook, joined, replay},
     session::log::is_log,
-    snapshot::{Snapshot, outcome::KEPT},
+    snapshot::Snapshot,
     view,
 };
 
@@ -284,9 +284,15 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
         Act::Found { .. } => None,
         Act::Gone { rule } => Some((PlotMarkKind::Gone, rule, String::new())),
         Act::Decided(decision) => Some((PlotMarkKind::Decision, &decision.rule, decision.steps.join(", "))),
-        Act::Judged { rule, guard, .. } if guard.verdict == KEPT => {
-            Some((PlotMarkKind::Kept, rule, guard.text.clone()))
+        Act::Judged {
+            rule, guard, keeps, ..
+        } => {
+            let kind = if *keeps {
+                PlotMarkKind::Kept
+            } else {
+                PlotMarkKind::Undone
+            };
+            Some((kind, rule, guard.text.clone()))
         }
-        Act::Judged { rule, guard, .. } => Some((PlotMarkKind::Undone, rule, guard.text.clone())),
     }
 }

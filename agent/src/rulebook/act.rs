@@ -5,7 +5,7 @@ use rules::Output;
 use super::{Act, RuleBook};
 use crate::snapshot::{
     GuardView,
-    outcome::{ENDED, KEPT, UNDONE},
+    outcome::{COMPARED, ENDED, KEPT, UNDONE},
 };
 
 impl RuleBook {
@@ -26,14 +26,18 @@ impl RuleBook {
                 rule: self.name_of(verdict.rule),
                 slots: (verdict.processes.as_ref())
                     .map(|processes| processes.iter().map(|process| process.0).collect()),
+                keeps: verdict.keep,
                 guard: GuardView {
                     before: verdict.means.map(|(before, _)| before),
                     after: verdict.means.map(|(_, after)| after),
                     ratio: verdict.ratio,
-                    verdict: match (verdict.keep, verdict.ended) {
-                        (true, _) => KEPT,
-                        (false, true) => ENDED,
-                        (false, false) => UNDONE,
+                    interval: verdict.interval,
+                    effect: verdict.verdict,
+                    verdict: match verdict {
+                        _ if verdict.keep => KEPT,
+                        _ if verdict.ended => ENDED,
+                        _ if verdict.compares => COMPARED,
+                        _ => UNDONE,
                     },
                     reason: None,
                     text: verdict.text,
@@ -78,6 +82,7 @@ mod tests {
             decision,
             rule: "r".into(),
             guard: GuardView::default(),
+            keeps: false,
             slots: None,
         };
         let gone = |rule: &str| Act::Gone { rule: rule.into() };
@@ -103,18 +108,21 @@ mod tests {
         let (id, ..) = book.engine.rules().next().unwrap();
         let mut shown = Vec::new();
         for number in 1..=6 {
-            for (probe, captures, ms) in [(0, vec![Ok(Scalar::Number(number as f64))], 0), (1, vec![], 8)] {
+            for (probe, captures, ms) in [
+                (0, vec![Ok(Scalar::Number(f64::from(number)))], 0),
+                (1, vec![], 8),
+            ] {
                 book.engine.observe(Observation::Hit {
                     rule: id,
                     probe: ProbeId(probe),
                     process: ProcessId(0),
                     thread: 1,
-                    time: Time((10 * number + ms) * 1_000_000),
+                    time: Time((10 * number as u64 + ms) * 1_000_000),
                     duration_ns: 0,
-                    captures: captures.into_iter().collect(),
+                    captures,
                 });
             }
-            let now_ns = (10 * number + 9) * 1_000_000;
+            let now_ns = (10 * number as u64 + 9) * 1_000_000;
             book.watermark(std::iter::once(0), now_ns);
             shown.push(book.tick(now_ns).iter().fold(None, |_, act| match act {
                 Act::Found { text, .. } => Some(text.clone()),

@@ -15,7 +15,6 @@ use super::{
 use crate::{
     mpi,
     probe::{Probe, ProbeCapture, ProbeSelector},
-    snapshot::outcome::UNDONE,
 };
 
 /// Something that happened in a replay.
@@ -243,10 +242,10 @@ impl RuleBook {
             }
             Act::Judged {
                 decision,
-                guard,
+                keeps: false,
                 slots,
                 ..
-            } if guard.verdict == UNDONE => {
+            } => {
                 let made = functions.switched.get(decision).map_or(&[][..], Vec::as_slice);
                 self.switch_probes(&ProbeSwitch::back(made, slots.as_ref()));
             }

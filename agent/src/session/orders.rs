@@ -118,6 +118,7 @@ impl Resolver<'_> {
             id: decision.id,
             rule: decision.rule,
             promise: decision.expect,
+            again: decision.again,
             summary: (!is_counted).then(|| switched(&decision.steps)),
             how,
             parts,

@@ -44,6 +44,7 @@ mod tests {
             }],
             at: None,
             together: None,
+            again: false,
             switches: Vec::new(),
             window_ns: None,
         }

@@ -22,7 +22,7 @@ pub use action::{Action, Affinity, Cores, Keyword, PatchRequest, Set, Switch};
 pub use call::{Argument, CallRequest, FunctionName, Inverse, Invocation, ReturnType, TextError, WAS};
 pub use cpus::{CpuList, CpuListError};
 pub use expression::{Expression, ExpressionError, Operator};
-pub use outcome::{MarkKind, Mode};
+pub use outcome::{GuardEffect, MarkKind, Mode};
 pub use site::Cost;
 pub use sync::{Key, Meeting, Moment, SyncPoint, SyncPointError};
 pub use value::{Bytes, Literal, LiteralError, Scalar, Value, ValueError, ValueType};

@@ -46,6 +46,38 @@ impl FromStr for Mode {
     }
 }
 
+/// What a guard found of a change. What becomes of the change follows from that and from the rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardEffect {
+    /// The objective is better, with 98 % confidence and by more than a trifle.
+    Confirmed,
+    /// With the same confidence it is neither better nor worse by more than the margin.
+    NoEffect,
+    /// It is worse by more than the margin.
+    Worse,
+    /// It varies too much by itself to be compared.
+    Inconclusive,
+}
+
+impl GuardEffect {
+    /// The word for it, which is that in reports with `_` for a space.
+    pub fn name(self) -> &'static str {
+        match self {
+            GuardEffect::Confirmed => "confirmed",
+            GuardEffect::NoEffect => "no effect",
+            GuardEffect::Worse => "worse",
+            GuardEffect::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+impl fmt::Display for GuardEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// What a session marks in its trace and its recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkKind {

@@ -349,6 +349,10 @@ impl Checker<'_> {
             .extend(entry.was.iter().map(|_| "was".to_string()));
         let objective = infer.infer(&entry.objective);
         let objective = objective.and_then(|objective| self.one_value(objective));
+        let keeps_unless_worse = match entry.keep.as_ref() {
+            Some(text) => self.keeps_unless_worse(text),
+            None => Some(false),
+        };
         let retry = entry.retry.as_ref();
         let retry = retry.map(|expr| self.count_of_windows(expr, "retry"));
         let over = match &entry.over {
@@ -371,6 +375,7 @@ impl Checker<'_> {
             objective_text,
             over: over?,
             margin: margin?,
+            keeps_unless_worse: keeps_unless_worse?,
             was: was.map_or(Some(None), |was| was.map(Some))?,
             retry: retry.map_or(Some(None), |retry| retry.map(Some))?,
         })
@@ -384,6 +389,14 @@ impl Checker<'_> {
         }
         let message = format!("`was` is a number without a unit, this is {}", was.of.what());
         self.refuse("E0140", was.span, message)
+    }
+
+    fn keeps_unless_worse(&mut self, text: &Text) -> Option<bool> {
+        match text.raw.as_str() {
+            "better" => Some(false),
+            "not_worse" => Some(true),
+            _ => self.refuse("E0145", text.span, "`keep` is one of better, not_worse"),
+        }
     }
 
     fn guard_lacks<T>(&mut self, entry: &GuardEntry, key: &str) -> Option<T> {

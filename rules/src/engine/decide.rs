@@ -7,7 +7,8 @@ use plan::{Action, Mode};
 use super::Engine;
 use super::holds::Condition;
 use super::output::{Decision, FindingState, Output, ProcessAction, Standing};
-use super::phase::{Phase, Trial};
+use super::phase::Phase;
+use super::trial::Trial;
 use super::tune::{Outbox, TuneState, Turn};
 use super::variables::Variables;
 use crate::change::Change as Wanted;
@@ -151,9 +152,8 @@ impl TuneState {
             outbox.busy = Some(turn.rule.name.clone());
         }
         *outbox.decisions += 1;
-        let decision = DecisionId(*outbox.decisions);
-        outbox.outputs.push(Output::Decision(Decision {
-            id: decision,
+        let decision = Decision {
+            id: DecisionId(*outbox.decisions),
             rule: turn.id,
             rule_name: turn.rule.name.clone(),
             tune: turn.place,
@@ -165,32 +165,30 @@ impl TuneState {
                 .map(|expect| turn.context().eval(expect).show(expect.of)),
             at: tune.at.clone(),
             together: turn.rule.together(tune),
+            again: false,
             window: matches!(tune.trigger, Trigger::Window(_)).then_some(turn.window.span),
-        }));
-        let trial = self.trial_of(turn, tune);
+        };
+        let trial = self.trial_of(turn, tune, &decision);
         self.phase = Phase::Pending {
             waited: 0,
-            decision,
+            decision: decision.id,
             changes,
             trial,
         };
+        outbox.outputs.push(Output::Decision(decision));
     }
 
     /// What the decision is to be judged by: with those before it, if they are on trial still.
-    fn trial_of(&mut self, turn: &Turn<'_>, tune: &Tune) -> Trial {
+    fn trial_of(&mut self, turn: &Turn<'_>, tune: &Tune, decision: &Decision) -> Trial {
         if let Phase::Trial(trial) = std::mem::replace(&mut self.phase, Phase::Watching) {
             return trial;
         }
         let was = tune.guard().and_then(|guard| turn.was(guard));
-        let before = self.before.iter().copied().collect();
+        let history = self.before.iter().copied().collect();
         if was.is_none() {
             self.before.clear();
         }
-        Trial {
-            before,
-            was,
-            ..Trial::default()
-        }
+        Trial::new(history, was, tune.guard(), decision)
     }
 
     fn nothing_to_do(&self, turn: &Turn<'_>, wanted: &Wanted) -> (Standing, String) {

@@ -111,6 +111,7 @@ impl Engine {
             expect: None,
             at: tune.at.clone(),
             together: running.rule.together(tune),
+            again: false,
             window: None,
         }))
     }

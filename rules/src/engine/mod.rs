@@ -38,6 +38,7 @@ mod track;
 mod trial;
 mod tune;
 mod tune_status;
+mod tune_trial;
 mod turn;
 mod variables;
 mod window;

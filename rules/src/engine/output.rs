@@ -238,6 +238,8 @@ pub struct Decision {
     pub at: Option<SyncPoint>,
     /// Where all processes take the change at the same iteration, all of them or none; or why they cannot agree on one.
     pub together: Option<Result<Meeting, String>>,
+    /// It was reverted to be compared, and is made once more.
+    pub again: bool,
     /// From where to where the window went that it was decided on; none of a first value, and of what was decided at a hit: of
     /// hits that lead to the same decision nodes may name another.
     pub window: Option<(Time, Time)>,
@@ -289,6 +291,10 @@ pub struct Verdict {
     pub keep: bool,
     /// It is undone because the `while` that it was in force for no longer holds: nothing was judged.
     pub ended: bool,
+    /// It is undone to be compared with the time without it: the trial goes on.
+    pub compares: bool,
+    /// What was found; none where nothing was judged.
+    pub verdict: Option<plan::GuardEffect>,
     /// The processes of which that is said; none is all of the decision.
     pub processes: Option<BTreeSet<ProcessId>>,
     /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be judged.
@@ -297,7 +303,9 @@ pub struct Verdict {
     pub dimension: Dimension,
     /// How many times better it got, above 1 for better; none where a mean is 0 or they differ in sign.
     pub ratio: Option<f64>,
-    /// For people: `91.4 ms -> 1.31 ms (10 windows each): 70 times; kept`.
+    /// In which it lies with 98 % confidence.
+    pub interval: Option<(f64, f64)>,
+    /// For people: `91.4 ms -> 1.31 ms (10 windows each): 70 times [65, 74], confirmed; kept`.
     pub text: String,
 }
 

@@ -1,16 +1,11 @@
 //! Where a tune stands between deciding and knowing: a decision on its way, a trial, a hold after one.
 
-use std::collections::BTreeSet;
-
 use super::output::{ProcessAction, Verdict};
-use super::trial::judge;
+use super::trial::Trial;
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
 use crate::unit::Dimension;
-use crate::value::{Cell, ProcessId, Scalar};
 
-/// How many windows without a value of the objective a trial bears, as a multiple of the guard's `over`.
-const PATIENCE: u32 = 3;
 /// Windows until what was in the way of a change is taken to be gone, at first.
 const UNTIL_GONE: u32 = 20;
 /// How often the time until a new attempt doubles.
@@ -68,74 +63,6 @@ impl Phase {
     }
 }
 
-/// Changes being judged: one, or those that a tune made that follows.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Trial {
-    /// With the processes that each changed.
-    pub(super) decisions: Vec<(DecisionId, BTreeSet<ProcessId>)>,
-    /// The objective in the windows before and after.
-    pub(super) before: Vec<f64>,
-    pub(super) after: Vec<f64>,
-    /// `was` of the guard, in the last window before.
-    pub(super) was: Option<Cell>,
-    /// The window in which the change was made is still open.
-    pub(super) disturbed: bool,
-    /// Windows in which the objective had no value.
-    pub(super) without: u32,
-}
-
-impl Trial {
-    pub(super) fn add(&mut self, decision: DecisionId, changed: BTreeSet<ProcessId>) {
-        self.decisions.push((decision, changed));
-        self.disturbed = true;
-    }
-
-    /// Adds a window; the verdicts when there are enough, the newest decision's first: changes are put back in that order.
-    pub(super) fn window(
-        &mut self,
-        objective: &Cell,
-        guard: &Guard,
-        (rule, place): (RuleId, usize),
-    ) -> Option<Vec<Verdict>> {
-        if std::mem::take(&mut self.disturbed) {
-            return None;
-        }
-        let mut decisions = self.decisions.iter().rev().map(|(decision, _)| *decision);
-        let newest = decisions.next()?;
-        let mut verdict = Verdict::undo(newest, rule, place, Some(guard));
-        match objective {
-            Ok(Scalar::Number(value)) => self.after.push(*value),
-            Ok(_) => self.without += 1,
-            Err(reason) => {
-                self.without += 1;
-                verdict.text = format!(
-                    "could not be judged: {} has no value: {reason}; undone",
-                    guard.objective_text
-                );
-            }
-        }
-        if self.after.len() >= guard.over as usize {
-            let found = judge(&self.before, &self.after, guard.maximize, guard.margin);
-            verdict.keep = found.keep;
-            verdict.means = Some((found.before, found.after));
-            verdict.ratio = found.ratio;
-            verdict.text = format!("{}: {}", guard.objective_text, found.text(guard));
-        } else if self.without < guard.over.saturating_mul(PATIENCE) {
-            return None;
-        }
-        let end = if verdict.keep { "kept" } else { "undone" };
-        let together = |decision| Verdict {
-            decision,
-            means: None,
-            ratio: None,
-            text: format!("judged together with decision {}; {end}", newest.0),
-            ..verdict.clone()
-        };
-        let earlier: Vec<Verdict> = decisions.map(together).collect();
-        Some(std::iter::once(verdict.clone()).chain(earlier).collect())
-    }
-}
-
 impl Verdict {
     /// To undo without having compared; the text is still to be said.
     pub(super) fn undo(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
@@ -146,10 +73,13 @@ impl Verdict {
             tune,
             keep: false,
             ended: false,
+            compares: false,
+            verdict: None,
             processes: None,
             means: None,
             dimension,
             ratio: None,
+            interval: None,
             text: String::new(),
         }
     }

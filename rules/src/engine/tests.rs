@@ -339,10 +339,11 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
         panic!("{end:?}")
     };
     assert!(verdict.keep);
-    assert_eq!(verdict.ratio, Some(100.0));
+    assert_eq!(verdict.verdict, Some(plan::GuardEffect::Confirmed));
+    assert!((verdict.ratio.unwrap() - 100.0).abs() < 1e-9);
     assert_eq!(
         verdict.text,
-        "pace: 840/s -> 84 000/s (5 windows each): 100 times; kept"
+        "pace: 840/s -> 84 000/s (5 windows each): 100 times [100, 100], confirmed; kept"
     );
     assert_eq!(job.windows(30, YIELDING), []);
     assert_eq!(job.status(), (Standing::Applied, "applied".into()));
@@ -362,7 +363,7 @@ fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_reported_again() {
         panic!("{end:?}")
     };
     assert!(!verdict.keep);
-    let text = "pace: 840/s -> 600/s (5 windows each): -28.6 %; undone";
+    let text = "pace: 840/s -> 600/s (5 windows each): -28.6 % [-28.6, -28.6], worse; undone";
     assert_eq!(verdict.text, text);
     assert_eq!(job.windows(30, SPINNING), []);
     assert_eq!(job.status(), (Standing::OnHold, format!("on hold: {text}")));
@@ -571,7 +572,7 @@ tune:
     value: cpus.available * 2
     range: 1 <= value <= 8
     when: max(cpus.available) > 1
-    guard: {maximize: 'sum(mpi.calls)', over: 1, undo_if_worse_by: 0%}
+    guard: {maximize: 'sum(mpi.calls)', over: 1, undo_if_worse_by: 0%, keep: not_worse}
     cooldown: 2s
 ";
 
@@ -591,6 +592,7 @@ fn the_same_stream_gives_the_same_outputs() {
 
 mod boundaries;
 mod changes;
+mod comparing;
 mod following;
 mod hits;
 mod keywords;

@@ -1,195 +1,292 @@
-//! The guard's judgement: is the objective after the change not worse than before it?
+//! A trial: windows with the change are compared with windows without it until it is known what it does.
 //!
-//! Trimmed means over the same number of windows are compared: the least and the greatest fifth of the windows are left
-//! out, so that a rare window of twice the length decides nothing. A change is undone when the objective got worse by
-//! more than the margin, a share of the mean before, plus an allowance for noise: the standard error of the difference
-//! of the two means, but never more than the margin again. The cap keeps a program whose pace jumps about from hiding a
-//! loss behind its own noise. What a change does to few windows only is seen by the plain means: they may be worse by ten
-//! margins. How often this errs is measured in `rates` and told in docs/guard.md.
+//! First the windows before a change with those after it. Where that does not say enough, or where the program's pace may have jumped by
+//! itself, the change is reverted and made again until pairs of runs decide ([`alternation`]).
 
-use crate::guard::Guard;
-use crate::unit::human;
-
-/// What came of comparing.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Judgement {
-    pub(crate) keep: bool,
-    pub(crate) before: f64,
-    pub(crate) after: f64,
-    /// Above 1 for better.
-    pub(crate) ratio: Option<f64>,
-}
-
-/// Compares the windows before with those after; `maximize` says which way is better, `margin` is a share.
-pub(crate) fn judge(before: &[f64], after: &[f64], maximize: bool, margin: f64) -> Judgement {
-    let (middle_before, middle_after) = (Middle::of(before), Middle::of(after));
-    let (mean_before, mean_after) = (middle_before.mean, middle_after.mean);
-    let worse = |before: f64, after: f64| if maximize { before - after } else { after - before };
-    let allowed = margin * mean_before.abs();
-    let noise = (middle_before.error_squared + middle_after.error_squared).sqrt();
-    // What is not a number is within no bound.
-    let within = worse(mean(before), mean(after)) <= OUTLIERS_MAY_COST * margin * mean(before).abs();
-    let (better, poorer) = if maximize {
-        (mean_after, mean_before)
-    } else {
-        (mean_before, mean_after)
-    };
-    let comparable = poorer != 0.0 && better != 0.0 && (poorer > 0.0) == (better > 0.0);
-    Judgement {
-        // A mean that is not a number is no ground for keeping anything.
-        keep: worse(mean_before, mean_after) <= allowed + noise.min(allowed) && within,
-        before: mean_before,
-        after: mean_after,
-        ratio: comparable.then(|| better / poorer),
-    }
-}
-
-impl Judgement {
-    /// `91.4 ms -> 1.31 ms (10 windows each): 70 times; kept`.
-    pub(crate) fn text(&self, guard: &Guard) -> String {
-        let dimension = guard.objective.of.dimension();
-        let shown = |value| human(value, dimension, guard.objective.of.percent);
-        let change = match self.ratio {
-            Some(ratio) if ratio >= 1.995 => {
-                format!(": {} times", human(round_ratio(ratio), Default::default(), false))
-            }
-            Some(ratio) => format!(": {:+.1} %", (ratio - 1.0) * 100.0),
-            None => String::new(),
-        };
-        let end = if self.keep { "kept" } else { "undone" };
-        format!(
-            "{} -> {} ({} windows each){change}; {end}",
-            shown(self.before),
-            shown(self.after),
-            guard.over
-        )
-    }
-}
-
-/// Tens and more in whole numbers: nobody needs 69.8 times.
-fn round_ratio(ratio: f64) -> f64 {
-    if ratio >= 9.95 {
-        ratio.round()
-    } else {
-        (ratio * 10.0).round() / 10.0
-    }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// What windows that are left out of the means may cost, in margins.
-const OUTLIERS_MAY_COST: f64 = 10.0;
-/// Of so many windows one is left out at either end.
-const TRIMMED_OF: usize = 5;
-
-/// The mean of the values in the middle, and the square of its standard error.
-struct Middle {
-    mean: f64,
-    error_squared: f64,
-}
-
-impl Middle {
-    /// Tukey and McLaughlin (1963): the error follows from the values with the outermost drawn in to those that are left. A
-    /// single value is taken to be without noise.
-    fn of(values: &[f64]) -> Middle {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let trimmed = values.len() / TRIMMED_OF;
-        let left = sorted.get(trimmed..values.len() - trimmed).unwrap_or_default();
-        let (Some(least), Some(greatest)) = (left.first(), left.last()) else {
-            return Middle {
-                mean: f64::NAN,
-                error_squared: 0.0,
-            };
-        };
-        let drawn_in: Vec<f64> = sorted
-            .iter()
-            .map(|value| value.max(*least).min(*greatest))
-            .collect();
-        let centre = mean(&drawn_in);
-        let squares: f64 = drawn_in.iter().map(|value| (value - centre).powi(2)).sum();
-        let error_squared = match left.len() {
-            0 | 1 => 0.0,
-            many => squares / (many * (many - 1)) as f64,
-        };
-        Middle {
-            mean: mean(left),
-            error_squared,
-        }
-    }
-}
-
+mod alternation;
+mod judgement;
 #[cfg(test)]
 mod rates;
+mod statistics;
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+use std::collections::BTreeSet;
 
-    use super::*;
+use self::alternation::{Alternation, Next};
+use self::judgement::{Aim, Judgement, is_believable};
+use super::output::{Decision, Verdict};
+use crate::guard::Guard;
+use crate::ids::{DecisionId, RuleId};
+use crate::value::{Cell, ProcessId, Scalar};
 
-    #[test]
-    fn a_gain_is_kept_and_a_loss_beyond_the_margin_undone() {
-        let cases = [
-            (true, vec![100.0; 5], vec![10000.0; 5], true, Some(100.0)),
-            (true, vec![100.0; 5], vec![96.0; 5], true, Some(0.96)),
-            (true, vec![100.0; 5], vec![94.0; 5], false, Some(0.94)),
-            (false, vec![0.1; 5], vec![0.001; 5], true, Some(100.0)),
-            (false, vec![1.0; 5], vec![1.06; 5], false, None),
-            (true, vec![0.0; 5], vec![5.0; 5], true, None),
-            (true, vec![100.0; 5], vec![0.0; 5], false, None),
-        ];
-        for (maximize, before, after, keep, ratio) in cases {
-            let found = judge(&before, &after, maximize, 0.05);
-            assert_eq!(found.keep, keep, "{before:?} {after:?}");
-            if let Some(ratio) = ratio {
-                assert!((found.ratio.unwrap() - ratio).abs() < 1e-9 * ratio);
+/// How many windows in a row without a value of the objective a trial bears, as a multiple of the guard's `over`.
+const PATIENCE: u32 = 3;
+/// How many windows after the change are seen at most where it is not made again, as a multiple of `over`.
+const MOST_AFTER: usize = 4;
+/// So many windows before a change are remembered.
+pub(super) const HISTORY_MAX: usize = 60;
+
+/// Changes being judged: one, or those that a tune made that follows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trial {
+    /// With the processes that each changed.
+    pub(super) decisions: Vec<(DecisionId, BTreeSet<ProcessId>)>,
+    /// The objective in the windows before the change, as far back as it is known, and after it.
+    history: Vec<f64>,
+    after: Vec<f64>,
+    /// `was` of the guard, in the last window before.
+    pub(super) was: Option<Cell>,
+    /// The window in which the change was made is still open.
+    pub(super) disturbed: bool,
+    /// Windows in which the objective had no value, since the last that had one.
+    without: u32,
+    /// What is decided again after it was reverted; none of what is compared with its time before alone.
+    again: Option<Decision>,
+    alternation: Option<Alternation>,
+    /// The change is reverted for now.
+    pub(super) is_reverted: bool,
+    /// What was found of a change that has still to be made again to stay.
+    found: Option<Verdict>,
+}
+
+/// What follows from a window of a trial.
+#[derive(Debug)]
+pub(super) enum Step {
+    Wait,
+    /// To be reverted for some windows.
+    Revert(Verdict),
+    /// To be made again; without its number.
+    Again(Decision),
+    /// The newest decision's first: changes are put back in that order.
+    Over(Vec<Verdict>),
+}
+
+impl Trial {
+    pub(super) fn new(
+        history: Vec<f64>,
+        was: Option<Cell>,
+        guard: Option<&Guard>,
+        decision: &Decision,
+    ) -> Trial {
+        Trial {
+            history,
+            was,
+            again: guard.filter(|guard| guard.repeats()).map(|_| decision.clone()),
+            ..Trial::default()
+        }
+    }
+
+    pub(super) fn add(&mut self, decision: DecisionId, changed: BTreeSet<ProcessId>) {
+        self.is_reverted = false;
+        self.decisions.push((decision, changed));
+        self.disturbed = true;
+    }
+
+    /// A process has ended.
+    pub(super) fn forget(&mut self, process: ProcessId) {
+        if let Some(decision) = &mut self.again {
+            decision.changes.retain(|change| change.process != process);
+        }
+    }
+
+    /// The processes that it is about.
+    pub(super) fn processes(&self) -> BTreeSet<ProcessId> {
+        let again = self.again.iter().flat_map(|decision| &decision.changes);
+        let decided = self.decisions.iter().flat_map(|(_, changed)| changed);
+        again
+            .map(|change| change.process)
+            .chain(decided.copied())
+            .collect()
+    }
+
+    /// Windows of the present run that were seen, and that are needed.
+    pub(super) fn progress(&self, guard: &Guard) -> (usize, usize) {
+        match &self.alternation {
+            Some(alternation) => (alternation.seen(), alternation.size()),
+            None => (self.after.len(), self.needed(guard)),
+        }
+    }
+
+    /// It goes on where it is not known.
+    fn needed(&self, guard: &Guard) -> usize {
+        let over = guard.over as usize;
+        (self.after.len() / over.max(1) + 1) * over
+    }
+
+    pub(super) fn window(&mut self, objective: &Cell, guard: &Guard, (rule, place): (RuleId, usize)) -> Step {
+        if let (Some(found), false) = (&self.found, self.is_reverted) {
+            let (decision, verdict) = (self.newest().unwrap_or(found.decision), found.clone());
+            return self.over(&Verdict { decision, ..verdict });
+        }
+        if std::mem::take(&mut self.disturbed) {
+            return Step::Wait;
+        }
+        let Some(newest) = self.newest() else {
+            return Step::Wait;
+        };
+        let verdict = || Verdict::undo(newest, rule, place, Some(guard));
+        let Ok(Scalar::Number(value)) = objective else {
+            let mut verdict = verdict();
+            if let Err(reason) = objective {
+                let objective = &guard.objective_text;
+                verdict.text = format!("could not be judged: {objective} has no value: {reason}; undone");
+            }
+            self.without += 1;
+            return match self.without >= guard.over.saturating_mul(PATIENCE) {
+                true => self.over(&verdict),
+                false => Step::Wait,
+            };
+        };
+        self.without = 0;
+        if self.alternation.is_some() {
+            return self.alternated(*value, verdict, guard);
+        }
+        let needed = self.needed(guard);
+        self.after.push(*value);
+        match self.after.len() < needed {
+            true => Step::Wait,
+            false => self.first_judged(verdict(), guard),
+        }
+    }
+
+    fn newest(&self) -> Option<DecisionId> {
+        let newest = self.decisions.last().map(|(decision, _)| *decision);
+        newest.or_else(|| self.again.as_ref().map(|decision| decision.id))
+    }
+
+    /// The windows before are compared with those after.
+    fn first_judged(&mut self, verdict: Verdict, guard: &Guard) -> Step {
+        let over = guard.over as usize;
+        let before = self.history.get(self.history.len().saturating_sub(over)..);
+        let before = before.unwrap_or_default();
+        let found = Aim::of(guard).compare(before, &self.after);
+        let seen = match (before.len(), self.after.len()) {
+            (before, after) if before == after => format!("{after} windows each"),
+            (before, after) => format!("{before} then {after} windows"),
+        };
+        let is_known = match found.verdict {
+            _ if guard.keeps_unless_worse => true,
+            plan::GuardEffect::Inconclusive => false,
+            plan::GuardEffect::NoEffect | plan::GuardEffect::Worse => true,
+            plan::GuardEffect::Confirmed => {
+                self.again.is_none() || is_believable(&found, &self.history, over)
+            }
+        };
+        let is_last = self.again.is_none() && self.after.len() >= MOST_AFTER * over;
+        let verdict = judged(verdict, &found, guard, &seen);
+        match &self.again {
+            _ if is_known || is_last => self.over(&ended(verdict)),
+            None => Step::Wait,
+            Some(decision) => {
+                let alternation = Alternation::new(guard.over, decision.id.0, &self.history);
+                let with = alternation.begins_with();
+                self.alternation = Some(alternation);
+                self.run(with, verdict)
             }
         }
     }
 
-    #[test]
-    fn noise_widens_the_margin_and_at_most_doubles_it() {
-        let noisy = [100.0, 90.0, 110.0, 95.0, 105.0];
-        assert!(judge(&noisy, &[93.0; 5], true, 0.05).keep);
-        let wild = [10.0, 190.0, 100.0, 20.0, 180.0];
-        assert!(!judge(&wild, &[89.0; 5], true, 0.05).keep);
+    /// A window of a run with the change or without it.
+    fn alternated(&mut self, value: f64, verdict: impl Fn() -> Verdict, guard: &Guard) -> Step {
+        let Some(alternation) = &mut self.alternation else {
+            return Step::Wait;
+        };
+        let with = match alternation.window(value) {
+            Next::Wait => return Step::Wait,
+            Next::Run { with } => with,
+            Next::Judge => {
+                let found = alternation.judge(Aim::of(guard));
+                if found.verdict != plan::GuardEffect::Inconclusive || alternation.is_last() {
+                    let verdict = ended(judged(verdict(), &found, guard, &alternation.text()));
+                    return self.decided(verdict);
+                }
+                alternation.begins_with()
+            }
+        };
+        let text = format!("{}: {}", guard.objective_text, alternation.progress());
+        self.run(with, Verdict { text, ..verdict() })
     }
 
-    #[test]
-    fn what_is_not_a_number_is_not_kept() {
-        assert!(!judge(&[1.0], &[f64::NAN], true, 0.05).keep);
-        assert!(!judge(&[], &[], true, 0.05).keep);
-        assert!(!judge(&[1.0; 5], &[1.0, 1.0, f64::NAN, 1.0, 1.0], true, 0.05).keep);
-    }
-
-    #[test]
-    fn a_rare_long_window_decides_nothing_unless_it_costs_ten_margins() {
-        let mut after = [1.0; 5];
-        after[2] = 2.0;
-        assert!(judge(&[1.0; 5], &after, false, 0.05).keep);
-        assert!(judge(&after, &[1.0; 5], false, 0.05).keep);
-        after[2] = 4.0;
-        assert!(!judge(&[1.0; 5], &after, false, 0.05).keep);
-        after[3] = 1.2;
-        after[2] = 1.2;
-        assert!(!judge(&[1.0; 5], &after.map(|value| value * 1.08), false, 0.05).keep);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_not_worse_in_the_mean_is_always_kept(values in prop::collection::vec(0.1f64..1e6, 1..20), gain in 1.0f64..100.0) {
-            let more: Vec<f64> = values.iter().map(|value| value * gain).collect();
-            prop_assert!(judge(&values, &more, true, 0.0).keep);
-            prop_assert!(judge(&more, &values, false, 0.0).keep);
-        }
-
-        #[test]
-        fn a_loss_of_more_than_twice_the_margin_is_always_undone(values in prop::collection::vec(0.1f64..1e6, 1..20)) {
-            let less: Vec<f64> = values.iter().map(|value| value * 0.89).collect();
-            prop_assert!(!judge(&values, &less, true, 0.05).keep);
+    /// What stays is made again if it is reverted.
+    fn decided(&mut self, verdict: Verdict) -> Step {
+        match &self.again {
+            Some(decision) if verdict.keep && self.is_reverted => {
+                self.found = Some(verdict);
+                Step::Again(decision.clone())
+            }
+            _ => self.over(&verdict),
         }
     }
+
+    /// The next run begins. A window is left out before each, also where nothing is switched: the lot alone makes the difference.
+    fn run(&mut self, with: bool, verdict: Verdict) -> Step {
+        self.disturbed = true;
+        match (with, self.is_reverted, &self.again) {
+            (true, true, Some(decision)) => Step::Again(decision.clone()),
+            (false, false, _) => {
+                self.is_reverted = true;
+                self.decisions.clear();
+                Step::Revert(Verdict {
+                    compares: true,
+                    keep: false,
+                    verdict: None,
+                    text: format!("{}; reverted to compare", verdict.text),
+                    ..verdict
+                })
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    fn over(&self, verdict: &Verdict) -> Step {
+        let end = if verdict.keep { "kept" } else { "undone" };
+        let together = |(decision, _): &(DecisionId, BTreeSet<ProcessId>)| Verdict {
+            decision: *decision,
+            means: None,
+            ratio: None,
+            interval: None,
+            text: format!("judged together with decision {}; {end}", verdict.decision.0),
+            ..verdict.clone()
+        };
+        let earlier = self.decisions.iter().rev().skip(1).map(together);
+        Step::Over(std::iter::once(verdict.clone()).chain(earlier).collect())
+    }
+}
+
+/// With what was found, but for what becomes of the change.
+fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Verdict {
+    Verdict {
+        verdict: Some(match found.verdict {
+            plan::GuardEffect::Inconclusive if !found.is_bearable && guard.keeps_unless_worse => {
+                plan::GuardEffect::Worse
+            }
+            known => known,
+        }),
+        keep: match guard.keeps_unless_worse {
+            true => found.is_bearable,
+            false => found.verdict == plan::GuardEffect::Confirmed,
+        },
+        means: Some((found.before, found.after)),
+        ratio: found.ratio,
+        interval: found.interval,
+        text: format!("{}: {}", guard.objective_text, found.text(guard, seen)),
+        ..verdict
+    }
+}
+
+/// With what it comes to.
+fn ended(verdict: Verdict) -> Verdict {
+    let end = if verdict.keep { "kept" } else { "undone" };
+    let known = verdict.verdict.map_or("", plan::GuardEffect::name);
+    Verdict {
+        text: format!("{}, {known}; {end}", verdict.text),
+        ..verdict
+    }
+}
+
+/// splitmix64 (Steele, Lea, Flood 2014): the same in a replay, and nothing that a program could follow.
+fn mixed(number: u64) -> u64 {
+    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }

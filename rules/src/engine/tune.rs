@@ -10,7 +10,8 @@ use plan::{Action, Mode};
 
 use super::holds::{Condition, Held};
 use super::output::{DecisionOutcome, Finding, FindingState, Output, ProcessAction, Standing, Verdict};
-use super::phase::{Phase, Trial};
+use super::phase::Phase;
+use super::trial::{HISTORY_MAX, Trial};
 pub(super) use super::turn::{Outbox, Turn};
 use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
@@ -41,13 +42,13 @@ pub(super) struct TuneState {
     /// A window has closed for it, with a value.
     has_turned: bool,
     /// A change of it was kept and is in force.
-    applied: bool,
+    pub(super) applied: bool,
     /// What is in force while the condition holds, to be undone: decisions with the processes they changed.
-    kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
+    pub(super) kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
     /// Decisions given up because they were stale.
     given_up: u64,
     /// Undone since the last that was kept.
-    undone: u32,
+    pub(super) undone: u32,
     /// Decisions that something was in the way of, since the last that was carried out.
     hindered: u32,
     pub(super) quiet_until: Time,
@@ -143,13 +144,13 @@ impl TuneState {
 
     /// The changes that are being judged, after how many windows of how many.
     pub(super) fn on_trial(&self, tune: &Tune) -> Vec<(DecisionId, usize, u32)> {
-        let over = tune.guard().map_or(0, |guard| guard.over);
-        let Phase::Trial(trial) = &self.phase else {
+        let (Phase::Trial(trial), Some(guard)) = (&self.phase, tune.guard()) else {
             return Vec::new();
         };
+        let (seen, needed) = trial.progress(guard);
         let decisions = trial.decisions.iter();
         decisions
-            .map(|(decision, _)| (*decision, trial.after.len(), over))
+            .map(|(decision, _)| (*decision, seen, needed as u32))
             .collect()
     }
 
@@ -162,10 +163,12 @@ impl TuneState {
         self.done.remove(&process);
         self.initial.remove(&process);
         self.held.forget(process);
+        if let Phase::Trial(trial) = &mut self.phase {
+            trial.forget(process);
+        }
     }
 
     pub(super) fn status(&self, mode: Mode, tune: &Tune) -> (Standing, String) {
-        let over = tune.guard().map_or(0, |guard| guard.over);
         match (&self.phase, mode) {
             (Phase::Pending { decision, .. }, _) => (
                 Standing::Pending,
@@ -175,10 +178,15 @@ impl TuneState {
                 Standing::OnTrial,
                 "on trial: the window of the change is left out".to_string(),
             ),
-            (Phase::Trial(trial), _) => (
-                Standing::OnTrial,
-                format!("on trial: {} of {over} windows", trial.after.len()),
-            ),
+            (Phase::Trial(trial), _) => {
+                let (seen, needed) = tune.guard().map_or((0, 0), |guard| trial.progress(guard));
+                let how = if trial.is_reverted {
+                    "on trial, reverted to compare"
+                } else {
+                    "on trial"
+                };
+                (Standing::OnTrial, format!("{how}: {seen} of {needed} windows"))
+            }
             (_, Mode::Off) => (Standing::Off, "the rule is off".to_string()),
             (Phase::OnHold { reason, left: None }, _) => (Standing::OnHold, format!("on hold: {reason}")),
             (
@@ -222,7 +230,7 @@ impl TuneState {
             }
             (Phase::Trial(trial), Some((guard, objective))) => {
                 let was_disturbed = trial.disturbed;
-                let over = self.try_on(turn, guard, &objective, &mut outbox.outputs);
+                let over = self.try_on(turn, guard, &objective, outbox);
                 outbox.end_trial(over && tune.occupies_the_trial());
                 // Every second window of a trial at least is judged.
                 if let (Some(condition), false, Some(_)) = (condition, over || was_disturbed, &guard.was) {
@@ -301,6 +309,7 @@ impl TuneState {
         }
         let trial = std::mem::take(trial);
         let is_over = trial.decisions.is_empty();
+        self.not_made_again(&trial);
         self.phase = if is_over {
             Phase::Watching
         } else {
@@ -405,7 +414,8 @@ impl TuneState {
     fn remember(&mut self, guard: &Guard, objective: &Cell) {
         if let Ok(Scalar::Number(value)) = objective {
             self.before.push_back(*value);
-            while self.before.len() > guard.over as usize {
+            let most = if guard.repeats() { HISTORY_MAX } else { 0 };
+            while self.before.len() > most.max(guard.over as usize) {
                 self.before.pop_front();
             }
         }
@@ -461,6 +471,9 @@ impl TuneState {
         }
         let trial = std::mem::take(trial);
         let changes = std::mem::take(changes);
+        if *outcome != DecisionOutcome::Applied {
+            self.not_made_again(&trial);
+        }
         self.phase = match outcome {
             // No guard judges what was not changed.
             DecisionOutcome::There(reason) if trial.decisions.is_empty() && tune.acts_once() => {
@@ -515,61 +528,17 @@ impl TuneState {
         self.kept.len() < MOST_KEPT
     }
 
-    fn set_finding(&mut self, state: FindingState) {
+    pub(super) fn set_finding(&mut self, state: FindingState) {
         if let Some(finding) = &mut self.finding {
             finding.state = state;
         }
-    }
-
-    /// Adds a window to the trial and judges when there are enough. True if the trial is over.
-    fn try_on(&mut self, turn: &Turn<'_>, guard: &Guard, objective: &Cell, out: &mut Vec<Output>) -> bool {
-        let Phase::Trial(trial) = &mut self.phase else {
-            return false;
-        };
-        let Some(verdicts) = trial.window(objective, guard, (turn.id, turn.place)) else {
-            return false;
-        };
-        let tune = turn.rule.tunes.get(turn.place);
-        let undo_after = tune.is_some_and(|tune| tune.undo_after);
-        if let Some(verdict) = verdicts.first() {
-            self.end_trial(verdict.keep, undo_after, verdict.text.clone(), Some(guard));
-        }
-        out.extend(verdicts.into_iter().map(Output::Verdict));
-        true
-    }
-
-    fn end_trial(&mut self, keep: bool, undo_after: bool, text: String, guard: Option<&Guard>) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Watching);
-        if guard.is_none_or(|guard| guard.was.is_none()) {
-            self.before.clear();
-        }
-        let decisions = match phase {
-            Phase::Trial(trial) => trial.decisions,
-            _ => Vec::new(),
-        };
-        if keep {
-            self.applied = true;
-            self.undone = 0;
-            if undo_after {
-                self.kept.extend(decisions);
-            }
-            self.set_finding(FindingState::Applied);
-            self.stand(Standing::Applied, "applied");
-            return;
-        }
-        for process in decisions.iter().flat_map(|(_, changed)| changed) {
-            self.done.remove(process);
-        }
-        self.set_finding(FindingState::Open);
-        self.phase = Phase::after_undo(text, guard, self.undone);
-        self.undone = self.undone.saturating_add(1);
     }
 
     /// What switching the rule means for the tune; see [`super::Engine::set_mode`].
     pub(super) fn set_mode(&mut self, rule: RuleId, place: usize, mode: Mode, tune: &Tune) -> Vec<Output> {
         let mut out = Vec::new();
         let open = self.phase.open();
-        if mode != Mode::Applying && !open.is_empty() {
+        if mode != Mode::Applying && self.is_busy() {
             let text = "the rule was switched before its change was judged; undone";
             self.end_trial(false, false, text.to_string(), None);
             out.extend(open.into_iter().map(|decision| {

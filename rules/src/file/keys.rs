@@ -217,6 +217,7 @@ keys! {
         "undo_if_worse_by" => Formula, "The share by which it may get worse.", required;
         "was" => Formula, "A number of the window before the change, known in the objective as `was`; the tune then follows.";
         "retry" => Formula, "After how many windows an undone tune tries again.";
+        "keep" => Words(&["better", "not_worse"]), "What stays: what is confirmed to be better (the default), or what is not worse, where the objective compares with a model.";
     }
     /// The keys of a file that says what a program calls the names of a rule.
     BINDINGS "a bindings file" {

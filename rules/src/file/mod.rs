@@ -237,6 +237,7 @@ pub(crate) struct GuardEntry {
     pub(crate) margin: Option<Expr>,
     pub(crate) was: Option<Expr>,
     pub(crate) retry: Option<Expr>,
+    pub(crate) keep: Option<Text>,
 }
 
 impl RuleFile {

@@ -140,5 +140,6 @@ fn guard(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<GuardEntry> {
         margin,
         was: fields.formula("was", wrong),
         retry: fields.formula("retry", wrong),
+        keep: fields.text("keep", wrong),
     })
 }

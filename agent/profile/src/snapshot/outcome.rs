@@ -14,20 +14,24 @@ pub const NO_PROCESS_LEFT: &str = "no process is left to be changed";
 pub const REVERTED: &str = "reverted";
 /// The outcome of a change that was to be taken back and is the program's by now.
 pub const LEFT_ALONE: &str = "left alone: the program changed it since";
-/// The guard's word for a change that did good.
+/// The guard's word for a change that stays.
 pub const KEPT: &str = "kept";
 /// The guard's word for one that is being judged.
 pub const ON_TRIAL: &str = "on trial";
 /// The guard's word for one that was not judged when the session ended.
 pub const NOT_JUDGED: &str = "not judged";
-/// The guard's word for one that did not.
+/// The guard's word for one that does not.
 pub const UNDONE: &str = "undone";
 /// The guard's word for one that is being taken back.
 pub const UNDOING: &str = "being undone";
 /// The guard's word for one that could not be taken back.
 pub const NOT_UNDONE: &str = "not undone";
+/// The guard's word for one that is taken back for some windows, to be compared with the time without it.
+pub const COMPARED: &str = "reverted to compare";
 /// The word for one whose `while` no longer holds: nothing was judged.
 pub const ENDED: &str = "ended";
 
 /// All words of the guard.
-pub const VERDICTS: [&str; 7] = [KEPT, ON_TRIAL, NOT_JUDGED, UNDONE, UNDOING, NOT_UNDONE, ENDED];
+pub const VERDICTS: [&str; 8] = [
+    KEPT, UNDONE, ENDED, ON_TRIAL, NOT_JUDGED, UNDOING, NOT_UNDONE, COMPARED,
+];

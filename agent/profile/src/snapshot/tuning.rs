@@ -150,8 +150,14 @@ pub struct GuardView {
     pub after: Option<f64>,
     /// How many times better: after/before where more is better, before/after where less is.
     pub ratio: Option<f64>,
+    /// In which it lies with 98 % confidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<(f64, f64)>,
+    /// What the guard found; none of what was not judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<plan::GuardEffect>,
     /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or at the end
-    /// `not judged`; `being undone` until it is, and `not undone` where that failed.
+    /// `not judged`; `being undone` until it is, and `not undone` where that failed; `reverted to compare` where it was made again.
     #[serde(deserialize_with = "verdict")]
     pub verdict: Word,
     /// Why there is no judgement.

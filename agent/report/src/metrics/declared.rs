@@ -81,8 +81,8 @@ pub const LABELS: &[Label] = &[
     ),
     label(
         "verdict",
-        7,
-        "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`, `being undone`, `not undone` (it could not be)",
+        8,
+        "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`, `being undone`, `not undone` (it could not be), `reverted to compare` (for some windows)",
     ),
     label("moment", 2, "`before` or `after` the change"),
     label(

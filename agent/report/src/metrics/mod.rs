@@ -12,10 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plan::Mode;
 use profile::snapshot::{
     ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot,
-    outcome::{
-        ENDED, GONE, IN_FORCE, KEPT, NOT_JUDGED, NOT_UNDONE, ON_TRIAL, REVERTED, THERE, UNDOING, UNDONE,
-        WRITTEN,
-    },
+    outcome::{GONE, IN_FORCE, REVERTED, THERE, VERDICTS, WRITTEN},
 };
 
 pub use declared::{LABELS, Label, METRICS, Metric, MetricKind};
@@ -411,7 +408,7 @@ impl Filling {
         for state in STATES {
             self.add("tuneagent_changes", &[of, ("state", state)], 0.0);
         }
-        for verdict in [KEPT, UNDONE, ENDED, ON_TRIAL, NOT_JUDGED, UNDOING, NOT_UNDONE] {
+        for verdict in VERDICTS {
             self.add("tuneagent_guard_changes", &[of, ("verdict", verdict)], 0.0);
         }
         self.add("tuneagent_reactions_total", &[of], 0.0);

@@ -30,6 +30,9 @@ pub struct Decided {
     pub promise: Option<String>,
     /// What was done once it is done, in one line for all processes; none of values, which are counted.
     pub summary: Option<String>,
+    /// It was reverted to be compared, and is made once more: that needs no line of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
     /// How it is carried out.
     pub how: How,
     /// One order each, by their numbers.

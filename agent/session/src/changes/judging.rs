@@ -55,7 +55,8 @@ impl Changes {
 
     fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[ChangeId]) -> ChangeEffects {
         self.judge(decision, Judgement::Kept, guard);
-        if self.made.of_decision(decision).any(Made::is_made) {
+        let is_confirmed = guard.effect == Some(plan::GuardEffect::Confirmed);
+        if is_confirmed && self.made.of_decision(decision).any(Made::is_made) {
             self.findings.repaired(rule);
         }
         let confirm = |change: &ChangeId| ChangeEffect::Order(change.machine, Order::Confirm(*change));
@@ -97,6 +98,15 @@ impl Changes {
     fn guard_answered(&mut self, change: ChangeId, failed: Option<&str>) -> Option<ChangeEffect> {
         let (decision, judgement, guard) = self.undoing.answered(change, failed)?;
         self.judge(decision, judgement, &guard);
+        if judgement == Judgement::Undone && guard.verdict == words::COMPARED {
+            // A trial reverts its change often: only the first time is said, and what counts is the change that is judged.
+            let is_first = self
+                .decisions
+                .get(&decision)
+                .is_none_or(|known| !known.decided.again);
+            self.forget_compared(decision);
+            return is_first.then_some(ChangeEffect::Say(ChangeNotice::Guard(guard.text)));
+        }
         Some(ChangeEffect::Say(ChangeNotice::Guard(guard.text)))
     }
 

@@ -97,6 +97,16 @@ impl Ledger {
         held
     }
 
+    /// Drops a decision as if it had not been made, but for the time that threads were held for it.
+    pub(super) fn withdraw(&mut self, decision: u64) {
+        for number in self.of_decision.remove(&decision).into_iter().flatten() {
+            if let Some(made) = self.made.remove(&number) {
+                self.of_change.remove(&made.change());
+                made.add_hold(&mut self.dropped.held);
+            }
+        }
+    }
+
     /// Drops the decisions that are settled and too old to be shown, and says which. Looks for them once for as many new changes as are
     /// shown, so that a receipt costs the same however long a session lasts.
     pub(super) fn drop_settled(

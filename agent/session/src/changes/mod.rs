@@ -310,10 +310,12 @@ impl Changes {
         let is_awaited = !known.is_given_up;
         let Some(why) = known.refused.take().or(no_process_left).or(there) else {
             let text = known.decided.done_text(written.len());
-            let mut effects = vec![ChangeEffect::Say(ChangeNotice::Done {
+            let done = ChangeNotice::Done {
                 rule: rule.clone(),
                 text,
-            })];
+            };
+            let said = (!known.decided.again).then_some(ChangeEffect::Say(done));
+            let mut effects: ChangeEffects = said.into_iter().collect();
             if is_awaited {
                 effects.push(ChangeEffect::Result(decision, Ok(())));
                 return effects;
@@ -467,6 +469,13 @@ impl Changes {
     /// How long threads were held for changes, by action.
     pub fn held(&self) -> BTreeMap<&'static str, HoldTotals> {
         self.made.held()
+    }
+
+    /// A decision that was reverted to be compared is forgotten.
+    fn forget_compared(&mut self, decision: u64) {
+        self.made.withdraw(decision);
+        self.decisions.remove(&decision);
+        self.undoing.forget(decision);
     }
 
     /// What was undone, refused or gone with its process is forgotten when there is much of it.

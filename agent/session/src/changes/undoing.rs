@@ -9,7 +9,7 @@ use profile::snapshot::{
 };
 
 /// How the verdicts of rules end that take a change back.
-const ENDING: &str = "; undone";
+const ENDINGS: [&str; 2] = ["; undone", "; reverted to compare"];
 
 /// What a guard has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ impl Verdict {
 
 /// What a verdict says, with another end.
 fn ended(text: &str, end: &str) -> String {
-    format!("{}{end}", text.strip_suffix(ENDING).unwrap_or(text))
+    let kept = ENDINGS.iter().find_map(|ending| text.strip_suffix(ending));
+    format!("{}{end}", kept.unwrap_or(text))
 }
 
 impl Undoing {

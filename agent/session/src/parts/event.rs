@@ -33,6 +33,7 @@ pub enum Event {
         decision: u64,
         rule: String,
         guard: GuardView,
+        keeps: bool,
         /// The slots of the processes that are judged; none is all.
         slots: Option<BTreeSet<u32>>,
         /// How long an iteration took before the decision and takes since, in words.

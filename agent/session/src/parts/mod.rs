@@ -15,7 +15,7 @@ use crate::{
     requests::{self, Check, RequestState, RequestStep},
 };
 use plan::MarkKind;
-use profile::snapshot::outcome::{KEPT, NOT_UNDONE, UNDONE};
+use profile::snapshot::outcome::{NOT_UNDONE, UNDONE};
 use rules::Time;
 
 /// How a session was started.
@@ -159,6 +159,7 @@ impl Parts {
                 decision,
                 rule,
                 mut guard,
+                keeps,
                 slots,
                 step,
             } => {
@@ -167,7 +168,6 @@ impl Parts {
                 if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
                     guard.text = format!("{step}; {}", guard.text);
                 }
-                let keeps = guard.verdict == KEPT;
                 let kind = if keeps { MarkKind::Kept } else { MarkKind::Undone };
                 let mut effects = vec![Effect::Record(kind, rule.clone(), guard.text.clone())];
                 let judged = changes::ChangeEvent::Judged {

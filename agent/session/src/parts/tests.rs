@@ -9,7 +9,7 @@ use crate::{
     request::Mode,
     requests::{NotAdded, NotSwitched, tests::check},
 };
-use profile::snapshot::{ChangeView, FindingView, GuardView};
+use profile::snapshot::{ChangeView, FindingView, GuardView, outcome::KEPT};
 
 const R0: MemberProcess = MemberProcess {
     machine: MachineId::HERE,
@@ -93,6 +93,7 @@ fn decision(id: u64) -> ResolvedDecision {
         changes: Vec::new(),
         at: None,
         together: None,
+        again: false,
         switches: Vec::new(),
         window_ns: None,
     }
@@ -116,6 +117,7 @@ fn resolved(id: u64) -> Event {
         rule: "r".to_owned(),
         promise: None,
         summary: None,
+        again: false,
         how: How::Each,
         parts: vec![part],
     }))
@@ -153,6 +155,7 @@ fn judged(verdict: &'static str, text: &str) -> Event {
             text: text.to_owned(),
             ..GuardView::default()
         },
+        keeps: verdict == KEPT,
         slots: None,
         step: Some("one step 2 s -> 1 s".to_owned()),
     }

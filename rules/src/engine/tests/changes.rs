@@ -297,7 +297,7 @@ fn two_rules_that_change_the_same_are_not_run_together() {
 
 #[test]
 fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_ended() {
-    let tune = "  - {set: n, value: 4, when: sum(busy) > 50%, guard: {minimize: sum(busy), over: 1, undo_if_worse_by: 5%}}\n";
+    let tune = "  - {set: n, value: 4, when: sum(busy) > 50%, guard: {minimize: sum(busy), over: 1, undo_if_worse_by: 5%, keep: not_worse}}\n";
     let mut shares = Shares::new(tune, 2);
     assert_eq!(shares.actions(&[40, 40]), ["0: set n = 4", "1: set n = 4"]);
     // On trial, then kept; the change itself has ended the condition.

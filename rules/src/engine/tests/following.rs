@@ -17,7 +17,7 @@ tune:
     role: every
     value: load
     when: load != level
-    guard: {minimize: w.duration / 1s * load / level / (load / was), was: level, over: 3, undo_if_worse_by: 5%}
+    guard: {minimize: w.duration / 1s * load / level / (load / was), was: level, over: 3, undo_if_worse_by: 5%, keep: not_worse}
 ";
 
 /// The engine, and the level in force.

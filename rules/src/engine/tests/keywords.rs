@@ -127,7 +127,7 @@ fn an_initial_value_is_written_to_each_process_once_until_a_window_has_shown_bet
 
 #[test]
 fn one_tune_waits_for_another_and_an_independent_one_does_not_wait() {
-    let second = "  - set: other\n    role: worker\n    value: 1\n    when: true\n    guard: {maximize: sum(mpi.calls), over: 1, undo_if_worse_by: 0%}\n";
+    let second = "  - set: other\n    role: worker\n    value: 1\n    when: true\n    guard: {maximize: sum(mpi.calls), over: 1, undo_if_worse_by: 0%, keep: not_worse}\n";
     let mut job = Job::new(&format!("{SHARES}{second}    after: nthreads\n"), 3.0).applying();
     assert_eq!(decisions(&job.window(HEALTHY)), 1);
     assert_eq!(

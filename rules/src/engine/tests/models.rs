@@ -84,7 +84,7 @@ fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
     assert!(
         verdict
             .text
-            .starts_with("iteration.duration / T(was): 2.7 -> 2.7 (5 windows each)"),
+            .starts_with("iteration.duration / T(was): 2.7 -> 2.7 (1 then 5 windows)"),
         "{}",
         verdict.text
     );

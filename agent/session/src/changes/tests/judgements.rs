@@ -47,6 +47,34 @@ fn a_session_is_settled_when_all_that_is_in_force_is_confirmed() {
     assert!(!it.is_settled(), "an order is under way");
 }
 
+// The guard compares.
+
+#[test]
+fn a_change_that_is_reverted_to_be_compared_is_said_once_and_counts_once() {
+    let mut it = new();
+    it.on(decided(1, [R0]), ms(0));
+    it.on(written(1, 0, 1), ms(1));
+    assert_eq!(it.on(compared(1), ms(2)), [undo([change(R0, 1)])]);
+    assert_eq!(it.on(reverted(R0, 1), ms(3)), [say_guard("reverted to compare")]);
+    assert_eq!(outcomes(&it), [""; 0]);
+    it.on(again(2, [R0]), ms(4));
+    assert_eq!(it.on(written(2, 0, 2), ms(5)), [applied(2)]);
+    assert_eq!(it.on(compared(2), ms(6)), [undo([change(R0, 2)])]);
+    assert_eq!(it.on(reverted(R0, 2), ms(7)), []);
+    it.on(again(3, [R0]), ms(8));
+    it.on(written(3, 0, 3), ms(9));
+    assert_eq!(it.on(kept(3), ms(10)), [say_guard("kept"), confirm(R0, 3)]);
+    assert_eq!(outcomes(&it), ["written"]);
+}
+
+#[test]
+fn a_change_that_cannot_be_reverted_to_be_compared_stays_listed() {
+    let mut it = with_one_change();
+    it.on(compared(1), ms(2));
+    it.on(stuck(R0, 1), ms(3));
+    assert_eq!(verdicts(&it), ["not undone"]);
+}
+
 // The guard takes back.
 
 #[test]

@@ -75,6 +75,7 @@ fn decision<const N: usize>(
         id,
         rule: rule.to_owned(),
         promise: None,
+        again: false,
         summary: (action != "set").then(|| format!("{action}: done")),
         how,
         parts: ranks.map(|rank| part(rank, action, rule)).to_vec(),
@@ -88,6 +89,14 @@ pub(super) fn decided<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent 
 
 pub(super) fn decided_by<const N: usize>(rule: &str, id: u64, ranks: [Rank; N]) -> ChangeEvent {
     ChangeEvent::Decided(decision(id, rule, How::Each, "set", ranks))
+}
+
+/// What was reverted to be compared is made once more.
+pub(super) fn again<const N: usize>(id: u64, ranks: [Rank; N]) -> ChangeEvent {
+    ChangeEvent::Decided(Decided {
+        again: true,
+        ..decision(id, "r", How::Each, "set", ranks)
+    })
 }
 
 /// Rule `r` does something else.
@@ -164,6 +173,7 @@ pub(super) fn hindered(id: u64, part: usize, reason: &str) -> ChangeEvent {
 pub(super) fn guard(verdict: &'static str) -> GuardView {
     GuardView {
         verdict,
+        effect: (verdict == words::KEPT).then_some(plan::GuardEffect::Confirmed),
         text: format!("pace: 1 -> 2; {verdict}"),
         ..GuardView::default()
     }
@@ -176,6 +186,10 @@ pub(super) fn kept(id: u64) -> ChangeEvent {
 
 pub(super) fn taken_back(id: u64) -> ChangeEvent {
     judged(id, words::UNDONE, false, None)
+}
+
+pub(super) fn compared(id: u64) -> ChangeEvent {
+    judged(id, words::COMPARED, false, None)
 }
 
 pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> ChangeEvent {

@@ -1,0 +1,229 @@
+//! A change that is reverted and made again, so that what it does comes and goes with it.
+//!
+//! The trial goes on in pairs of runs, one with the change and one without it; which comes first is drawn by lot. A pair compares two
+//! moments next to each other, so that a slow change of the pace is in neither. And without an effect its difference is as likely to be a
+//! gain as a loss, whatever the pace does by itself, so that Student's statistic of the differences is hardly ever larger than that of
+//! normal ones (Efron 1969, Student's t-test under symmetry conditions). After some of the pairs it is compared with a bound, and the
+//! trial ends at the first that decides.
+
+use super::judgement::{Aim, Judgement, Scale};
+use super::mixed;
+use super::statistics::{Middle, mean};
+
+/// After how many pairs it is judged, and the bound of the statistic there: without an effect 1 % of trials exceed one of them in one
+/// direction. The shape is that of Wang and Tsiatis (1987) for group-sequential tests, a normal quantile of C · (n / 36)^(0.46 − 0.5),
+/// with C from 60 000 series of normal differences.
+const LOOKS: [(usize, f64); 11] = [
+    (4, 11.77),
+    (5, 7.8),
+    (6, 6.22),
+    (8, 4.89),
+    (10, 4.31),
+    (13, 5.12),
+    (16, 4.64),
+    (20, 4.56),
+    (25, 3.93),
+    (30, 3.78),
+    (36, 3.49),
+];
+/// With more pairs than these the least and the greatest three tenths of the differences are left out: where the pace comes in
+/// bursts some are far off.
+const ALL_COUNT: usize = 10;
+const TRIMMED: (usize, usize) = (3, 10);
+pub(super) const MOST_PAIRS: usize = LOOKS[LOOKS.len() - 1].0;
+
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    without: f64,
+    with: f64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Alternation {
+    /// Windows of a run.
+    size: usize,
+    lot: u64,
+    pairs: Vec<Pair>,
+    /// The mean of the first run of the present pair.
+    first: Option<f64>,
+    run: Vec<f64>,
+}
+
+/// What follows from a window.
+pub(super) enum Next {
+    Wait,
+    /// A run is over; the next is with the change, or without it.
+    Run {
+        with: bool,
+    },
+    Judge,
+}
+
+impl Alternation {
+    /// The lot is the same in a replay, and depends on what no program can follow.
+    pub(super) fn new(over: u32, number: u64, seen: &[f64]) -> Alternation {
+        let lot = seen
+            .iter()
+            .fold(number, |lot, value| mixed(lot ^ value.to_bits()));
+        Alternation {
+            size: (over as usize / 4).max(1),
+            lot,
+            pairs: Vec::new(),
+            first: None,
+            run: Vec::new(),
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(super) fn seen(&self) -> usize {
+        self.run.len()
+    }
+
+    /// Whether the first run of the present pair is one with the change.
+    pub(super) fn begins_with(&self) -> bool {
+        mixed(self.lot.wrapping_add(self.pairs.len() as u64)) & 1 == 0
+    }
+
+    pub(super) fn window(&mut self, value: f64) -> Next {
+        self.run.push(value);
+        if self.run.len() < self.size {
+            return Next::Wait;
+        }
+        let last = mean(&std::mem::take(&mut self.run));
+        let begins_with = self.begins_with();
+        let Some(first) = self.first.take() else {
+            self.first = Some(last);
+            return Next::Run { with: !begins_with };
+        };
+        let (with, without) = if begins_with { (first, last) } else { (last, first) };
+        self.pairs.push(Pair { without, with });
+        match LOOKS.iter().any(|(pairs, _)| *pairs == self.pairs.len()) {
+            true => Next::Judge,
+            false => Next::Run {
+                with: self.begins_with(),
+            },
+        }
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.pairs.len() >= MOST_PAIRS
+    }
+
+    pub(super) fn judge(&self, aim: Aim) -> Judgement {
+        let side = |of: fn(&Pair) -> f64| mean(&self.pairs.iter().map(of).collect::<Vec<f64>>());
+        let (without, with) = (side(|pair| pair.without), side(|pair| pair.with));
+        let values = self.pairs.iter().flat_map(|pair| [pair.without, pair.with]);
+        let scale = Scale::of(values, without);
+        let difference = |pair: &Pair| aim.better(pair.with, scale) - aim.better(pair.without, scale);
+        let differences: Vec<f64> = self.pairs.iter().map(difference).collect();
+        let bound = LOOKS.iter().find(|(pairs, _)| *pairs >= differences.len());
+        let middle = match differences.len() > ALL_COUNT {
+            true => Middle::trimmed(&differences, differences.len() * TRIMMED.0 / TRIMMED.1),
+            false => Middle::trimmed(&differences, 0),
+        };
+        let effect = middle.interval(bound.map_or(f64::INFINITY, |(_, bound)| *bound));
+        aim.judgement(&effect, scale, aim.bears(effect.middle, scale), (without, with))
+    }
+
+    /// Where it stands, for people.
+    pub(super) fn progress(&self) -> String {
+        format!("pair {} of at most {MOST_PAIRS}", self.pairs.len() + 1)
+    }
+
+    /// What was compared, for people.
+    pub(super) fn text(&self) -> String {
+        let windows = if self.size == 1 { "window" } else { "windows" };
+        format!("{} times {} {windows} each", self.pairs.len(), self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AIM: Aim = Aim {
+        maximize: true,
+        margin: 0.05,
+    };
+
+    /// A program that has this pace in a window without the change, and `gain` times as much with it, until it is judged to the end.
+    fn tried(number: u64, gain: f64, mut pace: impl FnMut() -> f64) -> (Judgement, usize) {
+        let mut trial = Alternation::new(1, number, &[]);
+        let mut with = trial.begins_with();
+        loop {
+            match trial.window(pace() * if with { gain } else { 1.0 }) {
+                Next::Wait => unreachable!("runs of one window"),
+                Next::Run { with: next } => with = next,
+                Next::Judge => {
+                    let found = trial.judge(AIM);
+                    if found.verdict != plan::GuardEffect::Inconclusive || trial.is_last() {
+                        return (found, trial.pairs.len());
+                    }
+                    with = trial.begins_with();
+                }
+            }
+        }
+    }
+
+    fn uniform(seed: &mut u64) -> f64 {
+        *seed += 1;
+        (mixed(*seed) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    #[test]
+    fn a_gain_in_a_steady_program_is_confirmed_after_the_first_pairs() {
+        let mut seed = 0;
+        let (found, pairs) = tried(1, 1.2, || 100.0 + uniform(&mut seed));
+        assert_eq!((found.verdict, pairs), (plan::GuardEffect::Confirmed, 4));
+        let (low, high) = found.interval.unwrap();
+        assert!(1.1 < low && low <= 1.2 && 1.19 <= high, "{low} {high}");
+    }
+
+    #[test]
+    fn nothing_in_a_steady_program_is_no_effect_and_a_loss_is_worse() {
+        for (gain, verdict) in [
+            (1.0, plan::GuardEffect::NoEffect),
+            (0.8, plan::GuardEffect::Worse),
+        ] {
+            let mut seed = 0;
+            assert_eq!(tried(1, gain, || 100.0 + uniform(&mut seed)).0.verdict, verdict);
+        }
+    }
+
+    #[test]
+    fn what_varies_by_itself_is_inconclusive_after_the_last_pair() {
+        let mut seed = 0;
+        let (found, pairs) = tried(1, 1.1, || (4.0 * uniform(&mut seed)).exp());
+        assert_eq!(
+            (found.verdict, pairs),
+            (plan::GuardEffect::Inconclusive, MOST_PAIRS)
+        );
+    }
+
+    /// Paces of which a comparison of two times would be wrong: a jump at one moment, and a rhythm.
+    #[test]
+    fn a_pace_that_changes_by_itself_is_hardly_ever_confirmed() {
+        type Pace = fn(u64, f64) -> f64;
+        let paces: [Pace; 4] = [
+            |_, noise| 100.0 + 40.0 * noise,
+            |window, noise| 100.0 + 2.0 * noise + if window > 9 { 100.0 } else { 0.0 },
+            |window, noise| 100.0 + 10.0 * noise + 3.0 * window as f64,
+            |window, noise| 100.0 + 10.0 * noise + 50.0 * f64::from(window / 3 % 2 == 0),
+        ];
+        for pace in paces {
+            let confirmed = (0..1000).filter(|number| {
+                let (mut seed, mut window) = (number * 1000, 0);
+                let next = || {
+                    window += 1;
+                    pace(window, uniform(&mut seed))
+                };
+                tried(*number, 1.0, next).0.verdict == plan::GuardEffect::Confirmed
+            });
+            let confirmed = confirmed.count();
+            assert!(confirmed <= 20, "{confirmed} of 1000");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! What the guard finds: what an interval says, and the first comparison, of the windows before a change with those after it.
+//!
+//! Trimmed means are compared, by the ratio of the two where all values are positive: the least and the greatest fifth of the
+//! windows are left out, so that a rare window of twice the length decides nothing. A change is confirmed if all of the interval in
+//! which its effect lies is a gain, and the gain no trifle. It is worse if the objective got worse by more than the margin, a share
+//! of the mean before, plus an allowance for noise: the standard error of the difference of the two means, but never more than
+//! the margin again. The cap keeps a program whose pace jumps about from hiding a loss behind its own noise. What a change does
+//! to few windows only is seen by the plain means: they may be worse by ten margins. How often this errs is measured in
+//! `rates` and reported in docs/guard.md.
+
+use plan::GuardEffect;
+
+use super::statistics::{Interval, Middle, mean};
+use crate::guard::Guard;
+use crate::unit::human;
+
+/// A gain of less is a trifle.
+const RELEVANT: f64 = 0.02;
+/// So many windows before a change show whether the pace jumps by itself.
+const HISTORY_MIN: usize = 40;
+/// What is so many times better is no jump of the program's own.
+const UNMISTAKABLE: f64 = 10.0;
+/// A step of the history that is so many times as large would come near to the effect.
+const STEP_NEAR: f64 = 2.0;
+/// What windows that are left out of the means may cost, in margins.
+const OUTLIERS_MAY_COST: f64 = 10.0;
+
+/// What came of comparing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Judgement {
+    pub(crate) verdict: GuardEffect,
+    /// Within the bound for what is worse; an objective that is no number is not.
+    pub(crate) is_bearable: bool,
+    pub(crate) before: f64,
+    pub(crate) after: f64,
+    /// Above 1 for better.
+    pub(crate) ratio: Option<f64>,
+    /// In which the ratio lies with 98 % confidence.
+    pub(crate) interval: Option<(f64, f64)>,
+}
+
+/// Which way is better, and the share by which it may get worse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    pub(crate) maximize: bool,
+    pub(crate) margin: f64,
+}
+
+/// In which scale values are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Scale {
+    /// In logarithms shares are differences.
+    Logarithms,
+    /// Where a value is not positive; with the mean before.
+    Plain(f64),
+}
+
+impl Scale {
+    pub(super) fn of(values: impl Iterator<Item = f64>, before: f64) -> Scale {
+        let mut values = values;
+        if values.all(|value| value > 0.0) {
+            Scale::Logarithms
+        } else {
+            Scale::Plain(before)
+        }
+    }
+
+    /// The difference that is this share of the mean before.
+    fn share(self, share: f64) -> f64 {
+        match self {
+            Scale::Logarithms => (1.0 + share).ln(),
+            Scale::Plain(before) => share * before.abs(),
+        }
+    }
+}
+
+impl Aim {
+    pub(super) fn of(guard: &Guard) -> Aim {
+        Aim {
+            maximize: guard.maximize,
+            margin: guard.margin,
+        }
+    }
+
+    /// A value of which more is better.
+    pub(super) fn better(self, value: f64, scale: Scale) -> f64 {
+        let value = if scale == Scale::Logarithms {
+            value.ln()
+        } else {
+            value
+        };
+        if self.maximize { value } else { -value }
+    }
+
+    /// Whether a difference of which more is better is a loss of no more than the margin.
+    pub(super) fn bears(self, difference: f64, scale: Scale) -> bool {
+        difference >= -scale.share(self.margin)
+    }
+
+    pub(super) fn judgement(
+        self,
+        effect: &Interval,
+        scale: Scale,
+        is_bearable: bool,
+        (before, after): (f64, f64),
+    ) -> Judgement {
+        let may_be_gain = effect.high > 0.0;
+        let verdict = if !is_bearable && !may_be_gain {
+            GuardEffect::Worse
+        } else if effect.low > 0.0 && effect.middle >= scale.share(RELEVANT) {
+            GuardEffect::Confirmed
+        } else if is_bearable
+            && effect.low > -scale.share(self.margin)
+            && effect.high < scale.share(self.margin)
+        {
+            GuardEffect::NoEffect
+        } else {
+            GuardEffect::Inconclusive
+        };
+        let is_ratio = scale == Scale::Logarithms;
+        Judgement {
+            verdict,
+            is_bearable,
+            before,
+            after,
+            ratio: match is_ratio {
+                true => Some(effect.middle.exp()),
+                false => ratio(before, after, self.maximize),
+            },
+            interval: is_ratio.then(|| (effect.low.exp(), effect.high.exp())),
+        }
+    }
+
+    /// Compares the windows before a change with those after it.
+    pub(crate) fn compare(self, before: &[f64], after: &[f64]) -> Judgement {
+        let middles = (Middle::of(before), Middle::of(after));
+        let scale = Scale::of(before.iter().chain(after).copied(), middles.0.mean);
+        let better = |run: &[f64]| {
+            let values: Vec<f64> = run.iter().map(|value| self.better(*value, scale)).collect();
+            Middle::of(&values)
+        };
+        let effect = Interval::of(&better(before), &better(after));
+        let is_bearable = self.is_bearable(&middles, (mean(before), mean(after)));
+        self.judgement(&effect, scale, is_bearable, (middles.0.mean, middles.1.mean))
+    }
+
+    fn is_bearable(
+        self,
+        (before, after): &(Middle, Middle),
+        (plain_before, plain_after): (f64, f64),
+    ) -> bool {
+        let worse = |before: f64, after: f64| {
+            if self.maximize {
+                before - after
+            } else {
+                after - before
+            }
+        };
+        let allowed = self.margin * before.mean.abs();
+        let error = |middle: &Middle| middle.error_squared().unwrap_or(0.0);
+        let noise = (error(before) + error(after)).sqrt();
+        // What is not a number is within no bound.
+        worse(before.mean, after.mean) <= allowed + noise.min(allowed)
+            && worse(plain_before, plain_after) <= OUTLIERS_MAY_COST * self.margin * plain_before.abs()
+    }
+}
+
+/// Whether an effect is believed after one comparison: the history before it has no step that comes near, and is long enough to
+/// have shown one. What is ten times better is believed after any.
+pub(crate) fn is_believable(found: &Judgement, history: &[f64], over: usize) -> bool {
+    let Some(effect) = found.ratio.filter(|_| found.interval.is_some()).map(f64::ln) else {
+        return false;
+    };
+    let is_long = history.len() >= HISTORY_MIN || effect >= UNMISTAKABLE.ln();
+    is_long && STEP_NEAR * largest_step(history, over) < effect
+}
+
+/// The largest step of the mean of some windows to that of as many that follow, in logarithms.
+fn largest_step(history: &[f64], over: usize) -> f64 {
+    let over = over.max(1);
+    let logarithms: Vec<f64> = history.iter().map(|value| value.ln()).collect();
+    let step = |windows: &[f64]| {
+        let (first, next) = windows.split_at(over);
+        (Middle::of(next).mean - Middle::of(first).mean).abs()
+    };
+    logarithms.windows(2 * over).map(step).fold(0.0, f64::max)
+}
+
+/// How many times better, where both have the same sign.
+fn ratio(before: f64, after: f64, maximize: bool) -> Option<f64> {
+    let (better, poorer) = if maximize {
+        (after, before)
+    } else {
+        (before, after)
+    };
+    let comparable = poorer != 0.0 && better != 0.0 && (poorer > 0.0) == (better > 0.0);
+    comparable.then(|| better / poorer)
+}
+
+impl Judgement {
+    /// `91.4 ms -> 1.31 ms (10 windows each): 70 times [65, 74]`, where `seen` says what was compared.
+    pub(crate) fn text(&self, guard: &Guard, seen: &str) -> String {
+        let dimension = guard.objective.of.dimension();
+        let shown = |value| human(value, dimension, guard.objective.of.percent);
+        let times = |ratio: f64| human(round_ratio(ratio), Default::default(), false);
+        let is_many = self.ratio.is_some_and(|ratio| ratio >= 1.995);
+        // Without the sign of a zero.
+        let share = |ratio: f64| format!("{:+.1}", ((ratio - 1.0) * 1000.0).round() / 10.0 + 0.0);
+        let change = match self.ratio {
+            Some(ratio) if is_many => format!(": {} times", times(ratio)),
+            Some(ratio) => format!(": {} %", share(ratio)),
+            None => String::new(),
+        };
+        let interval = match self
+            .interval
+            .filter(|(low, high)| low.is_finite() && high.is_finite())
+        {
+            Some((low, high)) if is_many => format!(" [{}, {}]", times(low), times(high)),
+            Some((low, high)) => format!(" [{}, {}]", share(low), share(high)),
+            None => String::new(),
+        };
+        format!(
+            "{} -> {} ({seen}){change}{interval}",
+            shown(self.before),
+            shown(self.after)
+        )
+    }
+}
+
+/// Tens and more in whole numbers: no one needs 69.8 times.
+fn round_ratio(ratio: f64) -> f64 {
+    if ratio >= 9.95 {
+        ratio.round()
+    } else {
+        (ratio * 10.0).round() / 10.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn judge(before: &[f64], after: &[f64], maximize: bool, margin: f64) -> Judgement {
+        Aim { maximize, margin }.compare(before, after)
+    }
+
+    #[test]
+    fn a_gain_is_confirmed_and_a_loss_beyond_the_margin_worse() {
+        let cases = [
+            (
+                true,
+                vec![100.0; 5],
+                vec![10000.0; 5],
+                GuardEffect::Confirmed,
+                Some(100.0),
+            ),
+            (
+                true,
+                vec![100.0; 5],
+                vec![101.0; 5],
+                GuardEffect::NoEffect,
+                Some(1.01),
+            ),
+            (
+                true,
+                vec![100.0; 5],
+                vec![96.0; 5],
+                GuardEffect::NoEffect,
+                Some(0.96),
+            ),
+            (
+                true,
+                vec![100.0; 5],
+                vec![94.0; 5],
+                GuardEffect::Worse,
+                Some(0.94),
+            ),
+            (
+                false,
+                vec![0.1; 5],
+                vec![0.001; 5],
+                GuardEffect::Confirmed,
+                Some(100.0),
+            ),
+            (false, vec![1.0; 5], vec![1.06; 5], GuardEffect::Worse, None),
+            (true, vec![0.0; 5], vec![5.0; 5], GuardEffect::Confirmed, None),
+            (true, vec![100.0; 5], vec![0.0; 5], GuardEffect::Worse, None),
+            (false, vec![-1.0; 5], vec![-2.0; 5], GuardEffect::Confirmed, None),
+        ];
+        for (maximize, before, after, verdict, ratio) in cases {
+            let found = judge(&before, &after, maximize, 0.05);
+            assert_eq!(found.verdict, verdict, "{before:?} {after:?}");
+            assert_eq!(
+                found.is_bearable,
+                verdict != GuardEffect::Worse,
+                "{before:?} {after:?}"
+            );
+            if let Some(ratio) = ratio {
+                assert!((found.ratio.unwrap() - ratio).abs() < 1e-9 * ratio);
+            }
+        }
+    }
+
+    #[test]
+    fn what_varies_more_than_it_gains_is_inconclusive_and_has_an_interval() {
+        let (before, after) = (
+            [100.0, 60.0, 140.0, 80.0, 120.0],
+            [120.0, 72.0, 168.0, 96.0, 144.0],
+        );
+        let found = judge(&before, &after, true, 0.05);
+        assert_eq!(found.verdict, GuardEffect::Inconclusive);
+        let (low, high) = found.interval.unwrap();
+        assert!(low < 1.0 && 1.2 < high, "{low} {high}");
+    }
+
+    #[test]
+    fn noise_widens_the_margin_and_at_most_doubles_it() {
+        let noisy = [100.0, 90.0, 110.0, 95.0, 105.0];
+        assert!(judge(&noisy, &[93.0; 5], true, 0.05).is_bearable);
+        let wild = [10.0, 190.0, 100.0, 20.0, 180.0];
+        assert!(!judge(&wild, &[89.0; 5], true, 0.05).is_bearable);
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_worse() {
+        for (before, after) in [
+            (vec![1.0], vec![f64::NAN]),
+            (vec![], vec![]),
+            (vec![1.0; 5], vec![1.0, 1.0, f64::NAN, 1.0, 1.0]),
+        ] {
+            let found = judge(&before, &after, true, 0.05);
+            assert!(
+                !found.is_bearable && found.verdict == GuardEffect::Worse,
+                "{before:?} {after:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rare_long_window_decides_nothing_unless_it_costs_ten_margins() {
+        let mut after = [1.0; 5];
+        after[2] = 2.0;
+        assert!(judge(&[1.0; 5], &after, false, 0.05).is_bearable);
+        assert!(judge(&after, &[1.0; 5], false, 0.05).is_bearable);
+        after[2] = 4.0;
+        assert!(!judge(&[1.0; 5], &after, false, 0.05).is_bearable);
+        after[3] = 1.2;
+        after[2] = 1.2;
+        assert!(!judge(&[1.0; 5], &after.map(|value| value * 1.08), false, 0.05).is_bearable);
+    }
+
+    #[test]
+    fn an_effect_is_believed_where_the_history_has_no_such_step_and_is_long_enough() {
+        let effect = |ratio: f64| judge(&[1.0; 5], &[ratio; 5], true, 0.05);
+        let calm = |length| vec![1.0; length];
+        let mut jumped = calm(30);
+        jumped.extend(vec![1.5; 30]);
+        assert!(is_believable(&effect(1.5), &calm(40), 5));
+        assert!(!is_believable(&effect(1.5), &calm(39), 5));
+        assert!(is_believable(&effect(12.0), &calm(5), 5));
+        assert!(!is_believable(&effect(1.5), &jumped, 5));
+        assert!(is_believable(&effect(3.0), &jumped, 5));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_not_worse_in_the_mean_is_always_bearable(values in prop::collection::vec(0.1f64..1e6, 1..20), gain in 1.0f64..100.0) {
+            let more: Vec<f64> = values.iter().map(|value| value * gain).collect();
+            prop_assert!(judge(&values, &more, true, 0.0).is_bearable);
+            prop_assert!(judge(&more, &values, false, 0.0).is_bearable);
+        }
+
+        #[test]
+        fn a_loss_of_more_than_twice_the_margin_is_never_bearable(values in prop::collection::vec(0.1f64..1e6, 1..20)) {
+            let less: Vec<f64> = values.iter().map(|value| value * 0.89).collect();
+            prop_assert!(!judge(&values, &less, true, 0.05).is_bearable);
+        }
+
+        #[test]
+        fn the_interval_holds_the_ratio_and_a_confirmed_one_is_all_gain(
+            before in prop::collection::vec(0.1f64..1e3, 2..20),
+            after in prop::collection::vec(0.1f64..1e3, 2..20),
+        ) {
+            let found = judge(&before, &after, true, 0.05);
+            let ((low, high), ratio) = (found.interval.unwrap(), found.ratio.unwrap());
+            prop_assert!(low <= ratio && ratio <= high);
+            prop_assert!(found.verdict != GuardEffect::Confirmed || low > 1.0 && ratio > 1.0199);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a tune does with a trial: its steps, and what follows when it is over.
+
+use super::output::{Decision, FindingState, Output, Standing};
+use super::phase::Phase;
+use super::trial::{Step, Trial};
+use super::tune::{Outbox, TuneState, Turn};
+use crate::guard::Guard;
+use crate::ids::DecisionId;
+use crate::value::Cell;
+
+impl TuneState {
+    /// A change that was reverted to be compared could not be made again.
+    pub(super) fn not_made_again(&mut self, trial: &Trial) {
+        if trial.is_reverted {
+            let processes = trial.processes();
+            self.done.retain(|process, _| !processes.contains(process));
+            self.set_finding(FindingState::Open);
+        }
+    }
+
+    /// Adds a window to the trial and judges when there are enough. True if the trial is over.
+    pub(super) fn try_on(
+        &mut self,
+        turn: &Turn<'_>,
+        guard: &Guard,
+        objective: &Cell,
+        outbox: &mut Outbox<'_>,
+    ) -> bool {
+        let Phase::Trial(trial) = &mut self.phase else {
+            return false;
+        };
+        let verdicts = match trial.window(objective, guard, (turn.id, turn.place)) {
+            Step::Wait => return false,
+            Step::Revert(verdict) => {
+                outbox.outputs.push(Output::Verdict(verdict));
+                return false;
+            }
+            Step::Again(decision) => {
+                let trial = std::mem::take(trial);
+                self.decide_again(decision, trial, outbox);
+                return false;
+            }
+            Step::Over(verdicts) => verdicts,
+        };
+        let tune = turn.rule.tunes.get(turn.place);
+        let undo_after = tune.is_some_and(|tune| tune.undo_after);
+        if let Some(verdict) = verdicts.first() {
+            self.end_trial(verdict.keep, undo_after, verdict.text.clone(), Some(guard));
+        }
+        outbox.outputs.extend(verdicts.into_iter().map(Output::Verdict));
+        true
+    }
+
+    /// What was reverted to be compared is made once more.
+    fn decide_again(&mut self, decision: Decision, trial: Trial, outbox: &mut Outbox<'_>) {
+        *outbox.decisions += 1;
+        let id = DecisionId(*outbox.decisions);
+        self.phase = Phase::Pending {
+            waited: 0,
+            decision: id,
+            changes: decision.changes.clone(),
+            trial,
+        };
+        outbox.outputs.push(Output::Decision(Decision {
+            id,
+            window: None,
+            again: true,
+            ..decision
+        }));
+    }
+
+    pub(super) fn end_trial(&mut self, keep: bool, undo_after: bool, text: String, guard: Option<&Guard>) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Watching);
+        if guard.is_none_or(|guard| guard.was.is_none()) {
+            self.before.clear();
+        }
+        let trial = match phase {
+            Phase::Trial(trial) | Phase::Pending { trial, .. } => trial,
+            _ => Trial::default(),
+        };
+        if keep {
+            self.applied = true;
+            self.undone = 0;
+            if undo_after {
+                self.kept.extend(trial.decisions);
+            }
+            self.set_finding(FindingState::Applied);
+            self.stand(Standing::Applied, "applied");
+            return;
+        }
+        for process in trial.processes() {
+            self.done.remove(&process);
+        }
+        self.set_finding(FindingState::Open);
+        self.phase = Phase::after_undo(text, guard, self.undone);
+        self.undone = self.undone.saturating_add(1);
+    }
+}
