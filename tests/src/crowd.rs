@@ -218,7 +218,9 @@ impl Crowd {
         let agent = self.attach(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?;
         // A probe that is no longer needed is switched off with a line of its own.
         let is_judged = |line: &Line| {
-            line.text.contains("  guard  ") && !line.text.contains("its condition no longer holds")
+            let is_of_guard = line.text.contains("  guard  ");
+            let is_no_verdict = ["its condition no longer holds", "reverted to compare"];
+            is_of_guard && !is_no_verdict.iter().any(|words| line.text.contains(words))
         };
         agent.lines.wait_for("a verdict", PATIENCE, |lines| {
             lines.iter().any(is_judged).then_some(())

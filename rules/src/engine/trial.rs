@@ -11,7 +11,7 @@ mod statistics;
 
 use std::collections::BTreeSet;
 
-use self::alternation::{Alternation, Next};
+use self::alternation::{Alternation, Next, Sides};
 use self::judgement::{Aim, Judgement, is_believable};
 use super::output::{Decision, Verdict};
 use crate::guard::Guard;
@@ -172,12 +172,16 @@ impl Trial {
             }
         };
         let is_last = self.again.is_none() && self.after.len() >= MOST_AFTER * over;
+        let repeats = (found.verdict == plan::GuardEffect::Confirmed).then(|| Sides {
+            without: before.to_vec(),
+            with: self.after.clone(),
+        });
         let verdict = judged(verdict, &found, guard, &seen);
         match &self.again {
             _ if is_known || is_last => self.over(&ended(verdict)),
             None => Step::Wait,
             Some(decision) => {
-                let alternation = Alternation::new(guard.over, decision.id.0, &self.history);
+                let alternation = Alternation::new(guard.over, decision.rule.0 as u64, &self.history, repeats);
                 let with = alternation.begins_with();
                 self.alternation = Some(alternation);
                 self.run(with, verdict)
@@ -194,9 +198,9 @@ impl Trial {
             Next::Wait => return Step::Wait,
             Next::Run { with } => with,
             Next::Judge => {
-                let found = alternation.judge(Aim::of(guard));
+                let (found, seen) = alternation.judge(Aim::of(guard));
                 if found.verdict != plan::GuardEffect::Inconclusive || alternation.is_last() {
-                    let verdict = ended(judged(verdict(), &found, guard, &alternation.text()));
+                    let verdict = ended(judged(verdict(), &found, guard, &seen));
                     return self.decided(verdict);
                 }
                 alternation.begins_with()

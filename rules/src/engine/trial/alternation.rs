@@ -6,6 +6,8 @@
 //! normal ones (Efron 1969, Student's t-test under symmetry conditions). After some of the pairs it is compared with a bound, and the
 //! trial ends at the first that decides.
 
+use plan::GuardEffect;
+
 use super::judgement::{Aim, Judgement, Scale};
 use super::mixed;
 use super::statistics::{Middle, mean};
@@ -30,6 +32,10 @@ const LOOKS: [(usize, f64); 11] = [
 /// bursts some are far off.
 const ALL_COUNT: usize = 10;
 const TRIMMED: (usize, usize) = (3, 10);
+/// So many pairs are enough where the first comparison has shown a gain: see [`Alternation::judge_repeated`].
+const REPEATED: usize = 2;
+/// Each of them has to show at least this share of the gain.
+const SHARE_REPEATED: f64 = 0.5;
 pub(super) const MOST_PAIRS: usize = LOOKS[LOOKS.len() - 1].0;
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +53,15 @@ pub(super) struct Alternation {
     /// The mean of the first run of the present pair.
     first: Option<f64>,
     run: Vec<f64>,
+    /// All windows without the change and with it, from the first comparison on, where that has shown a gain.
+    repeats: Option<Sides>,
+}
+
+/// Windows without a change, and with it.
+#[derive(Clone, Debug)]
+pub(super) struct Sides {
+    pub(super) without: Vec<f64>,
+    pub(super) with: Vec<f64>,
 }
 
 /// What follows from a window.
@@ -61,7 +76,7 @@ pub(super) enum Next {
 
 impl Alternation {
     /// The lot is the same in a replay, and depends on what no program can follow.
-    pub(super) fn new(over: u32, number: u64, seen: &[f64]) -> Alternation {
+    pub(super) fn new(over: u32, number: u64, seen: &[f64], repeats: Option<Sides>) -> Alternation {
         let lot = seen
             .iter()
             .fold(number, |lot, value| mixed(lot ^ value.to_bits()));
@@ -71,6 +86,7 @@ impl Alternation {
             pairs: Vec::new(),
             first: None,
             run: Vec::new(),
+            repeats,
         }
     }
 
@@ -92,15 +108,23 @@ impl Alternation {
         if self.run.len() < self.size {
             return Next::Wait;
         }
-        let last = mean(&std::mem::take(&mut self.run));
+        let run = std::mem::take(&mut self.run);
+        let last = mean(&run);
         let begins_with = self.begins_with();
+        if let Some(sides) = &mut self.repeats {
+            match begins_with == self.first.is_none() {
+                true => sides.with.extend(run),
+                false => sides.without.extend(run),
+            }
+        }
         let Some(first) = self.first.take() else {
             self.first = Some(last);
             return Next::Run { with: !begins_with };
         };
         let (with, without) = if begins_with { (first, last) } else { (last, first) };
         self.pairs.push(Pair { without, with });
-        match LOOKS.iter().any(|(pairs, _)| *pairs == self.pairs.len()) {
+        let is_repeated = self.repeats.is_some() && self.pairs.len() == REPEATED;
+        match is_repeated || LOOKS.iter().any(|(pairs, _)| *pairs == self.pairs.len()) {
             true => Next::Judge,
             false => Next::Run {
                 with: self.begins_with(),
@@ -112,7 +136,31 @@ impl Alternation {
         self.pairs.len() >= MOST_PAIRS
     }
 
-    pub(super) fn judge(&self, aim: Aim) -> Judgement {
+    /// With what was compared, for people.
+    pub(super) fn judge(&self, aim: Aim) -> (Judgement, String) {
+        match &self.repeats {
+            Some(sides) if self.pairs.len() == REPEATED => self.judge_repeated(aim, sides),
+            _ => (self.judge_pairs(aim), self.text()),
+        }
+    }
+
+    /// A gain that the first comparison has shown, and that went and came back in each of the first pairs. The program's own pace has
+    /// to pass the first comparison and then to follow the lot twice, of which the second alone happens to one change in four.
+    fn judge_repeated(&self, aim: Aim, sides: &Sides) -> (Judgement, String) {
+        let mut found = aim.compare(&sides.without, &sides.with);
+        let values = sides.without.iter().chain(&sides.with).copied();
+        let scale = Scale::of(values, found.before);
+        let gain = |with: f64, without: f64| aim.better(with, scale) - aim.better(without, scale);
+        let least = SHARE_REPEATED * gain(found.after, found.before);
+        let is_repeated = self.pairs.iter().all(|pair| gain(pair.with, pair.without) >= least);
+        if found.verdict != GuardEffect::Confirmed || !is_repeated {
+            found.verdict = GuardEffect::Inconclusive;
+        }
+        let text = format!("{} then {} windows", sides.without.len(), sides.with.len());
+        (found, text)
+    }
+
+    fn judge_pairs(&self, aim: Aim) -> Judgement {
         let side = |of: fn(&Pair) -> f64| mean(&self.pairs.iter().map(of).collect::<Vec<f64>>());
         let (without, with) = (side(|pair| pair.without), side(|pair| pair.with));
         let values = self.pairs.iter().flat_map(|pair| [pair.without, pair.with]);
@@ -133,8 +181,7 @@ impl Alternation {
         format!("pair {} of at most {MOST_PAIRS}", self.pairs.len() + 1)
     }
 
-    /// What was compared, for people.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let windows = if self.size == 1 { "window" } else { "windows" };
         format!("{} times {} {windows} each", self.pairs.len(), self.size)
     }
@@ -151,15 +198,15 @@ mod tests {
 
     /// A program that has this pace in a window without the change, and `gain` times as much with it, until it is judged to the end.
     fn tried(number: u64, gain: f64, mut pace: impl FnMut() -> f64) -> (Judgement, usize) {
-        let mut trial = Alternation::new(1, number, &[]);
+        let mut trial = Alternation::new(1, number, &[], None);
         let mut with = trial.begins_with();
         loop {
             match trial.window(pace() * if with { gain } else { 1.0 }) {
                 Next::Wait => unreachable!("runs of one window"),
                 Next::Run { with: next } => with = next,
                 Next::Judge => {
-                    let found = trial.judge(AIM);
-                    if found.verdict != plan::GuardEffect::Inconclusive || trial.is_last() {
+                    let (found, _) = trial.judge(AIM);
+                    if found.verdict != GuardEffect::Inconclusive || trial.is_last() {
                         return (found, trial.pairs.len());
                     }
                     with = trial.begins_with();
@@ -177,7 +224,7 @@ mod tests {
     fn a_gain_in_a_steady_program_is_confirmed_after_the_first_pairs() {
         let mut seed = 0;
         let (found, pairs) = tried(1, 1.2, || 100.0 + uniform(&mut seed));
-        assert_eq!((found.verdict, pairs), (plan::GuardEffect::Confirmed, 4));
+        assert_eq!((found.verdict, pairs), (GuardEffect::Confirmed, 4));
         let (low, high) = found.interval.unwrap();
         assert!(1.1 < low && low <= 1.2 && 1.19 <= high, "{low} {high}");
     }
@@ -185,8 +232,8 @@ mod tests {
     #[test]
     fn nothing_in_a_steady_program_is_no_effect_and_a_loss_is_worse() {
         for (gain, verdict) in [
-            (1.0, plan::GuardEffect::NoEffect),
-            (0.8, plan::GuardEffect::Worse),
+            (1.0, GuardEffect::NoEffect),
+            (0.8, GuardEffect::Worse),
         ] {
             let mut seed = 0;
             assert_eq!(tried(1, gain, || 100.0 + uniform(&mut seed)).0.verdict, verdict);
@@ -199,7 +246,7 @@ mod tests {
         let (found, pairs) = tried(1, 1.1, || (4.0 * uniform(&mut seed)).exp());
         assert_eq!(
             (found.verdict, pairs),
-            (plan::GuardEffect::Inconclusive, MOST_PAIRS)
+            (GuardEffect::Inconclusive, MOST_PAIRS)
         );
     }
 
@@ -220,7 +267,7 @@ mod tests {
                     window += 1;
                     pace(window, uniform(&mut seed))
                 };
-                tried(*number, 1.0, next).0.verdict == plan::GuardEffect::Confirmed
+                tried(*number, 1.0, next).0.verdict == GuardEffect::Confirmed
             });
             let confirmed = confirmed.count();
             assert!(confirmed <= 20, "{confirmed} of 1000");

@@ -34,7 +34,7 @@ fn guard(over: u32) -> Guard {
 fn decision(number: u64) -> Decision {
     Decision {
         id: DecisionId(number),
-        rule: RuleId(0),
+        rule: RuleId(number as usize),
         rule_name: "r".into(),
         tune: 0,
         because: Vec::new(),
