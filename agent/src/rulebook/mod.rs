@@ -404,6 +404,11 @@ impl RuleBook {
             .collect()
     }
 
+    /// Whether a change is being judged, also while it is reverted to be compared.
+    pub fn is_judging(&self) -> bool {
+        self.engine.is_judging()
+    }
+
     /// What each rule does and why not more.
     pub fn views(&self) -> Vec<RuleView> {
         let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();

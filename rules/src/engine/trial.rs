@@ -181,7 +181,8 @@ impl Trial {
             _ if is_known || is_last => self.over(&ended(verdict)),
             None => Step::Wait,
             Some(decision) => {
-                let alternation = Alternation::new(guard.over, decision.rule.0 as u64, &self.history, repeats);
+                let alternation =
+                    Alternation::new(guard.over, decision.rule.0 as u64, &self.history, repeats);
                 let with = alternation.begins_with();
                 self.alternation = Some(alternation);
                 self.run(with, verdict)

@@ -154,6 +154,15 @@ impl TuneState {
             .collect()
     }
 
+    /// Whether a change is compared, also while it is reverted for that.
+    pub(super) fn is_judging(&self) -> bool {
+        match &self.phase {
+            Phase::Trial(_) => true,
+            Phase::Pending { trial, .. } => trial.is_reverted,
+            Phase::Watching | Phase::OnHold { .. } => false,
+        }
+    }
+
     pub(super) fn finding(&self) -> Option<Finding> {
         self.finding.clone()
     }

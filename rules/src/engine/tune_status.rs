@@ -56,6 +56,12 @@ impl Engine {
         self.rules.iter().flat_map(tunes).collect()
     }
 
+    /// Whether a change is compared with the time without it: what is measured for that is not to be interrupted.
+    pub fn is_judging(&self) -> bool {
+        let tunes = |running: &Running| running.tunes.iter().any(TuneState::is_judging);
+        self.rules.iter().any(tunes)
+    }
+
     /// The findings there are, with the numbers of the last window, or of the last before a change.
     pub fn findings(&self) -> Vec<Finding> {
         self.rules

@@ -116,7 +116,7 @@ impl Measuring {
     /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
     pub(super) fn is_still(&self, rules: &RuleBook, target: &Target) -> bool {
         let are_still = !self.profile.processes.is_empty() && self.profile.are_still();
-        are_still && !target.is_of_command() && rules.on_trial().is_empty()
+        are_still && !target.is_of_command() && !rules.is_judging()
     }
 
     /// A tick is over. True where nothing has happened for a while, the first time.

@@ -47,7 +47,7 @@ impl Measuring {
     fn state(&self, context: &Context<'_>) -> SamplingState {
         SamplingState {
             can_detach: self.probes.can_take_turns(),
-            is_judged: !context.rules.on_trial().is_empty(),
+            is_judged: context.rules.is_judging(),
             ticks_per_s: 1.0
                 / self
                     .tick(context.rules, context.target, context.screen)
@@ -223,7 +223,7 @@ impl Measuring {
 
     /// Keeps what counting for rules costs to the budget.
     pub(in crate::session) fn mind_counts(&mut self, context: &mut Context<'_>) -> Result<(), KernelError> {
-        let is_judged = !context.rules.on_trial().is_empty();
+        let is_judged = context.rules.is_judging();
         if self.budget.counting.rests() {
             let is_over = self.budget.counting.is_over(self.profile.read_ns, is_judged);
             return match is_over && !self.probes.is_closing() {

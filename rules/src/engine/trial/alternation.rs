@@ -152,7 +152,10 @@ impl Alternation {
         let scale = Scale::of(values, found.before);
         let gain = |with: f64, without: f64| aim.better(with, scale) - aim.better(without, scale);
         let least = SHARE_REPEATED * gain(found.after, found.before);
-        let is_repeated = self.pairs.iter().all(|pair| gain(pair.with, pair.without) >= least);
+        let is_repeated = self
+            .pairs
+            .iter()
+            .all(|pair| gain(pair.with, pair.without) >= least);
         if found.verdict != GuardEffect::Confirmed || !is_repeated {
             found.verdict = GuardEffect::Inconclusive;
         }
@@ -231,10 +234,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_steady_program_is_no_effect_and_a_loss_is_worse() {
-        for (gain, verdict) in [
-            (1.0, GuardEffect::NoEffect),
-            (0.8, GuardEffect::Worse),
-        ] {
+        for (gain, verdict) in [(1.0, GuardEffect::NoEffect), (0.8, GuardEffect::Worse)] {
             let mut seed = 0;
             assert_eq!(tried(1, gain, || 100.0 + uniform(&mut seed)).0.verdict, verdict);
         }
@@ -244,10 +244,7 @@ mod tests {
     fn what_varies_by_itself_is_inconclusive_after_the_last_pair() {
         let mut seed = 0;
         let (found, pairs) = tried(1, 1.1, || (4.0 * uniform(&mut seed)).exp());
-        assert_eq!(
-            (found.verdict, pairs),
-            (GuardEffect::Inconclusive, MOST_PAIRS)
-        );
+        assert_eq!((found.verdict, pairs), (GuardEffect::Inconclusive, MOST_PAIRS));
     }
 
     /// Paces of which a comparison of two times would be wrong: a jump at one moment, and a rhythm.
