@@ -42,6 +42,8 @@ pub(super) struct Trial {
     /// What is decided again after it was reverted; none of what is compared with its time before alone.
     again: Option<Decision>,
     alternation: Option<Alternation>,
+    /// What the first comparison came to, for people.
+    compared: String,
     /// The change is reverted for now.
     pub(super) is_reverted: bool,
     /// What was found of a change that has still to be made again to stay.
@@ -185,6 +187,7 @@ impl Trial {
                     Alternation::new(guard.over, decision.rule.0 as u64, &self.history, repeats);
                 let with = alternation.begins_with();
                 self.alternation = Some(alternation);
+                self.compared.clone_from(&verdict.text);
                 self.run(with, verdict)
             }
         }
@@ -207,8 +210,7 @@ impl Trial {
                 alternation.begins_with()
             }
         };
-        let text = format!("{}: {}", guard.objective_text, alternation.progress());
-        self.run(with, Verdict { text, ..verdict() })
+        self.run(with, verdict())
     }
 
     /// What stays is made again if it is reverted.
@@ -234,7 +236,7 @@ impl Trial {
                     compares: true,
                     keep: false,
                     verdict: None,
-                    text: format!("{}; reverted to compare", verdict.text),
+                    text: format!("{}; reverted to compare", self.compared),
                     ..verdict
                 })
             }

@@ -73,7 +73,7 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
     assert_eq!(verdict.verdict, Some(plan::GuardEffect::Confirmed));
     assert_eq!(
         verdict.text,
-        "pace: 840/s -> 1 680/s (4 times 1 window each): 2 times [2, 2], confirmed; kept"
+        "pace: 840/s -> 1 680/s (7 windows each, in turns): 2 times [2, 2], confirmed; kept"
     );
     assert_eq!(program.job.status(), (Standing::Applied, "applied".into()));
 }
