@@ -20,6 +20,9 @@ use crate::{Outcome, Problem};
 /// A slow program on a busy machine needs its time for a few lines.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// 400 windows of half a second, and what a busy machine adds to them.
+const LONGEST_TRIAL: Duration = Duration::from_secs(300);
+
 /// Seconds after which an agent does what it does all along.
 const SETTLING: f64 = 2.0;
 
@@ -215,19 +218,24 @@ impl Crowd {
     /// Lets a rule act on all of them until its guard has judged; what it kept stays. What was printed.
     pub fn repair(&self, rule: &str) -> Outcome<String> {
         let recorded = Recorded::new()?;
-        let agent = self.attach(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?;
+        let text = self.judged(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?;
+        recorded.replay(rule)?;
+        Ok(text)
+    }
+
+    /// Attaches with these words until a guard has judged. What was printed.
+    pub fn judged(&self, words: &[&str]) -> Outcome<String> {
+        let agent = self.attach(words)?;
         // A probe that is no longer needed is switched off with a line of its own.
         let is_judged = |line: &Line| {
             let is_of_guard = line.text.contains("  guard  ");
             let is_no_verdict = ["its condition no longer holds", "reverted to compare"];
             is_of_guard && !is_no_verdict.iter().any(|words| line.text.contains(words))
         };
-        agent.lines.wait_for("a verdict", PATIENCE, |lines| {
+        agent.lines.wait_for("a verdict", LONGEST_TRIAL, |lines| {
             lines.iter().any(is_judged).then_some(())
         })?;
-        let text = leave(agent)?;
-        recorded.replay(rule)?;
-        Ok(text)
+        leave(agent)
     }
 
     /// Ends them, in order where they know how; what came out.

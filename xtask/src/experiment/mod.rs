@@ -10,6 +10,7 @@ mod factoring;
 mod fire;
 mod index;
 mod network;
+mod nothing;
 mod reaction;
 mod rounds;
 mod runtime;
@@ -50,6 +51,7 @@ const EXPERIMENTS: Suite = Suite {
             numbers: &["--case"],
             ..experiment("runtime", "programs that nobody prepared: repaired while they run, against started right", runtime::run)
         },
+        experiment("nothing", "changes that do nothing: how often the guard confirms one", nothing::run),
         experiment("untouched", "programs that need nothing: what it costs that every rule looks", untouched::run),
     ],
 };
