@@ -218,13 +218,13 @@ impl Crowd {
     /// Lets a rule act on all of them until its guard has judged; what it kept stays. What was printed.
     pub fn repair(&self, rule: &str) -> Outcome<String> {
         let recorded = Recorded::new()?;
-        let text = self.judged(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?;
+        let text = leave(self.judged(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?)?;
         recorded.replay(rule)?;
         Ok(text)
     }
 
-    /// Attaches with these words until a guard has judged. What was printed.
-    pub fn judged(&self, words: &[&str]) -> Outcome<String> {
+    /// Attaches with these words, and waits until a guard has judged.
+    pub fn judged(&self, words: &[&str]) -> Outcome<Agent> {
         let agent = self.attach(words)?;
         // A probe that is no longer needed is switched off with a line of its own.
         let is_judged = |line: &Line| {
@@ -235,7 +235,7 @@ impl Crowd {
         agent.lines.wait_for("a verdict", LONGEST_TRIAL, |lines| {
             lines.iter().any(is_judged).then_some(())
         })?;
-        leave(agent)
+        Ok(agent)
     }
 
     /// Ends them, in order where they know how; what came out.

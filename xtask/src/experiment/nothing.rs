@@ -3,7 +3,9 @@
 //! take the CPUs from each other and their pace comes in bursts.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tuneagent_e2e::repairs::{self, CASES, Case, Start};
 
 use super::rounds::progress;
@@ -13,9 +15,11 @@ use crate::measure::table::{Cell, Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
 /// So many kinds of programs run at once.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
+/// In which an agent ends.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// How often each is tried.
-const TRIALS: usize = 5;
+const TRIALS: usize = 4;
 /// Of 40 and more trials in which nothing changes: with 1 % of errors there are more in one experiment of twelve.
 const CONFIRMED_MAX: usize = 1;
 const CPUS: &str = "sum(cpu.time)";
@@ -151,9 +155,12 @@ fn all_tried(subjects: &[Subject], trials: usize) -> Result<Vec<(usize, String)>
 fn tried(subject: &Subject, rule: &str) -> tuneagent_e2e::Outcome<String> {
     let crowd = (subject.case.start)(Start::Wrong)?;
     crowd.pace(0.1)?;
-    let text = crowd.judged(&["--rules", "none", rule, "--apply"])?;
+    let mut agent = crowd.judged(&["--rules", "none", rule, "--apply"])?;
+    agent.signal(Signal::INT)?;
+    // It ends with 1 where a guard has undone a change.
+    agent.wait(PATIENCE)?;
     crowd.finish()?;
-    Ok(text)
+    Ok(agent.lines.text())
 }
 
 fn rule_about(objective: &str) -> String {

@@ -100,7 +100,7 @@ fn recorded(lines: &'static str) -> BTreeMap<&'static str, Vec<Vec<f64>>> {
 
 /// Recorded while others had the CPUs, and with a higher priority than all others.
 const CROWDED: Recordings = (include_str!("../../../tests/paces/crowded.txt"), 2);
-const PREFERRED: Recordings = (include_str!("../../../tests/paces/preferred.txt"), 12);
+const PREFERRED: Recordings = (include_str!("../../../tests/paces/preferred.txt"), 4);
 
 /// With how many changes are tried of each series, as decisions would be numbered differently: the order of the runs follows from that.
 type Recordings = (&'static str, u64);
