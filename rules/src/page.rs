@@ -42,9 +42,10 @@ fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
         return;
     }
     let results = file.results.as_deref().unwrap_or("the rule does not state it");
-    let guard = match rule.tunes.iter().any(|tune| tune.guard().is_some()) {
-        true => "by the guard if the program gets slower, ",
-        false => "",
+    let guard = match rule.tunes.iter().find_map(|tune| tune.guard()) {
+        Some(guard) if guard.keeps_unless_worse => "by the guard if the program gets slower, ",
+        Some(_) => "by the guard unless the program surely gets faster, ",
+        None => "",
     };
     line!(
         out,

@@ -22,7 +22,7 @@ pub enum Act {
     /// A condition holds no longer.
     Gone { rule: String },
     /// Something is to be written.
-    Decided(ResolvedDecision),
+    Decided(Box<ResolvedDecision>),
     /// A change was judged.
     Judged {
         decision: u64,

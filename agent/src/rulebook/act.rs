@@ -20,7 +20,7 @@ impl RuleBook {
                     rule: self.name_of(rule),
                 });
             }
-            Output::Decision(decision) => Act::Decided(decision.into()),
+            Output::Decision(decision) => Act::Decided(Box::new(decision.into())),
             Output::Verdict(verdict) => Act::Judged {
                 decision: verdict.decision.0,
                 rule: self.name_of(verdict.rule),
@@ -109,8 +109,8 @@ mod tests {
         let mut shown = Vec::new();
         for number in 1..=6 {
             for (probe, captures, ms) in [
-                (0, vec![Ok(Scalar::Number(f64::from(number)))], 0),
-                (1, vec![], 8),
+                (0, vec![Ok(Scalar::Number(number as f64))], 0),
+                (1, Vec::new(), 8),
             ] {
                 book.engine.observe(Observation::Hit {
                     rule: id,
@@ -119,7 +119,7 @@ mod tests {
                     thread: 1,
                     time: Time((10 * number as u64 + ms) * 1_000_000),
                     duration_ns: 0,
-                    captures,
+                    captures: captures.into(),
                 });
             }
             let now_ns = (10 * number as u64 + 9) * 1_000_000;

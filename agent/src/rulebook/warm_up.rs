@@ -96,7 +96,7 @@ impl RuleBook {
         let outputs = before.clone().tick(*now);
         let mut acts = outputs.into_iter().filter_map(|output| self.act(output));
         acts.find_map(|act| match act {
-            Act::Decided(decision) => Some(decision),
+            Act::Decided(decision) => Some(*decision),
             _ => None,
         })
     }
@@ -168,7 +168,7 @@ mod tests {
             for act in book.tick(at + 9 * MS) {
                 if let Act::Decided(decision) = act {
                     assert!(book.receipt(decision.id, Ok(()), at + 9 * MS));
-                    decisions.push(decision);
+                    decisions.push(*decision);
                 }
             }
         }

@@ -109,7 +109,7 @@ impl Session {
                 continue;
             };
             let id = decision.id;
-            self.on(Event::Decided(Box::new(decision)));
+            self.on(Event::Decided(decision));
             self.actuation.ordered(id, begun_ns, evaluated_ns);
         }
         self.actuation.forget_answered(&self.parts.changes);

@@ -226,7 +226,7 @@ impl<'a> Views<'a> {
                 keeps,
                 slots,
             },
-            Act::Decided(decision) => Event::Decided(Box::new(decision)),
+            Act::Decided(decision) => Event::Decided(decision),
         }
     }
 
