@@ -127,6 +127,11 @@ impl Intake {
         (until_ns >= self.newest_ns).then_some(until_ns)
     }
 
+    /// Since then as many hits were taken as the ring can hold: up to when they are all known.
+    pub fn known_before(&self, began_ns: u64) -> u64 {
+        began_ns.saturating_sub(CLOCK_SLACK_NS).max(self.watermark_ns)
+    }
+
     /// So many hits were taken until then, and what the ring was found to be after that. If it was empty, every hit before that time has been read: a
     /// hit that has its place and is still being written keeps it from being empty.
     pub fn drained(&mut self, taken: usize, until_ns: u64, is_empty: bool) -> Drain {

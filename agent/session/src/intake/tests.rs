@@ -42,6 +42,14 @@ fn while_a_hit_is_newer_than_the_look_the_ring_is_looked_into_once_more() {
 }
 
 #[test]
+fn a_ring_that_is_never_empty_is_known_up_to_when_what_it_can_hold_was_begun_to_be_taken() {
+    let mut intake = Intake::new(MS);
+    intake.take(9 * MS, None);
+    assert_eq!(intake.known_before(5 * MS), 5 * MS - SLACK_NS);
+    assert_eq!(intake.known_before(MS), MS, "never before what is known already");
+}
+
+#[test]
 fn while_something_is_being_written_the_watermark_stays() {
     for (taken, drain) in [(3, Drain::Again), (0, Drain::Stuck)] {
         let mut intake = Intake::new(MS);

@@ -70,14 +70,23 @@ impl Measuring {
         context.rules.has_probed_windows() && (self.intake.gather(taken) || context.rules.has_due())
     }
 
-    /// Takes everything out of the ring, and tells the rules up to when all hits have been read, or since when some are missing.
+    /// Takes everything out of the ring, and advances the watermark of the rules: the time up to which all hits have been read.
     ///
-    /// If the ring was empty at a time, every hit before it has been read. While a hit that has its place is still being written, nothing is
-    /// said of the time since the last look, and we look once more.
+    /// If the ring was empty at a time, every hit before it has been read. While a hit that has its place is still being written, the watermark
+    /// stays, and we look once more. Where hits come faster than they are taken the ring is never empty: then as many are taken as it can hold,
+    /// which are all that were in it at the beginning.
     pub(in crate::session) fn take_all_hits(&mut self, context: &mut Context<'_>) {
+        let began_ns = monotonic_ns();
+        let mut left = ALL_HITS;
         let mut watermark_ns = None;
         for _ in 0..DRAINS {
-            let taken = self.take_hits(context, ALL_HITS);
+            let taken = self.take_hits(context, left);
+            left = left.saturating_sub(taken);
+            if left == 0 {
+                let until_ns = self.intake.known_before(began_ns);
+                watermark_ns = self.read_parted(context).then_some(until_ns);
+                break;
+            }
             // A window that ended just now is closed at once, not at the next hit.
             let Some(until_ns) = self.intake.known_until(monotonic_ns()) else {
                 continue;

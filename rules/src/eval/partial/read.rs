@@ -37,7 +37,8 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
     ) else {
         return Value::none("its hits were not gathered");
     };
-    if let Some(reason) = window.lacking.get(fold.probe).and_then(Option::as_ref) {
+    let lacking = window.lacking.get(fold.probe).and_then(Option::as_ref);
+    if let (Some(reason), true) = (lacking, fold.range != FoldRange::Run) {
         return Value::none(reason.clone());
     }
     let overall = fold.range == FoldRange::Instance && !intake.waits && context.sees.is_none();
@@ -59,8 +60,10 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
             }
             gathered(context, window, fold, intake, &contents)
         }
+        // What is not known of this instance is no hit of the run, as of the instances before.
         FoldRange::Run => {
-            let contents: Vec<&Content> = [content].into_iter().chain(window.run.as_deref()).collect();
+            let known = Some(content).filter(|_| lacking.is_none());
+            let contents: Vec<&Content> = known.into_iter().chain(window.run.as_deref()).collect();
             gathered(context, window, fold, intake, &contents)
         }
     }
