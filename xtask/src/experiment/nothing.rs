@@ -117,6 +117,9 @@ fn verdict(text: &str) -> Result<usize> {
         .find(|line| line.contains("  guard  ") && !line.contains("reverted to compare"));
     let line = line.ok_or_else(|| format!("no verdict:\n{text}"))?;
     let found = VERDICTS.iter().position(|verdict| line.contains(verdict));
+    if found == Some(0) {
+        println!("confirmed: {line}");
+    }
     found.ok_or_else(|| format!("no known verdict: {line}"))
 }
 
