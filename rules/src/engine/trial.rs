@@ -167,7 +167,7 @@ impl Trial {
         };
         let is_known = match found.verdict {
             _ if guard.keeps_unless_worse => true,
-            plan::GuardEffect::Inconclusive => false,
+            plan::GuardEffect::Inconclusive => self.again.is_some() && found.seems_worse(),
             plan::GuardEffect::NoEffect | plan::GuardEffect::Worse => true,
             plan::GuardEffect::Confirmed => {
                 self.again.is_none() || is_believable(&found, &self.history, over)
