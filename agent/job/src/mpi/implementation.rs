@@ -46,17 +46,24 @@ pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation
         return known("Open MPI", open_mpi_version(image), layout, offset.unwrap_or(0));
     }
     if is_mpich(image) {
-        let intel = has_variable(image, "I_MPI_VERSION") || module.path.contains("intel");
-        let name = if intel { "Intel MPI" } else { "MPICH" };
-        return known(name, mpich_version(module, space), SizeLayout::InHandle, 0);
+        let (name, version) = match image.holds(INTEL, SEARCHED) {
+            true => ("Intel MPI", constant(image, year_release)),
+            false => ("MPICH", mpich_version(module, space)),
+        };
+        return known(name, version, SizeLayout::InHandle, 0);
     }
     known("MPI", None, SizeLayout::Unknown, 0)
 }
 
 /// Whether a file has MPICH or a descendant of it.
 pub(super) fn is_mpich(image: &Image) -> bool {
-    // Of one that is linked in, what is not used is left out; the last is in every program.
-    let names = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process"];
+    // Of one that is linked in, what is not used is left out; the third is in every program. Since 5.0 the library hides all but the last.
+    let names = [
+        "MPII_Version_string",
+        "MPIR_Version_string",
+        "MPIR_Process",
+        "MPIR_F08_MPI_STATUS_IGNORE_OBJ",
+    ];
     names.iter().any(|name| has_variable(image, name))
 }
 
@@ -64,13 +71,17 @@ fn has_variable(image: &Image, name: &str) -> bool {
     variable(image, name).is_some()
 }
 
+/// How Intel MPI begins what it says of itself.
+const INTEL: &[u8] = b"Intel(R) MPI Library";
+
+/// Programs with MPI linked in are some tens of MiB.
+const SEARCHED: u64 = 256 << 20;
+
 /// The name that every MPI gives its first communicator, as it stands among its constants.
 const FIRST_COMMUNICATOR: &[u8] = b"MPI_COMM_WORLD\0";
 
 /// Whether MPI was linked into a file whose symbols were removed, so that nothing tells where its functions begin.
 pub fn is_stripped_of(image: &Image) -> bool {
-    /// Programs with MPI linked in are some tens of MiB.
-    const SEARCHED: u64 = 256 << 20;
     let has_symbols = image
         .static_symbols()
         .is_ok_and(|table| table.iter().next().is_some());
@@ -120,35 +131,60 @@ fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
     }
 }
 
-/// Open MPI keeps its release as a string of its own, such as `v4.1.4`, among its constants.
+/// Open MPI keeps its release as a string of its own among its constants: `v4.1.4`, since 5.0 `5.0.11`.
 fn open_mpi_version(image: &Image) -> Option<String> {
-    /// Constants of the libraries seen end within the first few MiB.
-    const SEARCHED: usize = 8 << 20;
-    let mut bytes = Vec::new();
-    let mut chunk = vec![0; 1 << 16];
-    while bytes.len() < SEARCHED {
-        let read = image.file().read_at(&mut chunk, bytes.len() as u64).ok()?;
-        if read == 0 {
-            break;
-        }
-        bytes.extend_from_slice(&chunk[..read]);
-    }
-    bytes.split(|&byte| byte == 0).find_map(release)
+    constant(image, |text| release(text.strip_prefix(b"v")?)).or_else(|| constant(image, release))
 }
 
+/// What `read` makes of the first constant of a file of which it makes something.
+fn constant(image: &Image, read: impl Fn(&[u8]) -> Option<String>) -> Option<String> {
+    /// Longer constants are left out where they lie across two pieces.
+    const OVERLAP: usize = 64;
+    let mut piece = vec![0; (1 << 20) + OVERLAP];
+    let (mut offset, mut kept) = (0, 0);
+    while offset < SEARCHED {
+        let length = image.file().read_at(&mut piece[kept..], offset).ok()?;
+        if length == 0 {
+            break;
+        }
+        let end = kept + length;
+        // The first is cut off at its beginning, what is behind the last zero at its end.
+        let last = piece[..end].iter().rposition(|&byte| byte == 0).unwrap_or(0);
+        let texts = piece[..last].split(|&byte| byte == 0);
+        if let Some(found) = texts.skip(usize::from(offset > 0)).find_map(&read) {
+            return Some(found);
+        }
+        offset += length as u64;
+        kept = OVERLAP.min(end);
+        piece.copy_within(end - kept..end, 0);
+    }
+    None
+}
+
+/// Three numbers with points between them.
 fn release(text: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(text.strip_prefix(b"v")?).ok()?;
-    let mut parts = text.split('.');
-    let numbers = parts.clone().count() == 3
-        && parts
-            .all(|part| !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit()));
-    numbers.then(|| text.to_owned())
+    let text = std::str::from_utf8(text).ok()?;
+    let is_number =
+        |part: &str| (1..5).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_release = text.len() < 16 && text.split('.').count() == 3 && text.split('.').all(is_number);
+    is_release.then(|| text.to_owned())
+}
+
+/// Intel MPI counts its releases by the year.
+fn year_release(text: &[u8]) -> Option<String> {
+    release(text).filter(|text| text.starts_with("20") && text.find('.') == Some(4))
+}
+
+/// MPICH counts its releases from 1 to 9 up to now.
+fn small_release(text: &[u8]) -> Option<String> {
+    release(text).filter(|text| !text.starts_with('0') && text.find('.') == Some(1))
 }
 
 fn mpich_version(module: &Module, space: &AddressSpace) -> Option<String> {
-    let symbol = ["MPII_Version_string", "MPIR_Version_string"]
-        .iter()
-        .find_map(|name| variable(&module.image, name))?;
+    let names = ["MPII_Version_string", "MPIR_Version_string"];
+    let Some(symbol) = names.iter().find_map(|name| variable(&module.image, name)) else {
+        return constant(&module.image, small_release);
+    };
     let mut bytes = [0; 16];
     let length = bytes.len().min(usize::try_from(symbol.size).ok()?);
     let address = module.address(symbol.address);
@@ -163,20 +199,28 @@ fn mpich_version(module: &Module, space: &AddressSpace) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::release;
+    use super::{release, small_release, year_release};
 
     #[test]
-    fn a_release_is_three_numbers_behind_a_v() {
-        assert_eq!(release(b"v4.1.4").as_deref(), Some("4.1.4"));
-        for other in [
-            &b"4.1.4"[..],
-            b"v4.1",
-            b"v4.1.4rc2",
-            b"v%d.%d.%d",
-            b"v..",
-            b"version",
+    fn a_release_is_three_numbers() {
+        for (text, is_release, by_year, small) in [
+            (&b"4.1.4"[..], true, false, true),
+            (b"2021.18.1", true, true, false),
+            (b"0.13.99", true, false, false),
+            (b"v4.1.4", false, false, false),
+            (b"4.1", false, false, false),
+            (b"4.1.4rc2", false, false, false),
+            (b"%d.%d.%d", false, false, false),
+            (b"..", false, false, false),
+            (b"version", false, false, false),
         ] {
-            assert_eq!(release(other), None, "{}", String::from_utf8_lossy(other));
+            let found = [release(text), year_release(text), small_release(text)].map(|found| found.is_some());
+            assert_eq!(
+                found,
+                [is_release, by_year, small],
+                "{}",
+                String::from_utf8_lossy(text)
+            );
         }
     }
 }
