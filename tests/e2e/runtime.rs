@@ -70,6 +70,11 @@ fn ranks_of_mpich_that_spin_become_faster_as_root() -> Outcome {
 }
 
 #[test]
+fn ranks_of_mpich_5_that_spin_become_faster_as_root() -> Outcome {
+    becomes_faster("MPICH 5")
+}
+
+#[test]
 fn numpy_processes_with_too_many_blas_threads_become_faster_as_root() -> Outcome {
     becomes_faster("NumPy")
 }

@@ -32,6 +32,8 @@ pub enum Need {
     NumPy,
     /// Intel's MKL, and a compiler for the program that calls it
     Mkl,
+    /// MPICH 5 and Open MPI 5 of the Python Package Index, and a compiler
+    MpiWheels,
     /// LightGBM of the Python Package Index
     LightGbm,
     /// Debian's mpi4py, for Open MPI
@@ -104,6 +106,9 @@ fn is_met(need: Need) -> bool {
         Need::Gromacs => finds("gmx") && finds("gmx_mpi"),
         Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists() && finds("env"),
         Need::Mkl => crate::wheels::mkl().is_some() && finds("cc"),
+        Need::MpiWheels => {
+            crate::wheels::mpich().is_some() && crate::wheels::open_mpi().is_some() && finds("cc")
+        }
         Need::LightGbm => crate::wheels::lightgbm().is_some(),
         Need::Mpi4py => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists(),
         Need::Cc => finds("cc"),
@@ -129,6 +134,7 @@ fn said(need: Need) -> &'static str {
         Need::Gromacs => "GROMACS (packages gromacs, gromacs-data)",
         Need::NumPy => "NumPy (packages python3-numpy, libopenblas0-pthread)",
         Need::Mkl => "MKL (cargo xtask setup)",
+        Need::MpiWheels => "MPICH 5 and Open MPI 5 (cargo xtask setup)",
         Need::LightGbm => "LightGBM (the experiment runtime brings it)",
         Need::Mpi4py => "mpi4py (package python3-mpi4py)",
         Need::Cc => "a C compiler (package gcc)",

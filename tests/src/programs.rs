@@ -162,6 +162,15 @@ pub fn mkl(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &more)
 }
 
+/// A C program for an MPI of the Python Package Index, as it was brought.
+pub fn mpi_of_wheel(name: &str, wheel: &Path) -> Outcome<PathBuf> {
+    compiled(
+        &format!("{name}.c"),
+        &wheel.join("bin/mpicc").to_string_lossy(),
+        &[],
+    )
+}
+
 fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     built(&[source], compiler, more)
 }
@@ -184,7 +193,11 @@ fn built(sources: &[&str], compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     fs::create_dir_all(&folder).while_(folder.display())?;
     let name = sources.first().and_then(|source| source.file_stem());
     let name = name.unwrap_or_default().to_string_lossy();
-    let program = folder.join(format!("{name}-{compiler}-{:016x}", hasher.finish()));
+    let by = Path::new(compiler)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let program = folder.join(format!("{name}-{by}-{:016x}", hasher.finish()));
     if !program.exists() {
         compile(compiler, more, &sources, &program)?;
     }

@@ -2,7 +2,7 @@
 //!
 //! The tests ask whether each becomes faster, the experiment `runtime` how much.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::crowd::{Crowd, Program, Results, Said};
@@ -70,7 +70,7 @@ const TURNS: usize = 2;
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
 
 /// Every rule's own.
-pub static CASES: [Case; 11] = [
+pub static CASES: [Case; 12] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -145,6 +145,22 @@ pub static CASES: [Case; 11] = [
         unit: "products/s",
         gain: || if wheels::python().is_some() { 20.0 } else { 0.0 },
         start: |start| products(4, start, 160),
+    },
+    Case {
+        name: "allreduce, 6 ranks of MPICH 5",
+        rule: "mpich-busy-wait",
+        needs: &[Need::Root, Need::MpiWheels],
+        done: [
+            "insert_call sched_yield in ucp_worker_progress: done in 6 processes",
+            "kept",
+        ],
+        unit: "iterations/s",
+        gain: || 20.0,
+        start: |start| {
+            let preload = format!("LD_PRELOAD={}", programs::library("yielding", 1)?.display());
+            let environment = (start == Start::Right).then_some(preload);
+            of_wheel(wheels::mpich(), &[], environment)
+        },
     },
     Case {
         name: "4 MKL processes, products of 96 rows",
@@ -254,7 +270,7 @@ pub struct Healthy {
 const TURN_S: f64 = 0.5;
 
 /// One of each kind, started right and alone.
-pub static HEALTHY: [Healthy; 4] = [
+pub static HEALTHY: [Healthy; 5] = [
     Healthy {
         name: "LAMMPS, 32 000 atoms, 2 ranks",
         needs: &[Need::Root, Need::OpenMpi, Need::Lammps],
@@ -264,6 +280,16 @@ pub static HEALTHY: [Healthy; 4] = [
         },
         // It says how far it is eight times a second.
         turn_s: 2.0,
+    },
+    Healthy {
+        // It yields by itself where ranks outnumber the CPUs.
+        name: "allreduce, 6 ranks of Open MPI 5",
+        needs: &[Need::Root, Need::MpiWheels],
+        start: || {
+            let flags = ["--allow-run-as-root", "--oversubscribe"];
+            of_wheel(wheels::open_mpi(), &flags, None)
+        },
+        turn_s: TURN_S,
     },
     Healthy {
         name: "NumPy, one thread",
@@ -284,6 +310,20 @@ pub static HEALTHY: [Healthy; 4] = [
         turn_s: TURN_S,
     },
 ];
+
+/// Ranks that share CPUs, under an MPI of the Python Package Index.
+fn of_wheel(wheel: Option<PathBuf>, flags: &[&str], environment: Option<String>) -> Outcome<Crowd> {
+    let wheel = wheel.ok_or("this MPI was not brought: cargo xtask setup")?;
+    let program = programs::mpi_of_wheel("allreduce", &wheel)?;
+    let job = Job::alone(&wheel.join("bin/mpirun"), |folder| {
+        let mut words: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        words.extend(["-n", "6", "env"].map(str::to_owned));
+        words.extend(environment);
+        words.extend(texts([&program, folder]));
+        words
+    })?;
+    Ok(Crowd::of(job))
+}
 
 /// The case that is about these programs.
 pub fn case(name: &str) -> Outcome<&'static Case> {

