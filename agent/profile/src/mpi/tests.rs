@@ -1,0 +1,78 @@
+//! What the table of functions promises.
+
+use super::*;
+
+#[test]
+fn every_function_stands_once() {
+    let mut stems: Vec<_> = FUNCTIONS.iter().map(|function| function.stem).collect();
+    stems.sort_unstable();
+    stems.dedup();
+    assert_eq!(stems.len(), FUNCTIONS.len());
+}
+
+#[test]
+fn large_count_variants_are_found_where_they_exist() {
+    assert_eq!(
+        find("MPI_Send").map(|(f, large)| (f.stem, large)),
+        Some(("Send", false))
+    );
+    assert_eq!(
+        find("MPI_Send_c").map(|(f, large)| (f.stem, large)),
+        Some(("Send", true))
+    );
+    assert_eq!(find("MPI_Barrier_c"), None);
+    assert_eq!(find("MPI_Wtime"), None);
+}
+
+#[test]
+fn what_sends_nothing_is_distinguished_from_what_is_not_known() {
+    let nothing = |name| find(name).map(|(function, _)| function.sends_nothing());
+    for name in ["MPI_Recv", "MPI_Barrier", "MPI_Waitall", "MPI_Scatter"] {
+        assert_eq!(nothing(name), Some(true), "{name}");
+    }
+    for name in ["MPI_Send_init", "MPI_File_write", "MPI_Request_free"] {
+        assert_eq!(nothing(name), Some(true), "{name}");
+    }
+    for name in ["MPI_Send", "MPI_Alltoall", "MPI_Start", "MPI_Compare_and_swap"] {
+        assert_eq!(nothing(name), Some(false), "{name}");
+    }
+}
+
+#[test]
+fn collectives_that_keep_all_together_are_functions_of_the_table() {
+    let keeping = FUNCTIONS.iter().filter(|function| function.keeps_all_together());
+    assert_eq!(keeping.count(), 9);
+}
+
+#[test]
+fn the_datatype_stands_behind_its_count_and_what_it_stands_between() {
+    for function in FUNCTIONS {
+        let Some(carries) = function.carries else { continue };
+        let amounts = [
+            Some(carries.amount),
+            carries.received,
+            carries.in_place.map(|(_, amount)| amount),
+        ];
+        for amount in amounts.into_iter().flatten() {
+            let behind = amount.datatype - amount.count;
+            let expected = match amount.form {
+                Form::One | Form::PerRank | Form::Unstated => behind == 1,
+                Form::None => behind == u8::from(carries.template.is_none()),
+                Form::Counts | Form::CountsAndTypes => [1, 2].contains(&behind),
+                Form::OwnCount => behind == 2,
+                Form::Startall => behind == 1,
+                Form::Element | Form::Start | Form::Free => behind == 0,
+            };
+            assert!(expected, "{}: {amount:?}", function.stem);
+        }
+        // Where ranks are told apart or counted there must be a communicator to count them in.
+        let needs_comm = amounts.into_iter().flatten().any(|amount| {
+            amount.peer.is_some()
+                || matches!(
+                    amount.form,
+                    Form::PerRank | Form::Counts | Form::CountsAndTypes | Form::OwnCount
+                )
+        });
+        assert!(!needs_comm || carries.comm.is_some(), "{}", function.stem);
+    }
+}
