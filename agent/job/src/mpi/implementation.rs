@@ -25,7 +25,7 @@ const BEGINNINGS: [&str; 3] = ["PMPI_Init", "PMPI_Init_thread", "PMPI_Session_in
 /// was preloaded) defines the functions under their first names alone.
 pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation> {
     let image = &module.image;
-    if image.functions(&BEGINNINGS).ok()?.is_empty() {
+    if !defines_mpi(image) {
         return None;
     }
     let known = |name, version, layout, size_offset| {
@@ -57,14 +57,15 @@ pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation
 
 /// Whether a file has MPICH or a descendant of it.
 pub(super) fn is_mpich(image: &Image) -> bool {
-    // Of one that is linked in, what is not used is left out; the third is in every program. Since 5.0 the library hides all but the last.
-    let names = [
-        "MPII_Version_string",
-        "MPIR_Version_string",
-        "MPIR_Process",
-        "MPIR_F08_MPI_STATUS_IGNORE_OBJ",
-    ];
-    names.iter().any(|name| has_variable(image, name))
+    // Of one that is linked in, what is not used is left out; the last is in every program.
+    let names = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process"];
+    // Since 5.0 the library hides these. A Fortran program and its bindings have this one, too, but not the functions.
+    let is_hiding = || has_variable(image, "MPIR_F08_MPI_STATUS_IGNORE_OBJ") && defines_mpi(image);
+    names.iter().any(|name| has_variable(image, name)) || is_hiding()
+}
+
+fn defines_mpi(image: &Image) -> bool {
+    image.functions(&BEGINNINGS).is_ok_and(|found| !found.is_empty())
 }
 
 fn has_variable(image: &Image, name: &str) -> bool {
