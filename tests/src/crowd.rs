@@ -226,14 +226,8 @@ impl Crowd {
     /// Attaches with these words, and waits until a guard has judged.
     pub fn judged(&self, words: &[&str]) -> Outcome<Agent> {
         let agent = self.attach(words)?;
-        // A probe that is no longer needed is switched off with a line of its own.
-        let is_judged = |line: &Line| {
-            let is_of_guard = line.text.contains("  guard  ");
-            let is_no_verdict = ["its condition no longer holds", "reverted to compare"];
-            is_of_guard && !is_no_verdict.iter().any(|words| line.text.contains(words))
-        };
         agent.lines.wait_for("a verdict", LONGEST_TRIAL, |lines| {
-            lines.iter().any(is_judged).then_some(())
+            lines.iter().any(|line| is_verdict(&line.text)).then_some(())
         })?;
         Ok(agent)
     }
@@ -252,6 +246,12 @@ impl Crowd {
         }
         Ok(results)
     }
+}
+
+/// Whether a line has what a guard found. A probe that is no longer needed is switched off with a line of its own.
+pub fn is_verdict(line: &str) -> bool {
+    let is_no_verdict = ["its condition no longer holds", "reverted to compare"];
+    line.contains("  guard  ") && !is_no_verdict.iter().any(|words| line.contains(words))
 }
 
 /// Ends a session in order; what it printed.

@@ -106,9 +106,7 @@ fn is_met(need: Need) -> bool {
         Need::Gromacs => finds("gmx") && finds("gmx_mpi"),
         Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists() && finds("env"),
         Need::Mkl => crate::wheels::mkl().is_some() && finds("cc"),
-        Need::MpiWheels => {
-            crate::wheels::mpich().is_some() && crate::wheels::open_mpi().is_some() && finds("cc")
-        }
+        Need::MpiWheels => crate::wheels::has_mpis() && finds("cc"),
         Need::LightGbm => crate::wheels::lightgbm().is_some(),
         Need::Mpi4py => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists(),
         Need::Cc => finds("cc"),

@@ -123,16 +123,11 @@ pub static CASES: [Case; 12] = [
         unit: "iterations/s",
         gain: || 20.0,
         start: |start| {
-            // MPICH has no switch: what the rule does is preloaded.
-            let preload = format!("LD_PRELOAD={}", programs::library("yielding", 1)?.display());
+            let environment = yielding(start)?;
             let program = programs::mpi("allreduce", Mpi::Mpich)?;
             let job = Job::mpi(Mpi::Mpich, Waiting::Spinning, 6, Path::new("env"), |folder| {
-                let mut words = match start {
-                    Start::Wrong => Vec::new(),
-                    Start::Right => vec![preload],
-                };
-                words.extend(texts([&program, folder]));
-                words
+                let words = texts([&program, folder]);
+                environment.into_iter().chain(words).collect()
             })?;
             Ok(Crowd::of(job))
         },
@@ -156,11 +151,7 @@ pub static CASES: [Case; 12] = [
         ],
         unit: "iterations/s",
         gain: || 20.0,
-        start: |start| {
-            let preload = format!("LD_PRELOAD={}", programs::library("yielding", 1)?.display());
-            let environment = (start == Start::Right).then_some(preload);
-            of_wheel(wheels::mpich(), &[], environment)
-        },
+        start: |start| of_wheel(wheels::mpich(), &[], yielding(start)?),
     },
     Case {
         name: "4 MKL processes, products of 96 rows",
@@ -310,6 +301,12 @@ pub static HEALTHY: [Healthy; 5] = [
         turn_s: TURN_S,
     },
 ];
+
+/// MPICH has no switch: what the rule does is preloaded.
+fn yielding(start: Start) -> Outcome<Option<String>> {
+    let library = programs::library("yielding", 1)?;
+    Ok((start == Start::Right).then(|| format!("LD_PRELOAD={}", library.display())))
+}
 
 /// Ranks that share CPUs, under an MPI of the Python Package Index.
 fn of_wheel(wheel: Option<PathBuf>, flags: &[&str], environment: Option<String>) -> Outcome<Crowd> {

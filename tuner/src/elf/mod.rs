@@ -234,6 +234,16 @@ impl Elf {
         self.reader().holds(wanted, bytes_max).unwrap_or_default()
     }
 
+    /// What is found first in the first `bytes_max` bytes of the file, looked at in pieces, each of which begins with the last `overlap` bytes of
+    /// the one before; none when the file cannot be read.
+    pub fn find<T>(
+        &self,
+        (overlap, bytes_max): (usize, u64),
+        found: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        self.reader().find((overlap, bytes_max), found).ok()?
+    }
+
     /// Where the byte that the linker placed at `address` is in the file; `None` when it is in no mapped part
     /// of it. By segments: that is what the kernel maps, section headers may lie or be missing.
     pub fn file_offset(&self, address: LinkAddress) -> Option<FileOffset> {

@@ -111,11 +111,21 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether these bytes stand in the first `bytes_max` of the file, read piece by piece.
+    /// Whether these bytes stand in the first `bytes_max` of the file.
     pub(super) fn holds(&self, wanted: &[u8], bytes_max: u64) -> io::Result<bool> {
+        let (finder, overlap) = (Finder::new(wanted), wanted.len().saturating_sub(1));
+        let found = self.find((overlap, bytes_max), |piece| finder.find(piece));
+        Ok(found?.is_some())
+    }
+
+    /// What is found first in the first `bytes_max` bytes of the file, read piece by piece: each piece begins with the last `overlap` bytes of the
+    /// one before, since what is looked for may lie across both.
+    pub(super) fn find<T>(
+        &self,
+        (overlap, bytes_max): (usize, u64),
+        mut found: impl FnMut(&[u8]) -> Option<T>,
+    ) -> io::Result<Option<T>> {
         const PIECE: usize = 1 << 20;
-        let finder = Finder::new(wanted);
-        let overlap = wanted.len().saturating_sub(1);
         let mut piece = vec![0; PIECE + overlap];
         let (mut offset, mut kept) = (0, 0);
         while offset < self.file_size.min(bytes_max) {
@@ -124,16 +134,15 @@ impl Reader<'_> {
                 break;
             }
             let end = kept + read;
-            if finder.find(&piece[..end]).is_some() {
-                return Ok(true);
+            if let Some(found) = found(&piece[..end]) {
+                return Ok(Some(found));
             }
-            // What is looked for may begin at the end of one piece.
             offset += read as u64;
             let from = end.saturating_sub(overlap);
             piece.copy_within(from..end, 0);
             kept = end - from;
         }
-        Ok(false)
+        Ok(None)
     }
 
     pub(super) fn header(&self) -> Result<elf::FileHeader64<LE>, ImageError> {

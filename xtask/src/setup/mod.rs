@@ -96,9 +96,7 @@ fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
         }),
         needs::What::BpfLinker => toolchain::find_linker().is_some(),
         needs::What::Mkl => tuneagent_e2e::wheels::mkl().is_some(),
-        needs::What::MpiWheels => {
-            tuneagent_e2e::wheels::mpich().is_some() && tuneagent_e2e::wheels::open_mpi().is_some()
-        }
+        needs::What::MpiWheels => tuneagent_e2e::wheels::has_mpis(),
         needs::What::CargoDeny => wheels::deny().is_some(),
         needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
     }

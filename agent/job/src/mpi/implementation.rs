@@ -134,32 +134,27 @@ fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
 
 /// Open MPI keeps its release as a string of its own among its constants: `v4.1.4`, since 5.0 `5.0.11`.
 fn open_mpi_version(image: &Image) -> Option<String> {
-    constant(image, |text| release(text.strip_prefix(b"v")?)).or_else(|| constant(image, release))
+    let mut untagged = None;
+    let tagged = constant(image, |text| {
+        untagged = untagged.take().or_else(|| release(text));
+        release(text.strip_prefix(b"v")?)
+    });
+    tagged.or(untagged)
 }
 
 /// What `read` makes of the first constant of a file of which it makes something.
-fn constant(image: &Image, read: impl Fn(&[u8]) -> Option<String>) -> Option<String> {
+fn constant(image: &Image, mut read: impl FnMut(&[u8]) -> Option<String>) -> Option<String> {
     /// Longer constants are left out where they lie across two pieces.
     const OVERLAP: usize = 64;
-    let mut piece = vec![0; (1 << 20) + OVERLAP];
-    let (mut offset, mut kept) = (0, 0);
-    while offset < SEARCHED {
-        let length = image.file().read_at(&mut piece[kept..], offset).ok()?;
-        if length == 0 {
-            break;
-        }
-        let end = kept + length;
-        // The first is cut off at its beginning, what is behind the last zero at its end.
-        let last = piece[..end].iter().rposition(|&byte| byte == 0).unwrap_or(0);
-        let texts = piece[..last].split(|&byte| byte == 0);
-        if let Some(found) = texts.skip(usize::from(offset > 0)).find_map(&read) {
-            return Some(found);
-        }
-        offset += length as u64;
-        kept = OVERLAP.min(end);
-        piece.copy_within(end - kept..end, 0);
-    }
-    None
+    let mut cut = 0;
+    image.find((OVERLAP, SEARCHED), |piece| {
+        // The first is cut off at its beginning, but for that of the file; what is behind the last zero at its end.
+        let last = piece.iter().rposition(|&byte| byte == 0).unwrap_or(0);
+        let mut texts = piece[..last]
+            .split(|&byte| byte == 0)
+            .skip(std::mem::replace(&mut cut, 1));
+        texts.find_map(&mut read)
+    })
 }
 
 /// Three numbers with points between them.
