@@ -20,6 +20,9 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
     if let Some(source) = rule.source() {
         line!(out, "Source: {}\n", sentence(source));
     }
+    if let Some(gained) = rule.gained() {
+        line!(out, "Measured: {}\n", sentence(gained));
+    }
     safety(&mut out, file, rule);
     settings(&mut out, file);
     observations(&mut out, file, rule);
@@ -388,6 +391,10 @@ mod tests {
                 let file = RuleFile::parse(text).unwrap();
                 let rule = file.check(&Default::default()).unwrap();
                 index += &format!("| [{name}]({name}.md) | {} |\n", sentence(rule.about()));
+                let repairs = rule.tunes.iter().any(|tune| tune.action.is_some());
+                if title == "For any program" && repairs {
+                    assert!(rule.gained().is_some(), "{name} says nothing of what it gained");
+                }
                 let folder = ["runtime", "models", "metrics"]
                     .into_iter()
                     .find(|folder| is_in(folder, name))

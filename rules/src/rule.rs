@@ -25,6 +25,7 @@ pub struct CheckedRule {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    pub(crate) gained: Option<String>,
     /// Of two rules that change the same, the one with the higher goes first.
     pub(crate) priority: i64,
     pub(crate) parameters: Vec<(String, String)>,
@@ -219,6 +220,7 @@ impl CheckedRule {
             name: self.name.clone(),
             about: self.about.clone(),
             source: None,
+            gained: None,
             priority: 0,
             parameters: Vec::new(),
             roles: Vec::new(),
@@ -316,6 +318,11 @@ impl CheckedRule {
     /// Where the rule's idea comes from.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
+    }
+
+    /// How much faster it made a program where that was measured, in a sentence.
+    pub fn gained(&self) -> Option<&str> {
+        self.gained.as_deref()
     }
 
     /// Its parameters with their values as people write them.

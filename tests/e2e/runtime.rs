@@ -150,9 +150,7 @@ fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outc
 #[test]
 fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc, Quota);
-    let group = Group::with_quota(1.0)?;
-    let crowd = (repairs::case("OpenMP")?.start)(Start::Wrong)?;
-    crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
+    let crowd = (repairs::case("OpenMP")?.start)(Start::Wrong)?.within(Group::with_quota(1.0)?)?;
     crowd.pace(0.1)?;
     let mut agent = crowd.attach(&["--duration", JUDGED])?;
     let code = agent.wait(SOON)?;

@@ -130,7 +130,7 @@ fn the_live_view_shows_a_run_reads_keys_and_leaves_the_terminal_as_it_was() -> O
 
 #[test]
 fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_first_screen() -> Outcome {
-    let _machine = require!(machine: Root, NumPy, Tmux);
+    let _machine = require!(machine: Root, PythonWheels, Tmux);
     let crowd = (repairs::case("NumPy")?.start)(Start::Wrong)?;
     let screen = Screen::start(80, 24)?;
     let pids = crowd.pids().join(" ");

@@ -1,6 +1,6 @@
-"""Gradient boosting with LightGBM, which states the size of its OpenMP teams in every region, until it is told to end.
+"""Gradient boosting with a library that states the size of its OpenMP teams in every region, until it is told to end.
 
-    trees.py DIRECTORY THREADS
+    trees.py DIRECTORY lightgbm|xgboost THREADS
 
 Prints {"event":"ready",...}, then at most twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}: the trees so far, and
 what the newest complete model predicts, always the same; ends when DIRECTORY/end is there."""
@@ -8,44 +8,78 @@ import os
 import sys
 import time
 
-import lightgbm
 import numpy
 
 TREES = 20
 
-end, threads = os.path.join(sys.argv[1], "end"), int(sys.argv[2])
+end, library, threads = os.path.join(sys.argv[1], "end"), sys.argv[2], int(sys.argv[3])
 random = numpy.random.default_rng(1)
 rows = random.normal(size=(2000, 20))
 target = rows @ random.normal(size=20) + random.normal(size=2000)
 
 
-def settings(threads):
-    return dict(objective="regression", num_threads=threads, deterministic=True, force_row_wise=True, verbose=-1, seed=1)
+class LightGbm:
+    def __init__(self):
+        import lightgbm
+
+        self.lightgbm = lightgbm
+        self.data = lightgbm.Dataset(rows, target, params=self.settings(threads)).construct()
+
+    def settings(self, threads):
+        return dict(objective="regression", num_threads=threads, deterministic=True, force_row_wise=True, verbose=-1, seed=1)
+
+    def model(self, threads):
+        return self.lightgbm.Booster(self.settings(threads), self.data)
+
+    def grow(self, model, tree):
+        model.update()
+
+    def predict(self, model):
+        return model.predict(rows[:100], num_threads=1)
 
 
-data = lightgbm.Dataset(rows, target, params=settings(threads)).construct()
+class XgBoost:
+    def __init__(self):
+        import xgboost
+
+        self.xgboost = xgboost
+        self.data = xgboost.DMatrix(rows, target, nthread=threads)
+        self.probe = xgboost.DMatrix(rows[:100], nthread=1)
+
+    def model(self, threads):
+        return self.xgboost.Booster(dict(tree_method="hist", nthread=threads, verbosity=0, seed=1), [self.data])
+
+    def grow(self, model, tree):
+        model.update(self.data, tree)
+
+    def predict(self, model):
+        model.set_param("nthread", 1)
+        return model.predict(self.probe).astype(float)
+
+
+trees = LightGbm() if library == "lightgbm" else XgBoost()
 
 
 def total(model):
-    return int(numpy.round(model.predict(rows[:100], num_threads=1) * 1e6).sum())
+    return int(numpy.round(trees.predict(model) * 1e6).sum())
 
 
-first = lightgbm.Booster(settings(1), data)
-for _ in range(TREES):
-    first.update()
+first = trees.model(1)
+for tree in range(TREES):
+    trees.grow(first, tree)
 total_now = total(first)
 print('{"event":"ready","pid":%d}' % os.getpid(), flush=True)
-began = told = time.monotonic()
+began = reported = time.monotonic()
 count = 0
 while True:
-    model = lightgbm.Booster(settings(threads), data)
-    for _ in range(TREES):
-        model.update()
+    model = trees.model(threads)
+    for tree in range(TREES):
+        trees.grow(model, tree)
         count += 1
         now = time.monotonic()
-        if now - told < 0.05:
+        if now - reported < 0.05:
             continue
-        told = now
+        reported = now
         line = '{"event":"pace","seconds":%.3f,"count":%d,"sum":%d}'
         print(line % (now - began, count, total_now), flush=True)
         if os.path.exists(end):

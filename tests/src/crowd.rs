@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::group::Group;
 use crate::job::Job;
 use crate::lines::Line;
 use crate::sessions::Recorded;
@@ -36,6 +37,8 @@ pub type Printed = (u64, String);
 pub struct Crowd {
     jobs: Vec<Job>,
     program: Program,
+    /// Dropped after the jobs.
+    _group: Option<Group>,
 }
 
 /// How one kind of programs tells what it does.
@@ -82,7 +85,11 @@ impl Crowd {
             })
         };
         let jobs: Vec<Job> = (0..number).map(|_| start()).collect::<Outcome<_>>()?;
-        Ok(Crowd { jobs, program: OURS })
+        Ok(Crowd {
+            jobs,
+            program: OURS,
+            _group: None,
+        })
     }
 
     /// A job of a program of ours that was started in another way.
@@ -95,7 +102,17 @@ impl Crowd {
         Crowd {
             jobs: vec![job],
             program,
+            _group: None,
         }
+    }
+
+    /// Moves them into a control group, which lasts as long as they do.
+    pub fn within(self, group: Group) -> Outcome<Crowd> {
+        self.pids().iter().try_for_each(|pid| group.take(pid))?;
+        Ok(Crowd {
+            _group: Some(group),
+            ..self
+        })
     }
 
     /// Their processes.

@@ -28,16 +28,18 @@ pub enum Need {
     Lammps,
     /// `gmx`, `gmx_mpi`
     Gromacs,
-    /// Debian's Python with NumPy, on OpenBLAS
+    /// Debian's Python with NumPy
     NumPy,
     /// Intel's MKL, and a compiler for the program that calls it
     Mkl,
     /// MPICH 5 and Open MPI 5 of the Python Package Index, and a compiler
     MpiWheels,
-    /// LightGBM of the Python Package Index
-    LightGbm,
+    /// NumPy, LightGBM and XGBoost of the Python Package Index
+    PythonWheels,
     /// Debian's mpi4py, for Open MPI
     Mpi4py,
+    /// `Rscript`
+    R,
     /// a C compiler
     Cc,
     /// a C++ compiler
@@ -104,11 +106,12 @@ fn is_met(need: Need) -> bool {
         Need::Mpich => finds("mpicc.mpich") && finds("mpirun.mpich"),
         Need::Lammps => finds("lmp") && crate::lammps::example().is_some(),
         Need::Gromacs => finds("gmx") && finds("gmx_mpi"),
-        Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists() && finds("env"),
+        Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists(),
         Need::Mkl => crate::wheels::mkl().is_some() && finds("cc"),
         Need::MpiWheels => crate::wheels::has_mpis() && finds("cc"),
-        Need::LightGbm => crate::wheels::lightgbm().is_some(),
+        Need::PythonWheels => crate::wheels::python().is_some(),
         Need::Mpi4py => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists(),
+        Need::R => finds("Rscript"),
         Need::Cc => finds("cc"),
         Need::Cxx => finds("c++"),
         Need::Fortran => finds("gfortran"),
@@ -133,8 +136,9 @@ fn said(need: Need) -> &'static str {
         Need::NumPy => "NumPy (packages python3-numpy, libopenblas0-pthread)",
         Need::Mkl => "MKL (cargo xtask setup)",
         Need::MpiWheels => "MPICH 5 and Open MPI 5 (cargo xtask setup)",
-        Need::LightGbm => "LightGBM (the experiment runtime brings it)",
+        Need::PythonWheels => "NumPy, LightGBM and XGBoost (cargo xtask setup)",
         Need::Mpi4py => "mpi4py (package python3-mpi4py)",
+        Need::R => "R (package r-base-core)",
         Need::Cc => "a C compiler (package gcc)",
         Need::Cxx => "a C++ compiler (package g++)",
         Need::Fortran => "a Fortran compiler (package gfortran)",

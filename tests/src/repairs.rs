@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::crowd::{Crowd, Program, Results, Said};
+use crate::group::Group;
 use crate::job::{Job, Mpi, Waiting};
 use crate::needs::Need;
 use crate::{Outcome, gromacs, lammps, programs, wheels};
@@ -69,8 +70,13 @@ const TURNS: usize = 2;
 
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
 
+const TEAMS_OF_ONE: [&str; 2] = [
+    "set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes",
+    "kept",
+];
+
 /// Every rule's own.
-pub static CASES: [Case; 12] = [
+pub static CASES: [Case; 13] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -135,10 +141,10 @@ pub static CASES: [Case; 12] = [
     Case {
         name: "4 NumPy processes, products of 160 rows",
         rule: "blas-threads",
-        needs: &[Need::Root, Need::NumPy],
+        needs: &[Need::Root, Need::PythonWheels],
         done: ["4 changes written and read back", "guard"],
         unit: "products/s",
-        gain: || if wheels::python().is_some() { 20.0 } else { 0.0 },
+        gain: || 20.0,
         start: |start| products(4, start, 160),
     },
     Case {
@@ -179,10 +185,7 @@ pub static CASES: [Case; 12] = [
         name: "2 programs that state their teams",
         rule: "openmp-stated-team-size",
         needs: &[Need::Root, Need::Cc],
-        done: [
-            "set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes",
-            "kept",
-        ],
+        done: TEAMS_OF_ONE,
         unit: "regions/s",
         gain: || 2.0,
         start: |start| {
@@ -194,20 +197,20 @@ pub static CASES: [Case; 12] = [
     Case {
         name: "2 LightGBM processes, 2 threads each",
         rule: "openmp-stated-team-size",
-        needs: &[Need::Root, Need::LightGbm],
-        done: [
-            "set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes",
-            "kept",
-        ],
+        needs: &[Need::Root, Need::PythonWheels],
+        done: TEAMS_OF_ONE,
         unit: "trees/s",
         gain: || 20.0,
-        start: |start| {
-            let threads = if start == Start::Wrong { "2" } else { "1" };
-            let script = programs::source("trees.py");
-            let script = script.to_string_lossy();
-            let python = wheels::lightgbm().ok_or("LightGBM is not there")?;
-            Crowd::start(2, &[], &python, &[&script, "DIRECTORY", threads])
-        },
+        start: |start| trees("lightgbm", 2, start),
+    },
+    Case {
+        name: "2 XGBoost processes, 2 threads each",
+        rule: "openmp-stated-team-size",
+        needs: &[Need::Root, Need::PythonWheels],
+        done: TEAMS_OF_ONE,
+        unit: "trees/s",
+        gain: || 20.0,
+        start: |start| trees("xgboost", 2, start),
     },
     Case {
         name: "3 blocks of 64 MiB an iteration",
@@ -261,7 +264,7 @@ pub struct Healthy {
 const TURN_S: f64 = 0.5;
 
 /// One of each kind, started right and alone.
-pub static HEALTHY: [Healthy; 5] = [
+pub static HEALTHY: [Healthy; 9] = [
     Healthy {
         name: "LAMMPS, 32 000 atoms, 2 ranks",
         needs: &[Need::Root, Need::OpenMpi, Need::Lammps],
@@ -270,6 +273,12 @@ pub static HEALTHY: [Healthy; 5] = [
             Ok(Crowd::of_others(job, LAMMPS))
         },
         // It says how far it is eight times a second.
+        turn_s: 2.0,
+    },
+    Healthy {
+        name: "GROMACS water, 2 ranks",
+        needs: &[Need::Root, Need::OpenMpi, Need::Gromacs],
+        start: || Ok(Crowd::of_others(gromacs::start(Waiting::Yielding, 2)?, GROMACS)),
         turn_s: 2.0,
     },
     Healthy {
@@ -284,8 +293,31 @@ pub static HEALTHY: [Healthy; 5] = [
     },
     Healthy {
         name: "NumPy, one thread",
-        needs: &[Need::Root, Need::NumPy],
+        needs: &[Need::Root, Need::PythonWheels],
         start: || products(1, Start::Right, 160),
+        turn_s: TURN_S,
+    },
+    Healthy {
+        name: "LightGBM, one thread",
+        needs: &[Need::Root, Need::PythonWheels],
+        start: || trees("lightgbm", 1, Start::Right),
+        turn_s: TURN_S,
+    },
+    Healthy {
+        name: "linear models in R",
+        needs: &[Need::Root, Need::R],
+        start: || {
+            let script = programs::source("fits.R");
+            let words = [&*script.to_string_lossy(), "DIRECTORY"];
+            Crowd::start(1, &["OPENBLAS_NUM_THREADS=1"], Path::new("Rscript"), &words)
+        },
+        turn_s: TURN_S,
+    },
+    Healthy {
+        // A container that was given half a CPU: it waits because that was wanted.
+        name: "OpenMP, one thread under a quota",
+        needs: &[Need::Root, Need::Cc, Need::Quota],
+        start: || teams(1, Start::Right)?.within(Group::with_quota(0.5)?),
         turn_s: TURN_S,
     },
     Healthy {
@@ -423,17 +455,29 @@ fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
 fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
     let script = programs::source("products.py");
     let script = script.to_string_lossy();
-    let python = wheels::python().unwrap_or_else(|| "/usr/bin/python3".to_owned());
+    let python = python()?;
     let environment = with(start, "OPENBLAS_NUM_THREADS=1");
     let rows = rows.to_string();
     let words = [&*script, "DIRECTORY", &rows];
-    Crowd::start(number, &environment, Path::new(&python), &words)
+    Crowd::start(number, &environment, &python, &words)
 }
 
 fn teams(number: usize, start: Start) -> Outcome<Crowd> {
     let environment = with(start, "OMP_NUM_THREADS=1");
     let program = programs::openmp("teams")?;
     Crowd::start(number, &environment, &program, &["DIRECTORY", "2000"])
+}
+
+fn python() -> Outcome<PathBuf> {
+    Ok(wheels::python().ok_or("NumPy is not there: cargo xtask setup")?)
+}
+
+/// Each grows trees with a library of gradient boosting.
+fn trees(library: &str, number: usize, start: Start) -> Outcome<Crowd> {
+    let threads = if start == Start::Wrong { "2" } else { "1" };
+    let script = programs::source("trees.py");
+    let script = script.to_string_lossy();
+    Crowd::start(number, &[], &python()?, &[&script, "DIRECTORY", library, threads])
 }
 
 fn churn(start: Start) -> Outcome<Crowd> {

@@ -1,34 +1,18 @@
-//! What is taken from the Python Package Index, in folders of the target directory. Brings nothing: `cargo xtask setup` does, and of
-//! NumPy and LightGBM the experiment `runtime`.
+//! What is taken from the Python Package Index, in folders of the target directory. `cargo xtask setup` brings it.
 
 use std::path::PathBuf;
 
 use crate::{Outcome, programs};
 
-/// A Python that has NumPy from a wheel, whose OpenBLAS spins where Debian's waits politely and loses little: the one that
-/// TUNEAGENT_PYTHON names, or the one that was brought.
-pub fn python() -> Option<String> {
-    let brought = || {
-        let file = numpy_folder().ok()?.join("bin/python");
-        file.exists().then(|| file.to_string_lossy().into_owned())
-    };
-    std::env::var("TUNEAGENT_PYTHON").ok().or_else(brought)
-}
-
-/// Where NumPy is brought.
-pub fn numpy_folder() -> Outcome<PathBuf> {
-    beside_builds("numpy-wheel")
-}
-
-/// A Python that has LightGBM, if that was brought.
-pub fn lightgbm() -> Option<PathBuf> {
-    let python = lightgbm_folder().ok()?.join("bin/python");
+/// A Python with NumPy, LightGBM and XGBoost, if it was brought. NumPy's OpenBLAS spins; Debian's waits politely and loses little.
+pub fn python() -> Option<PathBuf> {
+    let python = python_folder().ok()?.join("bin/python");
     python.exists().then_some(python)
 }
 
-/// Where LightGBM is brought.
-pub fn lightgbm_folder() -> Outcome<PathBuf> {
-    beside_builds("lightgbm-wheel")
+/// Where it is brought.
+pub fn python_folder() -> Outcome<PathBuf> {
+    beside_builds("python-wheels")
 }
 
 /// The folder of MKL's libraries, if they were brought.

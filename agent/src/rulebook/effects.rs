@@ -17,18 +17,16 @@ impl RuleBook {
         self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
     }
 
-    /// What a rule would do to the program, a sentence each.
+    /// What a rule would do to the program, a sentence each, and what it gained elsewhere; nothing if it only reports.
     pub fn effects(&self, name: &str) -> Vec<String> {
-        let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
-        rule.map(|(_, rule, _)| {
-            rule.plan()
-                .effects
-                .iter()
-                .filter(|effect| DOES.iter().any(|word| effect.starts_with(word)))
-                .cloned()
-                .collect()
-        })
-        .unwrap_or_default()
+        let Some((_, rule, _)) = self.engine.rules().find(|(_, rule, _)| rule.name() == name) else {
+            return Vec::new();
+        };
+        let does = |effect: &&String| DOES.iter().any(|word| effect.starts_with(word));
+        let effects: Vec<String> = rule.plan().effects.iter().filter(does).cloned().collect();
+        let gained = rule.gained().filter(|_| !effects.is_empty());
+        let gained = gained.map(|gained| format!("measured elsewhere: {gained}"));
+        effects.into_iter().chain(gained).collect()
     }
 
     /// The variables of which a rule would write every copy.

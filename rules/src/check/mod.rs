@@ -166,6 +166,7 @@ impl Checker<'_> {
             name,
             about: file.about.clone(),
             source: file.source.clone(),
+            gained: file.gained.clone(),
             priority: file.priority,
             parameters,
             roles,

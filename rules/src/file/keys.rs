@@ -106,6 +106,7 @@ keys! {
         "rule" => Text, "The rule's name: small letters, digits and single dashes.", required;
         "about" => Text, "What the rule is for, in a sentence.", required;
         "source" => Text, "Where the idea comes from.";
+        "gained" => Text, "How much faster it made a program where that was measured, in a sentence.";
         "results" => Text, "What becomes of what the program computes when the rule changes it, in a sentence.";
         "priority" => Text,
             "Of two rules that change the same, the one with the greater number goes first (0 where none is given); with equal ones they are not loaded together.";

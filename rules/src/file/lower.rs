@@ -39,6 +39,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         .required("about", tree.span, wrong)
         .and_then(|value| text(value, wrong));
     let source = fields.get("source").and_then(|value| text(value, wrong));
+    let gained = fields.get("gained").and_then(|value| text(value, wrong));
     let results = fields.get("results").and_then(|value| text(value, wrong));
     let priority = fields.get("priority").and_then(|value| priority(value, wrong));
     let uses = fields
@@ -66,12 +67,14 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     }
     let about = about?.raw.trim_end().to_string();
     let source = source.map(|text| text.raw.trim_end().to_string());
+    let gained = gained.map(|text| text.raw.trim_end().to_string());
     let results = results.map(|text| text.raw.trim_end().to_string());
     Some(RuleFile {
         name,
         instance: None,
         about,
         source,
+        gained,
         results,
         priority: priority.unwrap_or_default(),
         uses,

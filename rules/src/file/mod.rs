@@ -34,6 +34,8 @@ pub struct RuleFile {
     pub(crate) instance: Option<String>,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    /// How much faster it made a program where that was measured.
+    pub(crate) gained: Option<String>,
     /// What becomes of what the program computes when the rule changes it.
     pub(crate) results: Option<String>,
     pub(crate) priority: i64,

@@ -5,7 +5,6 @@
 
 use tuneagent_e2e::needs::lacks;
 use tuneagent_e2e::repairs::{CASES, Case, Tried};
-use tuneagent_e2e::wheels;
 
 use super::rounds::{Rounds, interleaved};
 use crate::Result;
@@ -25,12 +24,6 @@ const TEAMS: usize = 10;
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let over = settings.either(OVER_QUICK, OVER);
     let repeats = settings.repeats.div_ceil(3);
-    if !settings.quick && wheels::python().is_none() {
-        crate::wheels::bring_numpy()?;
-    }
-    if !settings.quick && wheels::lightgbm().is_none() {
-        crate::wheels::bring_lightgbm()?;
-    }
     // One is enough to see that it works; what a machine lacks is said only of what is to run.
     let number = settings.number("--case", 0.0, 0.0) as usize;
     let only = CASES.get(number.wrapping_sub(1));
@@ -49,10 +42,6 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     })?;
     let measured = Measured { cases, tried };
     let table = measured.table()?;
-    let python = match wheels::python() {
-        Some(python) => format!("NumPy is that of {python}."),
-        None => "NumPy is Debian's, whose OpenBLAS waits politely.".to_owned(),
-    };
     let panel = table.panel(
         "share of the pace when started right",
         "%",
@@ -69,7 +58,6 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             [
                 "`after` is without the agent: it has left, and what its guard kept stays. MPICH has no setting that would be right: \
                  a library is preloaded that does what the rule does.",
-                &python,
             ],
         )],
         claims: measured.claims()?,

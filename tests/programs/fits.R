@@ -1,0 +1,24 @@
+# Linear models in R, one after the other, until it is told to end.
+#
+#   Rscript fits.R DIRECTORY
+#
+# Prints {"event":"ready",...}, then at most twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}, where the sum is of
+# the coefficients of one model and always the same; ends when DIRECTORY/end is there.
+end <- file.path(commandArgs(TRUE)[1], "end")
+set.seed(1)
+x <- matrix(rnorm(200 * 5), 200)
+y <- x %*% 1:5 + rnorm(200)
+cat(sprintf("{\"event\":\"ready\",\"pid\":%d}\n", Sys.getpid()))
+seconds <- function() proc.time()[["elapsed"]]
+began <- reported <- seconds()
+count <- 0
+repeat {
+  fit <- lm(y ~ x)
+  count <- count + 1
+  now <- seconds()
+  if (now - reported < 0.05) next
+  reported <- now
+  sum <- round(sum(coef(fit)) * 1e6)
+  cat(sprintf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%d,\"sum\":%d}\n", now - began, count, sum))
+  if (file.exists(end)) break
+}
