@@ -23,6 +23,7 @@ const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "mkl-threads"),
     of!("runtime", "openmp-team-size"),
     of!("runtime", "openmp-stated-team-size"),
+    of!("runtime", "xgboost-threads"),
     of!("runtime", "memory-given-back"),
     of!("runtime", "shared-core"),
     of!("runtime", "mpich-busy-wait"),
@@ -47,6 +48,7 @@ const WITHOUT_PROBES: &[(&str, &str)] = &[
     ("blas-crowded", "blas-threads"),
     ("openmp-crowded", "openmp-team-size"),
     ("openmp-crowded", "openmp-stated-team-size"),
+    ("openmp-crowded", "xgboost-threads"),
 ];
 
 /// Whether a session that has probes, or has none, loads a shipped rule without being told to.

@@ -46,8 +46,8 @@ fn becomes_faster(name: &str) -> Outcome {
     Ok(())
 }
 
-/// The rule is that of LAMMPS (`lammps`), which shows it in every run.
-fn busy_wait_too(name: &str) -> Outcome {
+/// Another case of the same rule shows it in every run: of LAMMPS (`lammps`), of XGBoost.
+fn faster_in_long_runs(name: &str) -> Outcome {
     match is_long() {
         true => becomes_faster(name),
         false => Ok(()),
@@ -56,12 +56,12 @@ fn busy_wait_too(name: &str) -> Outcome {
 
 #[test]
 fn gromacs_whose_ranks_spin_becomes_faster_with_the_same_energies_as_root() -> Outcome {
-    busy_wait_too("GROMACS")
+    faster_in_long_runs("GROMACS")
 }
 
 #[test]
 fn ranks_of_mpi4py_that_spin_become_faster_as_root() -> Outcome {
-    busy_wait_too("mpi4py")
+    faster_in_long_runs("mpi4py")
 }
 
 #[test]
@@ -92,6 +92,17 @@ fn openmp_programs_whose_teams_fight_for_cores_become_faster_as_root() -> Outcom
 #[test]
 fn programs_that_state_their_teams_become_faster_as_root() -> Outcome {
     becomes_faster("state their teams")
+}
+
+#[test]
+fn lightgbm_that_states_its_teams_becomes_faster_as_root() -> Outcome {
+    faster_in_long_runs("LightGBM")
+}
+
+/// Its library has thousands of bodies of regions, and it loads two copies of OpenBLAS.
+#[test]
+fn xgboost_that_states_its_teams_becomes_faster_as_root() -> Outcome {
+    becomes_faster("XGBoost")
 }
 
 /// The call that sets the size for others would do nothing here, and what does something changes code: it is named, and put back.

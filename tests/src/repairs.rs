@@ -204,10 +204,14 @@ pub static CASES: [Case; 13] = [
         start: |start| trees("lightgbm", 2, start),
     },
     Case {
+        // XGBoost divides its work by the size that it requested: a smaller team would leave some of it out.
         name: "2 XGBoost processes, 2 threads each",
-        rule: "openmp-stated-team-size",
+        rule: "xgboost-threads",
         needs: &[Need::Root, Need::PythonWheels],
-        done: TEAMS_OF_ONE,
+        done: [
+            "replace omp_get_thread_limit with omp_get_num_teams: done in 2 processes",
+            "kept",
+        ],
         unit: "trees/s",
         gain: || 20.0,
         start: |start| trees("xgboost", 2, start),

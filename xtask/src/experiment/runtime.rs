@@ -34,7 +34,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let cases = here(CASES.iter().filter(fits), |case| (case.name, case.needs))?;
     let tried = interleaved(&cases, repeats, |case| {
         let tries = match case.rule {
-            "openmp-team-size" | "openmp-stated-team-size" => TEAMS.div_ceil(repeats),
+            "openmp-team-size" | "openmp-stated-team-size" | "xgboost-threads" => TEAMS.div_ceil(repeats),
             _ => 1,
         };
         let tried = (0..tries).map(|_| case.tried(over));

@@ -1,6 +1,6 @@
 //! Gives every function a number and says what is done at its hits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{Capture, Durations, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags};
 use job::{
@@ -195,7 +195,19 @@ impl Numbers {
             _ => Vec::new(),
         };
         if resolved.is_empty() {
-            for (spot, function) in self.found(selector, members) {
+            let found = self.found(selector, members);
+            let names: BTreeSet<&str> = found.iter().map(|(_, function)| function.name.as_str()).collect();
+            if names.len() > PATTERN_MAX && *selector == ProbeSelector::OpenmpBody {
+                return Ok(());
+            }
+            if names.len() > PATTERN_MAX {
+                return Err(ArmError::TooManyFunctions {
+                    wanted: selector.to_string(),
+                    found: names.len(),
+                    most: PATTERN_MAX,
+                });
+            }
+            for (spot, function) in found {
                 let known = self
                     .spots
                     .get(&spot)
@@ -208,16 +220,6 @@ impl Numbers {
                     resolved.push(index);
                 }
             }
-        }
-        if resolved.len() > PATTERN_MAX && *selector == ProbeSelector::OpenmpBody {
-            return Ok(());
-        }
-        if resolved.len() > PATTERN_MAX {
-            return Err(ArmError::TooManyFunctions {
-                wanted: selector.to_string(),
-                found: resolved.len(),
-                most: PATTERN_MAX,
-            });
         }
         // A function that nobody has yet keeps its number for a process that joins later.
         if let (ProbeSelector::Function(name), true) = (selector, resolved.is_empty()) {

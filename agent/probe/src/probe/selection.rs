@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use job::discover::{Job, Member};
 use profile::format;
+use profile::probe::blas_function;
 use tuner::{
     module::Module,
     spelling::{self, Fit},
@@ -71,10 +72,11 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
     let symbols: BTreeSet<String> = symbols(module).filter(is_selected).collect();
     let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
     let found = module.image.functions(&symbols).unwrap_or_default();
-    match is_set {
-        true => resolved(found, str::to_owned, None),
-        false => resolved(found, shown, None),
-    }
+    let name = |symbol: &str| match is_set {
+        true => blas_function(symbol).unwrap_or_else(|| symbol.to_owned()),
+        false => shown(symbol),
+    };
+    resolved(found, name, None)
 }
 
 fn resolved(

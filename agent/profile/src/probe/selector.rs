@@ -32,7 +32,7 @@ impl ProbeSelector {
             ProbeSelector::Mpi(pattern) => is_mpi && matches(pattern, name),
             ProbeSelector::OpenmpRegion => starts_team(name),
             ProbeSelector::OpenmpBody => is_body(name),
-            ProbeSelector::BlasCall => works_with_threads(name),
+            ProbeSelector::BlasCall => blas_function(name).is_some(),
             ProbeSelector::Mark(mark) => mark_of(name) == mark,
         }
     }
@@ -79,9 +79,9 @@ const BLAS_STEMS: &[&str] = &[
     "lauum", "trtri",
 ];
 
-/// A function of C (`cblas_dgemm`) or Fortran (`dgemm_`); the wheels of Python put a word before it and the width of integers
-/// behind it (`scipy_cblas_dgemm64_`).
-fn works_with_threads(name: &str) -> bool {
+/// The function of C (`cblas_dgemm`) or Fortran (`dgemm_`) that a symbol is. The wheels of Python put a word before it and the width of
+/// integers behind it (`scipy_cblas_dgemm64_`): NumPy and SciPy bring a library each, whose functions are the same ones.
+pub fn blas_function(name: &str) -> Option<String> {
     let name = name.strip_prefix("scipy_").unwrap_or(name);
     let (name, is_c) = match name.strip_prefix("cblas_") {
         Some(rest) => (rest, true),
@@ -92,7 +92,11 @@ fn works_with_threads(name: &str) -> bool {
     // What Fortran calls ends in an underscore; without one it is the library's own.
     let is_called = is_c || name.ends_with('_');
     let stem = plain.strip_prefix(['s', 'd', 'c', 'z']);
-    is_called && stem.is_some_and(|stem| BLAS_STEMS.contains(&stem))
+    let is_blas = is_called && stem.is_some_and(|stem| BLAS_STEMS.contains(&stem));
+    is_blas.then(|| match is_c {
+        true => format!("cblas_{plain}"),
+        false => format!("{plain}_"),
+    })
 }
 
 /// The argument that says how many threads the team is to have; 0 there leaves it to the library.
@@ -143,16 +147,17 @@ mod tests {
 
     #[test]
     fn blas_is_known_by_the_names_of_c_fortran_and_the_wheels_of_python() {
-        for name in [
-            "cblas_dgemm",
-            "dgemm_",
-            "zgemm3m_",
-            "scipy_cblas_dgemm64_",
-            "scipy_dgemm_64_",
-            "scipy_dgesv_",
-            "sgetrf_",
+        for (name, function) in [
+            ("cblas_dgemm", "cblas_dgemm"),
+            ("dgemm_", "dgemm_"),
+            ("zgemm3m_", "zgemm3m_"),
+            ("scipy_cblas_dgemm64_", "cblas_dgemm"),
+            ("scipy_dgemm_64_", "dgemm_"),
+            ("scipy_dgesv_", "dgesv_"),
+            ("sgetrf_", "sgetrf_"),
         ] {
             assert!(ProbeSelector::BlasCall.means(name, false), "{name}");
+            assert_eq!(blas_function(name).as_deref(), Some(function));
         }
         for name in [
             "dgemm_kernel_HASWELL",
