@@ -276,7 +276,7 @@ minimum: process
 release: process
 slowest:
 measure: process
-experiment: measure wheels
+experiment: measure
 setup: ebpf process wheels
 demo: process setup
 vm: process setup
