@@ -26,12 +26,20 @@ pub enum FunctionSet {
     Mpi(String),
     /// Every function of an OpenMP library that starts a team of threads.
     OpenmpRegion,
+    /// Every function to which programs state the size of an OpenMP team.
+    OpenmpSize,
     /// The functions of BLAS and LAPACK libraries that work with several threads.
     BlasCall,
 }
 
 /// How sets are written, for messages.
-pub(crate) const SETS: &[&str] = &["mpi.*", "mpi.MPI_Send", "openmp.region", "blas.call"];
+pub(crate) const SETS: &[&str] = &[
+    "mpi.*",
+    "mpi.MPI_Send",
+    "openmp.region",
+    "openmp.size",
+    "blas.call",
+];
 
 /// Where a probe sits in its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +54,11 @@ impl Target {
     /// What `text` names; nothing if it speaks of a set that there is not.
     pub(crate) fn named(text: &str) -> Option<Target> {
         if let Some(set) = text.strip_prefix("openmp.") {
-            return (set == "region").then_some(Target::Set(FunctionSet::OpenmpRegion));
+            return match set {
+                "region" => Some(Target::Set(FunctionSet::OpenmpRegion)),
+                "size" => Some(Target::Set(FunctionSet::OpenmpSize)),
+                _ => None,
+            };
         }
         if let Some(set) = text.strip_prefix("blas.") {
             return (set == "call").then_some(Target::Set(FunctionSet::BlasCall));
@@ -88,7 +100,7 @@ impl Target {
             Target::Function(known) | Target::Mark(known) => known == name,
             Target::Pattern(pattern) => fits(pattern, name),
             Target::Set(FunctionSet::Mpi(pattern)) => fits(pattern, name),
-            Target::Set(FunctionSet::OpenmpRegion | FunctionSet::BlasCall) => false,
+            Target::Set(FunctionSet::OpenmpRegion | FunctionSet::OpenmpSize | FunctionSet::BlasCall) => false,
         }
     }
 }
@@ -100,6 +112,7 @@ impl fmt::Display for Target {
             Target::Function(name) | Target::Pattern(name) | Target::Mark(name) => f.write_str(name),
             Target::Set(FunctionSet::Mpi(pattern)) => write!(f, "mpi.{pattern}"),
             Target::Set(FunctionSet::OpenmpRegion) => f.write_str("openmp.region"),
+            Target::Set(FunctionSet::OpenmpSize) => f.write_str("openmp.size"),
             Target::Set(FunctionSet::BlasCall) => f.write_str("blas.call"),
         }
     }
@@ -118,6 +131,7 @@ mod tests {
             "mpi.*",
             "mpi.MPI_Send",
             "openmp.region",
+            "openmp.size",
             "blas.call",
         ] {
             assert_eq!(

@@ -141,11 +141,12 @@ fn regions(program: &Path) -> Outcome {
   begin: {entry: begin_all}
   end: {return: end_all}
   region: {span: openmp.region}
+  size: {entry: openmp.size}
 windows:
   whole: {from: begin, to: end}
 metrics:
   asked: max(region.threads)
-  stated: max(region.stated)
+  stated: max(size.stated)
 tune:
   - every: whole
     when: count(region) > 0

@@ -152,6 +152,15 @@ pub fn openmp_of_llvm(name: &str) -> Outcome<PathBuf> {
     )
 }
 
+/// A C program that calls LLVM's library as the code of its compiler does.
+pub fn kmpc(name: &str) -> Outcome<PathBuf> {
+    compiled(
+        &format!("{name}.c"),
+        "cc",
+        &["-Wl,--no-as-needed", "-l:libomp.so.5"],
+    )
+}
+
 /// A C program on MKL, as it was brought.
 pub fn mkl(name: &str) -> Outcome<PathBuf> {
     let libraries = wheels::mkl().ok_or("MKL was not brought: cargo xtask setup")?;

@@ -71,12 +71,12 @@ const TURNS: usize = 2;
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
 
 const TEAMS_OF_ONE: [&str; 2] = [
-    "set_arg GOMP_parallel(2) = min(original, 1): done in 2 processes",
+    "set_arg openmp.size = min(original, 1): done in 2 processes",
     "kept",
 ];
 
 /// Every rule's own.
-pub static CASES: [Case; 13] = [
+pub static CASES: [Case; 15] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -248,6 +248,31 @@ pub static CASES: [Case; 13] = [
                 "2000",
             ];
             Crowd::start(2, &["OMP_NUM_THREADS=1"], Path::new("mpirun.openmpi"), &words)
+        },
+    },
+    Case {
+        name: "2 programs on LLVM's OpenMP",
+        rule: "openmp-team-size",
+        needs: &[Need::Root, Need::Cc, Need::LlvmOpenMp],
+        done: ["call omp_set_num_threads(1): done in 2 processes", "kept"],
+        unit: "regions/s",
+        gain: || 2.0,
+        start: |start| {
+            let environment = with(start, "OMP_NUM_THREADS=1");
+            Crowd::start(2, &environment, &programs::kmpc("kmpc")?, &["DIRECTORY", "2000"])
+        },
+    },
+    Case {
+        name: "2 programs that state their teams to LLVM's OpenMP",
+        rule: "openmp-stated-team-size",
+        needs: &[Need::Root, Need::Cc, Need::LlvmOpenMp],
+        done: TEAMS_OF_ONE,
+        unit: "regions/s",
+        gain: || 2.0,
+        start: |start| {
+            let threads = if start == Start::Wrong { "2" } else { "1" };
+            let program = programs::kmpc("kmpc")?;
+            Crowd::start(2, &[], &program, &["DIRECTORY", "2000", threads])
         },
     },
 ];

@@ -15,7 +15,7 @@ use super::{
     probe_requests::{Ask, End},
     texts::Texts,
 };
-use crate::probe::{Probe, WantedCapture, number_of, sum_rule, team_size_argument};
+use crate::probe::{Probe, WantedCapture, number_of, sum_rule};
 
 /// What a process has counted in one probed function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -347,7 +347,7 @@ fn read(
     if known == Some(Known::Bytes) && probe.mpi.is_some_and(|function| function.sends_nothing()) {
         return Ok(Scalar::Number(0.0));
     }
-    if matches!(known, Some(Known::Threads | Known::Stated)) && team_size_argument(&probe.name).is_none() {
+    if matches!(known, Some(Known::Threads | Known::Stated)) && !plan::takes_team_size(&probe.name) {
         return Err(format!(
             "{} does not get the number of threads of its team",
             probe.name

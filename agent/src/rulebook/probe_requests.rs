@@ -166,6 +166,7 @@ fn selector(target: &Target) -> ProbeSelector {
         Target::Pattern(pattern) => ProbeSelector::Pattern(pattern.clone()),
         Target::Set(FunctionSet::Mpi(pattern)) => ProbeSelector::Mpi(pattern.clone()),
         Target::Set(FunctionSet::OpenmpRegion) => ProbeSelector::OpenmpRegion,
+        Target::Set(FunctionSet::OpenmpSize) => ProbeSelector::OpenmpSize,
         Target::Set(FunctionSet::BlasCall) => ProbeSelector::BlasCall,
         Target::Mark(name) => ProbeSelector::Mark(name.clone()),
     }
@@ -189,7 +190,11 @@ fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture>
         Base::Known(Known::Function) => return None,
         Base::Known(Known::Bytes) => return Some(plain("the bytes to send", Read::Bytes, "u64")),
         Base::Known(Known::Threads | Known::Stated) => {
-            return Some(plain("the size of the team", Read::Argument(2), "u32"));
+            return Some(plain(
+                "the size of the team",
+                Read::Argument(plan::TEAM_SIZE_ARGUMENT),
+                "u32",
+            ));
         }
     };
     let steps = planned.source.steps.iter().map(|step| match step {

@@ -85,6 +85,8 @@ pub enum PatchRequest {
         value_type: Option<ValueType>,
         value: Expression,
     },
+    /// The size that the program states for its OpenMP teams, in all functions of [`crate::TEAM_SIZES`] that it calls.
+    SetTeamSize { value: Expression },
 }
 
 /// Which CPUs the threads of a process are bound to.
@@ -212,7 +214,7 @@ impl Action {
             Action::Set(set) => set.variable.clone(),
             Action::Call(call) => call.function.to_string(),
             Action::Load { path, .. } => path.clone(),
-            Action::Patch(patch) => patch.function().to_string(),
+            Action::Patch(patch) => patch.target(),
             Action::Affinity(_) => "affinity".to_owned(),
             Action::Switch(switch) => switch.name.clone(),
         }
@@ -336,6 +338,12 @@ impl Action {
                     value()
                 )
             }
+            Action::Patch(PatchRequest::SetTeamSize { .. }) => {
+                format!(
+                    "patches the functions by which the program states the size of a team so that it becomes {}{range}",
+                    value()
+                )
+            }
             Action::Affinity(_) => "binds the threads to cores".to_owned(),
             Action::Switch(Switch { name, on, .. }) => {
                 format!("switches the probe {name} {}", if *on { "on" } else { "off" })
@@ -414,22 +422,26 @@ impl Inverse {
 }
 
 impl PatchRequest {
+    /// How rules write the size that programs state for their OpenMP teams.
+    pub const TEAM_SIZE: &'static str = "openmp.size";
+
     fn keyword(&self) -> Keyword {
         match self {
             PatchRequest::Replace { .. } => Keyword::Replace,
             PatchRequest::InsertCall { .. } => Keyword::InsertCall,
             PatchRequest::RemoveCall { .. } => Keyword::RemoveCall,
-            PatchRequest::SetArgument { .. } => Keyword::SetArgument,
+            PatchRequest::SetArgument { .. } | PatchRequest::SetTeamSize { .. } => Keyword::SetArgument,
         }
     }
 
-    /// The function that it is about.
-    pub fn function(&self) -> &FunctionName {
+    /// What it is about, as a rule writes it.
+    fn target(&self) -> String {
         match self {
             PatchRequest::Replace { function, .. }
             | PatchRequest::InsertCall { function, .. }
             | PatchRequest::RemoveCall { function, .. }
-            | PatchRequest::SetArgument { function, .. } => function,
+            | PatchRequest::SetArgument { function, .. } => function.to_string(),
+            PatchRequest::SetTeamSize { .. } => PatchRequest::TEAM_SIZE.to_owned(),
         }
     }
 
@@ -441,6 +453,7 @@ impl PatchRequest {
                 std::iter::once(function).chain(within).collect()
             }
             PatchRequest::SetArgument { function, .. } => vec![function],
+            PatchRequest::SetTeamSize { .. } => Vec::new(),
         }
     }
 
@@ -451,6 +464,7 @@ impl PatchRequest {
             PatchRequest::SetArgument { function, index, .. } => {
                 Some(format!("argument {index} of {function}"))
             }
+            PatchRequest::SetTeamSize { .. } => Some("the stated size of OpenMP teams".to_owned()),
             PatchRequest::InsertCall { .. } => None,
         }
     }
@@ -474,7 +488,9 @@ impl fmt::Display for Action {
             Action::Patch(PatchRequest::RemoveCall {
                 within: Some(within), ..
             }) => write!(f, " in {within}"),
-            Action::Patch(PatchRequest::SetArgument { value, .. }) => write!(f, " = {value}"),
+            Action::Patch(PatchRequest::SetArgument { value, .. } | PatchRequest::SetTeamSize { value }) => {
+                write!(f, " = {value}")
+            }
             Action::Affinity(affinity) => write!(f, ": {affinity}"),
             Action::Patch(PatchRequest::RemoveCall { within: None, .. })
             | Action::Load { .. }

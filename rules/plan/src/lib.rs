@@ -13,6 +13,7 @@ mod action;
 mod call;
 mod cpus;
 mod expression;
+mod openmp;
 mod outcome;
 mod site;
 mod sync;
@@ -22,6 +23,7 @@ pub use action::{Action, Affinity, Cores, Keyword, PatchRequest, Set, Switch};
 pub use call::{Argument, CallRequest, FunctionName, Inverse, Invocation, ReturnType, TextError, WAS};
 pub use cpus::{CpuList, CpuListError};
 pub use expression::{Expression, ExpressionError, Operator};
+pub use openmp::{TEAM_SIZE_ARGUMENT, TEAM_SIZES, takes_team_size};
 pub use outcome::{GuardEffect, MarkKind, Mode};
 pub use site::Cost;
 pub use sync::{Key, Meeting, Moment, SyncPoint, SyncPointError};
@@ -121,8 +123,9 @@ mod tests {
                 function: function("a"),
                 index: 2,
                 value_type: None,
-                value,
+                value: value.clone(),
             }),
+            Action::Patch(PatchRequest::SetTeamSize { value }),
             Action::Affinity(Affinity::Cores(Cores::Spread)),
             Action::Affinity(Affinity::Cpus("0-3".parse().unwrap())),
             Action::Switch(Switch {

@@ -305,6 +305,19 @@ impl Checker<'_> {
 
     fn set_argument(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<Checked> {
         let target = action.call.as_ref()?;
+        let patch = match action.target.raw == PatchRequest::TEAM_SIZE {
+            true => PatchRequest::SetTeamSize {
+                value: Expression::Original,
+            },
+            false => self.argument(target)?,
+        };
+        let value = self.value(entry.value.as_ref()?, home, true)?;
+        self.can_be_compiled(&value)?;
+        Some(Checked::computed(Action::Patch(patch), value))
+    }
+
+    /// One argument of one function: `send(2) as u32`.
+    fn argument(&mut self, target: &Expr) -> Option<PatchRequest> {
         let (call, stated) = match &target.node {
             Node::As {
                 of,
@@ -335,7 +348,13 @@ impl Checker<'_> {
         };
         let Some((function, argument)) = named else {
             let message = "an argument is named as `send_block(2)`: the function, and which, from 0 to 5";
-            return self.refuse("E0153", call.span, message);
+            let wrong = Diagnostic::wrong("E0153", call.span, message);
+            return self.report(match call.to_string().starts_with("openmp.") {
+                true => wrong.help(
+                    "the size that a program states for its teams is `set_arg: openmp.size`, without a type",
+                ),
+                false => wrong,
+            });
         };
         if stated.is_none() && is_of_openmp(&function.name) {
             let message =
@@ -343,15 +362,12 @@ impl Checker<'_> {
             let wrong = Diagnostic::wrong("E0164", call.span, message);
             return self.report(wrong.help(format!("state it: `set_arg: {call} as u32`")));
         }
-        let value = self.value(entry.value.as_ref()?, home, true)?;
-        self.can_be_compiled(&value)?;
-        let patch = PatchRequest::SetArgument {
+        Some(PatchRequest::SetArgument {
             function,
             index: usize::from(argument),
             value_type: stated,
             value: Expression::Original,
-        };
-        Some(Checked::computed(Action::Patch(patch), value))
+        })
     }
 
     /// What depends on the value that is passed is computed where it is passed, with what a trampoline can.

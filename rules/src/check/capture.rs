@@ -82,6 +82,9 @@ impl Checker<'_> {
             Target::Set(FunctionSet::OpenmpRegion) => &[
                 ("function", Known::Function, Type::TEXT),
                 ("threads", Known::Threads, Type::PLAIN),
+            ],
+            Target::Set(FunctionSet::OpenmpSize) => &[
+                ("function", Known::Function, Type::TEXT),
                 ("stated", Known::Stated, Type::PLAIN),
             ],
         };

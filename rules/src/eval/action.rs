@@ -18,7 +18,7 @@ impl Change {
     pub(crate) fn values(&self, context: Context<'_>) -> Vec<Value> {
         match &self.action {
             // What depends on the value that is passed has none yet.
-            Action::Patch(PatchRequest::SetArgument { .. }) => Vec::new(),
+            Action::Patch(PatchRequest::SetArgument { .. } | PatchRequest::SetTeamSize { .. }) => Vec::new(),
             _ => self.formulas().map(|of| context.eval(of)).collect(),
         }
     }
@@ -32,7 +32,7 @@ impl Change {
     ) -> Result<Action, String> {
         let mut action = self.action.clone();
         match &mut action {
-            Action::Patch(PatchRequest::SetArgument { value, .. }) => {
+            Action::Patch(PatchRequest::SetArgument { value, .. } | PatchRequest::SetTeamSize { value }) => {
                 for formula in self.formulas() {
                     *value = expression(context, formula, process)?;
                 }
@@ -59,12 +59,14 @@ impl Change {
         let is_boolean = || self.formulas().any(|of| of.of.kind == Kind::Boolean);
         let value = match action {
             Action::Set(set) => set.value.clone(),
-            Action::Patch(PatchRequest::SetArgument { value, .. }) => match value {
-                Expression::Integer(value) if is_boolean() => Scalar::Boolean(*value != 0),
-                Expression::Integer(value) => Scalar::Number(*value as f64),
-                Expression::Float(value) => Scalar::Number(*value),
-                Expression::Original | Expression::Both(..) => return Ok(()),
-            },
+            Action::Patch(PatchRequest::SetArgument { value, .. } | PatchRequest::SetTeamSize { value }) => {
+                match value {
+                    Expression::Integer(value) if is_boolean() => Scalar::Boolean(*value != 0),
+                    Expression::Integer(value) => Scalar::Number(*value as f64),
+                    Expression::Float(value) => Scalar::Number(*value),
+                    Expression::Original | Expression::Both(..) => return Ok(()),
+                }
+            }
             _ => return Ok(()),
         };
         let Some((range, text)) = &self.range else {

@@ -177,7 +177,7 @@ keys! {
         "with" => Symbol, "The function they go to.";
         "insert_call" => Formula, "The function to call whenever another is entered or left.", beside(&["in"]);
         "remove_call" => Symbol, "The function that is no longer called.";
-        "set_arg" => Formula, "The argument to change at the entry of a function: `send(2)`, with its type where there is no debug information: `send(2) as u32`.", beside(&["value"]);
+        "set_arg" => Formula, "The argument to change at the entry of a function: `send(2)`, with its type where there is no debug information: `send(2) as u32`. `openmp.size` is the size that a program states for its OpenMP teams.", beside(&["value"]);
         "affinity" => Words(&["spread", "compact"]), "How processes are bound to cores of their own.";
         "enable" => Name, "The probe to switch on.";
         "disable" => Name, "The probe to switch off.";

@@ -150,6 +150,7 @@ pub(super) fn make(
             value_type,
             value,
         } => parameter::set(context, function, *index, *value_type, value),
+        PatchRequest::SetTeamSize { value } => parameter::set_team_size(context, value),
     }
 }
 
@@ -232,7 +233,7 @@ pub(super) enum Prepared {
     Argument(Parameter, Expression),
 }
 
-/// Leads a function through a trampoline and back to itself.
+/// Leads a function through a trampoline and back to itself. `bytes` is the room for this and all later trampolines of the plan.
 pub(super) fn wrap(
     context: &Context<'_>,
     plan: &mut Plan,
@@ -246,7 +247,10 @@ pub(super) fn wrap(
         Some(_) => None,
         None => Some(entry(context, found, done)?),
     };
-    let arena = plan.room(context, found, bytes, done)?;
+    let arena = match plan.patch.arena {
+        Some(arena) => arena,
+        None => plan.room(context, found, bytes, done)?,
+    };
     let prepared = prepare(plan, &arena)?;
     let work = match &prepared {
         Prepared::Call(passed, function, extended_bytes) => Work::Call {

@@ -1,16 +1,18 @@
 //! An argument of a function that is changed before its body runs.
 
-use plan::{Expression, FunctionName, ValueType};
+use plan::{Expression, FunctionName, PatchRequest, TEAM_SIZE_ARGUMENT, TEAM_SIZES, ValueType};
 
 use super::bytes::{Plan, Prepared, TRAMPOLINE_BYTES, wrap};
 use super::function::{Context, Found, refuse_indirect};
-use super::words::image_error;
+use super::words::{image_error, words_of};
 use crate::arch::x86_64::{
     assemble::{FLOATS_MAX, INTEGERS_MAX},
     trampoline::Parameter,
 };
 use crate::dwarf::{self, ValueKind};
 use crate::error::ActionError;
+
+const DONE: &str = "changed to take another argument";
 
 /// Has a function take another value than is passed.
 pub(super) fn set(
@@ -20,17 +22,59 @@ pub(super) fn set(
     stated: Option<ValueType>,
     value: &Expression,
 ) -> Result<Plan, ActionError> {
-    const DONE: &str = "changed to take another argument";
     let found = context.find(function)?;
     refuse_indirect(&found, DONE)?;
-    let parameter = place_of(&found, index, stated)?;
-    value.check(parameter.value_type)?;
-    let symbol = format!("argument {index} of {} = {value}", found.name);
-    let mut plan = Plan::new(symbol, &[]);
-    let bytes = TRAMPOLINE_BYTES * 4;
-    wrap(context, &mut plan, &found, bytes, DONE, |_, _| {
-        Ok(Prepared::Argument(parameter, value.clone()))
-    })?;
+    change(context, &[(found, stated)], index, value)
+}
+
+/// Has the OpenMP library take another size of teams than the program states, in all functions by which it does. Of those that no file
+/// calls, nothing is changed.
+pub(super) fn set_team_size(context: &Context<'_>, value: &Expression) -> Result<Plan, ActionError> {
+    let mut called = Vec::new();
+    for (name, of) in TEAM_SIZES {
+        match context.find(&FunctionName::from(*name)) {
+            Ok(found) if is_called(context, &found)? => called.push((found, Some(*of))),
+            Ok(_) | Err(ActionError::NoFunction { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if called.is_empty() {
+        return Err(ActionError::Refused {
+            function: PatchRequest::TEAM_SIZE.to_owned(),
+            done: DONE,
+            why: "the program calls no function to which the size of a team is stated".to_owned(),
+        });
+    }
+    change(context, &called, usize::from(TEAM_SIZE_ARGUMENT), value)
+}
+
+/// Whether some file calls it through its table of imports.
+fn is_called(context: &Context<'_>, found: &Found) -> Result<bool, ActionError> {
+    for module in &context.space.modules {
+        if !words_of(context, module, found)?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The same argument of several functions, each with the type that is stated for it.
+fn change(
+    context: &Context<'_>,
+    functions: &[(Found, Option<ValueType>)],
+    index: usize,
+    value: &Expression,
+) -> Result<Plan, ActionError> {
+    let names: Vec<&str> = functions.iter().map(|(found, _)| found.name.as_str()).collect();
+    let mut plan = Plan::new(format!("argument {index} of {} = {value}", names.join(", ")), &[]);
+    let bytes = TRAMPOLINE_BYTES * 4 * functions.len();
+    for (found, stated) in functions {
+        let parameter = place_of(found, index, *stated)?;
+        value.check(parameter.value_type)?;
+        wrap(context, &mut plan, found, bytes, DONE, |_, _| {
+            Ok(Prepared::Argument(parameter, value.clone()))
+        })?;
+    }
     Ok(plan)
 }
 

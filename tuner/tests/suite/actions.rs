@@ -1,6 +1,6 @@
 //! Actions on a program of many threads under load that checks its own results: the effect, the undo, and nothing else.
 
-use plan::{Action, Argument, CallRequest, Moment, PatchRequest, ReturnType, ValueType};
+use plan::{Action, Argument, CallRequest, Expression, Moment, PatchRequest, ReturnType, ValueType};
 use tuner::action::ActionOutcome;
 use tuner::journal::{Mechanism, Reason, RevertOutcome, Status};
 
@@ -334,6 +334,21 @@ fn a_program_with_signals_that_never_rest_is_tuned_too() {
     assert_eq!(load.runs(), QUIET);
     assert_eq!(load.code(), code);
     assert!(load.ends().starts_with("errors=0"));
+}
+
+#[test]
+fn a_program_without_openmp_states_no_size_of_a_team() {
+    let load = or_skip!(Load::start());
+    let value = Expression::parse("min(original, 1)").unwrap();
+    let request = PatchRequest::SetTeamSize { value };
+    let error = load.writer().patch(&request, Reason::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("calls no function to which the size of a team is stated"),
+        "{error}"
+    );
+    assert_eq!(load.ends(), FINE);
 }
 
 #[test]

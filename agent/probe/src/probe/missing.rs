@@ -78,7 +78,10 @@ impl Probes {
             if want.is_quiet
                 || !matches!(
                     want.selector,
-                    ProbeSelector::Pattern(_) | ProbeSelector::OpenmpRegion | ProbeSelector::BlasCall
+                    ProbeSelector::Pattern(_)
+                        | ProbeSelector::OpenmpRegion
+                        | ProbeSelector::OpenmpSize
+                        | ProbeSelector::BlasCall
                 )
             {
                 continue;

@@ -33,7 +33,7 @@ use tuner::intact::CodeText;
 
 pub use ::profile::probe::{
     CaptureStep, Probe, ProbeCapture, ProbeSelector, Read, Wanted, WantedCapture, WantedSum, number_of,
-    sum_rule, team_size_argument,
+    sum_rule,
 };
 
 pub use self::captures::CaptureError;

@@ -63,7 +63,10 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
     // The names of sets are the linker's own.
     let is_set = matches!(
         selector,
-        ProbeSelector::OpenmpRegion | ProbeSelector::OpenmpBody | ProbeSelector::BlasCall
+        ProbeSelector::OpenmpRegion
+            | ProbeSelector::OpenmpSize
+            | ProbeSelector::OpenmpBody
+            | ProbeSelector::BlasCall
     );
     let is_selected = |symbol: &String| match is_set {
         true => selector.means(symbol, false),

@@ -15,6 +15,8 @@ pub enum ProbeSelector {
     Mpi(String),
     /// What starts a team of threads in an OpenMP library.
     OpenmpRegion,
+    /// To what programs state the size of a team.
+    OpenmpSize,
     /// What compilers make of what stands in a parallel region.
     OpenmpBody,
     /// What works with several threads in a BLAS or LAPACK library.
@@ -31,6 +33,7 @@ impl ProbeSelector {
             ProbeSelector::Pattern(pattern) => matches(pattern, name),
             ProbeSelector::Mpi(pattern) => is_mpi && matches(pattern, name),
             ProbeSelector::OpenmpRegion => starts_team(name),
+            ProbeSelector::OpenmpSize => plan::takes_team_size(name),
             ProbeSelector::OpenmpBody => is_body(name),
             ProbeSelector::BlasCall => blas_function(name).is_some(),
             ProbeSelector::Mark(mark) => mark_of(name) == mark,
@@ -45,6 +48,7 @@ impl fmt::Display for ProbeSelector {
             ProbeSelector::Function(name) | ProbeSelector::Pattern(name) => f.write_str(name),
             ProbeSelector::Mpi(pattern) => write!(f, "mpi.{pattern}"),
             ProbeSelector::OpenmpRegion => f.write_str("openmp.region"),
+            ProbeSelector::OpenmpSize => f.write_str("openmp.size"),
             ProbeSelector::OpenmpBody => f.write_str("bodies of parallel regions"),
             ProbeSelector::BlasCall => f.write_str("blas.call"),
             ProbeSelector::Mark(name) => f.write_str(name),
@@ -99,11 +103,6 @@ pub fn blas_function(name: &str) -> Option<String> {
     })
 }
 
-/// The argument that says how many threads the team is to have; 0 there leaves it to the library.
-pub fn team_size_argument(name: &str) -> Option<u8> {
-    name.starts_with("GOMP_parallel").then_some(2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +120,16 @@ mod tests {
         ] {
             assert!(!ProbeSelector::OpenmpRegion.means(name, false), "{name}");
         }
+    }
+
+    #[test]
+    fn functions_of_libgomp_that_take_a_size_start_a_team_and_that_of_llvm_does_not() {
+        for (name, _) in plan::TEAM_SIZES {
+            let starts = ProbeSelector::OpenmpRegion.means(name, false);
+            assert_eq!(starts, *name != "__kmpc_push_num_threads", "{name}");
+            assert!(ProbeSelector::OpenmpSize.means(name, false), "{name}");
+        }
+        assert!(!ProbeSelector::OpenmpSize.means("__kmpc_fork_call", false));
     }
 
     #[test]

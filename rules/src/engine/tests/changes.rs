@@ -255,6 +255,10 @@ fn what_is_computed_goes_into_its_place() {
             "set_arg f(1) = (0 - original)",
         ),
         ("set_arg: f(1), value: sum(busy)", "set_arg f(1) = 2"),
+        (
+            "set_arg: openmp.size, value: \"min(original, sum(busy))\"",
+            "set_arg openmp.size = min(original, 2)",
+        ),
         ("set: cfg.level, value: sum(busy) > 1", "set cfg.level = true"),
         ("remove_call: f, in: g", "remove_call f in g"),
         ("replace: 'libm.so:f', with: g", "replace libm.so:f with g"),

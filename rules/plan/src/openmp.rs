@@ -1,0 +1,34 @@
+//! Where programs state the size of an OpenMP team to their library: what compilers emit for `num_threads`.
+
+use crate::value::ValueType;
+
+/// The number of the argument that is the size; each of the functions has it at the same place.
+pub const TEAM_SIZE_ARGUMENT: u8 = 2;
+
+/// The functions that take the size, and its type; 0 there leaves it to the library. Those of GCC start the team too
+/// (`_start`: GCC before 4.9), those of LLVM and Intel set the size of the next one that the thread starts.
+pub const TEAM_SIZES: &[(&str, ValueType)] = &[
+    ("GOMP_parallel", ValueType::U32),
+    ("GOMP_parallel_start", ValueType::U32),
+    ("GOMP_parallel_loop_static", ValueType::U32),
+    ("GOMP_parallel_loop_static_start", ValueType::U32),
+    ("GOMP_parallel_loop_dynamic", ValueType::U32),
+    ("GOMP_parallel_loop_dynamic_start", ValueType::U32),
+    ("GOMP_parallel_loop_guided", ValueType::U32),
+    ("GOMP_parallel_loop_guided_start", ValueType::U32),
+    ("GOMP_parallel_loop_runtime", ValueType::U32),
+    ("GOMP_parallel_loop_runtime_start", ValueType::U32),
+    ("GOMP_parallel_loop_nonmonotonic_dynamic", ValueType::U32),
+    ("GOMP_parallel_loop_nonmonotonic_guided", ValueType::U32),
+    ("GOMP_parallel_loop_nonmonotonic_runtime", ValueType::U32),
+    ("GOMP_parallel_loop_maybe_nonmonotonic_runtime", ValueType::U32),
+    ("GOMP_parallel_sections", ValueType::U32),
+    ("GOMP_parallel_sections_start", ValueType::U32),
+    ("GOMP_parallel_reductions", ValueType::U32),
+    ("__kmpc_push_num_threads", ValueType::I32),
+];
+
+/// Whether a program states the size of a team to this function.
+pub fn takes_team_size(function: &str) -> bool {
+    TEAM_SIZES.iter().any(|(name, _)| *name == function)
+}
