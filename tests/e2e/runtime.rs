@@ -2,6 +2,9 @@
 //! started right, with the same results. The factors asked for are well below what is seen on an idle machine, which the experiment
 //! `runtime` measures. LAMMPS has its tests in `lammps`.
 
+use std::collections::BTreeMap;
+use std::fs;
+
 use tuneagent_e2e::crowd::leave;
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::needs::{is_long, lacks, machine};
@@ -144,6 +147,71 @@ fn a_program_that_gives_its_memory_back_becomes_faster_as_root() -> Outcome {
 #[test]
 fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outcome {
     becomes_faster("one core")
+}
+
+#[test]
+fn a_team_that_bound_itself_to_one_core_becomes_faster_as_root() -> Outcome {
+    becomes_faster("bound itself")
+}
+
+/// All rules may act: the team is not made smaller, since it gets the CPUs that it wants.
+#[test]
+fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves_as_root() -> Outcome {
+    let _machine = require!(machine: Root, Cc, IdleCore);
+    let crowd = (repairs::case("bound itself")?.start)(Start::Wrong)?;
+    crowd.pace(0.1)?;
+    let masks = || masks(&crowd.pids()[0]);
+    let before = masks()?;
+    assert!(
+        before.len() == 2 && before.values().all(|cpus| cpus == "0"),
+        "{before:?}"
+    );
+    let agent = crowd.attach(&["--apply"])?;
+    agent
+        .lines
+        .wait_for_line("affinity: spread: done in 1 process", SOON)?;
+    let now = masks()?;
+    assert!(now.values().all(|cpus| cpus != "0"), "{now:?}");
+    agent.lines.wait_for_line("guard", SOON)?;
+    let text = leave(agent)?;
+    assert_has!(
+        text,
+        "bound to 1 CPUs",
+        "What started the processes may use",
+        "1 change reverted"
+    );
+    assert!(!text.contains("omp_set_num_threads"), "{text}");
+    assert_eq!(masks()?, before, "{text}");
+    crowd.finish().map(|_| ())
+}
+
+/// The CPUs that each thread of a process may use.
+fn masks(pid: &str) -> Outcome<BTreeMap<String, String>> {
+    let mut masks = BTreeMap::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?;
+        let status = fs::read_to_string(thread.path().join("status"))?;
+        let mut lines = status.lines();
+        let cpus = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let cpus = cpus.ok_or("no list of CPUs")?.trim().to_owned();
+        masks.insert(thread.file_name().to_string_lossy().into_owned(), cpus);
+    }
+    Ok(masks)
+}
+
+/// They wait because their group is kept from running, and other CPUs would not help.
+#[test]
+fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew_as_root() -> Outcome {
+    let _machine = require!(machine: Root, Cc, Quota);
+    let group = Group::with_quota(1.0)?;
+    let crowd = (repairs::case("bound itself")?.start)(Start::Wrong)?;
+    crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
+    crowd.pace(0.1)?;
+    let mut agent = crowd.attach(&["--rules", "shared-core", "--duration", JUDGED])?;
+    let code = agent.wait(SOON)?;
+    let text = agent.lines.text();
+    assert!(code == 0 && text.contains("no finding"), "{text}");
+    crowd.finish().map(|_| ())
 }
 
 /// As in a container: the machine has more CPUs, and nobody else has to use them.

@@ -70,7 +70,7 @@ const TURNS: usize = 2;
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
 
 /// Every rule's own.
-pub static CASES: [Case; 12] = [
+pub static CASES: [Case; 13] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -241,6 +241,24 @@ pub static CASES: [Case; 12] = [
                 "2000",
             ];
             Crowd::start(2, &["OMP_NUM_THREADS=1"], Path::new("mpirun.openmpi"), &words)
+        },
+    },
+    Case {
+        name: "a team of 2 that bound itself to one core",
+        rule: "shared-core",
+        needs: &[Need::Root, Need::Cc, Need::IdleCore],
+        done: ["affinity: spread: done in 1 process", "kept"],
+        unit: "regions/s",
+        gain: || 1.5,
+        start: |start| {
+            let program = programs::openmp("teams")?;
+            let program = program.to_string_lossy();
+            // Regions that are long beside the waking of a thread. `taskset` becomes the program: its mask is the program's own.
+            let words = match start {
+                Start::Wrong => vec!["taskset", "-c", "0", &program, "DIRECTORY", "200000"],
+                Start::Right => vec![&*program, "DIRECTORY", "200000"],
+            };
+            Crowd::start(1, &["OMP_NUM_THREADS=2"], Path::new("env"), &words)
         },
     },
 ];
