@@ -255,8 +255,8 @@ pub static CASES: [Case; 13] = [
             let program = program.to_string_lossy();
             // Regions that are long beside the waking of a thread. `taskset` becomes the program: its mask is the program's own.
             let words = match start {
-                Start::Wrong => vec!["taskset", "-c", "0", &program, "DIRECTORY", "200000"],
-                Start::Right => vec![&*program, "DIRECTORY", "200000"],
+                Start::Wrong => vec!["taskset", "-c", "0", &program, "DIRECTORY", "2000000"],
+                Start::Right => vec![&*program, "DIRECTORY", "2000000"],
             };
             Crowd::start(1, &["OMP_NUM_THREADS=2"], Path::new("env"), &words)
         },
