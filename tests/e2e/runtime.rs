@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
-use tuneagent_e2e::crowd::leave;
+use tuneagent_e2e::crowd::{Crowd, leave};
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::needs::{is_long, lacks, machine};
 use tuneagent_e2e::repairs::{self, HEALTHY, Healthy, Start};
-use tuneagent_e2e::{Outcome, require};
+use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
 
@@ -18,6 +20,9 @@ const OVER: f64 = 1.0;
 
 /// Twice as long as a rule takes that acts: four windows of half a second.
 const JUDGED: &str = "4s";
+
+/// A guard judges in so much time, also on a busy machine.
+const LONGEST_TRIAL: Duration = Duration::from_secs(200);
 
 fn becomes_faster(name: &str) -> Outcome {
     let case = repairs::case(name)?;
@@ -235,6 +240,55 @@ fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> 
     }
     crowd.finish()?;
     Ok(())
+}
+
+/// As a container is resized in place. The numbers of CPUs are those of the quota alone, whatever else this machine does.
+fn follows(rule: &str, crowd: &Crowd, changed: &str) -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules/library/runtime");
+    let source = fs::read_to_string(library.join(format!("{rule}.yaml")))?;
+    let file = folder.path().join(format!("{rule}.yaml"));
+    fs::write(&file, source.replace("cpus.free", "job.cpus"))?;
+    let group = Group::with_quota(2.0)?;
+    crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
+    crowd.pace(0.1)?;
+    let agent = crowd.attach(&["--rules", "none", &file.to_string_lossy(), "--apply"])?;
+    agent.lines.wait_for_line("armed", SOON)?;
+    group.set_quota(1.0)?;
+    agent.lines.wait_for_line(changed, SOON)?;
+    agent.lines.wait_for_line("kept", LONGEST_TRIAL)?;
+    let before = crowd.pace(OVER)?;
+    group.set_quota(2.0)?;
+    agent
+        .lines
+        .wait_for_line("its condition no longer holds; undone", SOON)?;
+    let after = crowd.pace(OVER)?;
+    let text = leave(agent)?;
+    println!("{rule}: {before:.0} at one CPU, {after:.0} at two");
+    assert_has!(text, "1 decision");
+    Ok(())
+}
+
+#[test]
+fn openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
+    let _machine = require!(machine: Root, Cc, Quota);
+    let program = programs::openmp("teams")?;
+    let crowd = Crowd::start(1, &["OMP_NUM_THREADS=2"], &program, &["DIRECTORY", "100000"])?;
+    follows(
+        "openmp-team-size",
+        &crowd,
+        "call omp_set_num_threads(1): done in 1 process",
+    )?;
+    assert_eq!(crowd.newest("teams")[0][0], 2, "as the program had it");
+    crowd.finish().map(|_| ())
+}
+
+#[test]
+fn blas_threads_follow_a_quota_down_and_up_as_root() -> Outcome {
+    let _machine = require!(machine: Root, NumPy, Quota);
+    let crowd = repairs::products(1, Start::Wrong, 160)?;
+    follows("blas-threads", &crowd, "blas_cpu_number 2 -> 1")?;
+    crowd.finish().map(|_| ())
 }
 
 #[test]

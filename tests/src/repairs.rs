@@ -438,7 +438,7 @@ fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
 }
 
 /// Each multiplies matrices of so many rows.
-fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
+pub fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
     let script = programs::source("products.py");
     let script = script.to_string_lossy();
     let python = wheels::python().unwrap_or_else(|| "/usr/bin/python3".to_owned());
