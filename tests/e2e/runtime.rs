@@ -287,7 +287,7 @@ fn openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
 fn blas_threads_follow_a_quota_down_and_up_as_root() -> Outcome {
     let _machine = require!(machine: Root, NumPy, Quota);
     let crowd = repairs::products(1, Start::Wrong, 160)?;
-    follows("blas-threads", &crowd, "blas_cpu_number 2 -> 1")?;
+    follows("blas-threads", &crowd, "1 change written and read back")?;
     crowd.finish().map(|_| ())
 }
 
