@@ -243,13 +243,17 @@ fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> 
 }
 
 /// As a container is resized in place. The numbers of CPUs are those of the quota alone, whatever else this machine does.
-fn follows(rule: &str, crowd: &Crowd, changed: &str, team: impl Fn() -> Option<u64>) -> Outcome {
+fn follows(
+    rule: &str,
+    (group, crowd): (&Group, &Crowd),
+    changed: &str,
+    team: impl Fn() -> Option<u64>,
+) -> Outcome {
     let folder = tempfile::tempdir()?;
     let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules/library/runtime");
     let source = fs::read_to_string(library.join(format!("{rule}.yaml")))?;
     let file = folder.path().join(format!("{rule}.yaml"));
     fs::write(&file, source.replace("cpus.free", "job.cpus"))?;
-    let group = Group::with_quota(2.0)?;
     crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
     crowd.pace(0.1)?;
     let agent = crowd.attach(&["--rules", "none", &file.to_string_lossy(), "--apply"])?;
@@ -280,10 +284,11 @@ fn follows(rule: &str, crowd: &Crowd, changed: &str, team: impl Fn() -> Option<u
 #[test]
 fn openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc, Quota);
+    let group = Group::with_quota(2.0)?;
     let program = programs::openmp("teams")?;
     let crowd = Crowd::start(1, &["OMP_NUM_THREADS=2"], &program, &["DIRECTORY", "100000"])?;
     let done = "call omp_set_num_threads(1): done in 1 process";
-    follows("openmp-team-size", &crowd, done, || {
+    follows("openmp-team-size", (&group, &crowd), done, || {
         crowd.newest("teams")[0][0].as_u64()
     })?;
     crowd.finish().map(|_| ())
@@ -292,8 +297,14 @@ fn openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
 #[test]
 fn blas_threads_follow_a_quota_down_and_up_as_root() -> Outcome {
     let _machine = require!(machine: Root, NumPy, Quota);
+    let group = Group::with_quota(2.0)?;
     let crowd = repairs::products(1, Start::Wrong, 160)?;
-    follows("blas-threads", &crowd, "1 change written and read back", || None)?;
+    follows(
+        "blas-threads",
+        (&group, &crowd),
+        "1 change written and read back",
+        || None,
+    )?;
     crowd.finish().map(|_| ())
 }
 
