@@ -73,12 +73,16 @@ measures! {
         "Time of an iteration of the detected loop, the mean over about two seconds; none where there is no loop.";
     CpuTime "cpu.time" Counter Process TIME "Time on a CPU, all threads.";
     RunqueueTime "runqueue.time" Counter Process TIME "Time ready to run but waiting for a CPU, all threads.";
+    RunqueueBound "runqueue.bound" Counter Process TIME
+        "Part of `runqueue.time` that threads waited which are bound to fewer CPUs than the process's cgroup grants.";
     SwitchesInvoluntary "switches.involuntary" Counter Process NONE
         "Times a thread lost its CPU while it could have gone on; a yield counts as one.";
     SwitchesVoluntary "switches.voluntary" Counter Process NONE "Times a thread gave up its CPU to wait.";
     FaultsMinor "faults.minor" Counter Process NONE "Page faults served without reading a disk.";
     CpusAvailable "cpus.available" Gauge Process NONE
         "CPUs the process may use: the smaller of its allowed set and its group's quota.";
+    CpusBound "cpus.bound" Gauge Process NONE
+        "CPUs to which those threads are bound that wait for a CPU and are bound to fewer than the process's cgroup grants; 0 without any.";
     Threads "threads" Gauge Process NONE "Number of threads.";
     MemoryResident "memory.resident" Gauge Process BYTES "Memory the process has in RAM.";
     CpuThrottled "cpu.throttled" Counter Machine TIME "Time the group was kept from running by its CPU quota.";
@@ -88,7 +92,9 @@ measures! {
     CpusBusyByOthers "cpus.busy_by_others" Gauge Machine NONE
         "CPUs that others keep busy among those the job may use: what is done there, less what the job does, over about two seconds.";
     CpusIdle "cpus.idle" Gauge Machine NONE
-        "Idle CPUs among those that the job or its launcher may use, over about two seconds, including those that the processes are not bound to.";
+        "Idle CPUs among those that the cgroups of the job grant, no more than quotas leave, over about two seconds, including those that the processes are not bound to.";
+    CpusStarted "cpus.started" Gauge Machine NONE
+        "CPUs that what started the job may use: its launchers, or the parents of its first processes.";
     CpusFree "cpus.free" Gauge Machine NONE
         "CPUs left for the job: those allowed to any of its processes less what others keep busy, and no more than quotas grant.";
 }

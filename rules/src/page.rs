@@ -44,6 +44,14 @@ fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
         line!(out, "It changes nothing: it only reports.\n");
         return;
     }
+    if let Some(why) = &file.must_be_named {
+        line!(
+            out,
+            "- It must be named (`--apply={}`): {}",
+            rule.name(),
+            sentence(why)
+        );
+    }
     let results = file.results.as_deref().unwrap_or("the rule does not state it");
     let guard = match rule.tunes.iter().find_map(|tune| tune.guard()) {
         Some(guard) if guard.keeps_unless_worse => "by the guard if the program gets slower, ",

@@ -26,6 +26,7 @@ pub struct CheckedRule {
     pub(crate) about: String,
     pub(crate) source: Option<String>,
     pub(crate) gained: Option<String>,
+    pub(crate) must_be_named: bool,
     /// Of two rules that change the same, the one with the higher goes first.
     pub(crate) priority: i64,
     pub(crate) parameters: Vec<(String, String)>,
@@ -221,6 +222,7 @@ impl CheckedRule {
             about: self.about.clone(),
             source: None,
             gained: None,
+            must_be_named: false,
             priority: 0,
             parameters: Vec::new(),
             roles: Vec::new(),
@@ -323,6 +325,11 @@ impl CheckedRule {
     /// How much faster it made a program where that was measured, in a sentence.
     pub fn gained(&self) -> Option<&str> {
         self.gained.as_deref()
+    }
+
+    /// Whether it acts only where a user names it: its author wants that, or it changes code or loads libraries.
+    pub fn must_be_named(&self) -> bool {
+        self.must_be_named || self.plan.actions.iter().any(|action| action.changes_code)
     }
 
     /// Its parameters with their values as people write them.

@@ -2,11 +2,16 @@
 //! started right, with the same results. The factors asked for are well below what is seen on an idle machine, which the experiment
 //! `runtime` measures. LAMMPS has its tests in `lammps`.
 
-use tuneagent_e2e::crowd::leave;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tuneagent_e2e::crowd::{Crowd, leave};
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::needs::{is_long, lacks, machine};
 use tuneagent_e2e::repairs::{self, HEALTHY, Healthy, Start};
-use tuneagent_e2e::{Outcome, require};
+use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::SOON;
 
@@ -15,6 +20,9 @@ const OVER: f64 = 1.0;
 
 /// Twice as long as a rule takes that acts: four windows of half a second.
 const JUDGED: &str = "4s";
+
+/// A guard judges in so much time, also on a busy machine.
+const LONGEST_TRIAL: Duration = Duration::from_secs(200);
 
 fn becomes_faster(name: &str) -> Outcome {
     let case = repairs::case(name)?;
@@ -170,6 +178,71 @@ fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outc
     becomes_faster("one core")
 }
 
+#[test]
+fn a_team_that_bound_itself_to_one_core_becomes_faster_as_root() -> Outcome {
+    becomes_faster("bound itself")
+}
+
+/// All rules may act: the team is not made smaller, since it gets the CPUs that it wants.
+#[test]
+fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves_as_root() -> Outcome {
+    let _machine = require!(machine: Root, Cc, IdleCore);
+    let crowd = (repairs::case("bound itself")?.start)(Start::Wrong)?;
+    crowd.pace(0.1)?;
+    let masks = || masks(&crowd.pids()[0]);
+    let before = masks()?;
+    assert!(
+        before.len() == 2 && before.values().all(|cpus| cpus == "0"),
+        "{before:?}"
+    );
+    let agent = crowd.attach(&["--apply"])?;
+    agent
+        .lines
+        .wait_for_line("affinity: spread: done in 1 process", SOON)?;
+    let now = masks()?;
+    assert!(now.values().all(|cpus| cpus != "0"), "{now:?}");
+    agent.lines.wait_for_line("guard", SOON)?;
+    let text = leave(agent)?;
+    assert_has!(
+        text,
+        "bound to 1 CPUs",
+        "What started the processes may use",
+        "1 change reverted"
+    );
+    assert!(!text.contains("omp_set_num_threads"), "{text}");
+    assert_eq!(masks()?, before, "{text}");
+    crowd.finish().map(|_| ())
+}
+
+/// The CPUs that each thread of a process may use.
+fn masks(pid: &str) -> Outcome<BTreeMap<String, String>> {
+    let mut masks = BTreeMap::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?;
+        let status = fs::read_to_string(thread.path().join("status"))?;
+        let mut lines = status.lines();
+        let cpus = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let cpus = cpus.ok_or("no list of CPUs")?.trim().to_owned();
+        masks.insert(thread.file_name().to_string_lossy().into_owned(), cpus);
+    }
+    Ok(masks)
+}
+
+/// They wait because their group is kept from running, and other CPUs would not help.
+#[test]
+fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew_as_root() -> Outcome {
+    let _machine = require!(machine: Root, Cc, Quota);
+    let group = Group::with_quota(1.0)?;
+    let crowd = (repairs::case("bound itself")?.start)(Start::Wrong)?;
+    crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
+    crowd.pace(0.1)?;
+    let mut agent = crowd.attach(&["--apply", "--duration", JUDGED])?;
+    let code = agent.wait(SOON)?;
+    let text = agent.lines.text();
+    assert!(code == 0 && !text.contains("shared-core"), "{text}");
+    crowd.finish().map(|_| ())
+}
+
 /// As in a container: the machine has more CPUs, and nobody else has to use them.
 #[test]
 fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> Outcome {
@@ -189,6 +262,72 @@ fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> 
     }
     crowd.finish()?;
     Ok(())
+}
+
+/// As a container is resized in place. The numbers of CPUs are those of the quota alone, whatever else this machine does.
+fn follows(
+    rule: &str,
+    (group, crowd): (&Group, &Crowd),
+    changed: &str,
+    team: impl Fn() -> Option<u64>,
+) -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules/library/runtime");
+    let source = fs::read_to_string(library.join(format!("{rule}.yaml")))?;
+    let file = folder.path().join(format!("{rule}.yaml"));
+    fs::write(&file, source.replace("cpus.free", "job.cpus"))?;
+    crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
+    crowd.pace(0.1)?;
+    let agent = crowd.attach(&["--rules", "none", &file.to_string_lossy(), "--apply"])?;
+    agent.lines.wait_for_line("armed", SOON)?;
+    group.set_quota(1.0)?;
+    agent.lines.wait_for_line(changed, SOON)?;
+    agent.lines.wait_for_line("kept", LONGEST_TRIAL)?;
+    let before = crowd.pace(OVER)?;
+    assert!(team().is_none_or(|team| team == 1), "{}", agent.lines.text());
+    group.set_quota(2.0)?;
+    // A probe that was switched off before is said in the same words.
+    agent
+        .lines
+        .wait_for("what was kept to be undone", SOON, |lines| {
+            let mut lines = lines.iter().map(|line| &line.text);
+            lines.find(|line| line.contains("kept"))?;
+            lines.find(|line| line.contains("its condition no longer holds; undone"))?;
+            Some(())
+        })?;
+    let after = crowd.pace(OVER)?;
+    assert!(team().is_none_or(|team| team == 2), "{}", agent.lines.text());
+    let text = leave(agent)?;
+    println!("{rule}: {before:.0} at one CPU, {after:.0} at two");
+    assert_has!(text, "1 decision");
+    Ok(())
+}
+
+#[test]
+fn openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
+    let _machine = require!(machine: Root, Cc, Quota);
+    let group = Group::with_quota(2.0)?;
+    let program = programs::openmp("teams")?;
+    let crowd = Crowd::start(1, &["OMP_NUM_THREADS=2"], &program, &["DIRECTORY", "100000"])?;
+    let done = "call omp_set_num_threads(1): done in 1 process";
+    follows("openmp-team-size", (&group, &crowd), done, || {
+        crowd.newest("teams")[0][0].as_u64()
+    })?;
+    crowd.finish().map(|_| ())
+}
+
+#[test]
+fn blas_threads_follow_a_quota_down_and_up_as_root() -> Outcome {
+    let _machine = require!(machine: Root, NumPy, Quota);
+    let group = Group::with_quota(2.0)?;
+    let crowd = repairs::products(1, Start::Wrong, 160)?;
+    follows(
+        "blas-threads",
+        (&group, &crowd),
+        "1 change written and read back",
+        || None,
+    )?;
+    crowd.finish().map(|_| ())
 }
 
 #[test]

@@ -29,13 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Group {
     folder: PathBuf,
+    bound: PathBuf,
 }
 
 impl Group {
     /// Of so many CPUs, if this machine lets us make one.
     pub fn with_quota(cpus: f64) -> Outcome<Group> {
-        let quota = format!("{:.0}", cpus * PERIOD_US);
-        Group::with("quota", &PLACES, &quota)
+        Group::with("quota", &PLACES, &quota(cpus))
     }
 
     /// Of so many processes and threads, if this machine lets us make one.
@@ -50,19 +50,28 @@ impl Group {
         let made = places
             .iter()
             .find_map(|(root, file)| Group::made(&Path::new(root).join(&name), file));
-        let (group, file) =
+        let group =
             made.ok_or_else(|| Problem::new(format!("no group with a bound on {what} can be made here")))?;
-        fs::write(&file, bound).while_(file.display())?;
+        group.set(bound)?;
         Ok(group)
     }
 
     /// Where the kernel has put the file of the quota into the new folder.
-    fn made(folder: &Path, file: &str) -> Option<(Group, PathBuf)> {
+    fn made(folder: &Path, file: &str) -> Option<Group> {
         fs::create_dir(folder).ok()?;
         let folder = folder.to_owned();
-        let file = folder.join(file);
-        let group = Group { folder };
-        file.exists().then_some((group, file))
+        let bound = folder.join(file);
+        let group = Group { folder, bound };
+        group.bound.exists().then_some(group)
+    }
+
+    /// Of so many CPUs from now on, as a container is resized in place.
+    pub fn set_quota(&self, cpus: f64) -> Outcome {
+        self.set(&quota(cpus))
+    }
+
+    fn set(&self, bound: &str) -> Outcome {
+        fs::write(&self.bound, bound).while_(self.bound.display())
     }
 
     /// The file into which the number of a process is written that joins.
@@ -75,6 +84,10 @@ impl Group {
         let file = self.members();
         fs::write(&file, pid).while_(file.display())
     }
+}
+
+fn quota(cpus: f64) -> String {
+    format!("{:.0}", cpus * PERIOD_US)
 }
 
 impl Drop for Group {

@@ -76,7 +76,7 @@ const TEAMS_OF_ONE: [&str; 2] = [
 ];
 
 /// Every rule's own.
-pub static CASES: [Case; 15] = [
+pub static CASES: [Case; 16] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -273,6 +273,24 @@ pub static CASES: [Case; 15] = [
             let threads = if start == Start::Wrong { "2" } else { "1" };
             let program = programs::kmpc("kmpc")?;
             Crowd::start(2, &[], &program, &["DIRECTORY", "2000", threads])
+        },
+    },
+    Case {
+        name: "a team of 2 that bound itself to one core",
+        rule: "shared-core",
+        needs: &[Need::Root, Need::Cc, Need::IdleCore],
+        done: ["affinity: spread: done in 1 process", "kept"],
+        unit: "regions/s",
+        gain: || 1.5,
+        start: |start| {
+            let program = programs::openmp("teams")?;
+            let program = program.to_string_lossy();
+            // Regions that are long beside the waking of a thread. `taskset` becomes the program: its mask is the program's own.
+            let words = match start {
+                Start::Wrong => vec!["taskset", "-c", "0", &program, "DIRECTORY", "2000000"],
+                Start::Right => vec![&*program, "DIRECTORY", "2000000"],
+            };
+            Crowd::start(1, &["OMP_NUM_THREADS=2"], Path::new("env"), &words)
         },
     },
 ];
@@ -481,7 +499,7 @@ fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
 }
 
 /// Each multiplies matrices of so many rows.
-fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
+pub fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
     let script = programs::source("products.py");
     let script = script.to_string_lossy();
     let python = python()?;

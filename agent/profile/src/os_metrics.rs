@@ -7,6 +7,10 @@ pub struct Counters {
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub runqueue_ns: u64,
+    /// Part of it that threads waited which are bound to fewer CPUs than the process's cgroup allows, in nanoseconds.
+    pub runqueue_bound_ns: u64,
+    /// CPUs that these threads are bound to; 0 where none is.
+    pub cpus_bound: u64,
     /// Times that the kernel took the CPU away.
     pub switches_involuntary: u64,
     /// Times that it gave the CPU up itself.

@@ -4,7 +4,7 @@ use plan::Mode;
 use rules::{CheckedRule, Time};
 use session::requests::NotSwitched;
 
-use super::{Act, RuleBook, sources};
+use super::{Act, RuleBook};
 use crate::{exit::Failure, format::nearest};
 
 impl RuleBook {
@@ -18,7 +18,7 @@ impl RuleBook {
         let found = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
         let (id, rule, before) = found.ok_or(NotSwitched::NoSuchRule)?;
         let is_named = self.named.iter().any(|named| named == name);
-        if mode == Mode::Applying && sources::changes_code(rule) && !is_named {
+        if mode == Mode::Applying && rule.must_be_named() && !is_named {
             return Err(NotSwitched::NotNamed);
         }
         if mode == Mode::Applying && !self.keeps && stays(rule) {
@@ -74,8 +74,8 @@ impl RuleBook {
     /// Rules that would change code or load libraries and that `--apply` did not name: they never apply.
     pub fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
-        let unnamed = rules
-            .filter(|rule| sources::changes_code(rule) && !self.named.iter().any(|name| name == rule.name()));
+        let unnamed =
+            rules.filter(|rule| rule.must_be_named() && !self.named.iter().any(|name| name == rule.name()));
         unnamed.map(|rule| rule.name().to_owned()).collect()
     }
 }

@@ -7,7 +7,7 @@ use rules::{Machine, Measure, Observation, ProcessId, Scalar, Subject, Time};
 
 use super::{ProbePlaces, RuleBook, ingest::Counted};
 use crate::{
-    os_metrics::{Busy, CpuShare},
+    os_metrics::{Around, Busy, CpuShare},
     probe::Probe,
     profile::Reading,
 };
@@ -67,11 +67,13 @@ impl RuleBook {
             counters.extend([
                 (Measure::CpuTime, counted.cpu_ns),
                 (Measure::RunqueueTime, counted.runqueue_ns),
+                (Measure::RunqueueBound, counted.runqueue_bound_ns),
                 (Measure::SwitchesInvoluntary, counted.switches_involuntary),
                 (Measure::SwitchesVoluntary, counted.switches_voluntary),
                 (Measure::FaultsMinor, counted.faults_minor),
             ]);
             let gauges = [
+                (Measure::CpusBound, counted.cpus_bound),
                 (Measure::Threads, counted.threads),
                 (Measure::MemoryResident, counted.resident_bytes),
             ];
@@ -126,8 +128,9 @@ impl RuleBook {
     }
 
     /// How many CPUs the job may use, and how many of them others keep busy.
-    pub fn observe_cpus(&mut self, share: &CpuShare, busy: Option<Busy>, now_ns: u64) {
+    pub fn observe_cpus(&mut self, share: &CpuShare, around: &Around, busy: Option<Busy>, now_ns: u64) {
         let (time, of) = (Time(now_ns), Subject::Machine(Machine(0)));
+        let started = around.started.len();
         let gauges = [
             (Measure::JobCpus, Some(share.cpus())),
             (Measure::CpusBusyByOthers, busy.map(|busy| busy.by_others)),
@@ -135,7 +138,8 @@ impl RuleBook {
                 Measure::CpusFree,
                 busy.map(|busy| share.cpus_beside(busy.by_others)),
             ),
-            (Measure::CpusIdle, busy.map(|busy| busy.idle)),
+            (Measure::CpusIdle, busy.map(|busy| share.idle(busy))),
+            (Measure::CpusStarted, (started > 0).then_some(started as f64)),
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };

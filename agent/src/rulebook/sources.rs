@@ -55,14 +55,14 @@ fn all_used(settings: Settings<'_>, used: &BTreeSet<(&'static str, &str)>) -> Re
     Ok(())
 }
 
-/// The names of the rules that may act. Those that change code or load libraries must be named.
+/// The names of the rules that may act.
 pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Result<Vec<String>, Failure> {
     let loaded: Vec<String> = checked.iter().map(|rule| rule.name().to_owned()).collect();
     match apply {
         None => Ok(Vec::new()),
         Some([]) => Ok(checked
             .iter()
-            .filter(|rule| !changes_code(rule))
+            .filter(|rule| !rule.must_be_named())
             .map(|rule| rule.name().to_owned())
             .collect()),
         Some(named) => match named.iter().find(|name| !loaded.contains(name)) {
@@ -73,11 +73,6 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
             ))),
         },
     }
-}
-
-/// Whether a rule would change the code of a program or load a library.
-pub(super) fn changes_code(rule: &CheckedRule) -> bool {
-    rule.plan().actions.iter().any(|action| action.changes_code)
 }
 
 /// The rule that was given, checked. Nothing else is read.

@@ -8,8 +8,7 @@ use super::orders::file_name;
 const UNJUDGED: &str = "without probes no guard judges it, and it is reverted when that session ends";
 
 /// And of those that a session which may write does not make.
-const UNNAMED: &str =
-    "this session does not apply it: rules that change code or load libraries must be named";
+const UNNAMED: &str = "this session does not apply it: it must be named";
 
 /// What a rule that found something could do about it.
 #[derive(Clone, Copy, Debug)]

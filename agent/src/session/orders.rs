@@ -246,9 +246,9 @@ impl Resolver<'_> {
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
         let roots = self.target.job.roots.iter().map(|root| root.process.pid.number);
-        // Ranks may be bound already, to less than the job was given.
+        // They may be bound already, to less than their cgroup grants.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
-        let cpus: BTreeSet<usize> = os_metrics::usable(&all);
+        let cpus: BTreeSet<usize> = os_metrics::reach(&all);
         let dealt = os_metrics::dealt(how, &pids, &cpus)?;
         let place = living.iter().position(|process| process.slot == slot);
         let own = place.and_then(|place| dealt.into_iter().nth(place));

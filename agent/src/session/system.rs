@@ -53,6 +53,7 @@ impl System {
     /// Reads the counters of a process.
     pub(super) fn sample(&mut self, process: &Metered) -> Sample<'_> {
         self.open(process);
+        let granted = self.shares.granted();
         let known = self.samplers.get_mut(process.slot as usize);
         let sampler = known.and_then(Option::as_mut).and_then(|known| known.1.as_mut());
         let Some(sampler) = sampler else {
@@ -62,6 +63,7 @@ impl System {
                 threads: &UnknownThreads,
             };
         };
+        sampler.set_reach(granted);
         let counters = (!process.ended).then(|| sampler.sample().ok()).flatten();
         Sample {
             counters,

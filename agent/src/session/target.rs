@@ -114,9 +114,11 @@ impl Target {
         self.job.members.iter().any(|member| member.mpi.is_some())
     }
 
-    pub(super) fn root_pids(&self) -> Vec<i32> {
+    pub(super) fn roots(&self) -> Vec<(i32, bool)> {
         let roots = self.job.roots.iter();
-        roots.map(|root| root.process.pid.number).collect()
+        roots
+            .map(|root| (root.process.pid.number, root.is_launcher))
+            .collect()
     }
 
     /// Of a command, what its processes will be, as far as that was known before there were any.

@@ -167,6 +167,7 @@ impl Checker<'_> {
             about: file.about.clone(),
             source: file.source.clone(),
             gained: file.gained.clone(),
+            must_be_named: file.must_be_named.is_some(),
             priority: file.priority,
             parameters,
             roles,

@@ -107,6 +107,7 @@ keys! {
         "about" => Text, "What the rule is for, in a sentence.", required;
         "source" => Text, "Where the idea comes from.";
         "gained" => Text, "How much faster it made a program where that was measured, in a sentence.";
+        "must_be_named" => Text, "Why the rule acts only where `--apply=` names it. One that changes code or loads libraries must be named anyway.";
         "results" => Text, "What becomes of what the program computes when the rule changes it, in a sentence.";
         "priority" => Text,
             "Of two rules that change the same, the one with the greater number goes first (0 where none is given); with equal ones they are not loaded together.";

@@ -40,6 +40,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         .and_then(|value| text(value, wrong));
     let source = fields.get("source").and_then(|value| text(value, wrong));
     let gained = fields.get("gained").and_then(|value| text(value, wrong));
+    let must_be_named = fields.get("must_be_named").and_then(|value| text(value, wrong));
     let results = fields.get("results").and_then(|value| text(value, wrong));
     let priority = fields.get("priority").and_then(|value| priority(value, wrong));
     let uses = fields
@@ -68,6 +69,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     let about = about?.raw.trim_end().to_string();
     let source = source.map(|text| text.raw.trim_end().to_string());
     let gained = gained.map(|text| text.raw.trim_end().to_string());
+    let must_be_named = must_be_named.map(|text| text.raw.trim_end().to_string());
     let results = results.map(|text| text.raw.trim_end().to_string());
     Some(RuleFile {
         name,
@@ -75,6 +77,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         about,
         source,
         gained,
+        must_be_named,
         results,
         priority: priority.unwrap_or_default(),
         uses,

@@ -36,6 +36,8 @@ pub struct RuleFile {
     pub(crate) source: Option<String>,
     /// How much faster it made a program where that was measured.
     pub(crate) gained: Option<String>,
+    /// Why the rule acts only where it is named.
+    pub(crate) must_be_named: Option<String>,
     /// What becomes of what the program computes when the rule changes it.
     pub(crate) results: Option<String>,
     pub(crate) priority: i64,

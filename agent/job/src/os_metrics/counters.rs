@@ -3,8 +3,12 @@
 //! The kernel keeps them by thread, and those of a thread that ended are gone from /proc: what was seen of it stays in the
 //! sum, what it did after the last look is lost (less than one period per thread that ends).
 
-use std::{collections::HashMap, io::Read};
+use std::{
+    collections::{BTreeSet, HashMap},
+    io::Read,
+};
 
+use plan::CpuList;
 use procfs::{ProcResult, process::Process};
 use profile::{os_metrics::Counters, profile::Threads};
 
@@ -21,6 +25,8 @@ pub struct Sampler {
     process: Process,
     threads: HashMap<i32, OfThread>,
     sum: Counters,
+    /// CPUs that the process could use if none of its threads were bound to fewer; none where that is not known.
+    reach: Option<usize>,
     clock: Option<CpuClock>,
     /// What the clock showed just before the counters were read last.
     used_ns: Option<u64>,
@@ -29,7 +35,7 @@ pub struct Sampler {
     has_run: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct OfThread {
     cpu_ns: u64,
     runqueue_ns: u64,
@@ -37,6 +43,8 @@ struct OfThread {
     runs: u64,
     involuntary: u64,
     voluntary: u64,
+    /// The list of the CPUs that it could use when it ran last; empty where that is not known.
+    allowed: String,
 }
 
 impl Sampler {
@@ -45,11 +53,17 @@ impl Sampler {
             process: Process::new(pid)?,
             threads: HashMap::new(),
             sum: Counters::default(),
+            reach: None,
             clock: CpuClock::of(pid),
             used_ns: None,
             still: 0,
             has_run: true,
         })
+    }
+
+    /// The process could use so many CPUs if none of its threads were bound to fewer.
+    pub fn set_reach(&mut self, cpus: Option<usize>) {
+        self.reach = cpus;
     }
 
     /// Whether the process has used CPU time between the last two samples, as far as is known: else it has done nothing at all.
@@ -80,19 +94,7 @@ impl Sampler {
         if seen.len() < threads.len() {
             self.look_at(&self.listed()?, of_first, &mut seen);
         }
-        for (thread, now) in &seen {
-            let before = self.threads.get(thread).copied().unwrap_or_default();
-            // A number that is used again starts from zero: what it shows is then all new.
-            let before = if now.cpu_ns < before.cpu_ns {
-                OfThread::default()
-            } else {
-                before
-            };
-            self.sum.cpu_ns += now.cpu_ns.saturating_sub(before.cpu_ns);
-            self.sum.runqueue_ns += now.runqueue_ns.saturating_sub(before.runqueue_ns);
-            self.sum.switches_involuntary += now.involuntary.saturating_sub(before.involuntary);
-            self.sum.switches_voluntary += now.voluntary.saturating_sub(before.voluntary);
-        }
+        self.add(&seen);
         self.sum.threads = seen.len() as u64;
         self.threads = seen;
         self.sum.faults_minor = stat.minflt;
@@ -102,6 +104,30 @@ impl Sampler {
         self.sum.resident_bytes = stat.rss * procfs::page_size();
         (self.used_ns, self.still) = (used_ns, 0);
         Ok(self.sum)
+    }
+
+    /// Adds what the threads have done since they were seen last.
+    fn add(&mut self, seen: &HashMap<i32, OfThread>) {
+        let (none, mut bound) = (OfThread::default(), BTreeSet::<usize>::new());
+        for (thread, now) in seen {
+            // A number that is used again starts from zero: what it shows is then all new.
+            let before = self.threads.get(thread);
+            let before = before
+                .filter(|before| now.cpu_ns >= before.cpu_ns)
+                .unwrap_or(&none);
+            let waited_ns = now.runqueue_ns.saturating_sub(before.runqueue_ns);
+            let allowed = now.allowed.parse::<CpuList>().ok().filter(|_| waited_ns > 0);
+            let is_bound = |cpus: &CpuList| self.reach.is_some_and(|reach| cpus.cpus().len() < reach);
+            if let Some(cpus) = allowed.filter(is_bound) {
+                self.sum.runqueue_bound_ns += waited_ns;
+                bound.extend(cpus.cpus().iter().copied());
+            }
+            self.sum.cpu_ns += now.cpu_ns.saturating_sub(before.cpu_ns);
+            self.sum.runqueue_ns += waited_ns;
+            self.sum.switches_involuntary += now.involuntary.saturating_sub(before.involuntary);
+            self.sum.switches_voluntary += now.voluntary.saturating_sub(before.voluntary);
+        }
+        self.sum.cpus_bound = bound.len() as u64;
     }
 
     fn listed(&self) -> ProcResult<Vec<i32>> {
@@ -165,7 +191,7 @@ impl OfThread {
             (None, Some(before)) => {
                 return Ok(OfThread {
                     runqueue_ns: now.runqueue_ns,
-                    ..*before
+                    ..before.clone()
                 });
             }
             (None, None) => {
@@ -177,6 +203,7 @@ impl OfThread {
         Ok(OfThread {
             involuntary: switches("nonvoluntary_ctxt_switches:"),
             voluntary: switches("voluntary_ctxt_switches:"),
+            allowed: line(status, "Cpus_allowed_list:").unwrap_or_default().to_owned(),
             ..now
         })
     }
@@ -188,10 +215,15 @@ fn text(process: &Process, file: &str) -> ProcResult<String> {
     Ok(text)
 }
 
+/// What a line of a status file says.
+fn line<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines.find_map(|line| line.strip_prefix(key)).map(str::trim)
+}
+
 /// The number of a line of a status file.
 fn number(status: &str, key: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
+    line(status, key)?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -235,6 +267,31 @@ mod tests {
         assert_eq!(number(status, "voluntary_ctxt_switches:"), Some(7));
         assert_eq!(number(status, "nonvoluntary_ctxt_switches:"), Some(9));
         assert_eq!(number(status, "VmPin:"), None);
+        let status = "Cpus_allowed:\tb\nCpus_allowed_list:\t0-1,3\n";
+        assert_eq!(line(status, "Cpus_allowed_list:"), Some("0-1,3"));
+    }
+
+    #[test]
+    fn waiting_of_threads_that_are_bound_to_less_than_is_granted_is_counted_apart() {
+        let thread = |runqueue_ns, allowed: &str| OfThread {
+            runqueue_ns,
+            allowed: allowed.to_owned(),
+            ..OfThread::default()
+        };
+        let mut sampler = Sampler::open(std::process::id() as i32).unwrap();
+        let mut bound = |reach, threads: &[OfThread]| {
+            sampler.sum = Counters::default();
+            sampler.set_reach(reach);
+            sampler.add(&(0..).zip(threads.iter().cloned()).collect());
+            let sum = sampler.sum;
+            (sum.runqueue_ns, sum.runqueue_bound_ns, sum.cpus_bound)
+        };
+        let threads = [thread(30, "0"), thread(40, "0"), thread(5, "0-3"), thread(0, "2")];
+        assert_eq!(bound(Some(4), &threads), (75, 70, 1), "the last does not wait");
+        assert_eq!(bound(Some(5), &threads), (75, 75, 4));
+        assert_eq!(bound(None, &threads), (75, 0, 0), "what is granted is not known");
+        let unknown = [thread(30, "")];
+        assert_eq!(bound(Some(4), &unknown), (30, 0, 0));
     }
 
     #[test]

@@ -4,11 +4,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use plan::CpuList;
-use rustix::{process::Pid, thread::sched_getaffinity};
+use rustix::{
+    process::Pid,
+    thread::{CpuSet, sched_getaffinity},
+};
+
+use super::{
+    Busy,
+    groups::{cpuset_of, tightest_of},
+};
 
 /// CPUs that may be used.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +50,12 @@ impl CpuShare {
     pub fn cpus_beside(&self, others: f64) -> f64 {
         let left = (self.allowed.len() as f64 - others).max(0.0);
         self.quota.map_or(left, |quota| quota.min(left))
+    }
+
+    /// Idle CPUs that the processes could use: no more than the quota leaves them.
+    pub fn idle(&self, busy: Busy) -> f64 {
+        let left = self.quota.map(|quota| (quota - busy.by_us).max(0.0));
+        left.map_or(busy.idle_granted, |left| left.min(busy.idle_granted))
     }
 }
 
@@ -109,9 +123,23 @@ impl RequestedCpus {
     }
 }
 
-/// The CPUs that at least one of the processes is bound to.
+/// The CPUs that a thread of at least one of the processes is bound to.
 pub fn usable(pids: &[i32]) -> BTreeSet<usize> {
     pids.iter().filter_map(|pid| mask(*pid)).flatten().collect()
+}
+
+/// The CPUs that the processes could use if none of their threads were bound: those that the cpusets of their cgroups grant; where these
+/// cannot be read, those that they are bound to.
+pub fn reach(pids: &[i32]) -> BTreeSet<usize> {
+    let mut known: HashMap<String, Option<BTreeSet<usize>>> = HashMap::new();
+    let mut of = |pid: i32| {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let found = known.entry(groups);
+        let found = found.or_insert_with_key(|groups| groups.lines().find_map(cpuset_of));
+        found.clone()
+    };
+    let granted = pids.iter().filter_map(|pid| of(*pid)).flatten();
+    granted.chain(usable(pids)).collect()
 }
 
 /// CPUs that the machine has online, whoever may use them; none where it does not say.
@@ -120,10 +148,16 @@ pub fn online() -> Option<usize> {
     Some(list.trim().parse::<CpuList>().ok()?.cpus().len())
 }
 
-fn mask(pid: i32) -> Option<Vec<usize>> {
-    let mask = sched_getaffinity(Some(Pid::from_raw(pid)?)).ok()?;
-    let cpus = 0..rustix::thread::CpuSet::MAX_CPU;
-    Some(cpus.filter(|cpu| mask.is_set(*cpu)).collect())
+/// What its threads may use together: each has a mask of its own.
+fn mask(pid: i32) -> Option<BTreeSet<usize>> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let threads = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let masks = threads.filter_map(|thread| sched_getaffinity(Some(Pid::from_raw(thread)?)).ok());
+    let mut masks: Vec<CpuSet> = masks.collect();
+    masks.dedup();
+    let is_set = |cpu: &usize| masks.iter().any(|mask| mask.is_set(*cpu));
+    let cpus: BTreeSet<usize> = (0..CpuSet::MAX_CPU).filter(is_set).collect();
+    (!cpus.is_empty()).then_some(cpus)
 }
 
 /// The smallest quota on the way from a process's cgroup to the root, and where it stands. Ranks are mostly in one group: what was
@@ -137,41 +171,6 @@ fn tightest_quota(pid: i32, known: &mut HashMap<String, Option<(PathBuf, f64)>>)
     let found = found.min_by(|a, b| a.1.total_cmp(&b.1));
     known.insert(groups, found.clone());
     found
-}
-
-/// Of one line of /proc/PID/cgroup: number of the hierarchy, its controllers, the group's path.
-fn tightest_of(line: &str) -> Option<(PathBuf, f64)> {
-    let mut fields = line.splitn(3, ':');
-    let (hierarchy, mut controllers) = (fields.next()?, fields.next()?.split(','));
-    let is_v2 = hierarchy == "0";
-    if !is_v2 && !controllers.any(|controller| controller == "cpu") {
-        return None;
-    }
-    let mounts: &[&str] = if is_v2 {
-        &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-    } else {
-        &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
-    };
-    let root = mounts.iter().map(Path::new).find(|mount| mount.exists())?;
-    let inside = fields.next()?.trim_start_matches('/');
-    // In a container the path is the host's; what applies to us is then at the mount itself.
-    let start = Some(root.join(inside))
-        .filter(|path| path.exists())
-        .unwrap_or_else(|| root.to_owned());
-    start
-        .ancestors()
-        .take_while(|path| path.starts_with(root))
-        .filter_map(quota_at)
-        .min_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-fn quota_at(group: &Path) -> Option<(PathBuf, f64)> {
-    let read = |file: &str| fs::read_to_string(group.join(file)).ok();
-    let cpus = match read("cpu.max") {
-        Some(text) => quota_v2(&text)?,
-        None => quota_v1(&read("cpu.cfs_quota_us")?, &read("cpu.cfs_period_us")?)?,
-    };
-    Some((group.to_owned(), cpus))
 }
 
 impl std::iter::Sum for Periods {
@@ -204,30 +203,9 @@ fn periods(stat: &str) -> Option<Periods> {
     })
 }
 
-fn quota_v2(text: &str) -> Option<f64> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    ratio(quota.parse().ok()?, period.parse().ok()?)
-}
-
-fn quota_v1(quota: &str, period: &str) -> Option<f64> {
-    ratio(quota.trim().parse().ok()?, period.trim().parse().ok()?)
-}
-
-fn ratio(quota: f64, period: f64) -> Option<f64> {
-    (quota > 0.0 && period > 0.0).then(|| quota / period)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quotas_of_both_versions_are_cpus() {
-        assert_eq!(quota_v2("max 100000\n"), None);
-        assert_eq!(quota_v2("150000 100000\n"), Some(1.5));
-        assert_eq!(quota_v1("-1\n", "100000\n"), None);
-        assert_eq!(quota_v1("50000\n", "100000\n"), Some(0.5));
-    }
 
     #[test]
     fn throttled_time_of_both_versions_is_nanoseconds() {
@@ -260,6 +238,46 @@ mod tests {
         assert_eq!(share(Some(2.0)).cpus_beside(3.0), 2.0);
         assert_eq!(share(Some(2.0)).cpus_beside(7.5), 0.5);
         assert_eq!(share(None).cpus_beside(9.0), 0.0);
+    }
+
+    #[test]
+    fn idle_cpus_that_a_quota_does_not_grant_are_not_there() {
+        let share = |quota| CpuShare {
+            allowed: (0..1).collect(),
+            quota,
+            throttled_ns: None,
+            periods: None,
+        };
+        let busy = |by_us| Busy {
+            by_others: 0.0,
+            idle: 0.0,
+            idle_granted: 3.0,
+            by_us,
+        };
+        assert_eq!(share(None).idle(busy(1.0)), 3.0);
+        assert_eq!(share(Some(1.0)).idle(busy(1.0)), 0.0);
+        assert_eq!(share(Some(1.5)).idle(busy(1.0)), 0.5);
+        assert_eq!(share(Some(8.0)).idle(busy(1.0)), 3.0);
+        assert_eq!(
+            share(Some(1.0)).idle(busy(1.1)),
+            0.0,
+            "sampled at different times"
+        );
+    }
+
+    #[test]
+    fn threads_have_masks_of_their_own_and_a_cpuset_grants_at_least_those() {
+        let us = std::process::id() as i32;
+        let all = usable(&[us]);
+        let first: BTreeSet<usize> = all.iter().copied().take(1).collect();
+        let of_thread = std::thread::spawn(move || {
+            let mut one = CpuSet::new();
+            first.iter().for_each(|cpu| one.set(*cpu));
+            rustix::thread::sched_setaffinity(None, &one).unwrap();
+            usable(&[us])
+        });
+        assert_eq!(of_thread.join().unwrap(), all, "the others are not bound");
+        assert!(reach(&[us]).is_superset(&all));
     }
 
     #[test]

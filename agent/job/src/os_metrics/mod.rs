@@ -5,13 +5,14 @@ mod cores;
 mod counters;
 mod cpus;
 mod frequency;
+mod groups;
 mod others;
 mod shares;
 
 pub use cores::dealt;
 pub use counters::Sampler;
-pub use cpus::{CpuShare, Periods, available, online, usable};
+pub use cpus::{CpuShare, Periods, available, online, reach, usable};
 pub use frequency::frequency;
 pub use others::{Busy, Others};
 pub use profile::os_metrics::{Counters, Frequency};
-pub use shares::Shares;
+pub use shares::{Around, Shares};

@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use super::Around;
+
 /// Rates are taken over about this time.
 const PERIOD: Duration = Duration::from_secs(2);
 
@@ -28,8 +30,12 @@ const STAT_BYTES: usize = 64 << 10;
 pub struct Busy {
     /// CPUs that others kept busy among those that may be used.
     pub by_others: f64,
-    /// CPUs that nobody kept busy among those within reach.
+    /// CPUs that nobody kept busy among those that the processes or what launched them may use.
     pub idle: f64,
+    /// The same among those that their cgroups grant.
+    pub idle_granted: f64,
+    /// CPUs that the processes kept busy.
+    pub by_us: f64,
 }
 
 /// Looks again and again.
@@ -47,11 +53,11 @@ struct Look {
 }
 
 impl Others {
-    /// CPUs that others kept busy of late among `allowed`, and CPUs of `reach` that nobody did, when the processes looked at
+    /// CPUs that others kept busy of late among `allowed`, and CPUs around that nobody did, when the processes looked at
     /// have used `own_ns` of CPU time since they started. `None` at first, and where the kernel does not tell.
     pub fn look(
         &mut self,
-        (allowed, reach): (&BTreeSet<usize>, &BTreeSet<usize>),
+        (allowed, around): (&BTreeSet<usize>, &Around),
         own_ns: u64,
         now_ns: u64,
     ) -> Option<Busy> {
@@ -80,9 +86,12 @@ impl Others {
         let (first, last) = (self.looks.front()?, self.looks.back()?);
         let own = last.own_ns.saturating_sub(first.own_ns) as f64;
         let elapsed = last.at_ns.checked_sub(first.at_ns)? as f64;
+        let idle = |cpus: &BTreeSet<usize>| Some((cpus.len() as f64 - busy(first, last, cpus)?).max(0.0));
         Some(Busy {
             by_others: (busy(first, last, allowed)? - own / elapsed).max(0.0),
-            idle: (reach.len() as f64 - busy(first, last, reach)?).max(0.0),
+            idle: idle(&around.launched)?,
+            idle_granted: idle(&around.granted)?,
+            by_us: own / elapsed,
         })
     }
 
@@ -167,8 +176,19 @@ mod tests {
             .map(|n| (0..n.get()).collect())
             .unwrap();
         let mut others = Others::default();
-        assert_eq!(others.look((&here, &here), 0, 1), None, "nothing to compare with");
-        let seen = others.look((&here, &here), u64::MAX, 1 + nanos(PERIOD)).unwrap();
+        let around = Around {
+            launched: here.clone(),
+            granted: here.clone(),
+            ..Around::default()
+        };
+        assert_eq!(
+            others.look((&here, &around), 0, 1),
+            None,
+            "nothing to compare with"
+        );
+        let seen = others
+            .look((&here, &around), u64::MAX, 1 + nanos(PERIOD))
+            .unwrap();
         assert_eq!(seen.by_others, 0.0);
     }
 }

@@ -56,6 +56,8 @@ fn rank() -> ProcessView {
             faults_major: 1,
             resident_bytes: 4096,
             resident_peak_bytes: Some(8192),
+            runqueue_bound_ns: 0,
+            cpus_bound: 0,
             threads: 2,
         }),
         mpi_ns: Some(500_000_000),

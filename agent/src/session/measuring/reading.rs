@@ -1,8 +1,6 @@
 //! Reads what was counted: totals and tables of the kernel side, counters of the operating system. Hands it to the profile and the rules, and takes
 //! account of what it costs. Hits are taken in `ingest`.
 
-use std::collections::BTreeSet;
-
 use abi::{Frame, Thread};
 
 use super::{Context, Measuring};
@@ -13,7 +11,7 @@ use crate::session::{
 use crate::{
     clock::monotonic_ns,
     kernel::{Kernel, KernelError},
-    os_metrics::{CpuShare, frequency},
+    os_metrics::{Around, CpuShare, frequency},
     profile::{Inputs, Metered, Threads, threads_of},
     rulebook::RuleBook,
 };
@@ -34,8 +32,8 @@ impl Measuring {
         let threads = self.table_of_threads(has_moved)?;
         let share = self.look_at_shares(context.target, now);
         self.read_processes(&threads, now);
-        if let Some((share, reach)) = share {
-            self.look_at_cpus(context.rules, share, &reach, now);
+        if let Some((share, around)) = share {
+            self.look_at_cpus(context.rules, share, &around, now);
         }
         self.observe(context, now);
         self.take_account(now);
@@ -77,12 +75,12 @@ impl Measuring {
         Ok(threads)
     }
 
-    /// What the job may use of the CPUs, and which are within its reach.
-    fn look_at_shares(&mut self, target: &Target, now: u64) -> Option<(CpuShare, BTreeSet<usize>)> {
+    /// What the job may use of the CPUs, and which are around it.
+    fn look_at_shares(&mut self, target: &Target, now: u64) -> Option<(CpuShare, Around)> {
         let pids: Vec<i32> = self.profile.running().map(|process| process.pid).collect();
         let are_still = self.profile.are_still();
-        let share = (self.system.shares).look(&pids, &target.root_pids(), are_still, now);
-        share.map(|(share, reach)| (share, reach.clone()))
+        let share = (self.system.shares).look(&pids, &target.roots(), are_still, now);
+        share.map(|(share, around)| (share, around.clone()))
     }
 
     fn read_processes(&mut self, threads: &[(u64, Thread)], now: u64) {
@@ -107,9 +105,9 @@ impl Measuring {
         }
     }
 
-    fn look_at_cpus(&mut self, rules: &mut RuleBook, share: CpuShare, reach: &BTreeSet<usize>, now: u64) {
+    fn look_at_cpus(&mut self, rules: &mut RuleBook, share: CpuShare, around: &Around, now: u64) {
         let own = self.profile.running_cpu_ns();
-        let busy = self.system.others.look((&share.allowed, reach), own, now);
+        let busy = self.system.others.look((&share.allowed, around), own, now);
         if self.profile.is_frequency_due(now) {
             self.profile.take_frequency(frequency(&share.allowed), now);
         }
@@ -117,7 +115,7 @@ impl Measuring {
         if let Some(busy) = busy {
             self.budget.costs.see_idle(busy.idle, now);
         }
-        rules.observe_cpus(&share, busy, now);
+        rules.observe_cpus(&share, around, busy, now);
         self.cpus.take(share);
     }
 
