@@ -154,8 +154,8 @@ pub fn switched(
         }
         Err(NotSwitched::NotNamed) => {
             let text = format!(
-                "{rule} changes code or loads libraries, which only rules that --apply named may: start another \
-                 session with --apply={rule}"
+                "{rule} must be named, as rules that change code or load libraries must: start another session with \
+                 --apply={rule}"
             );
             return refused(RefusalKind::NotPermitted, text);
         }
@@ -173,7 +173,7 @@ pub fn switched(
 pub enum NotSwitched {
     /// There is none of this name.
     NoSuchRule,
-    /// It changes code or loads libraries, and `--apply` did not name it.
+    /// It must be named, and `--apply` did not name it.
     NotNamed,
     /// It makes calls that stay, and the session puts everything back.
     Stays,

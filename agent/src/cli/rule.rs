@@ -113,7 +113,7 @@ pub struct ReplayArgs {
     /// Which rules are loaded
     #[command(flatten)]
     pub rules: RuleArgs,
-    /// Show what rules would decide: all loaded ones (but none that change code or load libraries), or those named
+    /// Show what rules would decide: all loaded ones (but none that must be named), or those named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,
     /// Write every metric of every window here (- for standard output)

@@ -233,7 +233,7 @@ fn shown_at_once(never_applying: Vec<String>) -> impl Iterator<Item = String> {
 
 fn only_advises(rule: impl std::fmt::Display) -> String {
     format!(
-        "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
+        "{rule} only advises: it must be named, as rules that change code or load libraries must: --apply={rule}"
     )
 }
 

@@ -78,7 +78,7 @@ pub struct RuleBook {
     resting: BTreeSet<usize>,
     /// Rules that may act.
     applying: Vec<String>,
-    /// Rules that `--apply` named: no others ever change code or load libraries.
+    /// Rules that `--apply` named: no others that must be named ever apply.
     named: Vec<String>,
     /// What `--apply` said: nothing, everything (an empty list), or names.
     apply: Option<Vec<String>>,

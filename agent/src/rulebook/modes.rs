@@ -71,7 +71,7 @@ impl RuleBook {
         (!self.keeps && stays(rule)).then(|| why_not(rule))
     }
 
-    /// Rules that would change code or load libraries and that `--apply` did not name: they never apply.
+    /// Rules that must be named and that `--apply` did not name: they never apply.
     pub fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
         let unnamed =
