@@ -158,7 +158,6 @@ tune:
     range: 0 <= value <= 9
     when: count(pass) > 0
     WHEN
-    guard: {maximize: count(pass), over: 2, undo_if_worse_by: 99%}
 ";
 
 #[test]
