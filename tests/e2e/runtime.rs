@@ -231,9 +231,7 @@ fn masks(pid: &str) -> Outcome<BTreeMap<String, String>> {
 #[test]
 fn programs_bound_to_one_core_under_a_quota_of_one_cpu_are_not_bound_anew_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc, Quota);
-    let group = Group::with_quota(1.0)?;
-    let crowd = (repairs::case("bound itself")?.start)(Start::Wrong)?;
-    crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
+    let crowd = (repairs::case("bound itself")?.start)(Start::Wrong)?.within(Group::with_quota(1.0)?)?;
     crowd.pace(0.1)?;
     let mut agent = crowd.attach(&["--apply", "--duration", JUDGED])?;
     let code = agent.wait(SOON)?;

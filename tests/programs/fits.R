@@ -1,4 +1,4 @@
-# Linear models in R, one after the other, until it is told to end.
+# Linear models in R, one after the other, until a file says to end.
 #
 #   Rscript fits.R DIRECTORY
 #

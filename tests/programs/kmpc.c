@@ -62,16 +62,16 @@ int main(int argc, char **argv)
         return 1;
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
-    double began = seconds(), told = began;
+    double began = seconds(), reported = began;
     for (loop.number = 1;; loop.number++) {
         loop.sum = 0;
         if (threads)
             __kmpc_push_num_threads(&here, __kmpc_global_thread_num(&here), threads);
         __kmpc_fork_call(&here, 1, (kmpc_micro)part, &loop);
         double now = seconds();
-        if (now - told < 0.05)
+        if (now - reported < 0.05)
             continue;
-        told = now;
+        reported = now;
         printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld,\"teams\":[%d]}\n", now - began, loop.number, loop.sum,
                loop.team);
         fflush(stdout);

@@ -1,4 +1,4 @@
-"""Gradient boosting with a library that states the size of its OpenMP teams in every region, until it is told to end.
+"""Gradient boosting with a library that states the size of its OpenMP teams in every region, until a file says to end.
 
     trees.py DIRECTORY lightgbm|xgboost THREADS
 

@@ -40,7 +40,7 @@ pub struct Around {
 }
 
 impl Shares {
-    /// What the processes may use together, and which CPUs are around them; `None` when none of them could be asked. What was kept from
+    /// What the processes may use together, and which CPUs are around them; `None` when none of them could be read. What was kept from
     /// running is always of now. `roots` are what started processes of the job, each with whether it is a launcher. `are_still` says that none of them has run of late.
     pub fn look(
         &mut self,
