@@ -183,7 +183,7 @@ fn a_team_that_bound_itself_to_one_core_becomes_faster_as_root() -> Outcome {
     becomes_faster("bound itself")
 }
 
-/// Each thread has a mask of its own.
+/// Each thread has a mask of its own. The team is not made smaller, since it gets the CPUs that it wants.
 #[test]
 fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves_as_root() -> Outcome {
     let _machine = require!(machine: Root, Cc, IdleCore);
@@ -195,7 +195,7 @@ fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves_as_roo
         before.len() == 2 && before.values().all(|cpus| cpus == "0"),
         "{before:?}"
     );
-    let agent = crowd.attach(&["--apply=shared-core"])?;
+    let agent = crowd.attach(&["--apply=shared-core,openmp-team-size"])?;
     agent
         .lines
         .wait_for_line("affinity: spread: done in 1 process", SOON)?;
@@ -209,6 +209,7 @@ fn threads_that_were_bound_anew_are_bound_as_before_when_the_agent_leaves_as_roo
         "What started the processes may use",
         "1 change reverted"
     );
+    assert!(!text.contains("omp_set_num_threads"), "{text}");
     assert_eq!(masks()?, before, "{text}");
     crowd.finish().map(|_| ())
 }

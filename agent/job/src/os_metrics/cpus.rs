@@ -131,6 +131,11 @@ pub fn usable(pids: &[i32]) -> BTreeSet<usize> {
 /// The CPUs that the processes could use if none of their threads were bound: those that the cpusets of their cgroups grant; where these
 /// cannot be read, those that they are bound to.
 pub fn reach(pids: &[i32]) -> BTreeSet<usize> {
+    &granted(pids) | &usable(pids)
+}
+
+/// The CPUs that the cpusets of their cgroups grant, as far as these can be read.
+pub(super) fn granted(pids: &[i32]) -> BTreeSet<usize> {
     let mut known: HashMap<String, Option<BTreeSet<usize>>> = HashMap::new();
     let mut of = |pid: i32| {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
@@ -138,8 +143,7 @@ pub fn reach(pids: &[i32]) -> BTreeSet<usize> {
         let found = found.or_insert_with_key(|groups| groups.lines().find_map(cpuset_of));
         found.clone()
     };
-    let granted = pids.iter().filter_map(|pid| of(*pid)).flatten();
-    granted.chain(usable(pids)).collect()
+    pids.iter().filter_map(|pid| of(*pid)).flatten().collect()
 }
 
 /// CPUs that the machine has online, whoever may use them; none where it does not say.

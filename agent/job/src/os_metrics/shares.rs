@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use procfs::process::Process;
 
-use super::cpus::{CpuShare, RequestedCpus, reach, usable};
+use super::cpus::{CpuShare, RequestedCpus, granted, usable};
 
 /// As old as an answer may be, in nanoseconds.
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -41,7 +41,8 @@ pub struct Around {
 
 impl Shares {
     /// What the processes may use together, and which CPUs are around them; `None` when none of them could be read. What was kept from
-    /// running is always of now. `roots` are what started processes of the job, each with whether it is a launcher. `are_still` says that none of them has run of late.
+    /// running is always of now. `roots` are what started processes of the job, each with whether it is a launcher. `are_still` says
+    /// that none of them has run of late.
     pub fn look(
         &mut self,
         pids: &[i32],
@@ -58,10 +59,12 @@ impl Shares {
                 .chain(roots.iter().map(|(pid, _)| *pid))
                 .collect();
             let starters: Vec<i32> = roots.iter().filter_map(starter).collect();
+            let launched = usable(&all);
             let around = Around {
-                launched: usable(&all),
+                // Where a cpuset cannot be read, what they are bound to counts as granted.
+                granted: &granted(&all) | &launched,
                 started: usable(&starters),
-                granted: reach(&all),
+                launched,
             };
             self.known = Some(Known {
                 at_ns: now_ns,
