@@ -25,6 +25,7 @@ const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "openmp-stated-team-size"),
     of!("runtime", "xgboost-threads"),
     of!("runtime", "memory-given-back"),
+    of!("runtime", "memory-kept"),
     of!("runtime", "shared-core"),
     of!("runtime", "mpich-busy-wait"),
     of!("runtime", "openmpi-crowded"),

@@ -85,6 +85,8 @@ measures! {
         "CPUs to which those threads are bound that wait for a CPU and are bound to fewer than the process's cgroup grants; 0 without any.";
     Threads "threads" Gauge Process NONE "Number of threads.";
     MemoryResident "memory.resident" Gauge Process BYTES "Memory the process has in RAM.";
+    MemoryFreed "memory.freed" Gauge Process BYTES
+        "Part of `memory.resident` that the program has freed and glibc's allocator keeps between blocks in use: an estimate, once in about ten seconds; none of less than 64 MiB.";
     CpuThrottled "cpu.throttled" Counter Machine TIME "Time the group was kept from running by its CPU quota.";
     JobCpus "job.cpus" Gauge Machine NONE
         "CPUs that the processes of the job may use together on this machine: allowed to any of them, less what quotas cut off.";

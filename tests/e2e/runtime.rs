@@ -4,14 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::time::Duration;
 
-use tuneagent_e2e::crowd::{Crowd, leave};
+use tuneagent_e2e::crowd::leave;
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::needs::{is_long, lacks, machine};
 use tuneagent_e2e::repairs::{self, HEALTHY, Healthy, Start};
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::resized::{CPUS, RESIZED};
+use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
 
@@ -20,9 +19,6 @@ const OVER: f64 = 1.0;
 
 /// Twice as long as a rule takes that acts: four windows of half a second.
 const JUDGED: &str = "4s";
-
-/// A guard judges in so much time, also on a busy machine.
-const LONGEST_TRIAL: Duration = Duration::from_secs(200);
 
 fn becomes_faster(name: &str) -> Outcome {
     let case = repairs::case(name)?;
@@ -52,6 +48,11 @@ fn becomes_faster(name: &str) -> Outcome {
     assert_eq!(different, None, "results with and without us\n{tried:?}");
     assert!(compared > 0, "nothing came out of both\n{tried:?}");
     Ok(())
+}
+
+#[test]
+fn memory_that_an_allocator_keeps_is_given_back_as_root() -> Outcome {
+    becomes_faster("freed 512 MiB")
 }
 
 /// Another case of the same rule shows it in every run: of LAMMPS (`lammps`), of programs that state their teams.
@@ -260,70 +261,39 @@ fn teams_that_outnumber_the_quota_of_their_group_are_shown_with_it_as_root() -> 
     Ok(())
 }
 
-/// As a container is resized in place. The numbers of CPUs are those of the quota alone, whatever else this machine does.
-fn follows(
-    rule: &str,
-    (group, crowd): (&Group, &Crowd),
-    changed: &str,
-    team: impl Fn() -> Option<u64>,
-) -> Outcome {
-    let folder = tempfile::tempdir()?;
-    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules/library/runtime");
-    let source = fs::read_to_string(library.join(format!("{rule}.yaml")))?;
-    let file = folder.path().join(format!("{rule}.yaml"));
-    fs::write(&file, source.replace("cpus.free", "job.cpus"))?;
-    crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
-    crowd.pace(0.1)?;
-    let agent = crowd.attach(&["--rules", "none", &file.to_string_lossy(), "--apply"])?;
-    agent.lines.wait_for_line("armed", SOON)?;
-    group.set_quota(1.0)?;
-    agent.lines.wait_for_line(changed, SOON)?;
-    agent.lines.wait_for_line("kept", LONGEST_TRIAL)?;
-    let before = crowd.pace(OVER)?;
-    assert!(team().is_none_or(|team| team == 1), "{}", agent.lines.text());
-    group.set_quota(2.0)?;
-    // A probe that was switched off before is said in the same words.
-    agent
-        .lines
-        .wait_for("what was kept to be undone", SOON, |lines| {
-            let mut lines = lines.iter().map(|line| &line.text);
-            lines.find(|line| line.contains("kept"))?;
-            lines.find(|line| line.contains("its condition no longer holds; undone"))?;
-            Some(())
-        })?;
-    let after = crowd.pace(OVER)?;
-    assert!(team().is_none_or(|team| team == 2), "{}", agent.lines.text());
-    let text = leave(agent)?;
-    println!("{rule}: {before:.0} at one CPU, {after:.0} at two");
+/// One change, and it is reverted where there are enough CPUs again.
+fn follows(name: &str) -> Outcome {
+    let found = RESIZED.iter().find(|resized| resized.name.contains(name));
+    let resized = found.ok_or("there is no such program")?;
+    let _machine = machine();
+    if lacks(name, resized.needs)? {
+        return Ok(());
+    }
+    let (phases, text) = resized.followed(OVER)?;
+    println!("{name}: {phases:.0?}");
+    for (phase, cpus) in phases.iter().zip(CPUS) {
+        assert!(
+            phase.team.is_none_or(|team| team as f64 == cpus),
+            "{phases:?}\n{text}"
+        );
+    }
     assert_has!(text, "1 decision");
     Ok(())
 }
 
 #[test]
 fn openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
-    let _machine = require!(machine: Root, Cc, Quota);
-    let group = Group::with_quota(2.0)?;
-    let program = programs::openmp("teams")?;
-    let crowd = Crowd::start(1, &["OMP_NUM_THREADS=2"], &program, &["DIRECTORY", "100000"])?;
-    let done = "call omp_set_num_threads(1): done in 1 process";
-    follows("openmp-team-size", (&group, &crowd), done, || {
-        crowd.newest("teams")[0][0].as_u64()
-    })?;
-    crowd.finish().map(|_| ())
+    follows("teams left to the library")
+}
+
+#[test]
+fn stated_openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
+    follows("stated teams")
 }
 
 #[test]
 fn blas_threads_follow_a_quota_down_and_up_as_root() -> Outcome {
-    let _machine = require!(machine: Root, NumPy, Quota);
-    let group = Group::with_quota(2.0)?;
-    let crowd = repairs::products(1, Start::Wrong, 160)?;
-    follows(
-        "blas-threads",
-        (&group, &crowd),
-        "1 change written and read back",
-        || None,
-    )?;
-    crowd.finish().map(|_| ())
+    follows("NumPy")
 }
 
 #[test]

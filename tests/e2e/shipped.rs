@@ -14,7 +14,7 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for;
 
 /// Rules that are attached elsewhere: in which source file of these tests.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
@@ -27,6 +27,7 @@ const ELSEWHERE: [(&str, &str); 17] = [
     // Those of the cases of e2e/runtime.rs.
     ("blas-threads", "src/repairs.rs"),
     ("memory-given-back", "src/repairs.rs"),
+    ("memory-kept", "src/repairs.rs"),
     ("mkl-threads", "src/repairs.rs"),
     ("mpich-busy-wait", "src/repairs.rs"),
     ("openmp-team-size", "src/repairs.rs"),

@@ -22,7 +22,7 @@ use crate::{Outcome, Problem};
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// 400 windows of half a second, and what a busy machine adds to them.
-const LONGEST_TRIAL: Duration = Duration::from_secs(300);
+pub(crate) const LONGEST_TRIAL: Duration = Duration::from_secs(300);
 
 /// Seconds after which an agent does what it does all along.
 const SETTLING: f64 = 2.0;
@@ -232,10 +232,19 @@ impl Crowd {
         Agent::command(&words)
     }
 
-    /// Lets a rule act on all of them until its guard has judged; what it kept stays. What was printed.
-    pub fn repair(&self, rule: &str) -> Outcome<String> {
+    /// Lets a rule act on all of them until its change is made, and judged if there is a verdict to print; what was kept stays. What was
+    /// printed.
+    pub fn repair(&self, rule: &str, [change, verdict]: [&str; 2]) -> Outcome<String> {
         let recorded = Recorded::new()?;
-        let text = leave(self.judged(&[&format!("--apply={rule}"), "--keep", &recorded.flag()])?)?;
+        let words = [&*format!("--apply={rule}"), "--keep", &recorded.flag()];
+        let text = leave(match verdict {
+            "" => {
+                let agent = self.attach(&words)?;
+                agent.lines.wait_for_line(change, PATIENCE)?;
+                agent
+            }
+            _ => self.judged(&words)?,
+        })?;
         recorded.replay(rule)?;
         Ok(text)
     }

@@ -27,6 +27,7 @@ pub mod problem;
 pub mod programs;
 pub mod prometheus;
 pub mod repairs;
+pub mod resized;
 pub mod screen;
 pub mod sessions;
 pub mod sight;

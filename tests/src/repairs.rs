@@ -28,7 +28,7 @@ pub struct Case {
     pub rule: &'static str,
     /// Without which they do not run.
     pub needs: &'static [Need],
-    /// What the agent says once it is done.
+    /// What the agent prints of the change, and of its verdict; empty where no guard judges.
     pub done: [&'static str; 2],
     /// What is counted.
     pub unit: &'static str,
@@ -70,13 +70,15 @@ const TURNS: usize = 2;
 
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
 
+const ONE_BLAS_THREAD: &str = "OPENBLAS_NUM_THREADS=1";
+
 const TEAMS_OF_ONE: [&str; 2] = [
     "set_arg openmp.size = min(original, 1): done in 2 processes",
     "kept",
 ];
 
 /// Every rule's own.
-pub static CASES: [Case; 16] = [
+pub static CASES: [Case; 17] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -145,7 +147,7 @@ pub static CASES: [Case; 16] = [
         done: ["4 changes written and read back", "guard"],
         unit: "products/s",
         gain: || 20.0,
-        start: |start| products(4, start, 160),
+        start: |start| products(4, &with(start, ONE_BLAS_THREAD), 160),
     },
     Case {
         name: "allreduce, 6 ranks of MPICH 5",
@@ -251,26 +253,31 @@ pub static CASES: [Case; 16] = [
         },
     },
     Case {
-        name: "2 programs on LLVM's OpenMP",
+        name: "2 programs on LLVM's OpenMP, 4 threads each",
         rule: "openmp-team-size",
         needs: &[Need::Root, Need::Cc, Need::LlvmOpenMp],
         done: ["call omp_set_num_threads(1): done in 2 processes", "kept"],
         unit: "regions/s",
         gain: || 2.0,
         start: |start| {
-            let environment = with(start, "OMP_NUM_THREADS=1");
-            Crowd::start(2, &environment, &programs::kmpc("kmpc")?, &["DIRECTORY", "2000"])
+            // It counts the CPUs of the machine, as in a container that has fewer.
+            let threads = if start == Start::Wrong {
+                "OMP_NUM_THREADS=4"
+            } else {
+                "OMP_NUM_THREADS=1"
+            };
+            Crowd::start(2, &[threads], &programs::kmpc("kmpc")?, &["DIRECTORY", "2000"])
         },
     },
     Case {
-        name: "2 programs that state their teams to LLVM's OpenMP",
+        name: "2 programs that state teams of 4 to LLVM's OpenMP",
         rule: "openmp-stated-team-size",
         needs: &[Need::Root, Need::Cc, Need::LlvmOpenMp],
         done: TEAMS_OF_ONE,
         unit: "regions/s",
         gain: || 2.0,
         start: |start| {
-            let threads = if start == Start::Wrong { "2" } else { "1" };
+            let threads = if start == Start::Wrong { "4" } else { "1" };
             let program = programs::kmpc("kmpc")?;
             Crowd::start(2, &[], &program, &["DIRECTORY", "2000", threads])
         },
@@ -291,6 +298,24 @@ pub static CASES: [Case; 16] = [
                 Start::Right => vec![&*program, "DIRECTORY", "2000000"],
             };
             Crowd::start(1, &["OMP_NUM_THREADS=2"], Path::new("env"), &words)
+        },
+    },
+    Case {
+        name: "8 threads that freed 512 MiB in small blocks",
+        rule: "memory-kept",
+        needs: &[Need::Root, Need::Cc],
+        done: ["call malloc_trim(0): done in 1 process", ""],
+        // So many of them fit in the memory of a machine.
+        unit: "processes/GiB",
+        gain: || 1.5,
+        start: |start| {
+            let words = ["DIRECTORY", "8", "512", "trims"];
+            let words = if start == Start::Wrong {
+                &words[..3]
+            } else {
+                &words
+            };
+            Crowd::start(1, &[], &programs::c_with_math("arenas")?, words)
         },
     },
 ];
@@ -341,7 +366,7 @@ pub static HEALTHY: [Healthy; 9] = [
     Healthy {
         name: "NumPy, one thread",
         needs: &[Need::Root, Need::PythonWheels],
-        start: || products(1, Start::Right, 160),
+        start: || products(1, &[ONE_BLAS_THREAD], 160),
         turn_s: TURN_S,
     },
     Healthy {
@@ -413,7 +438,7 @@ impl Case {
     pub fn tried(&self, over: f64) -> Outcome<Tried> {
         let crowd = (self.start)(Start::Wrong)?;
         let before = crowd.pace(over)?;
-        let text = crowd.repair(self.rule)?;
+        let text = crowd.repair(self.rule, self.done)?;
         let others = (self.start)(Start::Right)?;
         let mut turns = Vec::new();
         // In the first turns they are still at their start.
@@ -499,14 +524,13 @@ fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
 }
 
 /// Each multiplies matrices of so many rows.
-pub fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
+pub fn products(number: usize, environment: &[&str], rows: u32) -> Outcome<Crowd> {
     let script = programs::source("products.py");
     let script = script.to_string_lossy();
     let python = python()?;
-    let environment = with(start, "OPENBLAS_NUM_THREADS=1");
     let rows = rows.to_string();
     let words = [&*script, "DIRECTORY", &rows];
-    Crowd::start(number, &environment, &python, &words)
+    Crowd::start(number, environment, &python, &words)
 }
 
 fn teams(number: usize, start: Start) -> Outcome<Crowd> {

@@ -21,6 +21,8 @@ pub struct Counters {
     pub faults_major: u64,
     /// Memory in use, in bytes, now.
     pub resident_bytes: u64,
+    /// Part of it that the program has freed and its allocator keeps, estimated; `None` where that is not known.
+    pub freed_bytes: Option<u64>,
     /// The most memory in use so far; `None` where the kernel does not tell.
     pub resident_peak_bytes: Option<u64>,
     pub threads: u64,

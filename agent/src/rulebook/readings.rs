@@ -73,11 +73,13 @@ impl RuleBook {
                 (Measure::FaultsMinor, counted.faults_minor),
             ]);
             let gauges = [
-                (Measure::CpusBound, counted.cpus_bound),
-                (Measure::Threads, counted.threads),
-                (Measure::MemoryResident, counted.resident_bytes),
+                (Measure::CpusBound, Some(counted.cpus_bound)),
+                (Measure::Threads, Some(counted.threads)),
+                (Measure::MemoryResident, Some(counted.resident_bytes)),
+                (Measure::MemoryFreed, counted.freed_bytes),
             ];
             for (measure, value) in gauges {
+                let Some(value) = value else { continue };
                 self.report(Observation::Gauge {
                     of,
                     measure,

@@ -12,6 +12,7 @@ mod index;
 mod network;
 mod nothing;
 mod reaction;
+mod resize;
 mod rounds;
 mod runtime;
 mod scenario;
@@ -51,6 +52,7 @@ const EXPERIMENTS: Suite = Suite {
             numbers: &["--case"],
             ..experiment("runtime", "programs that nobody prepared: repaired while they run, against started right", runtime::run)
         },
+        experiment("resize", "a quota of CPUs that is halved and restored while a rule follows it", resize::run),
         experiment("nothing", "changes that do nothing: how often the guard confirms one", nothing::run),
         experiment("untouched", "programs that need nothing: what it costs that every rule looks", untouched::run),
     ],

@@ -18,6 +18,11 @@ use crate::clock::CpuClock;
 /// after so many looks it is read all the same.
 const STILL_MOST: u32 = 20;
 
+/// What its allocator keeps is looked at so seldom, and not in small processes: it takes a millisecond.
+const LOOKS_AT_HEAPS: u32 = 20;
+const FIRST_HEAPS: u32 = 4;
+const HEAPS_LEAST_BYTES: u64 = 64 << 20;
+
 /// Reads the counters of one process again and again. It holds the process's directory in /proc open, which keeps
 /// belonging to this process when its number is used again.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub struct Sampler {
     /// Looks since then that found it as it was.
     still: u32,
     has_run: bool,
+    /// Samples until the heaps are looked at again.
+    until_heaps: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -58,6 +65,7 @@ impl Sampler {
             used_ns: None,
             still: 0,
             has_run: true,
+            until_heaps: FIRST_HEAPS,
         })
     }
 
@@ -102,8 +110,19 @@ impl Sampler {
         let peak_kib = status.as_deref().and_then(|status| number(status, "VmHWM:"));
         self.sum.resident_peak_bytes = peak_kib.map(|kib| kib * 1024);
         self.sum.resident_bytes = stat.rss * procfs::page_size();
+        self.look_at_heaps();
         (self.used_ns, self.still) = (used_ns, 0);
         Ok(self.sum)
+    }
+
+    fn look_at_heaps(&mut self) {
+        if self.sum.resident_bytes < HEAPS_LEAST_BYTES {
+            self.sum.freed_bytes = None;
+        } else if self.until_heaps == 0 {
+            self.until_heaps = LOOKS_AT_HEAPS;
+            self.sum.freed_bytes = super::heaps::freed_bytes(&self.process);
+        }
+        self.until_heaps = self.until_heaps.saturating_sub(1);
     }
 
     /// Adds what the threads have done since they were seen last.

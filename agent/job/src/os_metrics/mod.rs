@@ -6,6 +6,7 @@ mod counters;
 mod cpus;
 mod frequency;
 mod groups;
+mod heaps;
 mod others;
 mod shares;
 

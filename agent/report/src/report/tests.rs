@@ -58,6 +58,7 @@ fn rank() -> ProcessView {
             resident_peak_bytes: Some(8192),
             runqueue_bound_ns: 0,
             cpus_bound: 0,
+            freed_bytes: None,
             threads: 2,
         }),
         mpi_ns: Some(500_000_000),
