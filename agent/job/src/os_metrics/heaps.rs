@@ -45,11 +45,11 @@ pub(super) fn freed_bytes(process: &Process) -> Option<u64> {
     let (mut known, mut free) = (0, 0);
     let step = heaps.len().div_ceil(LOOKED_AT).max(1);
     for heap in heaps.iter().step_by(step) {
-        let (walked, of_heap) = look(&memory, &pages, heap).unwrap_or_default();
-        if walked > 0 {
-            let size = heap.end - heap.blocks;
+        let size = heap.end - heap.blocks;
+        let seen = look(&memory, &pages, heap);
+        if let Some(of_heap) = seen.and_then(|(walked, of_heap)| (of_heap * size).checked_div(walked)) {
             known += size;
-            free += of_heap * size / walked;
+            free += of_heap;
         }
     }
     let share = free as f64 / known as f64;
