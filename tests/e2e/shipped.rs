@@ -14,11 +14,12 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for;
 
 /// Rules that are attached elsewhere: in which source file of these tests.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
     ("optimal-workers", "e2e/models.rs"),
+    ("gpu-host-bound", "e2e/gpu.rs"),
     ("blas-crowded", "e2e/rights.rs"),
     ("openmpi-crowded", "e2e/rights.rs"),
     ("openmp-crowded", "e2e/rights.rs"),
