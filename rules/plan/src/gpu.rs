@@ -101,13 +101,13 @@ impl GpuCall {
     }
 
     /// What a function is called for, by the linker's name. What compilers call for programs begins with `__`; later versions of a function
-    /// (`_v2`), and those for a default stream for each thread (`_ptsz`, `_ptds`, `_spt`), have an ending.
+    /// (`_v2`), those for a default stream for each thread (`_ptsz`, `_ptds`, `_spt`), and of NCCL with settings (`Config`) have an ending.
     pub fn of(symbol: &str) -> Option<GpuCall> {
         if symbol.starts_with(LAUNCH_OF_HIP) {
             return Some(GpuCall::Launch);
         }
         let mut plain = symbol.trim_start_matches("__");
-        for ending in ["_ptsz", "_ptds", "_spt", "_v2"] {
+        for ending in ["_ptsz", "_ptds", "_spt", "_v2", "Config"] {
             plain = plain.strip_suffix(ending).unwrap_or(plain);
         }
         let known = FAMILIES.iter().find(|family| family.has(plain));
@@ -141,7 +141,7 @@ mod tests {
             (
                 Some(GpuCall::Launch),
                 "cudaLaunchKernel cudaLaunchKernel_ptsz __cudaLaunchKernel __cudaLaunchKernel_ptsz cudaLaunchKernelExC_ptsz \
-                 cudaLaunchCooperativeKernel cudaGraphLaunch_ptsz cuLaunchKernel cuLaunchKernel_ptsz cuLaunchKernelEx cuGraphLaunch \
+                 cudaLaunchCooperativeKernel cudaGraphLaunch_ptsz cuLaunchKernel cuLaunchKernel_ptsz cuLaunchKernelEx_ptsz cuGraphLaunch \
                  hipLaunchKernel hipLaunchKernel_spt hipModuleLaunchKernel hipExtLaunchKernel hipGraphLaunch \
                  _Z24hipExtModuleLaunchKernelP18ihipModuleSymbol_tjjjjjjmP12ihipStream_tPPvS4_P11ihipEvent_tS6_j",
             ),
@@ -159,7 +159,8 @@ mod tests {
             ),
             (
                 Some(GpuCall::Collective),
-                "ncclAllReduce pncclAllReduce ncclAllGather ncclReduceScatter ncclBroadcast ncclSend ncclRecv ncclGroupEnd ncclAllToAll",
+                "ncclAllReduce pncclAllReduce ncclAllGather ncclReduceScatter ncclBroadcast ncclSend ncclRecv ncclGroupEnd ncclAlltoAll \
+                 ncclAllReduceConfig",
             ),
             (
                 None,
