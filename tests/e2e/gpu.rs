@@ -50,11 +50,7 @@ fn a_host_that_does_not_keep_up_with_its_gpu_is_found_and_one_that_waits_for_it_
     wait_for(&agent, |now| now["findings"].to_string().contains(RULE))?;
     let report = agent.stop()?;
     let text = report["findings"].to_string();
-    assert_has!(
-        text,
-        "Kernels are launched at ",
-        "more data-loader workers"
-    );
+    assert_has!(text, "Kernels are launched at ", "more data-loader workers");
     // In each call of the run-time there is one of the driver.
     for set in ["gpu.launch", "gpu.copy", "gpu.wait"] {
         let calls = calls_of(&report, set);
