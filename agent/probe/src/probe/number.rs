@@ -213,11 +213,10 @@ impl Numbers {
             }
             for (spot, function) in found {
                 let taken = self.spots.get(&spot).copied();
-                if let Some(set) = taken.map(|taken| &self.probes[taken]).filter(|set| set.is_gpu()) {
-                    if set.name != function.name {
-                        let why = format!("{} is probed as a part of {}", function.symbol, set.name);
-                        return Err(ArmError::NoMore(why));
-                    }
+                let is_part = |set: &&Probe| set.is_gpu() && set.name != function.name;
+                if let Some(set) = taken.map(|taken| &self.probes[taken]).filter(is_part) {
+                    let why = format!("{} is probed as a part of {}", function.symbol, set.name);
+                    return Err(ArmError::NoMore(why));
                 }
                 let known = taken.or_else(|| self.named(&function.name));
                 let index = known.unwrap_or_else(|| self.push(&function.name, None, ProbeSpec::default()));
