@@ -35,6 +35,7 @@ const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "waiting-for-messages"),
     of!("runtime", "waiting-in-collectives"),
     of!("runtime", "small-messages"),
+    of!("runtime", "gpu-host-bound"),
 ];
 
 /// Name and text of every shipped rule.

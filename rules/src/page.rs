@@ -36,11 +36,17 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
     out + "\n"
 }
 
+/// Whether it changes a program; a probe that is switched is no change of it.
+fn acts(rule: &CheckedRule) -> bool {
+    rule.tunes
+        .iter()
+        .any(|tune| tune.action.is_some() && !tune.switches())
+}
+
 /// What it does to a program and its results, and how that is taken back.
 fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     line!(out, "## Is it safe?\n");
-    let acts = rule.tunes.iter().any(|tune| tune.action.is_some());
-    if !acts {
+    if !acts(rule) {
         line!(out, "It changes nothing: it only reports.\n");
         return;
     }
@@ -399,8 +405,7 @@ mod tests {
                 let file = RuleFile::parse(text).unwrap();
                 let rule = file.check(&Default::default()).unwrap();
                 index += &format!("| [{name}]({name}.md) | {} |\n", sentence(rule.about()));
-                let repairs = rule.tunes.iter().any(|tune| tune.action.is_some());
-                if title == "For any program" && repairs {
+                if title == "For any program" && acts(&rule) {
                     assert!(rule.gained().is_some(), "{name} says nothing of what it gained");
                 }
                 let folder = ["runtime", "models", "metrics"]

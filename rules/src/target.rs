@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use plan::GpuCall;
+
 use crate::facts::fits;
 
 /// What a probe sits in.
@@ -30,6 +32,8 @@ pub enum FunctionSet {
     OpenmpSize,
     /// The functions of BLAS and LAPACK libraries that work with several threads.
     BlasCall,
+    /// Functions of CUDA, HIP, NCCL and RCCL, as if they were one: a run-time calls its driver.
+    Gpu(GpuCall),
 }
 
 /// How sets are written, for messages.
@@ -39,6 +43,10 @@ pub(crate) const SETS: &[&str] = &[
     "openmp.region",
     "openmp.size",
     "blas.call",
+    "gpu.launch",
+    "gpu.copy",
+    "gpu.wait",
+    "gpu.collective",
 ];
 
 /// Where a probe sits in its function.
@@ -62,6 +70,9 @@ impl Target {
         }
         if let Some(set) = text.strip_prefix("blas.") {
             return (set == "call").then_some(Target::Set(FunctionSet::BlasCall));
+        }
+        if text.starts_with("gpu.") {
+            return GpuCall::named(text).map(|call| Target::Set(FunctionSet::Gpu(call)));
         }
         if let Some(names) = text.strip_prefix("mpi.") {
             return (!names.is_empty()).then(|| Target::Set(FunctionSet::Mpi(names.to_string())));
@@ -93,14 +104,19 @@ impl Target {
         }
     }
 
-    /// Whether the function of this name is of it, as far as the name says: not for OpenMP's and BLAS's, whose names
-    /// are known elsewhere.
+    /// Whether the function of this name is of it, as far as the name says: not for OpenMP's, BLAS's and a GPU's, whose
+    /// names are known elsewhere.
     pub fn fits(&self, name: &str) -> bool {
         match self {
             Target::Function(known) | Target::Mark(known) => known == name,
             Target::Pattern(pattern) => fits(pattern, name),
             Target::Set(FunctionSet::Mpi(pattern)) => fits(pattern, name),
-            Target::Set(FunctionSet::OpenmpRegion | FunctionSet::OpenmpSize | FunctionSet::BlasCall) => false,
+            Target::Set(
+                FunctionSet::OpenmpRegion
+                | FunctionSet::OpenmpSize
+                | FunctionSet::BlasCall
+                | FunctionSet::Gpu(_),
+            ) => false,
         }
     }
 }
@@ -114,6 +130,7 @@ impl fmt::Display for Target {
             Target::Set(FunctionSet::OpenmpRegion) => f.write_str("openmp.region"),
             Target::Set(FunctionSet::OpenmpSize) => f.write_str("openmp.size"),
             Target::Set(FunctionSet::BlasCall) => f.write_str("blas.call"),
+            Target::Set(FunctionSet::Gpu(call)) => f.write_str(call.name()),
         }
     }
 }
@@ -133,6 +150,10 @@ mod tests {
             "openmp.region",
             "openmp.size",
             "blas.call",
+            "gpu.launch",
+            "gpu.copy",
+            "gpu.wait",
+            "gpu.collective",
         ] {
             assert_eq!(
                 Target::named(text).map(|target| target.to_string()).as_deref(),
@@ -141,6 +162,7 @@ mod tests {
         }
         assert_eq!(Target::named("openmp.regoin"), None);
         assert_eq!(Target::named("blas.calls"), None);
+        assert_eq!(Target::named("gpu.waits"), None);
         assert_eq!(Target::named("mpi."), None);
     }
 

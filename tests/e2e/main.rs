@@ -68,6 +68,9 @@ mod marks;
 // Every shipped rule on a program whose answer is known.
 mod shipped;
 
+// The host of a GPU, on a library that stands for CUDA's.
+mod gpu;
+
 // What docs/guide.md and docs/prepare.md tell users to do, done.
 mod guide;
 

@@ -19,6 +19,7 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
     ("optimal-workers", "e2e/models.rs"),
+    ("gpu-host-bound", "e2e/gpu.rs"),
     ("blas-crowded", "e2e/rights.rs"),
     ("openmpi-crowded", "e2e/rights.rs"),
     ("openmp-crowded", "e2e/rights.rs"),

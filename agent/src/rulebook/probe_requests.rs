@@ -64,9 +64,11 @@ impl Ask {
             .is_some_and(|(planned, checked)| checked.roles_of(facts).contains(&planned.role.as_str()))
     }
 
-    /// Whether the rule only counts its hits, over windows that go by time.
+    /// Whether the rule only counts its hits, over windows that go by time, or adds up times of calls to a GPU: both may rest.
     pub(super) fn is_counted(self, planned: &PlannedProbe) -> bool {
-        (self.end, planned.site, planned.delivers) == (End::Both, Site::Entry, Delivery::Count)
+        let is_counted = (planned.site, planned.delivers) == (Site::Entry, Delivery::Count);
+        let is_gpu = matches!(planned.target, Target::Set(FunctionSet::Gpu(_)));
+        self.end == End::Both && (is_counted || is_gpu && !planned.delivers.are_hits())
     }
 
     /// As the session probes it.
@@ -168,6 +170,7 @@ fn selector(target: &Target) -> ProbeSelector {
         Target::Set(FunctionSet::OpenmpRegion) => ProbeSelector::OpenmpRegion,
         Target::Set(FunctionSet::OpenmpSize) => ProbeSelector::OpenmpSize,
         Target::Set(FunctionSet::BlasCall) => ProbeSelector::BlasCall,
+        Target::Set(FunctionSet::Gpu(call)) => ProbeSelector::Gpu(*call),
         Target::Mark(name) => ProbeSelector::Mark(name.clone()),
     }
 }

@@ -68,10 +68,10 @@ impl Checker<'_> {
         }
     }
 
-    /// What every hit of a pattern or a set has: which function was called, and what else is known of it.
+    /// What every hit of a pattern or a set has: which function was called, unless they are probed as one, and what else is known of it.
     fn known_of(&mut self, probe: &mut Probe) {
         let known: &[(&str, Known, Type)] = match &probe.target {
-            Target::Function(_) | Target::Mark(_) => &[],
+            Target::Function(_) | Target::Mark(_) | Target::Set(FunctionSet::Gpu(_)) => &[],
             Target::Pattern(_) | Target::Set(FunctionSet::BlasCall) => {
                 &[("function", Known::Function, Type::TEXT)]
             }

@@ -26,6 +26,8 @@ impl Engine {
                     (Standing::NoValue, _) if running.matches_no_process() => {
                         (Standing::NoValue, NO_PROCESS.to_owned())
                     }
+                    // Of what the rule does to the program it says nothing that a probe is on.
+                    (Standing::Applied, why) if checked.switches() => (Standing::Quiet, why),
                     status => status,
                 };
                 out.push(TuneStatus {

@@ -82,6 +82,7 @@ impl Probes {
                         | ProbeSelector::OpenmpRegion
                         | ProbeSelector::OpenmpSize
                         | ProbeSelector::BlasCall
+                        | ProbeSelector::Gpu(_)
                 )
             {
                 continue;

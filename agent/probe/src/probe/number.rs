@@ -62,7 +62,11 @@ impl Numbers {
         first: usize,
         requested: &[(&Member, &Vec<bool>)],
     ) -> Result<(), ArmError> {
-        for (index, want) in wanted.iter().enumerate().skip(first) {
+        // What is named has a probe of its own; the rest of a GPU's functions share one.
+        let is_gpu = |(_, want): &(usize, &Wanted)| matches!(want.selector, ProbeSelector::Gpu(_));
+        let of_gpu = wanted.iter().enumerate().skip(first).filter(is_gpu);
+        let others = wanted.iter().enumerate().skip(first).filter(|want| !is_gpu(want));
+        for (index, want) in others.chain(of_gpu) {
             let is_requested =
                 |(_, requested): &&(&Member, &Vec<bool>)| requested.get(index).copied().unwrap_or_default();
             let members = requested.iter().filter(is_requested).map(|(member, _)| *member);
@@ -208,11 +212,13 @@ impl Numbers {
                 });
             }
             for (spot, function) in found {
-                let known = self
-                    .spots
-                    .get(&spot)
-                    .copied()
-                    .or_else(|| self.named(&function.name));
+                let taken = self.spots.get(&spot).copied();
+                let is_part = |set: &&Probe| set.is_gpu() && set.name != function.name;
+                if let Some(set) = taken.map(|taken| &self.probes[taken]).filter(is_part) {
+                    let why = format!("{} is probed as a part of {}", function.symbol, set.name);
+                    return Err(ArmError::NoMore(why));
+                }
+                let known = taken.or_else(|| self.named(&function.name));
                 let index = known.unwrap_or_else(|| self.push(&function.name, None, ProbeSpec::default()));
                 self.spots.entry(spot).or_insert(index);
                 self.probes[index].symbols.insert(function.symbol);

@@ -67,6 +67,7 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
             | ProbeSelector::OpenmpSize
             | ProbeSelector::OpenmpBody
             | ProbeSelector::BlasCall
+            | ProbeSelector::Gpu(_)
     );
     let is_selected = |symbol: &String| match is_set {
         true => selector.means(symbol, false),
@@ -75,9 +76,11 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
     let symbols: BTreeSet<String> = symbols(module).filter(is_selected).collect();
     let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
     let found = module.image.functions(&symbols).unwrap_or_default();
-    let name = |symbol: &str| match is_set {
-        true => blas_function(symbol).unwrap_or_else(|| symbol.to_owned()),
-        false => shown(symbol),
+    let name = |symbol: &str| match selector {
+        // A run-time calls its driver, and that is one call: of a probe's calls within each other only the outer one is timed.
+        ProbeSelector::Gpu(call) => call.name().to_owned(),
+        _ if is_set => blas_function(symbol).unwrap_or_else(|| symbol.to_owned()),
+        _ => shown(symbol),
     };
     resolved(found, name, None)
 }

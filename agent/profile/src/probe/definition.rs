@@ -156,6 +156,11 @@ impl Probe {
         self.mpi.is_some_and(mpi::MpiFunction::is_polling)
     }
 
+    /// Whether it is all functions of a GPU of one purpose.
+    pub fn is_gpu(&self) -> bool {
+        plan::GpuCall::named(&self.name).is_some()
+    }
+
     /// Whether what it returns is read.
     pub fn reads_returned(&self) -> bool {
         let captures = self.spec.captures.iter();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use plan::GpuCall;
+
 use crate::glob::matches;
 
 /// What someone wants probed.
@@ -21,6 +23,8 @@ pub enum ProbeSelector {
     OpenmpBody,
     /// What works with several threads in a BLAS or LAPACK library.
     BlasCall,
+    /// What uses a GPU: all of it is one probe.
+    Gpu(GpuCall),
     /// The mark of this provider and name.
     Mark(String),
 }
@@ -36,6 +40,7 @@ impl ProbeSelector {
             ProbeSelector::OpenmpSize => plan::takes_team_size(name),
             ProbeSelector::OpenmpBody => is_body(name),
             ProbeSelector::BlasCall => blas_function(name).is_some(),
+            ProbeSelector::Gpu(call) => GpuCall::of(name) == Some(*call),
             ProbeSelector::Mark(mark) => mark_of(name) == mark,
         }
     }
@@ -51,6 +56,7 @@ impl fmt::Display for ProbeSelector {
             ProbeSelector::OpenmpSize => f.write_str("openmp.size"),
             ProbeSelector::OpenmpBody => f.write_str("bodies of parallel regions"),
             ProbeSelector::BlasCall => f.write_str("blas.call"),
+            ProbeSelector::Gpu(call) => f.write_str(call.name()),
             ProbeSelector::Mark(name) => f.write_str(name),
         }
     }

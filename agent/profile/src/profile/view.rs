@@ -166,10 +166,17 @@ pub(super) fn function(
     let has_returned = totals.timed > 0 || totals.calls == 0;
     let closed = totals.timed - earlier.timed.min(totals.timed);
     let closed_ns = totals.time_ns.saturating_sub(earlier.time_ns) as f64;
+    let calls = |totals: &Totals| {
+        if probe.is_gpu() {
+            totals.timed
+        } else {
+            totals.calls
+        }
+    };
     Some(FunctionTotals {
         name: probe.name.clone(),
-        calls: totals.calls,
-        nested: totals.nested,
+        calls: calls(totals),
+        nested: totals.nested + totals.calls - calls(totals),
         time_ns: is_timed.then_some(shown_ns).filter(|ns| *ns > 0 || has_returned),
         bytes: probe.bytes_kind().map(|_| totals.bytes),
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
@@ -179,7 +186,7 @@ pub(super) fn function(
         untimed: totals.too_deep + totals.unpaired + never_returned,
         unreturned: (totals.unpaired + never_returned).min(totals.calls),
         calls_per_s: per(
-            (totals.calls - earlier.calls.min(totals.calls)) as f64 * 1e9,
+            (calls(totals) - calls(&earlier).min(calls(totals))) as f64 * 1e9,
             elapsed,
         ),
         share: per(time_ns(last).saturating_sub(time_ns(first)) as f64, elapsed),
