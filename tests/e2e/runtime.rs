@@ -114,6 +114,11 @@ fn xgboost_that_states_its_teams_becomes_faster_as_root() -> Outcome {
 }
 
 #[test]
+fn processes_with_too_many_threads_of_llama_cpp_become_faster_as_root() -> Outcome {
+    becomes_faster("llama.cpp")
+}
+
+#[test]
 fn programs_whose_compiler_is_that_of_llvm_become_faster_as_root() -> Outcome {
     becomes_faster("on LLVM's OpenMP")
 }

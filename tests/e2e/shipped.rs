@@ -14,7 +14,7 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for;
 
 /// Rules that are attached elsewhere: in which source file of these tests.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
@@ -32,6 +32,7 @@ const ELSEWHERE: [(&str, &str); 17] = [
     ("openmp-team-size", "src/repairs.rs"),
     ("openmp-stated-team-size", "src/repairs.rs"),
     ("xgboost-threads", "src/repairs.rs"),
+    ("ggml-threads", "src/repairs.rs"),
     ("shared-core", "src/repairs.rs"),
 ];
 

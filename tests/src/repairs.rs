@@ -76,7 +76,7 @@ const TEAMS_OF_ONE: [&str; 2] = [
 ];
 
 /// Every rule's own.
-pub static CASES: [Case; 16] = [
+pub static CASES: [Case; 17] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -292,6 +292,18 @@ pub static CASES: [Case; 16] = [
             };
             Crowd::start(1, &["OMP_NUM_THREADS=2"], Path::new("env"), &words)
         },
+    },
+    Case {
+        name: "2 llama.cpp processes, 2 threads each",
+        rule: "ggml-threads",
+        needs: &[Need::Root, Need::LlamaCpp],
+        done: [
+            "set_arg ggml_graph_plan(2) = min(original, 1): done in 2 processes",
+            "kept",
+        ],
+        unit: "tokens/s",
+        gain: || 5.0,
+        start: |start| tokens(2, start),
     },
 ];
 
@@ -525,6 +537,14 @@ fn trees(library: &str, number: usize, start: Start) -> Outcome<Crowd> {
     let script = programs::source("trees.py");
     let script = script.to_string_lossy();
     Crowd::start(number, &[], &python()?, &[&script, "DIRECTORY", library, threads])
+}
+
+/// Each computes the tokens of a language model.
+pub fn tokens(number: usize, start: Start) -> Outcome<Crowd> {
+    let threads = if start == Start::Wrong { "2" } else { "1" };
+    let script = programs::source("tokens.py");
+    let python = wheels::llama_cpp().ok_or("llama.cpp is not there: cargo xtask setup")?;
+    Crowd::start(number, &[], &python, &[&script.to_string_lossy(), "DIRECTORY", threads])
 }
 
 fn churn(start: Start) -> Outcome<Crowd> {
