@@ -63,8 +63,14 @@ class Batch(ctypes.Structure):
     _fields_ = [("tokens", ctypes.c_int32), ("arrays", ctypes.c_void_p * 6)]
 
 
+@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+def say_nothing(level, text, more):
+    pass
+
+
 def load(path):
     library = ctypes.CDLL(path)
+    library.llama_log_set(say_nothing, None)
     functions = {
         "llama_model_default_params": (Parameters,),
         "llama_model_load_from_file": (ctypes.c_void_p, ctypes.c_char_p, Parameters),
