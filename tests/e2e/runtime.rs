@@ -279,7 +279,8 @@ fn follows(
     fs::write(&file, source.replace("cpus.free", "job.cpus"))?;
     crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
     crowd.pace(0.1)?;
-    let agent = crowd.attach(&["--rules", "none", &file.to_string_lossy(), "--apply"])?;
+    let apply = format!("--apply={rule}");
+    let agent = crowd.attach(&["--rules", "none", &file.to_string_lossy(), &apply])?;
     agent.lines.wait_for_line("armed", SOON)?;
     group.set_quota(1.0)?;
     agent.lines.wait_for_line(changed, SOON)?;
@@ -328,6 +329,16 @@ fn blas_threads_follow_a_quota_down_and_up_as_root() -> Outcome {
         "1 change written and read back",
         || None,
     )?;
+    crowd.finish().map(|_| ())
+}
+
+#[test]
+fn threads_of_llama_cpp_follow_a_quota_down_and_up_as_root() -> Outcome {
+    let _machine = require!(machine: Root, LlamaCpp, Quota);
+    let group = Group::with_quota(2.0)?;
+    let crowd = repairs::tokens(1, Start::Wrong)?;
+    let done = "set_arg ggml_graph_plan(2) = min(original, 1): done in 1 process";
+    follows("ggml-threads", (&group, &crowd), done, || None)?;
     crowd.finish().map(|_| ())
 }
 

@@ -544,7 +544,12 @@ pub fn tokens(number: usize, start: Start) -> Outcome<Crowd> {
     let threads = if start == Start::Wrong { "2" } else { "1" };
     let script = programs::source("tokens.py");
     let python = wheels::llama_cpp().ok_or("llama.cpp is not there: cargo xtask setup")?;
-    Crowd::start(number, &[], &python, &[&script.to_string_lossy(), "DIRECTORY", threads])
+    Crowd::start(
+        number,
+        &[],
+        &python,
+        &[&script.to_string_lossy(), "DIRECTORY", threads],
+    )
 }
 
 fn churn(start: Start) -> Outcome<Crowd> {
