@@ -1,10 +1,9 @@
 """Tokens of a tiny language model with random weights, by llama.cpp, until a file says to end.
 
-    tokens.py DIRECTORY THREADS [LIBRARY]
+    tokens.py DIRECTORY THREADS
 
-LIBRARY is a libllama; without it that of xllamacpp is taken. Prints {"event":"ready",...}, then at most twenty times a second
-{"event":"pace","seconds":...,"count":...,"sum":...}: the tokens so far, and a sum over those of the newest complete text, always the same;
-ends when DIRECTORY/end is there."""
+Prints {"event":"ready",...}, then at most twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...}: the tokens so far,
+and a sum over those of the newest complete text, always the same; ends when DIRECTORY/end is there."""
 import ctypes
 import importlib.util
 import os
@@ -111,7 +110,7 @@ def use(threads):
     llama.llama_set_n_threads(context, threads, threads)
 
 
-llama = load(sys.argv[3] if len(sys.argv) > 3 else importlib.util.find_spec("xllamacpp.xllamacpp").origin)
+llama = load(importlib.util.find_spec("xllamacpp.xllamacpp").origin)
 path = os.path.join(directory, f"{os.getpid()}.gguf")
 write_model(path)
 model = llama.llama_model_load_from_file(path.encode(), llama.llama_model_default_params())
