@@ -24,6 +24,7 @@ const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "openmp-team-size"),
     of!("runtime", "openmp-stated-team-size"),
     of!("runtime", "xgboost-threads"),
+    of!("runtime", "ggml-threads"),
     of!("runtime", "memory-given-back"),
     of!("runtime", "memory-kept"),
     of!("runtime", "shared-core"),

@@ -115,6 +115,11 @@ fn xgboost_that_states_its_teams_becomes_faster_as_root() -> Outcome {
 }
 
 #[test]
+fn processes_with_too_many_threads_of_llama_cpp_become_faster_as_root() -> Outcome {
+    becomes_faster("llama.cpp")
+}
+
+#[test]
 fn programs_whose_compiler_is_that_of_llvm_become_faster_as_root() -> Outcome {
     becomes_faster("on LLVM's OpenMP")
 }
@@ -294,6 +299,11 @@ fn stated_openmp_teams_follow_a_quota_down_and_up_as_root() -> Outcome {
 #[test]
 fn blas_threads_follow_a_quota_down_and_up_as_root() -> Outcome {
     follows("NumPy")
+}
+
+#[test]
+fn threads_of_llama_cpp_follow_a_quota_down_and_up_as_root() -> Outcome {
+    follows("llama.cpp")
 }
 
 #[test]

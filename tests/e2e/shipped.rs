@@ -34,6 +34,7 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("openmp-team-size", "src/repairs.rs"),
     ("openmp-stated-team-size", "src/repairs.rs"),
     ("xgboost-threads", "src/repairs.rs"),
+    ("ggml-threads", "src/repairs.rs"),
     ("shared-core", "src/repairs.rs"),
 ];
 

@@ -36,6 +36,8 @@ pub enum Need {
     MpiWheels,
     /// NumPy, LightGBM and XGBoost of the Python Package Index
     PythonWheels,
+    /// llama.cpp of the Python Package Index, and what writes its models
+    LlamaCpp,
     /// Debian's mpi4py, for Open MPI
     Mpi4py,
     /// `Rscript`
@@ -110,6 +112,7 @@ fn is_met(need: Need) -> bool {
         Need::Mkl => crate::wheels::mkl().is_some() && finds("cc"),
         Need::MpiWheels => crate::wheels::has_mpis() && finds("cc"),
         Need::PythonWheels => crate::wheels::python().is_some(),
+        Need::LlamaCpp => crate::wheels::llama_cpp().is_some(),
         Need::Mpi4py => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists(),
         Need::R => finds("Rscript"),
         Need::Cc => finds("cc"),
@@ -137,6 +140,7 @@ fn said(need: Need) -> &'static str {
         Need::Mkl => "MKL (cargo xtask setup)",
         Need::MpiWheels => "MPICH 5 and Open MPI 5 (cargo xtask setup)",
         Need::PythonWheels => "NumPy, LightGBM and XGBoost (cargo xtask setup)",
+        Need::LlamaCpp => "llama.cpp (cargo xtask setup)",
         Need::Mpi4py => "mpi4py (package python3-mpi4py)",
         Need::R => "R (package r-base-core)",
         Need::Cc => "a C compiler (package gcc)",

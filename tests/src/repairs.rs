@@ -78,7 +78,7 @@ const TEAMS_OF_ONE: [&str; 2] = [
 ];
 
 /// Every rule's own.
-pub static CASES: [Case; 17] = [
+pub static CASES: [Case; 18] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -318,6 +318,18 @@ pub static CASES: [Case; 17] = [
             Crowd::start(1, &[], &programs::c_with_math("arenas")?, words)
         },
     },
+    Case {
+        name: "2 llama.cpp processes, 2 threads each",
+        rule: "ggml-threads",
+        needs: &[Need::Root, Need::LlamaCpp],
+        done: [
+            "set_arg ggml_graph_plan(2) = min(original, 1): done in 2 processes",
+            "kept",
+        ],
+        unit: "tokens/s",
+        gain: || 5.0,
+        start: |start| tokens(2, if start == Start::Wrong { 2 } else { 1 }),
+    },
 ];
 
 /// A program that no rule repairs.
@@ -549,6 +561,14 @@ fn trees(library: &str, number: usize, start: Start) -> Outcome<Crowd> {
     let script = programs::source("trees.py");
     let script = script.to_string_lossy();
     Crowd::start(number, &[], &python()?, &[&script, "DIRECTORY", library, threads])
+}
+
+/// Each computes the tokens of a language model.
+pub fn tokens(number: usize, threads: u32) -> Outcome<Crowd> {
+    let (script, threads) = (programs::source("tokens.py"), threads.to_string());
+    let python = wheels::llama_cpp().ok_or("llama.cpp is not there: cargo xtask setup")?;
+    let words = [&script.to_string_lossy(), "DIRECTORY", &threads];
+    Crowd::start(number, &[], &python, &words)
 }
 
 fn churn(start: Start) -> Outcome<Crowd> {

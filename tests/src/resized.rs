@@ -39,7 +39,7 @@ pub struct Phase {
 }
 
 /// One for each way in which a program comes to its threads.
-pub static RESIZED: [Resized; 3] = [
+pub static RESIZED: [Resized; 4] = [
     Resized {
         name: "OpenMP, teams left to the library",
         rule: "openmp-team-size",
@@ -67,6 +67,13 @@ pub static RESIZED: [Resized; 3] = [
         needs: &[Need::Root, Need::PythonWheels, Need::Quota],
         change: "1 change written and read back",
         start: |threads| repairs::products(1, &[&format!("OPENBLAS_NUM_THREADS={threads}")], 160),
+    },
+    Resized {
+        name: "llama.cpp",
+        rule: "ggml-threads",
+        needs: &[Need::Root, Need::LlamaCpp, Need::Quota],
+        change: "set_arg ggml_graph_plan(2) = min(original, 1): done in 1 process",
+        start: |threads| repairs::tokens(1, threads),
     },
 ];
 

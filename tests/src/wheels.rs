@@ -15,6 +15,17 @@ pub fn python_folder() -> Outcome<PathBuf> {
     beside_builds("python-wheels")
 }
 
+/// A Python with llama.cpp and what writes its models, if it was brought.
+pub fn llama_cpp() -> Option<PathBuf> {
+    let python = llama_cpp_folder().ok()?.join("bin/python");
+    python.exists().then_some(python)
+}
+
+/// Where it is brought.
+pub fn llama_cpp_folder() -> Outcome<PathBuf> {
+    beside_builds("llama-wheels")
+}
+
 /// The folder of MKL's libraries, if they were brought.
 pub fn mkl() -> Option<PathBuf> {
     let libraries = mkl_folder().ok()?.join("lib");

@@ -18,6 +18,13 @@ const PYTHON: &[&str] = &[
     "scipy",
     "narwhals",
 ];
+/// llama.cpp, and what writes the file of a model.
+const LLAMA_CPP: &[&str] = &[
+    "xllamacpp==2026.10.11549",
+    "gguf==0.19.0",
+    "pyyaml==6.0.4",
+    "numpy==2.4.6",
+];
 /// MKL and the OpenMP that it is made for; what else the wheel names is for other machines and threads.
 const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
 /// MPIs of today.
@@ -43,6 +50,10 @@ fn deny_folder() -> Result<PathBuf> {
 
 pub(crate) fn bring_python() -> Result<()> {
     bring(&folder(wheels::python_folder())?, PYTHON)
+}
+
+pub(crate) fn bring_llama_cpp() -> Result<()> {
+    bring(&folder(wheels::llama_cpp_folder())?, LLAMA_CPP)
 }
 
 pub(crate) fn bring_mkl() -> Result<()> {

@@ -18,7 +18,7 @@ const OVER: f64 = 2.0;
 const OVER_QUICK: f64 = 0.5;
 /// Percent of the pace when started right that is asked for.
 const OF_RIGHT: f64 = 80.0;
-/// How often two OpenMP programs are tried in all: how much they lose differs from run to run.
+/// How often two programs with teams are tried in all: how much they lose differs from run to run.
 const TEAMS: usize = 10;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
@@ -34,7 +34,9 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let cases = here(CASES.iter().filter(fits), |case| (case.name, case.needs))?;
     let tried = interleaved(&cases, repeats, |case| {
         let tries = match case.rule {
-            "openmp-team-size" | "openmp-stated-team-size" | "xgboost-threads" => TEAMS.div_ceil(repeats),
+            "openmp-team-size" | "openmp-stated-team-size" | "xgboost-threads" | "ggml-threads" => {
+                TEAMS.div_ceil(repeats)
+            }
             _ => 1,
         };
         let tried = (0..tries).map(|_| case.tried(over));

