@@ -9,7 +9,6 @@ use crate::value::Machine;
 /// The MPI libraries a role may name, as in `mpi == "Open MPI"`.
 pub const MPI_LIBRARIES: &[&str] = &["Open MPI", "MPICH", "Intel MPI"];
 
-/// Facts about one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessFacts {

@@ -30,7 +30,6 @@ pub struct SeenProcess {
     pub variables: BTreeMap<String, Result<SeenVariable, NoVariable>>,
 }
 
-/// A mark of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenMark {
     pub files: Vec<String>,
@@ -38,7 +37,6 @@ pub struct SeenMark {
     pub arguments: Vec<Result<String, String>>,
 }
 
-/// A variable of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenVariable {
     pub file: String,

@@ -36,7 +36,6 @@ pub struct Plan {
     pub effects: Vec<String>,
 }
 
-/// A window of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedWindow {
     pub name: String,

@@ -9,7 +9,6 @@ use plan::Key;
 /// A value to be read in the program at a hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCapture {
-    /// Where it is read.
     pub source: Source,
     /// How it lies there; none is for the program's debug information to say.
     pub layout: Option<Layout>,

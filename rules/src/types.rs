@@ -26,7 +26,6 @@ impl KeyKind {
     }
 }
 
-/// The type of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Type {
     pub(crate) kind: Kind,

@@ -11,7 +11,6 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A duration in nanoseconds.
 pub fn duration(ns: f64) -> String {
     const MINUTES: f64 = 60e9;
     match ns.abs() {
@@ -23,7 +22,6 @@ pub fn duration(ns: f64) -> String {
     }
 }
 
-/// An amount of bytes.
 pub fn bytes(amount: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = amount;

@@ -56,12 +56,10 @@ impl AmountSource {
     }
 }
 
-/// What a call carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carries {
     /// Which way the bytes go.
     pub kind: BytesKind,
-    /// How many there are.
     pub amount: AmountSource,
     /// What a call that sends and receives in one has room for.
     pub received: Option<AmountSource>,

@@ -40,7 +40,6 @@ pub enum RequestStep {
     Add {
         #[serde(serialize_with = "name")]
         rule: Box<CheckedRule>,
-        /// What it may do.
         mode: Mode,
     },
     Remove {

@@ -26,12 +26,10 @@ pub enum Need {
     Changing,
 }
 
-/// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
     /// Its name, as capabilities(7) has it.
     pub name: &'static str,
-    /// What it is for.
     pub purpose: &'static str,
     /// What fails without it.
     pub need: Need,

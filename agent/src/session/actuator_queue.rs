@@ -43,7 +43,6 @@ const EXPECT_EVERY_NS: u64 = 2_000_000;
 /// What one process is to do.
 #[derive(Clone, Debug)]
 pub enum ProcessTask {
-    /// A variable gets a value.
     Set(Box<SetCommand>),
     /// A function is called, a library loaded, code changed, threads bound.
     Act(Box<ActCommand>),
@@ -89,7 +88,6 @@ pub enum Done {
     Acted(ActionReceipt),
 }
 
-/// What became of an order.
 #[derive(Debug)]
 pub enum OrderReceipt {
     /// Of [`QueuedOrder::Do`].

@@ -55,7 +55,6 @@ pub(super) enum Wake {
     Due(Expected),
     /// A ring of calls fills, or it is time for a window to begin or end.
     Calls,
-    /// The actuator has answered.
     Receipt(OrderReceipt),
     /// The process in this slot has ended.
     Ended(u32),

@@ -25,7 +25,7 @@ use crate::{
     kernel::{self, Kernel, LinkKind, Ring},
     profile::{self, Metered},
     report,
-    request::{Answer, RefusalKind, SessionView},
+    request::{Answer, SessionView},
     rulebook::{Act, RuleBook},
     snapshot::{FindingView, JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView},
     trace, view,
@@ -318,11 +318,7 @@ impl<'a> Views<'a> {
 
     /// What is written of the state now.
     pub(super) fn report(&self) -> Answer {
-        let text = report::render(&self.snapshot());
-        match text.and_then(|text| serde_json::from_str(&text)) {
-            Ok(report) => Answer::Report(report),
-            Err(error) => Answer::refused(RefusalKind::Failed, error.to_string()),
-        }
+        Answer::Report(report::report(&self.snapshot()))
     }
 
     /// What is watched, what is not, and what may be written.

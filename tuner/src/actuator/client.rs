@@ -161,7 +161,6 @@ impl ActuatorClient {
         expect!(self.ask(ActuatorCommand::Confirm(ChangeNumber { pid, change }))?, ActuatorAnswer::Confirmed => ())
     }
 
-    /// Takes one change back.
     pub fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, ClientError> {
         let (mut undone, _) = self.undo_each(&[ChangeNumber { pid, change }]);
         undone.pop().unwrap_or(Err(ClientError::OutOfStep))

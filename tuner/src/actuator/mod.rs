@@ -58,7 +58,6 @@ pub struct ActuatorRequest {
     pub command: ActuatorCommand,
 }
 
-/// What the actuator can do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActuatorCommand {
@@ -130,7 +129,6 @@ pub struct SetCommand {
     pub expect_old: Option<Literal>,
     /// Why, a line each.
     pub why: Vec<String>,
-    /// The rule that asks.
     pub rule: Option<String>,
 }
 

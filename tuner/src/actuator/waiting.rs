@@ -44,7 +44,6 @@ pub(super) struct Waiting {
     newest: u64,
 }
 
-/// A set that waits.
 struct WaitingSet {
     command: ArmCommand,
     announced: Announced,

@@ -77,7 +77,6 @@ pub struct Segment {
     pub memory_size: u64,
     /// Where it begins in the file.
     pub offset: FileOffset,
-    /// Bytes in the file.
     pub file_size: u64,
     /// The loader maps it writable.
     pub writable: bool,
@@ -101,7 +100,6 @@ pub struct Section {
     pub name: String,
     /// Where it is placed.
     pub address: LinkAddress,
-    /// Its size in bytes.
     pub size: u64,
     /// Its flags say that the program writes it.
     pub writable: bool,

@@ -53,7 +53,6 @@ pub struct Receipt {
     pub mechanism: Mechanism,
     /// How it met its sync point, if it was to.
     pub passage: Option<Passage>,
-    /// What came of it.
     pub outcome: Outcome,
     pub at: Instant,
     /// From reading the old value to the last record.

@@ -13,13 +13,11 @@ use tuner::{
 
 use crate::mpi::{self, Implementation, Rank};
 
-/// The MPI of a process.
 #[derive(Clone, Debug)]
 pub struct Mpi {
     pub implementation: Implementation,
     /// The file that defines it, as the process sees it.
     pub library: String,
-    /// The watched functions in it.
     pub sites: Vec<WatchedSite>,
 }
 
@@ -36,7 +34,6 @@ pub struct WatchedSite {
     pub address: Address,
 }
 
-/// One process of the job.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub process: Process,

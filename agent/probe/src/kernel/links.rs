@@ -84,7 +84,6 @@ pub enum LinkKind {
 
 #[derive(Debug)]
 pub enum Link {
-    /// A `uprobe_multi` link.
     Multi(OwnedFd),
     Tracefs(TracefsLink),
 }

@@ -266,7 +266,6 @@ pub(super) struct Types<'a> {
     pub(super) btf: BorrowedFd<'a>,
     /// One record for each function.
     pub(super) functions: &'a [u8],
-    /// Bytes of a record.
     pub(super) record_size: usize,
 }
 

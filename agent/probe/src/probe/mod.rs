@@ -68,9 +68,7 @@ pub enum ArmError {
     /// A pattern means more than anybody wants probed.
     #[error("{wanted} means {found} functions, and at most {most} are probed; a longer pattern means fewer")]
     TooManyFunctions {
-        /// What was asked for.
         wanted: String,
-        /// How many there are.
         found: usize,
         /// How many there may be.
         most: usize,
@@ -83,7 +81,6 @@ pub enum ArmError {
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
     links: Vec<Linked>,
-    /// Closes links that are over.
     closer: Closer,
     /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted twice.
     closing: Vec<(CloseTicket, Target)>,
@@ -414,7 +411,6 @@ impl Probes {
         self.closing.extend(targets.into_iter().map(|to| (ticket, to)));
     }
 
-    /// Whether links are being closed.
     pub fn is_closing(&mut self) -> bool {
         let closed = self.closer.closed();
         self.closing.retain(|(ticket, _)| closed < *ticket);
@@ -477,7 +473,6 @@ impl Probes {
             .count()
     }
 
-    /// Of them, functions of MPI.
     pub fn watched_of_mpi(&self) -> usize {
         self.shown().filter(|probe| probe.mpi.is_some()).count()
     }

@@ -19,7 +19,6 @@ pub struct CallSite {
 /// What was done there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteTotals {
-    /// Calls that were seen.
     pub calls: u64,
     pub time_ns: u64,
 }

@@ -15,9 +15,7 @@ pub struct ProbeCost {
     pub site: &'static str,
     /// Calls, nested ones included.
     pub calls: u64,
-    /// What one costs, in nanoseconds.
     pub call_ns: f64,
-    /// All of them, in nanoseconds.
     pub ns: f64,
 }
 
@@ -110,7 +108,6 @@ pub struct UnreadView {
     pub of_late_ns: u64,
     /// The longest of all, in nanoseconds.
     pub most_ns: u64,
-    /// How often hits were read.
     pub reads: u64,
     /// How often the first had lain there for longer than it is to.
     pub late: u64,
@@ -143,7 +140,6 @@ impl WindowsView {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostView {
-    /// What hits cost here.
     pub prices: Prices,
     /// T_Instr: from when functions were looked for until all probes sat, in nanoseconds. The program ran meanwhile.
     pub arming_ns: u64,

@@ -3,7 +3,6 @@
 
 use plan::Cost;
 
-/// Where prices come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PriceSource {
     /// Measured on this machine, when the probes were armed.
@@ -35,7 +34,6 @@ pub struct Prices {
     pub added_ns: f64,
     /// Each further link at the same instruction: one of another process.
     pub link_ns: f64,
-    /// Where they come from.
     pub source: PriceSource,
 }
 
@@ -89,7 +87,6 @@ pub struct Measured {
     pub in_sequence: f64,
     /// Values are read at the entry.
     pub reading: f64,
-    /// How many those are.
     pub values: u32,
     /// Each entry is sent.
     pub sending: f64,

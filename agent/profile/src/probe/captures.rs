@@ -7,11 +7,8 @@ use abi::Capture;
 pub enum Read {
     /// An argument, counted from 0, as at entry.
     Argument(u8),
-    /// An argument by its name.
     NamedArgument(String),
-    /// What the function returns.
     ReturnValue,
-    /// A variable of the program.
     Variable(String),
     /// The bytes that an MPI call hands over.
     Bytes,

@@ -65,7 +65,6 @@ impl Wanted {
     }
 }
 
-/// A function that is probed.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub name: String,
@@ -164,7 +163,6 @@ impl Probe {
             .any(|capture| capture.kind == CaptureKind::Return as u8)
     }
 
-    /// Whether its calls are timed.
     pub fn is_timed(&self) -> bool {
         self.spec.flags & SpecFlags::SPAN != 0
     }

@@ -37,9 +37,7 @@ pub struct Profile {
     pub processes: Vec<Metered>,
     /// Where all ranks meet.
     pub collectives: Collectives,
-    /// How long calls take.
     pub durations: DurationHistograms,
-    /// Who sends to whom.
     pub matrix: Matrix,
     /// A CPU was idle at the last reading.
     pub has_idle_cpu: bool,

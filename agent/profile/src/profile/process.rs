@@ -131,7 +131,6 @@ impl Inputs<'_> {
 }
 
 impl Metered {
-    /// A process in a slot.
     pub fn new(pid: i32, rank: Option<u32>, slot: u32) -> Metered {
         Metered {
             pid,

@@ -21,7 +21,6 @@ pub(super) struct Distribution {
     pub(super) sum: u64,
 }
 
-/// All metrics of one scrape.
 pub(super) struct Page {
     registry: Registry,
     families: Vec<(&'static Metric, Family)>,

@@ -22,11 +22,8 @@ pub enum PlotMarkKind {
     Finding,
     /// It holds no longer.
     Gone,
-    /// Something is to be changed.
     Decision,
-    /// A change was kept.
     Kept,
-    /// A change was undone.
     Undone,
 }
 

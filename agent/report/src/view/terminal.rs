@@ -66,7 +66,6 @@ impl Painter {
         self.live.as_ref().is_some_and(Live::wants_call_sites)
     }
 
-    /// A line that stays.
     pub fn say(&mut self, line: &str) {
         match &mut self.live {
             Some(live) => live.say(line.to_owned()),

@@ -22,7 +22,6 @@ pub use self::{
 };
 use profile::cost::{BudgetShare, CostView};
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BudgetEffect {
     Say(String),

@@ -45,7 +45,6 @@ pub struct SamplingState {
 pub struct Sampled {
     functions: BTreeSet<u32>,
     is_shut: bool,
-    /// When the last window began.
     opened_ns: u64,
 }
 
@@ -128,7 +127,6 @@ impl Sampling {
         self.windows.rest_ns(load, watched_ns)
     }
 
-    /// What watching may cost.
     pub fn budget(&self) -> BudgetShare {
         self.windows.budget()
     }

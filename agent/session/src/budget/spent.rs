@@ -18,7 +18,6 @@ pub enum CallNeed {
     Profile,
 }
 
-/// A function that is probed.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchedFunction<'a> {
     pub name: &'a str,

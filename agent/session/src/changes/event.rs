@@ -14,7 +14,6 @@ use profile::snapshot::{ChangeView, GuardView, Reaction};
 /// A change of a process, by its number in the journal of that process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ChangeId {
-    /// Where its process runs.
     pub machine: MachineId,
     pub pid: ActuatorPid,
     /// Its number; 0 is none.
@@ -65,7 +64,6 @@ pub struct OrderPart {
     pub view: ChangeView,
 }
 
-/// What came of one order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OrderAnswer {
     pub outcome: ChangeOutcome,
@@ -97,7 +95,6 @@ pub struct ShownChange {
     pub old: Option<String>,
     /// The new value, or what a call returned.
     pub new: Option<String>,
-    /// How it was written.
     pub mechanism: String,
     /// For how long threads were held, in nanoseconds.
     pub hold_ns: u64,
@@ -151,7 +148,6 @@ pub struct MachineFarewell {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeEvent {
-    /// The rules decided something.
     Decided(Decided),
     /// The rules decided something that cannot be ordered.
     NotOrdered {
@@ -159,7 +155,6 @@ pub enum ChangeEvent {
         rule: String,
         reason: String,
     },
-    /// An order was answered.
     Receipt {
         decision: u64,
         part: usize,
@@ -231,7 +226,6 @@ pub enum Order {
     Undo(Vec<ChangeId>),
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeEffect {

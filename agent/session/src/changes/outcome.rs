@@ -38,7 +38,6 @@ impl NotDone {
     }
 }
 
-/// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {

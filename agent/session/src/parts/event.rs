@@ -82,7 +82,6 @@ pub enum Event {
     Leaving(leave::LeaveEvent),
 }
 
-/// What is to be done.
 #[derive(Debug)]
 pub enum Effect {
     /// Send an order. One for which there is no room comes back as [`changes::ChangeEvent::NoRoom`].

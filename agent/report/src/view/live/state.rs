@@ -181,7 +181,6 @@ impl State {
         self.keys = keys;
     }
 
-    /// What a key does.
     pub(super) fn press(&mut self, key: KeyEvent, snapshot: &Snapshot) -> Option<Wish> {
         if key.kind == KeyEventKind::Release {
             return None;
