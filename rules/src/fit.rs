@@ -48,7 +48,6 @@ pub struct SeenVariable {
     pub refusal: Option<WriteObstacle>,
 }
 
-/// Why a variable cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteObstacle {
     /// The program relies on it not to change.
@@ -58,7 +57,6 @@ pub enum WriteObstacle {
     Other(String),
 }
 
-/// Why a name means no variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoVariable {
     Missing,
@@ -90,7 +88,6 @@ pub struct AllNames {
     pub variables: Vec<String>,
 }
 
-/// How a rule fits a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleFit {
     pub diagnostics: Vec<Diagnostic>,

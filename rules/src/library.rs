@@ -36,7 +36,6 @@ const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "small-messages"),
 ];
 
-/// Name and text of every shipped rule.
 pub fn library() -> &'static [(&'static str, &'static str)] {
     LIBRARY
 }

@@ -50,7 +50,6 @@ pub struct PlannedWindow {
 pub struct PlannedProbe {
     /// Its name in the rule.
     pub name: String,
-    /// The role whose processes are probed.
     pub role: String,
     /// Entry, return or span.
     pub site: Site,

@@ -77,11 +77,8 @@ pub enum Known {
 /// A step on the way to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To a member of a structure.
     Field(String),
-    /// To an element of an array.
     Index(u32),
-    /// To what a pointer points to.
     Dereference,
 }
 

@@ -316,7 +316,6 @@ impl CheckedRule {
         &self.about
     }
 
-    /// Where the rule's idea comes from.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }

@@ -12,7 +12,6 @@ use crate::ptrace::PtraceError;
 use crate::space::SpaceError;
 use crate::write::WriteError;
 
-/// Why an action was not taken.
 #[derive(Debug, Error)]
 pub enum ActionError {
     #[error(transparent)]

@@ -1,6 +1,5 @@
 //! Numbers for people: three significant digits, a unit, thousands apart.
 
-/// A share of one as percent.
 pub fn percent(share: f64) -> String {
     // A sum of nothing is -0.
     let value = share * 100.0 + 0.0;

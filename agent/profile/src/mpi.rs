@@ -74,7 +74,6 @@ pub struct Carries {
     pub template: Option<u8>,
     /// Which argument points to the message that was found before.
     pub found: Option<u8>,
-    /// It is a message between two ranks.
     pub is_message: bool,
 }
 

@@ -217,7 +217,6 @@ pub struct EfficienciesView {
     pub split: Option<Split>,
     /// Useful time of all ranks in an iteration, in nanoseconds; `None` where a rank has no loop.
     pub useful_ns: Option<f64>,
-    /// Against another run, where one was given.
     pub scalability: Option<Scalability>,
     pub ranks: usize,
     pub nodes: usize,
@@ -241,7 +240,6 @@ pub struct CallSiteView {
 pub struct JobView {
     /// What the site calls it: the batch system's number, else the process that started it.
     pub id: String,
-    /// The program that the ranks run.
     pub program: String,
     pub user: String,
     pub host: String,

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 pub use plan::Mode;
 use serde::{Deserialize, Serialize};
 
-/// What a session can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -56,7 +55,6 @@ pub enum Answer {
     },
     /// To stop: it ends now.
     Stopping,
-    /// It was refused, for this reason.
     Refused {
         /// For the exit code.
         kind: RefusalKind,

@@ -111,7 +111,6 @@ impl SessionClient {
         Ok(Some(session))
     }
 
-    /// The report as it is now.
     pub fn snapshot(&mut self) -> Result<serde_json::Value, ControlError> {
         match self.ask(&Request::Snapshot)? {
             Answer::Report(report) => Ok(report),

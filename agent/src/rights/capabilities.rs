@@ -15,7 +15,6 @@ use rustix::{
 
 use super::RightsError;
 
-/// What a capability is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Nothing can be probed without it.

@@ -441,7 +441,6 @@ impl RuleBook {
         self.engine.has_timed_window_over(Time(now_ns))
     }
 
-    /// The length of the shortest window.
     pub fn shortest_window(&self) -> Duration {
         let rules = self.engine.rules();
         let windows =

@@ -40,7 +40,6 @@ pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
 /// The actuator is woken for an order that may come no more often than this: it takes it 20 to 50 us.
 const EXPECT_EVERY_NS: u64 = 2_000_000;
 
-/// What one process is to do.
 #[derive(Clone, Debug)]
 pub enum ProcessTask {
     Set(Box<SetCommand>),
@@ -48,7 +47,6 @@ pub enum ProcessTask {
     Act(Box<ActCommand>),
 }
 
-/// What the actuator is to do.
 #[derive(Debug)]
 pub enum QueuedOrder {
     /// Something for a decision.
@@ -95,7 +93,6 @@ pub enum OrderReceipt {
         decision: u64,
         /// Which of what is done for it.
         part: usize,
-        /// What was done, or why not.
         result: Result<Box<Done>, ClientError>,
     },
     /// Of [`QueuedOrder::Confirm`].

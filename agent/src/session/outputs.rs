@@ -145,7 +145,6 @@ impl Outputs {
         places.iter().any(|place| matches!(place, Some(Place::Stdout)))
     }
 
-    /// How often a snapshot is asked for.
     pub fn every(&self) -> Option<Duration> {
         self.series.as_ref().map(|series| series.every)
     }

@@ -347,7 +347,7 @@ pub(super) fn name_call_sites(
             sum.time_ns += totals.time_ns;
             sum.ranks += 1;
         }
-        let rest = process.sequence.sites().others();
+        let rest = process.sequence.sites().others;
         others.calls += rest.calls;
         others.time_ns += rest.time_ns;
     }

@@ -316,7 +316,6 @@ impl<'a> Views<'a> {
         undo.join("; ")
     }
 
-    /// What is written of the state now.
     pub(super) fn report(&self) -> Answer {
         Answer::Report(report::report(&self.snapshot()))
     }
@@ -347,7 +346,6 @@ impl<'a> Views<'a> {
     }
 }
 
-/// What is shown of a job.
 pub fn job_view(job: &Job, watched: usize) -> JobView {
     let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
     let first = job.members.first();

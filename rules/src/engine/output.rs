@@ -207,7 +207,6 @@ pub enum Output {
         /// The tune, by its place in the file.
         tune: usize,
     },
-    /// A guard has judged a change.
     Verdict(Verdict),
 }
 
@@ -236,7 +235,6 @@ pub struct Decision {
     pub window: Option<(Time, Time)>,
 }
 
-/// What is done to one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessAction {
     pub process: ProcessId,

@@ -199,7 +199,6 @@ pub struct Hit {
     pub captures: Vec<Captured>,
 }
 
-/// The type of a captured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CapturedType {
@@ -230,12 +229,10 @@ pub enum MissingReason {
     Unknown,
     /// It was not asked for.
     NotMeasured,
-    /// The memory could not be read.
     Unreadable,
     Lost,
     /// What it belongs to is not complete.
     Incomplete,
-    /// The call has not returned yet.
     InsideCall,
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rules::{
-    CheckedRule, Decision, DecisionOutcome, Engine, MetricReading, Mode, Observation, Output, ProbeId,
-    ProcessFacts, ProcessId, RuleFile, RuleId, Scalar, Time,
+    CheckedRule, Decision, DecisionOutcome, Engine, Measure, MetricReading, Mode, Observation, Output,
+    ProbeId, ProcessFacts, ProcessId, RuleFile, RuleId, Scalar, Subject, Time,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -140,6 +140,16 @@ impl Bench {
             time: time(ms),
             count,
             duration_sum_ns: time(took_ms).0,
+        });
+    }
+
+    /// The CPU time that a rank has had, both in ms.
+    pub(crate) fn cpu_time(&mut self, rank: u32, ms: u64, total: u64) {
+        self.engine.observe(Observation::Counter {
+            of: Subject::Process(ProcessId(rank)),
+            measure: Measure::CpuTime,
+            time: time(ms as f64),
+            total: total * 1_000_000,
         });
     }
 

@@ -28,7 +28,6 @@ const DAMAGED_COMPRESSION: ImageError = ImageError::Damaged {
     what: "the end of a compressed section",
 };
 
-/// Why an ELF file cannot be used.
 #[derive(Debug, Error)]
 pub enum ImageError {
     #[error("not an ELF file")]
@@ -161,7 +160,6 @@ pub struct Elf {
 }
 
 impl Elf {
-    /// Reads the headers of an ELF file.
     pub fn read(file: File) -> Result<Elf, ImageError> {
         let meta = file.metadata()?;
         let file_size = meta.len();

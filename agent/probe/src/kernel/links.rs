@@ -70,7 +70,6 @@ pub struct LinkRequest {
     pub pid: Option<u32>,
 }
 
-/// How probes are attached on this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// One link, with cookies. `by_process` tells whether the kernel can leave other processes alone (since 6.10).

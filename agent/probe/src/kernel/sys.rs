@@ -260,7 +260,6 @@ pub(super) struct Text<'a> {
     pub(super) types: Option<Types<'a>>,
 }
 
-/// The types of a program's functions.
 pub(super) struct Types<'a> {
     /// What [`load_btf`] gave.
     pub(super) btf: BorrowedFd<'a>,

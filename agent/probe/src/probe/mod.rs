@@ -57,7 +57,6 @@ const SPARE_PROBES: u32 = 64;
 /// Room for those of them whose hits are added up.
 const SPARE_SUMS: u32 = 4;
 
-/// Why a session has no probes.
 #[derive(Debug, thiserror::Error)]
 pub enum ArmError {
     #[error(transparent)]
@@ -404,7 +403,6 @@ impl Probes {
         self.closing.clear();
     }
 
-    /// Hands links over to be closed.
     fn close(&mut self, over: Vec<Linked>) {
         let targets: BTreeSet<Target> = over.iter().map(|linked| linked.to).collect();
         let ticket = self.closer.close(in_order(over));
@@ -514,7 +512,6 @@ impl Probes {
         &self.missing.texts
     }
 
-    /// Sites attached so far, over all files.
     pub fn site_count(&self) -> usize {
         self.attached.values().map(BTreeSet::len).sum()
     }

@@ -93,7 +93,6 @@ impl KernelRendezvous {
         })
     }
 
-    /// How probes are attached on this kernel.
     pub fn link_kind(&self) -> LinkKind {
         self.holds.link_kind()
     }

@@ -7,7 +7,6 @@ use super::{BudgetShare, price::Prices};
 /// Where a program takes longer by more than this share it is said what makes it less.
 pub const TOO_MUCH: f64 = 0.01;
 
-/// What one function's probe cost the job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeCost {
     pub name: String,
@@ -183,7 +182,8 @@ fn share(ns: f64, of_ns: u64) -> Option<f64> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     calls: BTreeMap<usize, u64>,
-    job_ns: u64,
+    /// CPU time of all.
+    pub job_ns: u64,
 }
 
 impl Account {
@@ -193,11 +193,6 @@ impl Account {
             *self.calls.entry(probe).or_default() += calls;
         }
         self.job_ns += cpu_ns;
-    }
-
-    /// CPU time of all.
-    pub fn job_ns(&self) -> u64 {
-        self.job_ns
     }
 
     /// What the calls cost, the dearest first. `price` tells name, site and price of a probe, where it knows them.
@@ -268,7 +263,7 @@ mod tests {
                 apart += sum(&one.costs(priced));
             }
             prop_assert!((sum(&together.costs(priced)) - apart).abs() <= 1e-6 * apart.max(1.0));
-            prop_assert_eq!(together.job_ns(), processes.iter().map(|(_, cpu_ns)| cpu_ns).sum::<u64>());
+            prop_assert_eq!(together.job_ns, processes.iter().map(|(_, cpu_ns)| cpu_ns).sum::<u64>());
         }
 
         #[test]

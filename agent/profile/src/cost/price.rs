@@ -58,9 +58,7 @@ pub struct Probed {
     pub returns: ReturnKind,
     /// It is one of a library's, entered into the sequence of calls.
     pub is_in_sequence: bool,
-    /// Values that are read in a call.
     pub values: u32,
-    /// Hits that are sent in a call.
     pub events: u32,
     /// Hits that are added up in a call.
     pub added: u32,

@@ -16,13 +16,11 @@ pub struct Wanted {
     pub selector: ProbeSelector,
     /// [`SpecFlags`] that are needed.
     pub flags: u32,
-    /// Values to read at its hits.
     pub captures: Vec<WantedCapture>,
     /// What may be added up of hits instead of sending them.
     pub partial_sum: Option<WantedSum>,
     /// It is switched on and off as the session goes.
     pub is_switched: bool,
-    /// It is on from the start.
     pub is_on: bool,
     /// Its functions have no rows of their own among those that are shown.
     pub is_quiet: bool,
@@ -136,7 +134,6 @@ impl Probe {
         self.mark.as_ref().map(|_| selector::mark_of(&self.name))
     }
 
-    /// Which part of parallel regions it is.
     pub fn part(&self) -> Option<TeamPart> {
         match self.mpi {
             None if selector::starts_team(&self.name) => Some(TeamPart::Region),
@@ -155,7 +152,6 @@ impl Probe {
         self.mpi.is_some_and(mpi::MpiFunction::is_polling)
     }
 
-    /// Whether what it returns is read.
     pub fn reads_returned(&self) -> bool {
         let captures = self.spec.captures.iter();
         captures

@@ -78,7 +78,6 @@ pub struct FindingView {
     pub now: Option<String>,
     /// What to start the program with next time.
     pub next_start: Option<String>,
-    /// It was repaired in this session.
     pub repaired: bool,
 }
 

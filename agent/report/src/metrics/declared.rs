@@ -59,7 +59,6 @@ table! {
     label "part", 4, "`update`, `evaluate`, `order`, `write`: the steps from the end of a window to the written value";
 }
 
-/// What a metric is to Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     Counter,
@@ -79,7 +78,6 @@ impl MetricKind {
     }
 }
 
-/// A metric as it is published.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Name: the unit last, `_total` behind it where it only grows.

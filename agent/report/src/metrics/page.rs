@@ -69,7 +69,6 @@ impl Page {
         }
     }
 
-    /// Adds the series of a distribution.
     pub(super) fn distribute(&self, name: &str, labels: &[(&str, &str)], of: &Distribution) {
         let mut families = self.families.iter();
         let family = families.find_map(|(metric, family)| match family {

@@ -28,7 +28,6 @@ pub enum PlotMarkKind {
 }
 
 impl PlotMarkKind {
-    /// Whether it is about a change.
     fn is_of_change(self) -> bool {
         matches!(
             self,

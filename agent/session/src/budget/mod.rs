@@ -33,9 +33,7 @@ pub enum BudgetEffect {
     Detach(BTreeSet<u32>),
     /// Detach the links of functions that rules only count.
     DetachCounted,
-    /// Detach the links of parallel regions.
     DetachRegions,
-    /// Attach the links of parallel regions.
     AttachRegions,
 }
 

@@ -32,11 +32,9 @@ const AGENT_OVER_MAX: u32 = 15;
 /// What the session can do now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingState {
-    /// Probes can be detached and attached again.
     pub can_detach: bool,
     /// A change is on trial: what is compared is to be counted in one way.
     pub is_judged: bool,
-    /// How often the loop reads counters.
     pub ticks_per_s: f64,
 }
 
@@ -80,7 +78,8 @@ pub struct Sampling {
     /// The agent has CPUs of its own: what it takes of them it takes from nobody.
     has_own_cpus: bool,
     has_gaps: bool,
-    cuts_sequence: bool,
+    /// Whether functions are in windows without which no sequence of calls is complete.
+    pub cuts_sequence: bool,
     has_cut: bool,
     /// At the last look, or when the last window was over.
     before: Option<Spent>,
@@ -141,11 +140,6 @@ impl Sampling {
         self.sampled.is_shut
     }
 
-    /// Whether functions are in windows without which no sequence of calls is complete.
-    pub fn cuts_sequence(&self) -> bool {
-        self.cuts_sequence
-    }
-
     /// Whether such functions are not watched now.
     pub fn is_sequence_cut(&self) -> bool {
         self.cuts_sequence && self.is_shut()
@@ -177,7 +171,6 @@ impl Sampling {
         self.windows.most_ns().is_some()
     }
 
-    /// Some functions are watched in windows.
     pub fn has_windows(&self) -> bool {
         !self.windows.functions().is_empty()
     }

@@ -38,7 +38,6 @@ pub struct Decided {
     pub parts: Vec<OrderPart>,
 }
 
-/// How a decision is carried out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
@@ -102,7 +101,6 @@ pub struct ShownChange {
     pub reaction: Option<Reaction>,
 }
 
-/// What came of taking a change back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undo {
@@ -166,7 +164,6 @@ pub enum ChangeEvent {
     Switched(u64, Result<(), String>),
     /// The rules wait for a decision no longer: it grew stale, or its rule was switched or removed.
     GaveUp(u64),
-    /// A guard has judged a decision.
     Judged {
         decision: u64,
         rule: String,
@@ -260,7 +257,6 @@ pub enum ChangeNotice {
         rule: String,
         text: String,
     },
-    /// A decision was not carried out.
     NotDone {
         rule: String,
         reason: String,
@@ -286,7 +282,6 @@ pub enum ChangeNotice {
         change: ChangeId,
         outcome: ChangeOutcome,
     },
-    /// The actuator ended without an answer.
     NoAnswer {
         rule: String,
     },

@@ -438,7 +438,6 @@ impl Changes {
         self.waiting.iter().copied()
     }
 
-    /// Whether a decision waits for receipts.
     pub fn is_waiting(&self, decision: u64) -> bool {
         self.waiting.contains(&decision)
     }

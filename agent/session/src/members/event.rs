@@ -17,7 +17,6 @@ pub struct Candidate {
     /// The file of its program.
     #[serde(with = "path")]
     pub program: PathBuf,
-    /// It has mapped an MPI library.
     pub has_mpi: bool,
     /// How many files it has mapped.
     pub modules: usize,

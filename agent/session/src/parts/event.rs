@@ -28,7 +28,6 @@ pub enum Event {
     },
     /// The rules decided something.
     Decided(Box<ResolvedDecision>),
-    /// A guard has judged a decision.
     Judged {
         decision: u64,
         rule: String,
