@@ -32,6 +32,13 @@ pub struct ProcessFacts {
 }
 
 impl ProcessFacts {
+    pub fn of_rank(rank: u32) -> ProcessFacts {
+        ProcessFacts {
+            rank: Some(rank),
+            ..ProcessFacts::default()
+        }
+    }
+
     /// Whether a mapped library's file name fits `glob`.
     pub(crate) fn loads(&self, glob: &str) -> bool {
         self.libraries

@@ -53,6 +53,11 @@ impl Type {
         Type::single(Kind::Number(dimension))
     }
 
+    /// The same, with rows or without.
+    pub(crate) fn by(self, table: Option<KeyKind>) -> Type {
+        Type { table, ..self }
+    }
+
     /// Of a number; what is none has no dimension.
     pub(crate) fn dimension(self) -> Dimension {
         match self.kind {

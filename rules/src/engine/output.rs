@@ -94,6 +94,26 @@ pub enum Observation {
     },
 }
 
+impl Observation {
+    pub fn counter(of: Subject, measure: Measure, time: Time, total: u64) -> Observation {
+        Observation::Counter {
+            of,
+            measure,
+            time,
+            total,
+        }
+    }
+
+    pub fn gauge(of: Subject, measure: Measure, time: Time, value: f64) -> Observation {
+        Observation::Gauge {
+            of,
+            measure,
+            time,
+            value,
+        }
+    }
+}
+
 /// A window that closed and was evaluated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedWindow {

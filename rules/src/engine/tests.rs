@@ -12,13 +12,6 @@ fn checked(source: &str) -> CheckedRule {
         .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)))
 }
 
-fn ranked(rank: u32) -> ProcessFacts {
-    ProcessFacts {
-        rank: Some(rank),
-        ..ProcessFacts::default()
-    }
-}
-
 /// Of the only rule, with the numbers that were read.
 fn hit(probe: ProbeId, process: ProcessId, time: Time, duration_ns: u64, reads: &[f64]) -> Observation {
     Observation::Hit {
@@ -34,22 +27,12 @@ fn hit(probe: ProbeId, process: ProcessId, time: Time, duration_ns: u64, reads: 
 
 fn cpu_time(process: u32, time: Time, total: u64) -> Observation {
     let (of, measure) = (Subject::Process(ProcessId(process)), Measure::CpuTime);
-    Observation::Counter {
-        of,
-        measure,
-        time,
-        total,
-    }
+    Observation::counter(of, measure, time, total)
 }
 
 fn gauge(process: u32, measure: Measure, time: Time, value: f64) -> Observation {
     let of = Subject::Process(ProcessId(process));
-    Observation::Gauge {
-        of,
-        measure,
-        time,
-        value,
-    }
+    Observation::gauge(of, measure, time, value)
 }
 
 /// What one rank does in a second, the MPI calls of all ranks apart.
@@ -121,7 +104,7 @@ impl Job {
         let facts = ProcessFacts {
             mpi: Some("Open MPI".into()),
             symbols: ["opal_progress_yield_when_idle".to_string()].into(),
-            ..ranked(rank)
+            ..ProcessFacts::of_rank(rank)
         };
         self.engine.process_joined(ProcessId(rank), facts, self.now);
         self.ranks.insert(rank);
@@ -143,29 +126,21 @@ impl Job {
                 .into_iter()
                 .filter(|(measure, _)| self.missing != Some(*measure))
             {
-                self.engine.observe(Observation::Counter {
-                    of,
-                    measure,
-                    time,
-                    total,
-                });
+                self.engine
+                    .observe(Observation::counter(of, measure, time, total));
             }
             let value = self.cpus;
-            self.engine.observe(Observation::Gauge {
-                of,
-                measure: Measure::CpusAvailable,
-                time,
-                value,
-            });
+            self.engine
+                .observe(Observation::gauge(of, Measure::CpusAvailable, time, value));
         }
         // One figure serves as both: what each rank may use, and the job.
         let (time, value) = (self.now, self.cpus);
-        self.engine.observe(Observation::Gauge {
-            of: Subject::Machine(Machine(0)),
-            measure: Measure::JobCpus,
+        self.engine.observe(Observation::gauge(
+            Subject::Machine(Machine(0)),
+            Measure::JobCpus,
             time,
             value,
-        });
+        ));
     }
 
     /// One window at this pace; what the engine says at its end.

@@ -145,12 +145,12 @@ impl Bench {
 
     /// The CPU time that a rank has had, both in ms.
     pub(crate) fn cpu_time(&mut self, rank: u32, ms: u64, total: u64) {
-        self.engine.observe(Observation::Counter {
-            of: Subject::Process(ProcessId(rank)),
-            measure: Measure::CpuTime,
-            time: time(ms as f64),
-            total: total * 1_000_000,
-        });
+        self.engine.observe(Observation::counter(
+            Subject::Process(ProcessId(rank)),
+            Measure::CpuTime,
+            time(ms as f64),
+            total * 1_000_000,
+        ));
     }
 
     /// One more thing that was measured.

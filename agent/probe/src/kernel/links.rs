@@ -31,6 +31,18 @@ pub struct ProbeSite {
     pub exit: u64,
 }
 
+impl ProbeSite {
+    /// An instruction at which the kernel keeps no counter, where a function is entered or returns.
+    pub fn new(offset: u64, probe: u32) -> ProbeSite {
+        ProbeSite {
+            offset,
+            probe,
+            semaphore: 0,
+            exit: 0,
+        }
+    }
+}
+
 /// Which moment of a function a site is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum At {
@@ -68,6 +80,12 @@ pub struct LinkRequest {
     pub at: At,
     /// Only in this process; every process that maps the file when absent.
     pub pid: Option<u32>,
+}
+
+impl LinkRequest {
+    pub fn new(path: PathBuf, sites: Vec<ProbeSite>, at: At, pid: Option<u32>) -> LinkRequest {
+        LinkRequest { path, sites, at, pid }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -186,12 +186,7 @@ impl Rendezvous for KernelRendezvous {
                 sites: sites
                     .offsets
                     .iter()
-                    .map(|offset| ProbeSite {
-                        offset: offset.0,
-                        probe: index,
-                        semaphore: 0,
-                        exit: 0,
-                    })
+                    .map(|offset| ProbeSite::new(offset.0, index))
                     .collect(),
                 at: match request.point.place().moment {
                     Moment::Entry => At::Entry,

@@ -31,7 +31,7 @@ impl Shares {
         let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
         engine.set_mode(RuleId(0), Mode::Applying);
         for rank in 0..processes {
-            engine.process_joined(ProcessId(rank), ranked(rank), Time(0));
+            engine.process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(0));
         }
         let mut shares = Shares {
             engine,
@@ -283,7 +283,7 @@ fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_end
     assert!(kept(&judged));
     shares
         .engine
-        .process_joined(ProcessId(2), ranked(2), Time(shares.now));
+        .process_joined(ProcessId(2), ProcessFacts::of_rank(2), Time(shares.now));
     shares.totals.push(0);
     shares.report();
     assert_eq!(shares.actions(&[5, 5, 5]), ["2: set n = 4"]);
