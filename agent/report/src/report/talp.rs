@@ -22,14 +22,30 @@ struct Times {
     mpi_ns: u64,
 }
 
-/// Times are in nanoseconds; what is not measured here is 0. None where a rank's time outside MPI is not known: without MPI, before it was
-/// measured, and where several threads call MPI.
+/// None where a rank's time outside MPI is not known: without MPI, before it was measured, and where several threads call MPI.
 pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
     let mut nodes: BTreeMap<&str, Vec<Times>> = BTreeMap::new();
     for process in &snapshot.processes {
         let host = process.host.as_deref().unwrap_or(&snapshot.job.host);
         nodes.entry(host).or_default().push(times(process)?);
     }
+    let region = region(snapshot, &nodes)?;
+    let ranks = snapshot.processes.len();
+    let timestamp: String = snapshot
+        .taken_at
+        .chars()
+        .take("2026-01-01T00:00:00".len())
+        .collect();
+    Some(json!({
+        "dlbVersion": FORM,
+        "timestamp": timestamp,
+        "resources": {"numCpus": ranks, "numNodes": nodes.len(), "numMpiRanks": ranks, "numGpus": 0},
+        "Application": {"Global": region},
+    }))
+}
+
+/// The whole program, of the ranks of each node. Times are in nanoseconds; what is not measured here is 0.
+fn region(snapshot: &Snapshot, nodes: &BTreeMap<&str, Vec<Times>>) -> Option<Value> {
     let elapsed = u64::try_from(snapshot.elapsed.as_nanos()).unwrap_or(u64::MAX);
     let share = |times: &Times| times.useful_ns as f64 / elapsed as f64;
     let shares: Vec<Vec<f64>> = nodes
@@ -44,7 +60,7 @@ pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
     let calls = snapshot.processes.iter().flat_map(|process| &process.functions);
     let calls = calls.filter(|function| profile::mpi::find(&function.name).is_some());
     let least = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::min).unwrap_or_default();
-    let region = json!({
+    Some(json!({
         "numCpus": ranks,
         "numMpiRanks": ranks,
         "numNodes": nodes.len(),
@@ -85,17 +101,6 @@ pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
         "gpuLoadBalance": 0.0,
         "gpuCommunicationEfficiency": 0.0,
         "gpuOrchestrationEfficiency": 0.0,
-    });
-    let timestamp: String = snapshot
-        .taken_at
-        .chars()
-        .take("2026-01-01T00:00:00".len())
-        .collect();
-    Some(json!({
-        "dlbVersion": FORM,
-        "timestamp": timestamp,
-        "resources": {"numCpus": ranks, "numNodes": nodes.len(), "numMpiRanks": ranks, "numGpus": 0},
-        "Application": {"Global": region},
     }))
 }
 
