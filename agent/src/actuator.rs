@@ -32,10 +32,8 @@ use crate::{
 /// it waits its turn at every thread that it holds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why there is no actuator.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// It could not be started.
     #[error("the actuator could not be started: {0}")]
     Spawn(#[from] io::Error),
     /// It did not begin.
@@ -105,7 +103,6 @@ impl Actuator {
         })
     }
 
-    /// The number of its process.
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }

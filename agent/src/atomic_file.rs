@@ -43,7 +43,6 @@ pub struct AtomicFile {
 /// How readers are kept from it.
 #[derive(Debug)]
 enum Hidden {
-    /// It has another name.
     Named(OsString),
     /// Nobody may read it. It gets this mode when it is complete.
     Closed(u32),

@@ -70,7 +70,6 @@ impl Failure {
         }
     }
 
-    /// Done, and the answer is no.
     pub fn no(message: impl fmt::Display) -> Failure {
         Failure {
             code: Code::No,

@@ -188,7 +188,6 @@ impl Agent {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Stops all its threads.
     fn stop(&self) {
         self.signal(Signal::STOP);
         let stands = |thread: &Path| {

@@ -118,18 +118,8 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
     let function = image.functions(&["work"]).unwrap().remove(0);
     let returns = tuner::code::returns(&image, &function).unwrap().instructions;
     let attach = |at, offsets: &[FileOffset]| {
-        let site = |offset: &FileOffset| ProbeSite {
-            offset: offset.0,
-            probe: 0,
-            semaphore: 0,
-            exit: 0,
-        };
-        let request = LinkRequest {
-            path: program.to_owned(),
-            sites: offsets.iter().map(site).collect(),
-            at,
-            pid: None,
-        };
+        let site = |offset: &FileOffset| ProbeSite::new(offset.0, 0);
+        let request = LinkRequest::new(program.to_owned(), offsets.iter().map(site).collect(), at, None);
         kernel.attach(&request).unwrap()
     };
     let links = vec![attach(At::EXIT, &returns), attach(At::Entry, &[function.offset])];

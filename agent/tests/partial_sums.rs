@@ -161,18 +161,8 @@ fn armed(target: &Running, partial_sums: u32, resolved: Wanted) -> (Kernel, Link
         .set_address(target.pid(), target.base() + offset, 0)
         .unwrap();
     kernel.watch(target.pid(), 0).unwrap();
-    let site = ProbeSite {
-        offset,
-        probe: 0,
-        semaphore: 0,
-        exit: 0,
-    };
-    let request = LinkRequest {
-        path: target.path.clone(),
-        sites: vec![site],
-        at: At::Entry,
-        pid: Some(target.pid()),
-    };
+    let site = ProbeSite::new(offset, 0);
+    let request = LinkRequest::new(target.path.clone(), vec![site], At::Entry, Some(target.pid()));
     let link = kernel.attach(&request).unwrap();
     (kernel, link)
 }

@@ -118,12 +118,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
         let is_it = |function: &&Function| function.names == [name];
         let function = functions.iter().find(is_it).unwrap();
         kernel.set_spec(probe, spec(way)).unwrap();
-        let site = |offset| ProbeSite {
-            offset,
-            probe,
-            semaphore: 0,
-            exit: 0,
-        };
+        let site = |offset| ProbeSite::new(offset, probe);
         entries.push(site(entry(function)));
         let found = ExitFinder::new(&image).exits(function).unwrap().own;
         let (jumps, left) = match way.by_jumps {

@@ -29,10 +29,7 @@ fn rule() -> CheckedRule {
 }
 
 fn facts(rank: u32) -> ProcessFacts {
-    ProcessFacts {
-        rank: Some(rank),
-        ..ProcessFacts::default()
-    }
+    ProcessFacts::of_rank(rank)
 }
 
 fn engine() -> Engine {

@@ -1,6 +1,5 @@
 //! The page of every diagnostic code: what is wrong, why it matters, what to do. Shown by `tuneagent explain`.
 
-/// A code and its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Such as `E0107`.

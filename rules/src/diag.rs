@@ -40,7 +40,6 @@ pub enum Severity {
     Warning,
 }
 
-/// One thing wrong with a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Stable code such as `E0107`; [`crate::explain()`] has its page.

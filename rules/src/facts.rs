@@ -9,7 +9,6 @@ use crate::value::Machine;
 /// The MPI libraries a role may name, as in `mpi == "Open MPI"`.
 pub const MPI_LIBRARIES: &[&str] = &["Open MPI", "MPICH", "Intel MPI"];
 
-/// Facts about one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessFacts {
@@ -33,6 +32,13 @@ pub struct ProcessFacts {
 }
 
 impl ProcessFacts {
+    pub fn of_rank(rank: u32) -> ProcessFacts {
+        ProcessFacts {
+            rank: Some(rank),
+            ..ProcessFacts::default()
+        }
+    }
+
     /// Whether a mapped library's file name fits `glob`.
     pub(crate) fn loads(&self, glob: &str) -> bool {
         self.libraries

@@ -30,7 +30,6 @@ pub struct SeenProcess {
     pub variables: BTreeMap<String, Result<SeenVariable, NoVariable>>,
 }
 
-/// A mark of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenMark {
     pub files: Vec<String>,
@@ -38,7 +37,6 @@ pub struct SeenMark {
     pub arguments: Vec<Result<String, String>>,
 }
 
-/// A variable of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenVariable {
     pub file: String,
@@ -50,7 +48,6 @@ pub struct SeenVariable {
     pub refusal: Option<WriteObstacle>,
 }
 
-/// Why a variable cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteObstacle {
     /// The program relies on it not to change.
@@ -60,7 +57,6 @@ pub enum WriteObstacle {
     Other(String),
 }
 
-/// Why a name means no variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoVariable {
     Missing,
@@ -92,7 +88,6 @@ pub struct AllNames {
     pub variables: Vec<String>,
 }
 
-/// How a rule fits a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleFit {
     pub diagnostics: Vec<Diagnostic>,

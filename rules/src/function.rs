@@ -144,7 +144,6 @@ functions! {
         "In roles: whether the process or one of its libraries has the symbol.";
 }
 
-/// The function called `name`.
 pub(crate) fn function_named(name: &str) -> Option<&'static FormulaFunction> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::term::Field;
 use crate::value::{Cell, Ordered, ProcessId, Reads, Scalar, Time};
 
-/// A hit of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hit {
     pub(crate) time: Time,

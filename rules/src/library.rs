@@ -39,7 +39,6 @@ const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "gpu-host-bound"),
 ];
 
-/// Name and text of every shipped rule.
 pub fn library() -> &'static [(&'static str, &'static str)] {
     LIBRARY
 }

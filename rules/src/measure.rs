@@ -42,7 +42,6 @@ macro_rules! measures {
                 match self { $(Measure::$variant => MeasureKind::$kind,)* }
             }
 
-            /// Of each process or of the machine.
             pub fn scope(self) -> Scope {
                 match self { $(Measure::$variant => Scope::$scope,)* }
             }

@@ -36,7 +36,6 @@ pub struct Plan {
     pub effects: Vec<String>,
 }
 
-/// A window of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedWindow {
     pub name: String,
@@ -51,7 +50,6 @@ pub struct PlannedWindow {
 pub struct PlannedProbe {
     /// Its name in the rule.
     pub name: String,
-    /// The role whose processes are probed.
     pub role: String,
     /// Entry, return or span.
     pub site: Site,

@@ -9,7 +9,6 @@ use plan::Key;
 /// A value to be read in the program at a hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCapture {
-    /// Where it is read.
     pub source: Source,
     /// How it lies there; none is for the program's debug information to say.
     pub layout: Option<Layout>,
@@ -78,11 +77,8 @@ pub enum Known {
 /// A step on the way to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To a member of a structure.
     Field(String),
-    /// To an element of an array.
     Index(u32),
-    /// To what a pointer points to.
     Dereference,
 }
 

@@ -181,7 +181,6 @@ impl Tune {
         self.finding.is_some() || (self.when.is_some() && !self.switches())
     }
 
-    /// Every formula of the tune.
     pub(crate) fn formulas(&self) -> Vec<&Typed> {
         let mut out: Vec<&Typed> = self.when.iter().chain(&self.expect).collect();
         for template in [&self.finding, &self.next_start].into_iter().flatten() {
@@ -317,7 +316,6 @@ impl CheckedRule {
         &self.about
     }
 
-    /// Where the rule's idea comes from.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }

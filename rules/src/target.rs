@@ -91,7 +91,6 @@ impl Target {
         (is_proper(provider) && is_proper(name)).then(|| Target::Mark(text.to_string()))
     }
 
-    /// Whether it is a mark.
     pub fn is_mark(&self) -> bool {
         matches!(self, Target::Mark(_))
     }

@@ -26,7 +26,6 @@ impl KeyKind {
     }
 }
 
-/// The type of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Type {
     pub(crate) kind: Kind,
@@ -52,6 +51,11 @@ impl Type {
 
     pub(crate) const fn number(dimension: Dimension) -> Type {
         Type::single(Kind::Number(dimension))
+    }
+
+    /// The same, with rows or without.
+    pub(crate) fn by(self, table: Option<KeyKind>) -> Type {
+        Type { table, ..self }
     }
 
     /// Of a number; what is none has no dimension.

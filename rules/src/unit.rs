@@ -148,7 +148,6 @@ pub(crate) const UNITS: &[Unit] = &[
     unit("GiB", 1073741824.0, Dimension::BYTES),
 ];
 
-/// The unit called `name`; case counts.
 pub(crate) fn unit_named(name: &str) -> Option<&'static Unit> {
     UNITS.iter().find(|unit| unit.name == name)
 }

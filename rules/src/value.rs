@@ -232,7 +232,6 @@ impl Value {
 pub struct MetricReading {
     /// The least row; in seconds and bytes.
     pub low: f64,
-    /// The mean of the rows.
     pub mean: f64,
     pub high: f64,
     /// None for a truth value, which is 0 or 1.

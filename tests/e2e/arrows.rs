@@ -285,11 +285,6 @@ attack: ci process
 bench: ci measure process
 ";
 
-#[test]
-fn the_modules_of_xtask_use_what_is_below_them() -> Outcome {
-    arrows_point_down("xtask/src", XTASK)
-}
-
 const AGENT: &str = "
 exit:
 heap:
@@ -311,11 +306,6 @@ commands: actuator cli control diagnostics exit hint priority readable report_fi
     atomic_file
 ";
 
-#[test]
-fn the_modules_of_agent_use_what_is_below_them() -> Outcome {
-    arrows_point_down("agent/src", AGENT)
-}
-
 const JOB: &str = "
 clock:
 mpi:
@@ -325,22 +315,12 @@ place:
 root:
 ";
 
-#[test]
-fn the_modules_of_job_use_what_is_below_them() -> Outcome {
-    arrows_point_down("agent/job/src", JOB)
-}
-
 const PROBE: &str = "
 awake:
 kernel:
 probe: kernel
 rendezvous: awake kernel
 ";
-
-#[test]
-fn the_modules_of_probe_use_what_is_below_them() -> Outcome {
-    arrows_point_down("agent/probe/src", PROBE)
-}
 
 const REPORT: &str = "
 console:
@@ -350,11 +330,6 @@ report:
 trace:
 view: console
 ";
-
-#[test]
-fn the_modules_of_report_use_what_is_below_them() -> Outcome {
-    arrows_point_down("agent/report/src", REPORT)
-}
 
 const PROFILE: &str = "
 cost:
@@ -367,11 +342,6 @@ probe: calls glob mpi
 snapshot: calls cost os_metrics
 profile: calls cost mpi os_metrics probe snapshot
 ";
-
-#[test]
-fn the_modules_of_profile_use_what_is_below_them() -> Outcome {
-    arrows_point_down("agent/profile/src", PROFILE)
-}
 
 const SESSION: &str = "
 greeting:
@@ -387,11 +357,6 @@ log: changes leave members request requests
 decision: changes
 parts: changes decision leave log members request requests
 ";
-
-#[test]
-fn the_modules_of_session_use_what_is_below_them() -> Outcome {
-    arrows_point_down("agent/session/src", SESSION)
-}
 
 const RULES: &str = "
 codes:
@@ -431,11 +396,6 @@ graph: check engine eval function guard plan read rule target term types value w
 library: diag file rule
 page: file lang rule target types
 ";
-
-#[test]
-fn the_modules_of_rules_use_what_is_below_them() -> Outcome {
-    arrows_point_down("rules/src", RULES)
-}
 
 const TUNER: &str = "
 address:
@@ -489,13 +449,20 @@ libraries: foreign image
 ";
 
 #[test]
-fn the_modules_of_tuner_use_what_is_below_them() -> Outcome {
-    arrows_point_down("tuner/src", TUNER)
-}
-
-/// Compares the code of a crate with its table.
-fn arrows_point_down(folder: &str, table: &str) -> Outcome {
-    compared(folder, &used(folder)?, table);
+fn the_modules_of_each_crate_use_what_is_below_them() -> Outcome {
+    for (folder, table) in [
+        ("xtask/src", XTASK),
+        ("agent/src", AGENT),
+        ("agent/job/src", JOB),
+        ("agent/probe/src", PROBE),
+        ("agent/report/src", REPORT),
+        ("agent/profile/src", PROFILE),
+        ("agent/session/src", SESSION),
+        ("rules/src", RULES),
+        ("tuner/src", TUNER),
+    ] {
+        compared(folder, &used(folder)?, table);
+    }
     Ok(())
 }
 

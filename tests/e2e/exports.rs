@@ -568,9 +568,9 @@ fn with_json_to_standard_output_nothing_else_is_there_and_all_talk_is_on_standar
     for flag in ["--trace", "--snapshots", "--record"] {
         let output = attached(&[flag, "-"])?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            said.contains(&format!("{flag} - : this is not written to standard output")),
-            "{said}"
+        assert_has!(
+            said,
+            &format!("{flag} - : this is not written to standard output")
         );
         assert!(!Path::new("-").exists());
     }

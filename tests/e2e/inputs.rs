@@ -115,10 +115,7 @@ fn mpi_that_is_linked_into_a_program_without_symbols_is_refused_with_the_reason(
     let pid = job.pid().to_string();
     let (code, text) = Agent::run(&["attach", &pid, "--rules", "none"])?;
     assert_eq!(code, 2, "{text}");
-    assert!(
-        text.contains("MPI is linked into its program, whose symbols were removed"),
-        "{text}"
-    );
+    assert_has!(text, "MPI is linked into its program, whose symbols were removed");
     // With rules, which can do with less, the session says it too.
     let mut agent = Agent::attach(job.pid(), &["--duration", "100ms"])?;
     let report = agent.finish(SOON)?;
@@ -291,11 +288,7 @@ fn a_rank_that_goes_on_without_mpi_is_reported_and_the_session_ends_with_the_las
     let report = agent.finish(SOON)?;
     let missing = report["completeness"]["missing"].to_string();
     assert!(missing.contains("once it has loaded its MPI"), "{missing}");
-    assert!(
-        agent.lines.text().contains("the program has ended"),
-        "{}",
-        agent.lines.text()
-    );
+    assert_has!(agent.lines.text(), "the program has ended");
     Ok(())
 }
 

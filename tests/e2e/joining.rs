@@ -220,11 +220,7 @@ fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
         .ok_or("no pid")?;
     kill_process(Pid::from_raw(victim).ok_or("no pid")?, Signal::SEGV).map_err(std::io::Error::from)?;
     let report = agent.finish(SOON)?;
-    assert!(
-        agent.lines.text().contains("the program has ended"),
-        "{}",
-        agent.lines.text()
-    );
+    assert_has!(agent.lines.text(), "the program has ended");
     let processes = report["processes"].as_array().ok_or("no processes")?;
     assert!(
         processes.iter().all(|process| process["ended"] == true),

@@ -116,9 +116,9 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     // Another one that would change the same, and one with a function of its own.
     let (code, text) = agent.ask("add", &[&rules.file("rival", SETS)?])?;
     assert_eq!(code, 2, "{text}");
-    assert!(
-        text.contains("the rules sets and rival both claim the variable knob; leave one of them out"),
-        "{text}"
+    assert_has!(
+        text,
+        "the rules sets and rival both claim the variable knob; leave one of them out"
     );
     let says = "probes: {say: {span: say}}\nwindows: {w: {every: 200ms}}\ntune:\n  - when: count(say) > 0\n    \
                 finding: said {count(say)}\n";

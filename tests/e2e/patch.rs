@@ -48,9 +48,9 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
 
     let (code, text) = run(&["patch", &pid, "remove", "step_inner", "--in", "step_outer"])?;
     assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("remove calls of step_inner in step_outer (all threads were held for "),
-        "{text}"
+    assert_has!(
+        text,
+        "remove calls of step_inner in step_outer (all threads were held for "
     );
     let (code, text) = run(&["patch", &pid, "argument", "may_jump(0)", "original * 0 + 1"])?;
     assert_eq!(code, 0, "{text}");

@@ -559,10 +559,10 @@ fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back()
         "200ms",
     ];
     let text = Agent::succeed_in(&state, &watch)?;
-    assert!(
-        text.contains("1 change of an earlier session that did not end properly")
-            && text.contains(&format!("undo {pid}")),
-        "{text}"
+    assert_has!(
+        text,
+        "1 change of an earlier session that did not end properly",
+        &format!("undo {pid}")
     );
     // Of another process of the same program nothing is offered or taken back.
     let other_pid = other.pid().to_string();

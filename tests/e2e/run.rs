@@ -191,11 +191,7 @@ fn the_command_has_its_own_input_and_output_and_its_exit_code_is_ours() -> Outco
     let text = "first\nsecond\n".repeat(1000);
     let output = output(&mut command, &text)?;
     assert_eq!(String::from_utf8_lossy(&output.stdout), text);
-    assert!(
-        said(&output).contains("the command has ended"),
-        "{}",
-        said(&output)
-    );
+    assert_has!(said(&output), "the command has ended");
     let output = run(&["--json", "-", "--", "true"])?;
     assert_eq!(output.status.code(), Some(125), "{}", said(&output));
     Ok(())
@@ -320,11 +316,7 @@ fn under_sudo_nothing_is_started_and_the_line_to_type_is_shown() -> Outcome {
     let output = output(&mut command, "")?;
     assert_eq!(output.status.code(), Some(125), "{}", said(&output));
     assert!(output.stdout.is_empty(), "it did not run");
-    assert!(
-        said(&output).contains("tuneagent run --probe f -- echo 'two words'"),
-        "{}",
-        said(&output)
-    );
+    assert_has!(said(&output), "tuneagent run --probe f -- echo 'two words'");
     Ok(())
 }
 

@@ -9,10 +9,8 @@ use crate::image::{Image, ImageError};
 use crate::spelling;
 use crate::symbol::{Binding, Symbol, SymbolKind};
 
-/// What can be done with something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Can {
-    /// A function: it can be probed.
     Probe,
     /// A function that picks another one when it is first called: a probe sees the pick.
     ProbeChoice,

@@ -12,7 +12,6 @@ use crate::ptrace::PtraceError;
 use crate::space::SpaceError;
 use crate::write::WriteError;
 
-/// Why an action was not taken.
 #[derive(Debug, Error)]
 pub enum ActionError {
     #[error(transparent)]
@@ -62,11 +61,9 @@ pub enum ActionError {
     /// A change of ours is there already.
     #[error("change {change} is in force in the same code: revert that first")]
     AlreadyChanged { change: u64 },
-    /// No thread could be used.
     #[error("no thread of process {pid} could be used within {waited_ms} ms: {why}")]
     NoThread {
         pid: Pid,
-        /// How long it was tried.
         waited_ms: u128,
         /// What kept the last one tried from it.
         why: String,
@@ -88,18 +85,13 @@ pub enum ActionError {
     #[error("process {pid} left the call {call} by a jump before the function was called: nothing was done")]
     Left { pid: Pid, call: String },
     #[error("the code could not be changed within {waited_ms} ms: {why}")]
-    InTheWay {
-        /// How long it was tried.
-        waited_ms: u128,
-        why: String,
-    },
+    InTheWay { waited_ms: u128, why: String },
     /// The program's kernel refused a system call that we made in it.
     #[error("process {pid} could not {what}: {source}")]
     SystemCall {
         pid: Pid,
         /// What it was to do.
         what: &'static str,
-        /// What the kernel said.
         source: std::io::Error,
     },
     /// What is needed for it is not there.

@@ -64,11 +64,7 @@ pub enum FunctionError {
         places: Vec<FunctionPlace>,
     },
     #[error("{path}: {source}")]
-    Image {
-        path: String,
-        /// What is wrong with it.
-        source: ImageError,
-    },
+    Image { path: String, source: ImageError },
 }
 
 fn besides(count: usize) -> String {

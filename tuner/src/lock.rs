@@ -23,7 +23,6 @@ use crate::who;
 const TRIES_MAX: usize = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Why there is no lock.
 #[derive(Debug, Error)]
 pub enum LockError {
     #[error("process {pid} is being tuned by {}: only one may write", holder_text(.holder))]

@@ -57,7 +57,6 @@ impl Memory {
         Memory { pid, file }
     }
 
-    /// Fills `bytes` from `address` on.
     pub fn read(&self, address: Address, bytes: &mut [u8]) -> Result<(), MemoryError> {
         read(&self.file, self.pid, address, bytes)
     }

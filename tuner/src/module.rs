@@ -41,11 +41,7 @@ pub enum ModuleError {
         path: String,
     },
     #[error("{path}: {source}")]
-    Image {
-        path: String,
-        /// What is wrong with it.
-        source: ImageError,
-    },
+    Image { path: String, source: ImageError },
 }
 
 /// Parsed files that are remembered; more begin anew.
@@ -150,7 +146,6 @@ pub struct Module {
     /// Its place in the order in which the dynamic linker searches; `None` when it is not in the main list
     /// (dlmopen, or the list could not be read).
     pub order: Option<usize>,
-    /// It is the program itself.
     pub is_executable: bool,
     first: Mapping,
 }

@@ -21,10 +21,7 @@ use crate::who;
 #[derive(Debug, Error)]
 pub enum ProcessError {
     #[error("there is no process {pid} here")]
-    NotFound {
-        /// The number asked for.
-        pid: i32,
-    },
+    NotFound { pid: i32 },
     /// It ended, and perhaps its number belongs to another one now.
     #[error("process {pid} has ended")]
     Ended {
@@ -36,7 +33,6 @@ pub enum ProcessError {
     Zombie { pid: i32, parent: i32 },
     #[error("process 1 is init: it is never inspected")]
     Init,
-    /// A thread of the kernel.
     #[error("process {pid} ({name}) is a thread of the kernel: it has no program to inspect")]
     KernelThread { pid: i32, name: String },
     /// The process that asks.
@@ -211,7 +207,6 @@ pub struct Process {
     pub executable: PathBuf,
     /// Its arguments, the first is its name.
     pub arguments: Vec<String>,
-    /// The user it belongs to.
     pub uid: u32,
     /// Its number inside its own pid namespace; differs from ours in containers.
     pub pid_inside: i32,

@@ -23,7 +23,6 @@ use crate::variable::{FollowError, Location};
 /// whoever attaches in between could as well do so between the question and the write.
 const UNTRACED_NS: u64 = 4_000_000;
 
-/// Why a location is refused.
 #[derive(Debug, Error)]
 pub enum SlotError {
     #[error(transparent)]

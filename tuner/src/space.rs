@@ -22,7 +22,6 @@ use crate::symbol::Function;
 const EXEC_TRIES: usize = 20;
 const EXEC_PAUSE: Duration = Duration::from_millis(1);
 
-/// Why there is no snapshot.
 #[derive(Debug, Error)]
 pub enum SpaceError {
     #[error(transparent)]

@@ -10,7 +10,6 @@ use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 use crate::spelling::{Fit, Spelling};
 
-/// What a symbol names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolKind {
     Function,
@@ -117,7 +116,6 @@ impl SymbolTable {
         })
     }
 
-    /// The symbols called `name`.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Symbol> + 'a {
         let indices = self.indices_of(name);
         indices.map(|index| self.symbol(&self.entries[index as usize], self.source(index as usize)))

@@ -22,7 +22,6 @@ use crate::writer::{Writer, WriterError};
 pub struct Undone {
     pub change: u64,
     pub symbol: String,
-    /// What came of it.
     pub outcome: RevertOutcome,
 }
 
@@ -30,7 +29,6 @@ pub struct Undone {
 #[derive(Debug)]
 pub struct Attempt<E = WriterError> {
     pub change: u64,
-    /// What came of it.
     pub result: Result<Undone, E>,
 }
 

@@ -48,7 +48,6 @@ use crate::space::SpaceError;
 use crate::sys;
 use crate::variable::FollowError;
 
-/// Why nothing was written.
 #[derive(Debug, Error)]
 pub enum WriteError {
     #[error(

@@ -65,10 +65,8 @@ pub(crate) fn cases(image: &Image) -> Vec<Case> {
 fn exits(image: &Image, function: &Function) -> Vec<ProbeSite> {
     let found = ExitFinder::new(image).exits(function).unwrap().own;
     let site = |offset: FileOffset, exit| ProbeSite {
-        offset: offset.0,
-        probe: 0,
-        semaphore: 0,
         exit,
+        ..ProbeSite::new(offset.0, 0)
     };
     let jumps = found.jumps.iter().map(|jump| {
         let condition = jump.condition.map(|condition| (condition, jump.is_taken));
@@ -119,22 +117,12 @@ impl Target {
 
     /// The first probe, at a function of this process alone.
     pub(crate) fn request(&self, case: &Case, at: At) -> LinkRequest {
-        let site = |offset: &FileOffset| ProbeSite {
-            offset: offset.0,
-            probe: 0,
-            semaphore: 0,
-            exit: 0,
-        };
+        let site = |offset: &FileOffset| ProbeSite::new(offset.0, 0);
         let sites = match at {
             At::Entry => vec![site(&case.site.offset)],
             At::Exit { .. } => case.exits.clone(),
         };
-        LinkRequest {
-            path: self.path.clone(),
-            sites,
-            at,
-            pid: Some(self.pid()),
-        }
+        LinkRequest::new(self.path.clone(), sites, at, Some(self.pid()))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Numbers for people: three significant digits, a unit, thousands apart.
 
-/// A share of one as percent.
 pub fn percent(share: f64) -> String {
     // A sum of nothing is -0.
     let value = share * 100.0 + 0.0;
@@ -11,7 +10,6 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A duration in nanoseconds.
 pub fn duration(ns: f64) -> String {
     const MINUTES: f64 = 60e9;
     match ns.abs() {
@@ -23,7 +21,6 @@ pub fn duration(ns: f64) -> String {
     }
 }
 
-/// An amount of bytes.
 pub fn bytes(amount: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = amount;

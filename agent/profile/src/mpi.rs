@@ -56,12 +56,10 @@ impl AmountSource {
     }
 }
 
-/// What a call carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carries {
     /// Which way the bytes go.
     pub kind: BytesKind,
-    /// How many there are.
     pub amount: AmountSource,
     /// What a call that sends and receives in one has room for.
     pub received: Option<AmountSource>,
@@ -76,7 +74,6 @@ pub struct Carries {
     pub template: Option<u8>,
     /// Which argument points to the message that was found before.
     pub found: Option<u8>,
-    /// It is a message between two ranks.
     pub is_message: bool,
 }
 

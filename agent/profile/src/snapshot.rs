@@ -76,7 +76,6 @@ pub struct Snapshot {
 pub struct TraceView {
     pub file: String,
     pub bytes: u64,
-    /// Calls that are in it.
     pub calls: u64,
     /// Calls that came when it was full.
     pub dropped: u64,
@@ -84,7 +83,6 @@ pub struct TraceView {
     pub not_seen: u64,
     /// Calls of functions that are asked again and again, which are not traced.
     pub polling: u64,
-    /// Iterations that are in it.
     pub iterations: u64,
     /// Iterations that are not: it was full, or another loop's were there already.
     pub iterations_dropped: u64,
@@ -161,7 +159,6 @@ pub struct IterationView {
     pub calls: f64,
     /// Iterations that were seen from their begin to their end.
     pub count: u64,
-    /// Their mean time, in nanoseconds.
     pub mean_ns: f64,
     /// The mean time of those of late.
     pub of_late_ns: Option<f64>,
@@ -207,7 +204,6 @@ pub struct PaceView {
     /// When the last of them ended, since the probes were armed.
     pub until: Duration,
     pub count: u64,
-    /// Their mean time, in nanoseconds.
     pub mean_ns: f64,
 }
 
@@ -221,17 +217,13 @@ pub struct EfficienciesView {
     pub split: Option<Split>,
     /// Useful time of all ranks in an iteration, in nanoseconds; `None` where a rank has no loop.
     pub useful_ns: Option<f64>,
-    /// Against another run, where one was given.
     pub scalability: Option<Scalability>,
-    /// Of how many ranks.
     pub ranks: usize,
-    /// On how many nodes.
     pub nodes: usize,
     /// Over whole iterations of every rank; else over a period that may cut one.
     pub over_iterations: bool,
 }
 
-/// Where MPI is called.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallSiteView {
     pub function: String,
@@ -248,7 +240,6 @@ pub struct CallSiteView {
 pub struct JobView {
     /// What the site calls it: the batch system's number, else the process that started it.
     pub id: String,
-    /// The program that the ranks run.
     pub program: String,
     pub user: String,
     pub host: String,

@@ -28,7 +28,6 @@ pub fn keep_for_data() {
     IS_FOR_DATA.store(true, Ordering::Relaxed);
 }
 
-/// Whether standard output is for data alone.
 pub fn is_for_data() -> bool {
     IS_FOR_DATA.load(Ordering::Relaxed)
 }
@@ -69,7 +68,6 @@ pub fn failure() -> Option<&'static io::Error> {
     FAILED.get()
 }
 
-/// Prints a line on standard error.
 pub fn error_line(text: Arguments<'_>) {
     let _ = write_line(&mut io::stderr(), &text.to_string());
 }

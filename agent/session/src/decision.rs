@@ -59,7 +59,6 @@ pub struct ResolvedDecision {
     pub window_ns: Option<(u64, u64)>,
 }
 
-/// What is done to one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedAction {
     pub slot: u32,

@@ -7,9 +7,7 @@ use profile::format::plural;
 pub struct Greeting {
     /// The first line; none beside a command, of which nothing is known yet.
     pub header: Option<String>,
-    /// Functions can be probed.
     pub can_probe: bool,
-    /// Functions that are watched.
     pub watched: usize,
     /// Those of MPI; none without MPI.
     pub of_mpi: Option<usize>,

@@ -53,7 +53,6 @@ pub enum LeaveEvent {
     Printed(Result<(), String>),
 }
 
-/// What is to be done.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaveEffect {
@@ -92,7 +91,6 @@ pub struct Parting {
     pub has_failed: bool,
 }
 
-/// A session that ends.
 #[derive(Debug, Default)]
 pub struct Leaving {
     reason: String,
@@ -100,7 +98,6 @@ pub struct Leaving {
     has_actuator: bool,
     /// A guard took something back, or something could not be put back.
     has_failed: bool,
-    /// What could not be written.
     errors: Vec<String>,
     /// What became of all changes; none where the actuator says it.
     changes: Option<String>,

@@ -11,6 +11,14 @@
     reason = "a comment that repeats the name of a field says nothing"
 )]
 
+/// Of an event at a time a state machine makes these effects.
+#[cfg(test)]
+macro_rules! gives {
+    ($it:ident, $event:expr, $at:expr => $effects:expr $(, $($message:tt)+)?) => {
+        assert_eq!($it.on($event, $at), $effects $(, $($message)+)?);
+    };
+}
+
 pub mod budget;
 pub mod changes;
 pub mod decision;

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 pub use plan::Mode;
 use serde::{Deserialize, Serialize};
 
-/// What a session can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -20,7 +19,6 @@ pub enum Request {
     Add {
         /// Its text, and what it is bound to.
         given: Box<Given>,
-        /// What it may do.
         mode: Mode,
     },
     /// A rule is evaluated no more, its probes end, and what it changed is put back.
@@ -33,7 +31,6 @@ pub enum Request {
     Stop,
 }
 
-/// What a session answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -47,7 +44,6 @@ pub enum Answer {
     },
     Added {
         rule: String,
-        /// What it may do.
         mode: Mode,
         /// What of it could not be probed, in words.
         missing: Vec<String>,
@@ -59,7 +55,6 @@ pub enum Answer {
     },
     /// To stop: it ends now.
     Stopping,
-    /// It was refused, for this reason.
     Refused {
         /// For the exit code.
         kind: RefusalKind,
@@ -84,14 +79,12 @@ pub enum RefusalKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionView {
     pub pid: u32,
-    /// The program that it watches.
     pub program: String,
     pub user: String,
     /// The launcher, where there is one, and the processes.
     pub pids: Vec<i32>,
     /// It was started with --apply.
     pub applies: bool,
-    /// How long it has watched.
     pub elapsed_s: f64,
     /// Its rules: name, mode, and what each does or why not.
     pub rules: Vec<(String, String, String)>,

@@ -40,7 +40,6 @@ pub enum RequestStep {
     Add {
         #[serde(serialize_with = "name")]
         rule: Box<CheckedRule>,
-        /// What it may do.
         mode: Mode,
     },
     Remove {
@@ -54,7 +53,6 @@ pub enum RequestStep {
 }
 
 impl RequestStep {
-    /// The answer, if it is one.
     pub fn answer(self) -> Option<Answer> {
         match self {
             RequestStep::Answer(answer) => Some(answer),
@@ -168,10 +166,8 @@ pub fn switched(
     notice.into_iter().chain([answer]).collect()
 }
 
-/// Why a rule is not switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSwitched {
-    /// There is none of this name.
     NoSuchRule,
     /// It must be named, and `--apply` did not name it.
     NotNamed,
@@ -179,7 +175,6 @@ pub enum NotSwitched {
     Stays,
 }
 
-/// Why a rule was not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdded {
     /// It makes calls that stay, and the session puts everything back.

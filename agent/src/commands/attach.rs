@@ -118,7 +118,6 @@ pub(super) fn rules(args: &WatchArgs, can_probe: bool) -> Result<RuleBook, Failu
     RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), can_probe)
 }
 
-/// What a session is about.
 pub(super) struct Watched {
     pub(super) job: Job,
     pub(super) discovery: Discovery,

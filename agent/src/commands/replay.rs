@@ -119,7 +119,7 @@ impl Report {
     }
 
     fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
-        self.write_text(&report::render(snapshot).map_err(Failure::no)?)
+        self.write_text(&report::render(snapshot))
     }
 
     pub(super) fn write_text(self, text: &str) -> Result<(), Failure> {

@@ -16,7 +16,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Leaving puts back what was changed in every rank and waits for the kernel to let go of the probes.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The folder of the sockets may not be looked into, or a socket not be used.
@@ -112,7 +111,6 @@ impl SessionClient {
         Ok(Some(session))
     }
 
-    /// The report as it is now.
     pub fn snapshot(&mut self) -> Result<serde_json::Value, ControlError> {
         match self.ask(&Request::Snapshot)? {
             Answer::Report(report) => Ok(report),

@@ -10,16 +10,11 @@ use std::{
 
 use rustix::process::geteuid;
 
-/// Why there is no folder.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// It cannot be used.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The folder or the socket.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// Somebody else made it, or others may enter it.
     #[error("{}: it must be yours, with mode 0700", path.display())]
     Unsafe { path: PathBuf },

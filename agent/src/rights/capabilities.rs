@@ -15,7 +15,6 @@ use rustix::{
 
 use super::RightsError;
 
-/// What a capability is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Nothing can be probed without it.
@@ -26,12 +25,10 @@ pub enum Need {
     Changing,
 }
 
-/// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
     /// Its name, as capabilities(7) has it.
     pub name: &'static str,
-    /// What it is for.
     pub purpose: &'static str,
     /// What fails without it.
     pub need: Need,

@@ -6,7 +6,6 @@ use rules::{CheckedRule, RuleId, Time};
 use super::{Act, RuleBook, modes, probe_requests};
 use crate::{discover::Member, probe::Wanted};
 
-/// Why a rule is not added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleConflict {
     /// Another rule has its name, or changes the same.

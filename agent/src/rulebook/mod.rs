@@ -62,7 +62,6 @@ use crate::{
     snapshot::RuleView,
 };
 
-/// The rules of a session.
 pub struct RuleBook {
     engine: Engine,
     /// What they ask to be probed, by the number of its [`Wanted`].
@@ -151,7 +150,6 @@ impl RuleBook {
         })
     }
 
-    /// No rule is loaded.
     pub fn is_empty(&self) -> bool {
         self.engine.rules().next().is_none()
     }
@@ -161,7 +159,6 @@ impl RuleBook {
         self.recorder = Some(recorder);
     }
 
-    /// A recording is being made.
     pub fn is_recorded(&self) -> bool {
         self.recorder.is_some()
     }
@@ -429,7 +426,6 @@ impl RuleBook {
         self.engine.status().into_iter().map(view).collect()
     }
 
-    /// Whether there are any rules.
     pub fn has_any(&self) -> bool {
         self.engine.rules().next().is_some()
     }
@@ -445,7 +441,6 @@ impl RuleBook {
         self.engine.has_timed_window_over(Time(now_ns))
     }
 
-    /// The length of the shortest window.
     pub fn shortest_window(&self) -> Duration {
         let rules = self.engine.rules();
         let windows =

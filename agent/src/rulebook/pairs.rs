@@ -54,12 +54,10 @@ impl Pairs {
         self.open.clear();
     }
 
-    /// A process is gone.
     pub(super) fn forget(&mut self, process: u32) {
         self.open.retain(|(_, of, _), _| *of != process);
     }
 
-    /// A rule is gone.
     pub(super) fn forget_rule(&mut self, rule: RuleId) {
         self.open.retain(|((of, _), _, _), _| *of != rule);
         self.totals.retain(|((of, _), _), _| *of != rule);

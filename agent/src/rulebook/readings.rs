@@ -80,12 +80,7 @@ impl RuleBook {
             ];
             for (measure, value) in gauges {
                 let Some(value) = value else { continue };
-                self.report(Observation::Gauge {
-                    of,
-                    measure,
-                    time,
-                    value: value as f64,
-                });
+                self.report(Observation::gauge(of, measure, time, value as f64));
             }
         }
         let gauges = [
@@ -95,20 +90,10 @@ impl RuleBook {
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };
-            self.report(Observation::Gauge {
-                of,
-                measure,
-                time,
-                value,
-            });
+            self.report(Observation::gauge(of, measure, time, value));
         }
         for (measure, total) in counters {
-            self.report(Observation::Counter {
-                of,
-                measure,
-                time,
-                total,
-            });
+            self.report(Observation::counter(of, measure, time, total));
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.totals(slot, reading, probes);
@@ -145,21 +130,11 @@ impl RuleBook {
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };
-            self.report(Observation::Gauge {
-                of,
-                measure,
-                time,
-                value,
-            });
+            self.report(Observation::gauge(of, measure, time, value));
         }
         if let Some(total) = share.throttled_ns {
             let measure = Measure::CpuThrottled;
-            self.report(Observation::Counter {
-                of,
-                measure,
-                time,
-                total,
-            });
+            self.report(Observation::counter(of, measure, time, total));
         }
     }
 }

@@ -33,7 +33,6 @@ const BYTES_MAX: u64 = 1 << 30;
 /// Kept free for the end of the file, which the last block of records may be in.
 const TAIL_BYTES: u64 = 1 << 20;
 
-/// A recording that is being made.
 pub struct Recorder {
     /// None once it is finished.
     writer: Option<RecordingWriter>,
@@ -64,7 +63,6 @@ pub struct Recorder {
 enum Stop {
     /// The file has its size.
     Full(u64),
-    /// The file could not be written.
     Failed(io::Error),
 }
 

@@ -148,23 +148,13 @@ fn measured(record: Record, machine: Machine) -> Option<Observation> {
             measure,
             time,
             total,
-        } => Observation::Counter {
-            of: Subject::of(process, machine),
-            measure,
-            time,
-            total,
-        },
+        } => Observation::counter(Subject::of(process, machine), measure, time, total),
         Record::Gauge {
             process,
             measure,
             time,
             value,
-        } => Observation::Gauge {
-            of: Subject::of(process, machine),
-            measure,
-            time,
-            value,
-        },
+        } => Observation::gauge(Subject::of(process, machine), measure, time, value),
         Record::Variable {
             process,
             time,

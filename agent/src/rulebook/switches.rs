@@ -53,7 +53,6 @@ impl Switches {
         self.counted.retain(|(_, _, of), _| *of != slot);
     }
 
-    /// A rule is gone.
     pub(super) fn forget_rule(&mut self, rule: RuleId) {
         self.state.retain(|(of, _, _), _| *of != rule);
         self.counted.retain(|(of, _, _), _| *of != rule);

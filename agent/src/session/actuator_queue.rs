@@ -40,16 +40,13 @@ pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
 /// The actuator is woken for an order that may come no more often than this: it takes it 20 to 50 us.
 const EXPECT_EVERY_NS: u64 = 2_000_000;
 
-/// What one process is to do.
 #[derive(Clone, Debug)]
 pub enum ProcessTask {
-    /// A variable gets a value.
     Set(Box<SetCommand>),
     /// A function is called, a library loaded, code changed, threads bound.
     Act(Box<ActCommand>),
 }
 
-/// What the actuator is to do.
 #[derive(Debug)]
 pub enum QueuedOrder {
     /// Something for a decision.
@@ -89,7 +86,6 @@ pub enum Done {
     Acted(ActionReceipt),
 }
 
-/// What became of an order.
 #[derive(Debug)]
 pub enum OrderReceipt {
     /// Of [`QueuedOrder::Do`].
@@ -97,7 +93,6 @@ pub enum OrderReceipt {
         decision: u64,
         /// Which of what is done for it.
         part: usize,
-        /// What was done, or why not.
         result: Result<Box<Done>, ClientError>,
     },
     /// Of [`QueuedOrder::Confirm`].

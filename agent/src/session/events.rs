@@ -140,7 +140,6 @@ impl Session {
         }
     }
 
-    /// An answer of the actuator.
     pub(super) fn receive(&mut self, receipt: OrderReceipt) {
         let Some(event) = self.actuation.answered(receipt) else {
             return;

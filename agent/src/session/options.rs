@@ -44,12 +44,10 @@ pub struct Options {
     pub plain: bool,
     /// What each rule saw is told, too.
     pub is_verbose: bool,
-    /// Another run to compare with.
     pub reference: Option<Reference>,
     /// Functions whose calls are counted.
     pub probe: Vec<String>,
     pub force_tracefs: bool,
-    /// What watching may cost.
     pub budget: BudgetShare,
     /// Hits are looked for without sleeping, on CPUs that are there for it.
     pub busy_poll: bool,

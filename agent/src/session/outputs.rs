@@ -145,7 +145,6 @@ impl Outputs {
         places.iter().any(|place| matches!(place, Some(Place::Stdout)))
     }
 
-    /// How often a snapshot is asked for.
     pub fn every(&self) -> Option<Duration> {
         self.series.as_ref().map(|series| series.every)
     }
@@ -153,13 +152,11 @@ impl Outputs {
     /// Adds a snapshot to the series. A line is written at once, so that whoever reads along sees whole lines but for the last.
     pub fn add(&mut self, snapshot: &Snapshot) {
         let Some(series) = &mut self.series else { return };
-        let line = report::line(snapshot).ok().filter(|line| {
-            let size = line.len() as u64;
-            series.bytes + size <= SNAPSHOTS_BYTES_MAX
-        });
-        match line.map(|line| series.file.write_all(line.as_bytes()).map(|()| line.len())) {
-            Some(Ok(size)) => series.bytes += size as u64,
-            _ => series.dropped += 1,
+        let line = report::line(snapshot);
+        let bytes = series.bytes + line.len() as u64;
+        match bytes <= SNAPSHOTS_BYTES_MAX && series.file.write_all(line.as_bytes()).is_ok() {
+            true => series.bytes = bytes,
+            false => series.dropped += 1,
         }
     }
 
@@ -176,10 +173,9 @@ impl Outputs {
     /// Writes the report and its table, and gives what standard output is to have of them; all that could be is written before an error is told.
     pub fn write(self, snapshot: &Snapshot) -> (Result<(), String>, Printout) {
         let mut printout = Printout(None);
-        let report = self.report.map(|place| match report::render(snapshot) {
-            Ok(text) => place.write(text, &mut printout),
-            Err(error) => Err(error.to_string()),
-        });
+        let report = self
+            .report
+            .map(|place| place.write(report::render(snapshot), &mut printout));
         let table = self
             .table
             .map(|place| place.write(report::table(snapshot), &mut printout));

@@ -36,9 +36,7 @@ pub(super) struct Rings<'a> {
     pub(super) processes: &'a mut [Metered],
     pub(super) collectives: &'a mut Collectives,
     pub(super) trace: Option<&'a mut Trace>,
-    /// Some process has an MPI.
     pub(super) has_mpi: bool,
-    /// Parallel regions are probed.
     pub(super) has_regions: bool,
     /// All ranks of the job are here.
     pub(super) are_all_here: bool,
@@ -108,11 +106,9 @@ pub(super) struct Calls<'a> {
     /// How many ranks the job has, as far as that is stated.
     pub(super) size: Option<usize>,
     pub(super) can_probe: bool,
-    /// Parallel regions are probed.
     pub(super) has_regions: bool,
     /// MPI was not watched at some time.
     pub(super) has_gaps: bool,
-    /// Another run to compare with.
     pub(super) reference: Option<Reference>,
     pub(super) armed_ns: u64,
 }
@@ -351,7 +347,7 @@ pub(super) fn name_call_sites(
             sum.time_ns += totals.time_ns;
             sum.ranks += 1;
         }
-        let rest = process.sequence.sites().others();
+        let rest = process.sequence.sites().others;
         others.calls += rest.calls;
         others.time_ns += rest.time_ns;
     }

@@ -55,9 +55,7 @@ pub(super) enum Wake {
     Due(Expected),
     /// A ring of calls fills, or it is time for a window to begin or end.
     Calls,
-    /// The actuator has answered.
     Receipt(OrderReceipt),
-    /// The process in this slot has ended.
     Ended(u32),
     /// The user did something at the live view; none: nothing can be read from the terminal any more.
     Input(Option<Input>),

@@ -25,7 +25,7 @@ use crate::{
     kernel::{self, Kernel, LinkKind, Ring},
     profile::{self, Metered},
     report,
-    request::{Answer, RefusalKind, SessionView},
+    request::{Answer, SessionView},
     rulebook::{Act, RuleBook},
     snapshot::{FindingView, JobView, MatrixView, ProcessView, SequenceView, Snapshot, TraceView},
     trace, view,
@@ -316,13 +316,8 @@ impl<'a> Views<'a> {
         undo.join("; ")
     }
 
-    /// What is written of the state now.
     pub(super) fn report(&self) -> Answer {
-        let text = report::render(&self.snapshot());
-        match text.and_then(|text| serde_json::from_str(&text)) {
-            Ok(report) => Answer::Report(report),
-            Err(error) => Answer::refused(RefusalKind::Failed, error.to_string()),
-        }
+        Answer::Report(report::report(&self.snapshot()))
     }
 
     /// What is watched, what is not, and what may be written.
@@ -351,7 +346,6 @@ impl<'a> Views<'a> {
     }
 }
 
-/// What is shown of a job.
 pub fn job_view(job: &Job, watched: usize) -> JobView {
     let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
     let first = job.members.first();

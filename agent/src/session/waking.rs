@@ -138,8 +138,8 @@ impl Session {
             true => self.warm_up(expected.longest(now)),
             false => self.actuation.expect(expected.longest(now), None),
         }
-        let last = self.measuring.intake.prediction.last_ns();
-        let is_awaited = |session: &Session| session.measuring.intake.prediction.last_ns() == last;
+        let last = self.measuring.intake.prediction.last_ns;
+        let is_awaited = |session: &Session| session.measuring.intake.prediction.last_ns == last;
         self.look_for_hits(expected.until_ns, is_awaited)
     }
 

@@ -29,12 +29,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         .filter(|name| name.starts_with("PMPI_"))
         .collect();
     let functions = image.functions(&names).unwrap();
-    let site = |offset: FileOffset| ProbeSite {
-        offset: offset.0,
-        probe: 0,
-        semaphore: 0,
-        exit: 0,
-    };
+    let site = |offset: FileOffset| ProbeSite::new(offset.0, 0);
     let entries: Vec<ProbeSite> = functions.iter().map(|function| site(function.offset)).collect();
     let returns = functions
         .iter()
@@ -44,12 +39,8 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     let mut times: Vec<(Duration, Duration)> = (0..5)
         .map(|_| {
             let began = Instant::now();
-            let request = |at, sites: &[ProbeSite]| LinkRequest {
-                path: LIBRARY.into(),
-                sites: sites.to_vec(),
-                at,
-                pid: None,
-            };
+            let request =
+                |at, sites: &[ProbeSite]| LinkRequest::new(LIBRARY.into(), sites.to_vec(), at, None);
             let links = [(At::EXIT, &returns), (At::Entry, &entries)];
             let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
             let attached = began.elapsed();
@@ -135,17 +126,8 @@ fn a_process_that_has_ended_is_distinguished_from_a_file_that_cannot_be_probed_a
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let request = |path: &str, pid| LinkRequest {
-        path: path.into(),
-        sites: vec![ProbeSite {
-            offset: 0x1000,
-            probe: 0,
-            semaphore: 0,
-            exit: 0,
-        }],
-        at: At::Entry,
-        pid,
-    };
+    let request =
+        |path: &str, pid| LinkRequest::new(path.into(), vec![ProbeSite::new(0x1000, 0)], At::Entry, pid);
     let refusal = |path, pid| kernel.attach(&request(path, pid)).unwrap_err();
     assert!(refusal("/proc/self/exe", Some(pid)).is_of_no_process());
     assert!(!refusal("/proc", None).is_of_no_process());

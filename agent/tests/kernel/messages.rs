@@ -52,12 +52,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
     kernel.set_spec(0, spec).unwrap();
     kernel.set_world(0, world).unwrap();
     kernel.watch(pid, 0).unwrap();
-    let site = ProbeSite {
-        offset: target.offset("message"),
-        probe: 0,
-        semaphore: 0,
-        exit: 0,
-    };
+    let site = ProbeSite::new(target.offset("message"), 0);
     kernel.set_address(pid, target.0.base() + site.offset, 0).unwrap();
     let image = tuner::image::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
     let function = image.functions(&["message"]).unwrap().remove(0);
@@ -66,12 +61,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
         offset: offset.0,
         ..site
     });
-    let request = |at, sites| LinkRequest {
-        path: target.0.path.clone(),
-        sites,
-        at,
-        pid: Some(pid),
-    };
+    let request = |at, sites| LinkRequest::new(target.0.path.clone(), sites, at, Some(pid));
     let links = [(At::EXIT, returns.collect()), (At::Entry, vec![site])];
     let _links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     target.run("pairs");

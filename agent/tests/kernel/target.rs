@@ -157,12 +157,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
             .unwrap();
         let durations = rows(probe).start;
         kernel.set_spec(probe, ProbeSpec { durations, ..spec }).unwrap();
-        let site = |offset: FileOffset| ProbeSite {
-            offset: offset.0,
-            probe,
-            semaphore: 0,
-            exit: 0,
-        };
+        let site = |offset: FileOffset| ProbeSite::new(offset.0, probe);
         entries.push(site(function.offset));
         let returns = tuner::code::returns(&image, function).unwrap();
         assert_eq!(returns.jumps_out, [], "{name}");
@@ -180,12 +175,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
         }
     }
     kernel.watch(pid, 2).unwrap();
-    let request = |at, sites| LinkRequest {
-        path: target.0.path.clone(),
-        sites,
-        at,
-        pid: Some(pid),
-    };
+    let request = |at, sites| LinkRequest::new(target.0.path.clone(), sites, at, Some(pid));
     let links = [(At::EXIT, exits), (At::Entry, entries)];
     let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     (kernel, links.into())

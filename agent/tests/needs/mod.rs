@@ -2,7 +2,6 @@
 
 use std::{io::Write, os::unix::fs::MetadataExt};
 
-/// Whether this is root.
 pub(crate) fn is_root() -> bool {
     needs(std::fs::metadata("/proc/self").unwrap().uid() == 0, "root")
 }

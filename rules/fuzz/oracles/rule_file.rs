@@ -170,18 +170,8 @@ impl Farm {
             let process = (measure.scope() == rules::Scope::Process).then_some(process);
             let of = rules::Subject::of(process, rules::Machine(0));
             let observation = match measure.kind() {
-                rules::MeasureKind::Counter => rules::Observation::Counter {
-                    of,
-                    measure,
-                    time,
-                    total: self.data.below(u64::MAX, window * window * pace * 100_000_000),
-                },
-                rules::MeasureKind::Gauge => rules::Observation::Gauge {
-                    of,
-                    measure,
-                    time,
-                    value: self.data.gauge(3.0 - window as f64),
-                },
+                rules::MeasureKind::Counter => rules::Observation::counter(of, measure, time, self.data.below(u64::MAX, window * window * pace * 100_000_000)),
+                rules::MeasureKind::Gauge => rules::Observation::gauge(of, measure, time, self.data.gauge(3.0 - window as f64)),
             };
             self.engine.observe(observation);
         }

@@ -70,7 +70,6 @@ pub trait Merge {
     fn merge(&mut self, other: &Self);
 }
 
-/// Why an aggregate has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WhyNone {
     /// It was given no value.

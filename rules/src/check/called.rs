@@ -97,10 +97,7 @@ impl Infer<'_> {
             let message = "for each number there is one value, this is a table";
             return self.refuse("E0143", of.span, message);
         }
-        let result = Type {
-            table: Some(KeyKind::Of(Type::PLAIN.kind)),
-            ..of.of
-        };
+        let result = of.of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
         let (of, from, to) = (Box::new(of), Box::new(from), Box::new(to));
         Some(Typed::new(
             result,

@@ -69,10 +69,7 @@ impl Infer<'_> {
             let message = "of each function called there is one condition, this is a table";
             return self.refuse("E0143", filter.span, message);
         }
-        let of = Type {
-            table: Some(KeyKind::Process),
-            ..Type::number(measure.dimension())
-        };
+        let of = Type::number(measure.dimension()).by(Some(KeyKind::Process));
         let filter = Box::new(filter);
         let text = format!("{} where {condition}", measure.name());
         Some(Typed::new(

@@ -197,10 +197,7 @@ impl Infer<'_> {
     fn logic(&mut self, operator: Operator, left: &Expr, right: &Expr, span: Span) -> Option<Typed> {
         let (left, right) = (self.infer_boolean(left), self.infer_boolean(right));
         let (left, right) = (Box::new(left?), Box::new(right?));
-        let of = Type {
-            table: self.rows(&left, &right)?,
-            ..Type::BOOLEAN
-        };
+        let of = Type::BOOLEAN.by(self.rows(&left, &right)?);
         let term = if operator == Operator::And {
             Term::Both(left, right)
         } else {

@@ -73,10 +73,7 @@ impl Infer<'_> {
             let message = format!("the exponent of {base} must be a small integer written out");
             return self.refuse("E0141", right.span, message);
         };
-        let of = Type {
-            table: self.rows(&left, &right)?,
-            ..Type::number(dimension)
-        };
+        let of = Type::number(dimension).by(self.rows(&left, &right)?);
         Some(Typed::new(
             of,
             span,
@@ -94,10 +91,7 @@ impl Infer<'_> {
                 Some(before) => {
                     let table = self.rows(&before, &one)?;
                     Typed::new(
-                        Type {
-                            table,
-                            ..Type::BOOLEAN
-                        },
+                        Type::BOOLEAN.by(table),
                         span,
                         Term::Either(Box::new(before), Box::new(one)),
                     )
@@ -184,10 +178,7 @@ impl Infer<'_> {
             overall = Some(match overall {
                 None => one,
                 Some(before) => {
-                    let of = Type {
-                        table: self.rows(&before, &one)?,
-                        ..Type::BOOLEAN
-                    };
+                    let of = Type::BOOLEAN.by(self.rows(&before, &one)?);
                     Typed::new(of, span, Term::Both(Box::new(before), Box::new(one)))
                 }
             });
@@ -217,10 +208,7 @@ impl Infer<'_> {
                 return self.report(Diagnostic::wrong("E0130", other.span, message).help(help));
             }
         }
-        let of = Type {
-            table: self.rows(&left, &right)?,
-            ..Type::BOOLEAN
-        };
+        let of = Type::BOOLEAN.by(self.rows(&left, &right)?);
         let (left, right) = (Box::new(left), Box::new(right));
         Some(Typed::new(
             of,

@@ -78,10 +78,7 @@ impl Infer<'_> {
             let message = "`over` is a constant number of windows: an integer of 1 to 1000";
             return self.refuse("E0145", count.span, message);
         };
-        let result = Type {
-            table: Some(KeyKind::Of(Type::PLAIN.kind)),
-            ..metric.of
-        };
+        let result = metric.of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
         let term = Term::Over {
             metric: metric.index,
             count,
@@ -214,10 +211,7 @@ impl Infer<'_> {
                 return self.refuse("E0145", weight_of.span, message);
             }
         };
-        let result = Type {
-            table: by.as_ref().map(|by| KeyKind::Of(by.of.kind)),
-            ..of.of
-        };
+        let result = of.of.by(by.as_ref().map(|by| KeyKind::Of(by.of.kind)));
         self.run(of, by, RunFold::Ewma(weight), result, span)
     }
 

@@ -258,10 +258,7 @@ impl Infer<'_> {
             }
             _ => return None,
         };
-        let type_of = Type {
-            table: of.of.table,
-            ..Type::single(kind)
-        };
+        let type_of = Type::single(kind).by(of.of.table);
         Some(Some(Typed::new(type_of, span, Term::Keys(Box::new(of)))))
     }
 

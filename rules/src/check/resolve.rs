@@ -89,10 +89,7 @@ impl Infer<'_> {
                 return Some(of_calls);
             }
             let table = (measure.scope() == MeasureScope::Process).then_some(KeyKind::Process);
-            let of = Type {
-                table,
-                ..Type::number(measure.dimension())
-            };
+            let of = Type::number(measure.dimension()).by(table);
             return typed(Term::Measure(measure), of);
         }
         if let Some(of_window) = self.of_window_itself(name, span) {

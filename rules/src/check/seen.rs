@@ -19,10 +19,7 @@ impl Infer<'_> {
                 let wrong = Diagnostic::wrong("E0143", span, message);
                 return self.report(wrong.help("fold it in its own window first, under a name of its own"));
             }
-            let metric_of = Type {
-                table: Some(KeyKind::Of(Type::PLAIN.kind)),
-                ..metric.of
-            };
+            let metric_of = metric.of.by(Some(KeyKind::Of(Type::PLAIN.kind)));
             let term = Term::Inner {
                 metric: metric.index,
                 window,
@@ -128,10 +125,7 @@ impl Infer<'_> {
             }
         };
         let table = (measure.scope() == Scope::Process).then_some(KeyKind::Process);
-        let of = Type {
-            table,
-            ..Type::number(measure.dimension())
-        };
+        let of = Type::number(measure.dimension()).by(table);
         let term = Term::At { measure, probe };
         Some(Typed { term, of, span })
     }

@@ -8,7 +8,7 @@ use crate::eval::called::Memory;
 use crate::eval::partial::Content;
 use crate::eval::{HitsInWindow, WindowData};
 use crate::facts::ProcessFacts;
-use crate::file::RuleFile;
+use crate::file::{RuleFile, tests::cases};
 use crate::function::FUNCTIONS;
 use crate::hit::Hit;
 use crate::measure::Measure;
@@ -50,102 +50,17 @@ fn errors(source: &str) -> String {
 }
 
 /// Formulas that are wrong, and more than one at a time; each list has its snapshot.
-const WRONG: &[(&str, &str)] = &[
-    (
-        "dimensions",
-        "  a: sum(cpu.time) + sum(mpi.bytes)\n  b: sum(mpi.time) > 5\n  c: min(1ms, 1KiB)\n  d: 2^1s\n  e: 1s^0.5\n  f: floor(1s)\n",
-    ),
-    (
-        "types",
-        "  a: 1 + true\n  b: not 3\n  c: '\"x\" < \"y\"'\n  d: 1 and 2 > 1\n  e: 1 == \"x\"\n",
-    ),
-    (
-        "names",
-        "  a: mpi.tme\n  b: gian\n  c: pulse.durtion\n  d: send.size\n  e: sum(sned.duration)\n  f: summ(1)\n  g: value\n",
-    ),
-    (
-        "places",
-        "  a: worker + 1\n  b: send + 1\n  c: send.duration * 2\n  d: rank\n  e: has(x)\n  f: sum(worker)\n  g: sum(send)\n  h: mean(step.duration)\n",
-    ),
-    (
-        "reductions",
-        "  a: sum(1)\n  b: count(cpu.time) by process\n  c: 1 by process\n  d: sum(cpu.time) by host\n  e: sum(send.duration * 2)\n  f: clamp(1, 2)\n",
-    ),
-    (
-        "hits",
-        "  a: sum(send.size + step.time)\n  b: sum(send.to where send.to)\n  c: sum(send.nothing)\n  d: sum(send.size) by too\n  e: argmin(send.size)\n  f: product(send.size)\n  g: any(send.size)\n  h: sum(cpu.time) by process + sum(send.duration) by send.to\n  i: send.size + 1B\n  j: sum(send.size * cpu.time)\n  k: send.to as i32\n  l: sum(cpu.time where process == 0)\n  m: sqrt(1s)\n  n: 'quantile(send.size, 2)'\n  o: 'slope(cpu.time, cpu.time)'\n  p: 'slope(send.size, send.last)'\n",
-    ),
-    (
-        "called",
-        "  T(n): n * 1ms\n  U(gain): 1\n  V(k): T(k) + T(1s)\n  a: T\n  b: T(1) + T()\n  c: a(1)\n  d: sum(T(j) for j in 1s to 2)\n  e: sum(1 for a in 1 to 2)\n  f: sum(cpu.time for j in 1 to 2)\n  g: T(cpu.time / 1s)\n  h: count(worker)[1]\n  i: cpu.time[1s]\n  j: sum(sum(sum(m for m in 1 to 999) for l in 1 to 999) for k in 1 to 999)\n  w: T(n)\n",
-    ),
-    (
-        "history",
-        "  x: sum(cpu.time)\n  T(n): n\n  a: mean(x over 0)\n  b: mean(x over gain)\n  c: mean(cpu.time over 3)\n  d: sum(cpu.time) over 3\n  e: mean(T over 2)\n  f: x[-0.5]\n  g: x over 3 + 1\n  h: mean(x over run)\n  i: mean(x over pulse)\n  y: cpu.time\n  j: mean(y over 3)\n  k: (x over 3)[1] + y[-1][2]\n  l: l[-1]\n",
-    ),
-    ("circle", "  a: b + 1\n  b: c * 2\n  c: a\n  d: a\n"),
-    ("clashes", "  send: 1\n  gain: 2\n  threads: 4\n  sum: 5\n"),
-];
-
-const WRONG_RULES: &[(&str, &str)] = &[
-    ("a_rule_without_roles_and_windows", "rule: a\nabout: b\n"),
-    (
-        "roles",
-        "rule: a\nabout: b\nroles:\n  r: rank\n  s: mpi == \"OpenMPI\"\n  t: mpi.time > 1s\n  u: rnak == 0\n  v: loads(libgomp)\n  w: has(1)\nwindows:\n  p: {every: 1s}\n",
-    ),
-    (
-        "settings",
-        "rule: a\nabout: b\nparameters:\n  z: 1 / 0\n  m: sum(mpi.time)\nroles:\n  r: rank == 0\nwindows:\n  p: {every: 1ms}\ntune:\n  - {set: x, role: q, value: 1, when: true, for: 0, every: pulse, cooldown: 5, guard: {maximize: mpi.calls, over: 2.5, undo_if_worse_by: 200%}}\n",
-    ),
-    (
-        "tunes",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nwindows:\n  p: {every: 1s}\ntune:\n  - set: x\n  - {finding: f, when: true, role: r, cooldown: 1s}\n  - {when: true}\n  - {set: x, role: r, value: 1s, when: threads > 3, guard: {minimize: 1 > 2, over: 2, undo_if_worse_by: 5%}}\n  - {set: a.b, role: r, value: \"t\", when: true, guard: {minimize: 1, over: 2}}\n",
-    ),
-    (
-        "joins",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, span: g}\ncapture:\n  p.n: n\n  p.b: n as bool\n  q.n: n * 1B\njoin:\n  a: {of: [p, p], by: [p.n = p.n]}\n  b: {of: [p, o], by: [p.n = q.n]}\n  c: {of: [p, q], by: [p.n = q.n]}\n  d: {of: [p, q], by: [p.n = p.b, q.m = p.n]}\n",
-    ),
-    (
-        "keywords",
-        "rule: a\nabout: b\nparameters:\n  all: count(r) + 1\n  m: sum(cpu.time)\n  n: count(r) * sum(cpu.time)\nroles:\n  r: rank == 0\n  s: rank < all\nwindows:\n  p: {every: 1s}\ntune:\n  - {set: x, role: r, value: 1, when: true, while: true, after: y, guard: {minimize: all, over: all, undo_if_worse_by: 5%}}\n  - {set: y, role: r, value: 1, when: true, after: x, stale: 0, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: z, role: r, value: 1, when: true, after: yy, at: {entry: f}, together: p, independent: 3, expect: cpu.time, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: w, role: r, value: 1, when: true, at: {entry: f}, together: p, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: v, role: r, value: 1, when: true, independent: 3, together: q, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {finding: f, when: true, stale: 2, at: {entry: f}}\n  - {set: u, role: r, value: 1, initial: true, when: true, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n",
-    ),
-    (
-        "later",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: 'f*'}\nwindows:\n  v: {every: 1s}\n  w: {every: 1s}\n",
-    ),
-    (
-        "captures",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, return: f}\ncapture:\n  p.a: ret\n  q.a: arg(0)\n  p.b: arg(9)\n  p.c: arg(1) as f64\n  p.d: x as i33\n  p.e: cfg.chunk\n  p.time: x\n  o.a: x\n  p.f: 1 as i32\n  p.g: x + 1B\nwindows:\n  v: {every: 1s}\n",
-    ),
-    (
-        "windows",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, span: f}\ncapture:\n  p.n: n\nwindows:\n  a: {every: 1s, to: q, skip: 1}\n  b: {from: p, every: 1s}\n  c: {}\n  d: {from: o}\n  e: {from: q, to: p, key: n}\n  f: {from: q.entry}\n  g: {from: p, straddle: split, skip: 1}\n  h: {from: p, straddle: up, skip: 0.5}\n  i: {from: p, complete: {s: true}, discard: 3, timeout: 5}\n  j: {from: p, key: {p: m}}\nmetrics:\n  x: 1\n  y: {in: a, value: b.duration}\n  z: {in: k, value: 1}\n",
-    ),
-    (
-        "unused_probe",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\nwindows:\n  v: {every: 1s}\n",
-    ),
-    (
-        "values_of_hits",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, span: f}\n  q: {role: r, entry: f}\njoin:\n  j: {of: [q, p], by: [q.process = p.process]}\nwindows:\n  v: {every: 1s}\nmetrics:\n  each: p.duration * 2\n  fine: sum(each / 2)\n  odd: sum(each + q.time)\n  pairs: count(j)\ntune:\n  - {when: each > 1s, finding: '{each}'}\n",
-    ),
-    (
-        "findings",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nwindows:\n  v: {every: 1s}\ntune:\n  - {when: true, finding: 'a {threads} b {nothing}'}\n",
-    ),
-];
-
 #[test]
 fn what_is_wrong_with_formulas_is_shown_with_what_to_do() {
-    for (name, metrics) in WRONG {
-        insta::assert_snapshot!(*name, errors(&with_metrics(metrics)));
+    for (name, metrics) in cases(include_str!("tests/wrong-formulas.txt")) {
+        insta::assert_snapshot!(name, errors(&with_metrics(metrics)));
     }
 }
 
 #[test]
 fn what_is_wrong_with_rules_is_shown_with_what_to_do() {
-    for (name, source) in WRONG_RULES {
-        insta::assert_snapshot!(*name, errors(source));
+    for (name, source) in cases(include_str!("tests/wrong-rules.txt")) {
+        insta::assert_snapshot!(name, errors(source));
     }
 }
 

@@ -6,7 +6,6 @@ use crate::rule::Probe;
 use crate::term::{Term, Typed};
 use crate::value::{Cell, Reads, Scalar, finite};
 
-/// The captures of one probe.
 #[derive(Clone, Debug)]
 pub(super) struct Captures {
     names: Vec<String>,

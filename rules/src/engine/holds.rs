@@ -55,7 +55,6 @@ impl Condition {
         is_true(&self.overall)
     }
 
-    /// Whether it is false for a process.
     pub(super) fn fails_for(&self, process: ProcessId) -> bool {
         let cell = match &self.rows {
             None => Some(&self.overall),

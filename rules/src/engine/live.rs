@@ -33,7 +33,6 @@ pub enum Conflict {
     Claimed {
         /// What both claim: a name, or what they would change.
         claim: String,
-        /// The names of the two rules.
         rules: (String, String),
     },
     TooMany,

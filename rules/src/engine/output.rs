@@ -15,10 +15,8 @@ use crate::value::{MetricReading, ProcessId, Reads, Scalar, Subject, Time};
 pub enum Observation {
     /// A running total since any moment.
     Counter {
-        /// Of what it was read.
         of: Subject,
         measure: Measure,
-        /// When it was read.
         time: Time,
         /// Nanoseconds, bytes, or a count.
         total: u64,
@@ -30,16 +28,13 @@ pub enum Observation {
         measure: Measure,
         /// The function, as `MPI_Send`.
         call: String,
-        /// When it was read.
         time: Time,
         /// Nanoseconds, bytes, or a count.
         total: u64,
     },
     Gauge {
-        /// Of what it was read.
         of: Subject,
         measure: Measure,
-        /// When it was read.
         time: Time,
         /// Seconds, bytes, or a plain number.
         value: f64,
@@ -49,7 +44,6 @@ pub enum Observation {
         process: ProcessId,
         /// The variable, or the way to a part of it, as the plan names it.
         name: String,
-        /// When it was read.
         time: Time,
         /// A boolean or a number.
         value: Scalar,
@@ -59,7 +53,6 @@ pub enum Observation {
         rule: RuleId,
         probe: ProbeId,
         process: ProcessId,
-        /// When they were read.
         time: Time,
         /// Hits since any moment.
         count: u64,
@@ -74,7 +67,6 @@ pub enum Observation {
         /// The thread, by the number the agent gave it.
         thread: u32,
         time: Time,
-        /// How long it took, nanoseconds.
         duration_ns: u64,
         /// What was read, in the order of [`crate::PlannedProbe::captures`], or why it could not be.
         captures: Reads,
@@ -85,7 +77,6 @@ pub enum Observation {
         rule: RuleId,
         probe: ProbeId,
         process: ProcessId,
-        /// What came of them.
         partial_sum: PartialSum,
     },
     /// Every hit of a process up to a time has been handed in. Windows from probe to probe close by it.
@@ -101,6 +92,26 @@ pub enum Observation {
         from: Time,
         to: Time,
     },
+}
+
+impl Observation {
+    pub fn counter(of: Subject, measure: Measure, time: Time, total: u64) -> Observation {
+        Observation::Counter {
+            of,
+            measure,
+            time,
+            total,
+        }
+    }
+
+    pub fn gauge(of: Subject, measure: Measure, time: Time, value: f64) -> Observation {
+        Observation::Gauge {
+            of,
+            measure,
+            time,
+            value,
+        }
+    }
 }
 
 /// A window that closed and was evaluated.
@@ -216,7 +227,6 @@ pub enum Output {
         /// The tune, by its place in the file.
         tune: usize,
     },
-    /// A guard has judged a change.
     Verdict(Verdict),
 }
 
@@ -245,14 +255,12 @@ pub struct Decision {
     pub window: Option<(Time, Time)>,
 }
 
-/// What is done to one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessAction {
     pub process: ProcessId,
     pub action: Action,
 }
 
-/// A condition that holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub rule: RuleId,
@@ -265,7 +273,6 @@ pub struct Finding {
     pub next_start: Option<String>,
     /// The numbers behind it.
     pub because: Vec<(String, String)>,
-    /// What has become of it.
     pub state: FindingState,
 }
 
@@ -279,10 +286,8 @@ pub enum FindingState {
     Applied,
 }
 
-/// What a guard found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The decision it judges.
     pub decision: DecisionId,
     pub rule: RuleId,
     /// The tune, by its place in the file.
@@ -299,7 +304,6 @@ pub struct Verdict {
     pub processes: Option<BTreeSet<ProcessId>>,
     /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be judged.
     pub means: Option<(f64, f64)>,
-    /// Dimension of the means.
     pub dimension: Dimension,
     /// How many times better it got, above 1 for better; none where a mean is 0 or they differ in sign.
     pub ratio: Option<f64>,
@@ -309,7 +313,6 @@ pub struct Verdict {
     pub text: String,
 }
 
-/// What came of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecisionOutcome {
     /// Every change was made.
@@ -353,11 +356,9 @@ pub struct TuneStatus {
 /// In the order of how far it got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// The rule is off.
     Off,
     /// Its condition or its value is none.
     NoValue,
-    /// Its condition is false.
     #[default]
     Quiet,
     /// Something else must come first: a window, another tune, a baseline, the end of a cooldown.

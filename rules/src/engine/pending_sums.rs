@@ -104,7 +104,6 @@ impl PendingSums {
         self.waiting.values().map(|partial_sum| partial_sum.last).max()
     }
 
-    /// A process is there no longer.
     pub(super) fn forget(&mut self, process: ProcessId) {
         self.waiting.retain(|(_, of, _, _), _| *of != process);
     }

@@ -9,7 +9,6 @@ use crate::rule::CheckedRule;
 use crate::term::{Fold, Statistic, Term};
 use crate::window::Window;
 
-/// Where a fold is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Placement {
     /// By the probe itself: no hit leaves the kernel.

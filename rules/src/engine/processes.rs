@@ -123,7 +123,7 @@ impl Running {
         let floor = |open: &Open| match open {
             Open::Busy => None,
             Open::Timed { since, .. } => Some(*since),
-            Open::Probed(track) => track.floor().or(self.stream.frontier()),
+            Open::Probed(track) => track.floor().or(self.stream.frontier),
         };
         let awaiting = self.awaiting.iter().map(|awaiting| awaiting.due.start());
         self.windows.iter().filter_map(floor).chain(awaiting).min()

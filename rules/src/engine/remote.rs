@@ -117,7 +117,7 @@ impl Engine {
                 Open::Timed { .. } | Open::Busy => Vec::new(),
             };
             Scheduled {
-                reach: running.stream.frontier(),
+                reach: running.stream.frontier,
                 windows: running.windows.iter().map(window).collect(),
             }
         };

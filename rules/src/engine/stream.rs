@@ -64,7 +64,7 @@ pub(super) struct Stream {
     /// The greatest of them: of most hits nothing else has to be looked up.
     furthest: Option<Time>,
     /// Everything up to here was released.
-    frontier: Option<Time>,
+    pub(super) frontier: Option<Time>,
     /// Hits between these times were lost.
     lost: Option<(Time, Time)>,
     pub(super) dropped: Dropped,
@@ -100,7 +100,6 @@ impl Stream {
         });
     }
 
-    /// Whether hits between two times were lost.
     pub(super) fn lost_between(&self, start: Time, end: Time) -> bool {
         self.lost
             .is_some_and(|(first, last)| first <= end && start <= last)
@@ -149,9 +148,5 @@ impl Stream {
     /// Forgets losses before `floor`.
     pub(super) fn forget_before(&mut self, floor: Time) {
         self.lost = self.lost.filter(|(_, last)| *last >= floor);
-    }
-
-    pub(super) fn frontier(&self) -> Option<Time> {
-        self.frontier
     }
 }

@@ -12,13 +12,6 @@ fn checked(source: &str) -> CheckedRule {
         .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)))
 }
 
-fn ranked(rank: u32) -> ProcessFacts {
-    ProcessFacts {
-        rank: Some(rank),
-        ..ProcessFacts::default()
-    }
-}
-
 /// Of the only rule, with the numbers that were read.
 fn hit(probe: ProbeId, process: ProcessId, time: Time, duration_ns: u64, reads: &[f64]) -> Observation {
     Observation::Hit {
@@ -34,22 +27,12 @@ fn hit(probe: ProbeId, process: ProcessId, time: Time, duration_ns: u64, reads: 
 
 fn cpu_time(process: u32, time: Time, total: u64) -> Observation {
     let (of, measure) = (Subject::Process(ProcessId(process)), Measure::CpuTime);
-    Observation::Counter {
-        of,
-        measure,
-        time,
-        total,
-    }
+    Observation::counter(of, measure, time, total)
 }
 
 fn gauge(process: u32, measure: Measure, time: Time, value: f64) -> Observation {
     let of = Subject::Process(ProcessId(process));
-    Observation::Gauge {
-        of,
-        measure,
-        time,
-        value,
-    }
+    Observation::gauge(of, measure, time, value)
 }
 
 /// What one rank does in a second, the MPI calls of all ranks apart.
@@ -121,7 +104,7 @@ impl Job {
         let facts = ProcessFacts {
             mpi: Some("Open MPI".into()),
             symbols: ["opal_progress_yield_when_idle".to_string()].into(),
-            ..ranked(rank)
+            ..ProcessFacts::of_rank(rank)
         };
         self.engine.process_joined(ProcessId(rank), facts, self.now);
         self.ranks.insert(rank);
@@ -143,29 +126,21 @@ impl Job {
                 .into_iter()
                 .filter(|(measure, _)| self.missing != Some(*measure))
             {
-                self.engine.observe(Observation::Counter {
-                    of,
-                    measure,
-                    time,
-                    total,
-                });
+                self.engine
+                    .observe(Observation::counter(of, measure, time, total));
             }
             let value = self.cpus;
-            self.engine.observe(Observation::Gauge {
-                of,
-                measure: Measure::CpusAvailable,
-                time,
-                value,
-            });
+            self.engine
+                .observe(Observation::gauge(of, Measure::CpusAvailable, time, value));
         }
         // One figure serves as both: what each rank may use, and the job.
         let (time, value) = (self.now, self.cpus);
-        self.engine.observe(Observation::Gauge {
-            of: Subject::Machine(Machine(0)),
-            measure: Measure::JobCpus,
+        self.engine.observe(Observation::gauge(
+            Subject::Machine(Machine(0)),
+            Measure::JobCpus,
             time,
             value,
-        });
+        ));
     }
 
     /// One window at this pace; what the engine says at its end.
@@ -203,6 +178,16 @@ impl Job {
         (status.standing, status.why)
     }
 
+    #[track_caller]
+    fn stands(&self, standing: Standing, why: &str) {
+        assert_eq!(self.status(), (standing, why.to_string()));
+    }
+
+    /// Hands in the receipt of a decision; whether it was awaited.
+    fn receipt(&mut self, decision: u64, outcome: DecisionOutcome) -> bool {
+        self.engine.receipt(DecisionId(decision), outcome, self.now)
+    }
+
     fn applying(mut self) -> Job {
         assert_eq!(self.engine.set_mode(RuleId(0), Mode::Applying), []);
         self
@@ -213,10 +198,7 @@ impl Job {
         for _ in 0..20 {
             for output in self.window(pace) {
                 if let Output::Decision(decision) = output {
-                    assert!(
-                        self.engine
-                            .receipt(decision.id, DecisionOutcome::Applied, self.now)
-                    );
+                    assert!(self.receipt(decision.id.0, DecisionOutcome::Applied));
                     return decision;
                 }
             }
@@ -226,46 +208,46 @@ impl Job {
 }
 
 fn verdicts(outputs: &[Output]) -> Vec<&Verdict> {
-    outputs
-        .iter()
-        .filter_map(|output| {
-            if let Output::Verdict(verdict) = output {
-                Some(verdict)
-            } else {
-                None
-            }
-        })
-        .collect()
+    let verdicts = outputs.iter().filter_map(|output| match output {
+        Output::Verdict(verdict) => Some(verdict),
+        _ => None,
+    });
+    verdicts.collect()
+}
+
+/// The only verdict among them.
+#[track_caller]
+fn verdict(outputs: &[Output]) -> &Verdict {
+    let [verdict] = verdicts(outputs)[..] else {
+        panic!("{outputs:?}")
+    };
+    verdict
+}
+
+fn decided(outputs: &[Output]) -> Vec<&Decision> {
+    let decisions = outputs.iter().filter_map(|output| match output {
+        Output::Decision(decision) => Some(decision),
+        _ => None,
+    });
+    decisions.collect()
 }
 
 fn decisions(outputs: &[Output]) -> usize {
-    outputs
-        .iter()
-        .filter(|output| matches!(output, Output::Decision(_)))
-        .count()
+    decided(outputs).len()
 }
 
 #[test]
 fn ranks_that_spin_on_too_few_cpus_are_found_after_three_windows() {
     let mut job = Job::busy_wait(2.0);
     assert_eq!(job.windows(2, SPINNING), []);
-    assert_eq!(
-        job.status(),
-        (
-            Standing::Counting,
-            "its condition has held for 2 of 3 windows".into()
-        )
-    );
+    job.stands(Standing::Counting, "its condition has held for 2 of 3 windows");
     let found = job.window(SPINNING);
     let [Output::FindingOpened(finding)] = found.as_slice() else {
         panic!("{found:?}")
     };
     insta::assert_debug_snapshot!("finding", finding);
     assert_eq!(job.windows(20, SPINNING), []);
-    assert_eq!(
-        job.status(),
-        (Standing::Advising, "advising: its condition holds".into())
-    );
+    job.stands(Standing::Advising, "advising: its condition holds");
 }
 
 #[test]
@@ -321,23 +303,15 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
             .iter()
             .all(|change| change.action.value() == Some(&Scalar::Boolean(true)))
     );
-    assert_eq!(
-        job.status(),
-        (
-            Standing::OnTrial,
-            "on trial: the window of the change is left out".into()
-        )
+    job.stands(
+        Standing::OnTrial,
+        "on trial: the window of the change is left out",
     );
     assert_eq!(job.windows(4, YIELDING), []);
-    assert_eq!(
-        job.status(),
-        (Standing::OnTrial, "on trial: 3 of 5 windows".into())
-    );
+    job.stands(Standing::OnTrial, "on trial: 3 of 5 windows");
     assert_eq!(job.window(YIELDING), []);
     let end = job.window(YIELDING);
-    let [verdict] = verdicts(&end)[..] else {
-        panic!("{end:?}")
-    };
+    let verdict = verdict(&end);
     assert!(verdict.keep);
     assert_eq!(verdict.verdict, Some(plan::GuardEffect::Confirmed));
     assert!((verdict.ratio.unwrap() - 100.0).abs() < 1e-9);
@@ -346,7 +320,7 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
         "pace: 840/s -> 84 000/s (5 windows each): 100 times [100, 100], confirmed; kept"
     );
     assert_eq!(job.windows(30, YIELDING), []);
-    assert_eq!(job.status(), (Standing::Applied, "applied".into()));
+    job.stands(Standing::Applied, "applied");
     assert_eq!(job.engine.findings()[0].state, FindingState::Applied);
 }
 
@@ -359,14 +333,12 @@ fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_reported_again() {
         ..SPINNING
     };
     let end = job.windows(6, worse);
-    let [verdict] = verdicts(&end)[..] else {
-        panic!("{end:?}")
-    };
+    let verdict = verdict(&end);
     assert!(!verdict.keep);
     let text = "pace: 840/s -> 600/s (5 windows each): -28.6 % [-28.6, -28.6], worse; undone";
     assert_eq!(verdict.text, text);
     assert_eq!(job.windows(30, SPINNING), []);
-    assert_eq!(job.status(), (Standing::OnHold, format!("on hold: {text}")));
+    job.stands(Standing::OnHold, &format!("on hold: {text}"));
     assert_eq!(job.engine.set_mode(RuleId(0), Mode::Applying), []);
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
 }
@@ -377,9 +349,7 @@ fn a_change_that_cannot_be_judged_is_undone() {
     job.until_applied(SPINNING);
     job.missing = Some(Measure::MpiCalls);
     let end = job.windows(30, YIELDING);
-    let [verdict] = verdicts(&end)[..] else {
-        panic!("{end:?}")
-    };
+    let verdict = verdict(&end);
     assert!(!verdict.keep);
     assert_eq!(verdict.means, None);
     assert!(
@@ -394,20 +364,10 @@ fn a_refusal_puts_the_tune_on_hold_with_its_reason() {
     let mut job = Job::busy_wait(2.0).applying();
     let outputs = job.windows(5, SPINNING);
     assert_eq!(decisions(&outputs), 1);
-    assert!(
-        !job.engine
-            .receipt(DecisionId(9), DecisionOutcome::Applied, job.now)
-    );
-    assert!(job.engine.receipt(
-        DecisionId(1),
-        DecisionOutcome::Refused("not writable".into()),
-        job.now
-    ));
+    assert!(!job.receipt(9, DecisionOutcome::Applied));
+    assert!(job.receipt(1, DecisionOutcome::Refused("not writable".into())));
     assert_eq!(job.windows(20, SPINNING), []);
-    assert_eq!(
-        job.status(),
-        (Standing::OnHold, "on hold: refused: not writable".into())
-    );
+    job.stands(Standing::OnHold, "on hold: refused: not writable");
     assert_eq!(job.engine.findings()[0].state, FindingState::Open);
 }
 
@@ -416,10 +376,7 @@ fn a_finding_stays_while_the_receipt_of_its_change_is_outstanding() {
     let mut job = Job::busy_wait(2.0).applying();
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
     job.windows(10, HEALTHY);
-    assert!(
-        job.engine
-            .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
-    );
+    assert!(job.receipt(1, DecisionOutcome::Applied));
     assert_eq!(job.engine.findings()[0].state, FindingState::OnTrial);
 }
 
@@ -428,13 +385,13 @@ fn what_every_process_had_already_is_not_judged_and_no_finding_until_the_conditi
     let mut job = Job::busy_wait(2.0).applying();
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
     let there = DecisionOutcome::There("it was there already in 6 processes".into());
-    assert!(job.engine.receipt(DecisionId(1), there, job.now));
+    assert!(job.receipt(1, there));
     let outputs = job.windows(20, SPINNING);
     assert_eq!(decisions(&outputs), 0);
     assert!(verdicts(&outputs).is_empty(), "{outputs:?}");
     assert!(job.engine.findings().is_empty(), "{:?}", job.engine.findings());
     let why = "it was there already in 6 processes";
-    assert_eq!(job.status(), (Standing::Quiet, why.into()));
+    job.stands(Standing::Quiet, why);
     job.windows(4, HEALTHY);
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1, "{:?}", job.status());
 }
@@ -444,14 +401,14 @@ fn a_change_that_something_was_in_the_way_of_is_decided_on_again_after_twenty_wi
     let mut job = Job::busy_wait(2.0).applying();
     assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
     let hindered = DecisionOutcome::Hindered("no thread suits".into());
-    assert!(job.engine.receipt(DecisionId(1), hindered, job.now));
+    assert!(job.receipt(1, hindered));
     assert_eq!(decisions(&job.windows(20, SPINNING)), 0);
     // The guard must know its five windows again.
     assert_eq!(decisions(&job.windows(6, SPINNING)), 1, "{:?}", job.status());
     let hindered = DecisionOutcome::Hindered("no thread suits".into());
-    assert!(job.engine.receipt(DecisionId(2), hindered, job.now));
+    assert!(job.receipt(2, hindered));
     let status = "on hold for 40 more windows: could not be done: no thread suits";
-    assert_eq!(job.status(), (Standing::OnHold, status.into()));
+    job.stands(Standing::OnHold, status);
 }
 
 #[test]
@@ -465,10 +422,7 @@ fn switching_a_rule_while_its_change_is_on_trial_undoes_it() {
         }
         let outputs = job.engine.set_mode(RuleId(0), mode);
         assert!(matches!(verdicts(&outputs)[..], [Verdict { keep: false, .. }]));
-        assert!(
-            !job.engine
-                .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
-        );
+        assert!(!job.receipt(1, DecisionOutcome::Applied));
         assert_eq!(job.engine.findings().is_empty(), mode == Mode::Off);
     }
 }

@@ -90,7 +90,6 @@ impl Trial {
         }
     }
 
-    /// The processes that it is about.
     pub(super) fn processes(&self) -> BTreeSet<ProcessId> {
         let again = self.again.iter().flat_map(|decision| &decision.changes);
         let decided = self.decisions.iter().flat_map(|(_, changed)| changed);

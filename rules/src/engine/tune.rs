@@ -40,7 +40,7 @@ pub(super) struct TuneState {
     late: BTreeSet<DecisionId>,
     confirmed: Vec<DecisionId>,
     /// A window has closed for it, with a value.
-    has_turned: bool,
+    pub(super) has_turned: bool,
     /// A change of it was kept and is in force.
     pub(super) applied: bool,
     /// What is in force while the condition holds, to be undone: decisions with the processes they changed.
@@ -85,10 +85,6 @@ impl TuneState {
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
         }
-    }
-
-    pub(super) fn has_turned(&self) -> bool {
-        self.has_turned
     }
 
     pub(super) fn needs_initial(&self, process: ProcessId) -> bool {

@@ -40,7 +40,7 @@ impl Engine {
                     left_out: running.left_out.clone(),
                     saw_no_process: running.saw_no_process,
                     had_processes: running.had_processes,
-                    had_value: tune.has_turned(),
+                    had_value: tune.has_turned,
                     windows: running.closed,
                     dropped,
                 });

@@ -45,7 +45,6 @@ pub(crate) struct Around {
 /// A measure for each MPI function that a process called, or the reason why it is not known.
 pub(crate) type Calls = Result<BTreeMap<String, f64>, String>;
 
-/// What is known of a closed window.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowData {
     /// Which window it is, by its place.

@@ -7,7 +7,7 @@ mod schema;
 mod sections;
 pub(crate) mod template;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tunes;
 pub(crate) mod used;
 mod yaml;

@@ -20,7 +20,10 @@ pub fn schema() -> String {
     );
     schema.insert("title".into(), "A rule of tuneagent".into());
     schema.insert("$defs".into(), definitions.into());
-    format!("{:#}", Value::Object(schema))
+    let mut schema = Value::Object(schema);
+    // So that a key that moves in our table changes nothing for others.
+    schema.sort_all_objects();
+    format!("{schema:#}")
 }
 
 fn mapping(keys: &'static Keys, definitions: &mut Map<String, Value>) -> Map<String, Value> {

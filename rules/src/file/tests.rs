@@ -5,111 +5,18 @@ use proptest::prelude::*;
 use super::{Bindings, RuleFile};
 use crate::diag::{line_column, render};
 
-/// The traps of YAML and of the file's form; each has its snapshot.
-const WRONG: &[(&str, &str)] = &[
-    (
-        "a_formula_that_begins_with_a_quote",
-        "rule: a\nabout: b\nmetrics:\n  x: \"a\" == y\n",
-    ),
-    (
-        "comma_swallowed_in_braces",
-        "rule: a\nabout: b\ntune:\n  - {set: x, value: clamp(x, 1, max), when: a > 1}\n",
-    ),
-    (
-        "comma_swallowed_in_a_guard",
-        "rule: a\nabout: b\ntune:\n  - set: x\n    guard: {maximize: min(a, b), over: 5}\n",
-    ),
-    (
-        "bracket_in_braces",
-        "rule: a\nabout: b\nmetrics:\n  x: {in: w, value: y[-1]}\n",
-    ),
-    ("colon_and_space_in_a_plain_value", "rule: a\nabout: slow: very\n"),
-    (
-        "colon_and_space_in_a_finding",
-        "rule: a\nabout: b\ntune:\n  - finding: ranks spin: {x} of them\n",
-    ),
-    (
-        "switches_as_values",
-        "rule: a\nabout: b\nmetrics:\n  x: yes\n  y: Off\nparameters:\n  on: 1\n",
-    ),
-    ("nulls", "rule: a\nabout:\nsource: ~\nparameters:\n  p: null\n"),
-    (
-        "duplicate_key",
-        "rule: a\nabout: b\nmetrics:\n  x: 1\n  y: 2\n  x: 3\n",
-    ),
-    (
-        "anchor_and_alias",
-        "rule: a\nabout: b\nmetrics:\n  x: &one 1 + 1\n  y: *one\n",
-    ),
-    ("alias_of_nothing", "rule: a\nabout: b\nmetrics:\n  y: *one\n"),
-    ("tag", "rule: a\nabout: !!str b\n"),
-    ("merge", "rule: a\nabout: b\nmetrics:\n  <<: {x: 1}\n"),
-    ("two_documents", "rule: a\nabout: b\n---\nrule: c\n"),
-    ("empty", "# nothing here\n"),
-    ("not_closed", "rule: a\nabout: b\nwindows: {pulse: {every: 1s}\n"),
-    ("tabs", "rule: a\nroles:\n\tx: rank == 0\n"),
-    ("a_list_as_the_file", "- rule: a\n- rule: b\n"),
-    (
-        "priority_that_is_no_number",
-        "rule: a\nabout: b\npriority: first\n",
-    ),
-    ("unknown_keys", "rule: a\nabuot: b\nmetric: {}\nxyz: 1\n"),
-    (
-        "keys_of_later_versions",
-        "rule: a\nabout: b\nwindows:\n  i: {detect: period}\n",
-    ),
-    (
-        "numbers_of_other_readers",
-        "rule: a\nabout: b\nmetrics:\n  time: 12:30\n  hex: 0x10\n  none: ~\n  date: 2001-01-01\n  list: [1, 2]\n",
-    ),
-    (
-        "roles_and_probes",
-        "rule: a\nabout: b\nroles:\n  r: {if: rank > 0, count: 5..2}\n  s: {count: 1..}\n  t: {if: rank > 0, count: few}\n  u: {iff: rank > 0}\nprobes:\n  p: {span: [f]}\n  q: {entry: [f, g]}\n  o: {span: [f, [g]]}\n",
-    ),
-    (
-        "changes",
-        "rule: a\nabout: b\ntune:\n  - {set: x, call: f()}\n  - {call: f(}\n  - {set: [x]}\n  - {set: x, at: {entry: f, return: g}}\n  - {set: x, at: {entry: f, decided: true}}\n",
-    ),
-    ("bindings_are_no_rule", "for: a\nnames: {x: y}\n"),
-    (
-        "metrics",
-        "rule: a\nabout: b\nmetrics:\n  T(n: n\n  U(1): 1\n  V(n, m): n\n  C: {in: i}\n  D: {value: 1}\n",
-    ),
-    (
-        "joins",
-        "rule: a\nabout: b\njoin:\n  e: {of: [p], by: [p.n = q.n]}\n  f: {of: [p, q], by: [p.n]}\n  g: {of: p, by: []}\n  h: {by: []}\n",
-    ),
-    (
-        "captures",
-        "rule: a\nabout: b\ncapture:\n  plain: x\n  p.h i: x\n  p.to: arg(1)\n  p.x: [1]\n",
-    ),
-    (
-        "wrong_shapes",
-        "rule: [a]\nabout: b\nmetrics: 3\ntune: {set: x}\nroles:\n  r: [1]\n",
-    ),
-    (
-        "missing",
-        "about: b\nprobes:\n  p: {role: r}\n  q: {entry: f}\nwindows:\n  w: {}\ntune:\n  - guard: {over: 5}\n",
-    ),
-    (
-        "bad_names",
-        "rule: Busy Wait\nabout: b\nmetrics:\n  in: 1\n  2x: 1\n  a-b: 1\n",
-    ),
-    (
-        "columns_in_formulas",
-        "rule: a\nabout: b\nmetrics:\n  plain: 1 + $\n  quoted: '1 + $'\n  double: \"1 + $\"\n  escaped: \"1\\t+ $\"\n  literal: |\n    1 +\n      2 + $\n  folded: >-\n    1 +\n    2 + $\n  lines: 1 +\n    2 + $\n  wide: λ + $\n",
-    ),
-    (
-        "templates",
-        "rule: a\nabout: b\ntune:\n  - finding: \"{x\"\n  - finding: x}\n  - finding: a {1 + } b {2 $} c\n",
-    ),
-];
+/// The cases of a file: `### NAME`, then the text of each.
+pub(crate) fn cases(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let cases = text.split("### ").skip(1);
+    cases.map(|case| case.split_once('\n').expect("a name, then the text"))
+}
 
+/// The traps of YAML and of the file's form; each has its snapshot.
 #[test]
 fn what_is_wrong_with_a_file_is_shown_at_its_place_with_what_to_do() {
-    for (name, source) in WRONG {
+    for (name, source) in cases(include_str!("tests/wrong.txt")) {
         let wrong = RuleFile::parse(source).expect_err(name);
-        insta::assert_snapshot!(*name, render("rule.yaml", source, &wrong));
+        insta::assert_snapshot!(name, render("rule.yaml", source, &wrong));
     }
 }
 

@@ -57,7 +57,6 @@ pub struct Named {
     pub node: usize,
 }
 
-/// The graph of some rules.
 pub fn graph(rules: &[CheckedRule]) -> Graph {
     let mut builder = Builder {
         graph: Graph {

@@ -11,9 +11,7 @@ use crate::target::Site;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedProbe {
     pub function: String,
-    /// It is hit at the entry.
     pub entry: bool,
-    /// It is hit at the return.
     pub returns: bool,
     /// The most that any rule needs.
     pub delivers: Delivery,

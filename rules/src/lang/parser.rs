@@ -36,7 +36,6 @@ use crate::unit::unit_named;
 /// How many parts a formula may have: what walks the tree calls itself once for each level.
 const MOST_PARTS: usize = 256;
 
-/// The tree of `text`.
 pub(crate) fn parse(text: &Text) -> Result<Expr, Diagnostic> {
     let tokens = tokens(text)?;
     if tokens.len() > MOST_PARTS {

@@ -89,7 +89,6 @@ impl Detector {
         self.since_begin = 0;
     }
 
-    /// The loop, if one is known.
     pub fn known(&self) -> Option<&Loop> {
         self.known.as_ref()
     }

@@ -44,7 +44,6 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What the recording says of itself.
     pub fn header(&self) -> &Header {
         &self.header
     }

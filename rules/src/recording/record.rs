@@ -83,7 +83,6 @@ pub enum Record {
         time: Time,
         /// Hits since any moment.
         count: u64,
-        /// Sum of their durations, nanoseconds.
         duration_sum_ns: u64,
     },
     /// No hit of this process with a time up to `time` comes after this record.
@@ -158,7 +157,6 @@ pub enum Record {
     },
     /// Something was lost, of no process in particular.
     Loss {
-        /// When it was noticed.
         time: Time,
         /// What: `ring_full`.
         kind: String,
@@ -178,7 +176,6 @@ pub struct ProbeDefinition {
     pub captures: Vec<(String, CapturedType)>,
 }
 
-/// Where a probe sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbePlace {
@@ -188,7 +185,6 @@ pub enum ProbePlace {
     Span,
 }
 
-/// One hit of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     pub probe: ProbeKey,
@@ -203,13 +199,10 @@ pub struct Hit {
     pub captures: Vec<Captured>,
 }
 
-/// The type of a captured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CapturedType {
-    /// A number with a sign.
     Signed,
-    /// A number without a sign.
     Unsigned,
     Float,
     Boolean,
@@ -221,9 +214,7 @@ pub enum CapturedType {
 pub enum Captured {
     /// There is no value.
     None(MissingReason),
-    /// A number with a sign.
     Signed(i64),
-    /// A number without a sign.
     Unsigned(u64),
     /// A floating-point number, every bit of which is kept.
     Float(f64),
@@ -232,19 +223,16 @@ pub enum Captured {
     Text(String),
 }
 
-/// Why a value is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum MissingReason {
     /// A reason of a newer version of the format.
     Unknown,
     /// It was not asked for.
     NotMeasured,
-    /// The memory could not be read.
     Unreadable,
     Lost,
     /// What it belongs to is not complete.
     Incomplete,
-    /// The call has not returned yet.
     InsideCall,
 }
 

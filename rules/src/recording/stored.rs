@@ -280,7 +280,9 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Wrong> {
 
 fn json(value: &impl Serialize) -> Result<String, TooLarge> {
     // Texts, numbers and lists of them always become JSON.
-    let value = clean(serde_json::to_value(value).unwrap_or_default())?;
+    let mut value = clean(serde_json::to_value(value).unwrap_or_default())?;
+    // Records are the same bytes in whatever order their fields are declared.
+    value.sort_all_objects();
     let json = value.to_string();
     within("a record", json.len(), MAX_RECORD)?;
     Ok(json)

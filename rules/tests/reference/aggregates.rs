@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use rules::aggregate::{Merge, Numbers};
 
-use crate::bench::{Bench, near};
+use crate::bench::Bench;
 
 /// S1 §9.1: four chunks of 200 tasks in 400, 500, 300 and 600 ms, C in ms.
 const C: [f64; 4] = [2.0, 2.5, 1.5, 3.0];
@@ -49,13 +49,8 @@ fn by_rule(values: &[f64]) -> (f64, f64) {
 #[test]
 fn s1_9_1_mean_and_deviation_of_the_measured_chunks() {
     let all = of(&C);
-    near(all.mean().unwrap(), 2.25, 12, "S1 §9.1 μ");
-    near(
-        all.stddev().unwrap(),
-        0.559_017,
-        6,
-        "S1 §9.1 σ of the values there are",
-    );
+    near!(all.mean().unwrap() => 2.25, 12, "S1 §9.1 μ");
+    near!(all.stddev().unwrap() => 0.559_017, 6, "S1 §9.1 σ of the values there are");
 }
 
 #[test]
@@ -63,17 +58,17 @@ fn s2_6_2_means_of_means_and_deviations_of_deviations_are_wrong() {
     // Two hosts of three values and one: the mean of their means is not the mean.
     let (mut left, right) = (of(&C[..3]), of(&C[3..]));
     let mean_of_means = f64::midpoint(left.mean().unwrap(), right.mean().unwrap());
-    near(mean_of_means, 2.5, 12, "S2 §6.2");
+    near!(mean_of_means => 2.5, 12, "S2 §6.2");
     left.merge(&right);
-    near(left.mean().unwrap(), 2.25, 12, "S2 §6.2 MEAN over hosts");
-    near(left.stddev().unwrap(), 0.559_017, 6, "S2 §6.2 STDEV over hosts");
+    near!(left.mean().unwrap() => 2.25, 12, "S2 §6.2 MEAN over hosts");
+    near!(left.stddev().unwrap() => 0.559_017, 6, "S2 §6.2 STDEV over hosts");
 }
 
 #[test]
 fn s2_6_2_the_language_and_the_parts_give_the_same() {
     let (mean, sigma) = by_rule(&C);
-    near(mean, 2.25, 9, "S2 §6.2 MEAN");
-    near(sigma, 0.559_017, 6, "S2 §6.2 STDEV");
+    near!(mean => 2.25, 9, "S2 §6.2 MEAN");
+    near!(sigma => 0.559_017, 6, "S2 §6.2 STDEV");
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! S3, performance contracts of ASSIST programs: rates, from what is counted. Everything else belongs to contracts, which come later.
 
-use crate::bench::{Bench, near};
+use crate::bench::Bench;
 
 #[test]
 fn s3_eq_24_and_25_a_rate_is_a_difference_of_counts_over_a_window_behind_the_transient() {
@@ -36,8 +36,8 @@ metrics:
     let shut = bench.shut();
     assert_eq!(shut.len(), 2);
     for shut in shut {
-        near(shut.value("i"), 10.0, 9, "S3 (25) rate of an input, items/s");
-        near(shut.value("e"), 10.0, 9, "S3 (28) e = i");
-        near(shut.value("t") * 1e3, 60.0, 9, "S3 §9 service time, ms");
+        near!(shut.value("i") => 10.0, 9, "S3 (25) rate of an input, items/s");
+        near!(shut.value("e") => 10.0, 9, "S3 (28) e = i");
+        near!(shut.value("t") * 1e3 => 60.0, 9, "S3 §9 service time, ms");
     }
 }

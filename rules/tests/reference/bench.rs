@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rules::{
-    CheckedRule, Decision, DecisionOutcome, Engine, MetricReading, Mode, Observation, Output, ProbeId,
-    ProcessFacts, ProcessId, RuleFile, RuleId, Scalar, Time,
+    CheckedRule, Decision, DecisionOutcome, Engine, Measure, MetricReading, Mode, Observation, Output,
+    ProbeId, ProcessFacts, ProcessId, RuleFile, RuleId, Scalar, Subject, Time,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -141,6 +141,16 @@ impl Bench {
             count,
             duration_sum_ns: time(took_ms).0,
         });
+    }
+
+    /// The CPU time that a rank has had, both in ms.
+    pub(crate) fn cpu_time(&mut self, rank: u32, ms: u64, total: u64) {
+        self.engine.observe(Observation::counter(
+            Subject::Process(ProcessId(rank)),
+            Measure::CpuTime,
+            time(ms as f64),
+            total * 1_000_000,
+        ));
     }
 
     /// One more thing that was measured.

@@ -26,10 +26,7 @@ fn finding(rule: &str, ranks: &[Rank]) -> Option<String> {
     let rule = CheckedRule::from_source(source).expect("it checks");
     let mut engine = Engine::new(vec![rule], Time(0)).expect("it runs");
     for number in 0..ranks.len() as u32 {
-        let facts = ProcessFacts {
-            rank: Some(number),
-            ..ProcessFacts::default()
-        };
+        let facts = ProcessFacts::of_rank(number);
         engine.process_joined(ProcessId(number), facts, Time(0));
     }
     for half in 0..=8 {
@@ -44,24 +41,24 @@ fn finding(rule: &str, ranks: &[Rank]) -> Option<String> {
 
 fn observe(engine: &mut Engine, rank: &Rank, process: ProcessId, time: Time) {
     let so_far = |each_second: u64| each_second * (time.0 / 1_000_000) / 1000;
-    engine.observe(Observation::Gauge {
-        of: Subject::Process(process),
-        measure: Measure::UsefulShare,
+    engine.observe(Observation::gauge(
+        Subject::Process(process),
+        Measure::UsefulShare,
         time,
-        value: rank.useful,
-    });
+        rank.useful,
+    ));
     let in_mpi_ns = ((1.0 - rank.useful) * 1e9) as u64;
     for (measure, each_second) in [
         (Measure::MpiTime, in_mpi_ns),
         (Measure::RunqueueTime, rank.queue_ms * 1_000_000),
         (Measure::MpiRunqueueTime, rank.queue_in_mpi_ms * 1_000_000),
     ] {
-        engine.observe(Observation::Counter {
-            of: Subject::Process(process),
+        engine.observe(Observation::counter(
+            Subject::Process(process),
             measure,
             time,
-            total: so_far(each_second),
-        });
+            so_far(each_second),
+        ));
     }
     for (call, calls, ms, bytes) in &rank.calls {
         let totals = BTreeMap::from([

@@ -4,6 +4,12 @@
 //! S0 is the MATE thesis (2007), S1 MATE for MPI (2010), S2 PMSL (2009), S3 ASSIST contracts, S4 SelfAnalyzer. What a work prints
 //! wrongly stands beside its correction: the corrected value is asserted, and that the printed one differs.
 
+/// `found => expected`, to so many digits behind the point.
+macro_rules! near {
+    ($found:expr => $expected:expr, $digits:expr, $($what:tt)+) => {
+        $crate::bench::near($found, $expected, $digits, &format!($($what)+))
+    };
+}
 mod bench;
 mod tape;
 

@@ -1,6 +1,6 @@
 //! S0, the MATE thesis (2007): the iteration of two processes, model A (number of workers), model B (factoring).
 
-use crate::bench::{Bench, near, shipped, written};
+use crate::bench::{Bench, shipped, written};
 
 /// The instants i1 to i10 of Fig. 4.8, ms: i2 ends Initialize, i5 begins Process in the second process, i6 ends it in the
 /// first.
@@ -33,12 +33,12 @@ fn s0_4_4_the_parts_of_an_iteration_of_two_processes_add_up_to_it() {
         ("T_Ex", i10 - i1),
     ];
     for (metric, ms) in parts {
-        near(shut.value(metric) * 1e3, ms, 6, &format!("S0 §4.4 {metric}"));
+        near!(shut.value(metric) * 1e3 => ms, 6, "S0 §4.4 {metric}");
     }
     // By the conditions of Fig. 4.10 a send ends before every Process begins: the second process' answer is left out,
     // and the parts do not add up to the iteration.
     let printed = shut.value("T_Comp") * 1e3 + (i4 - i3) + (i9 - i8);
-    near(i10 - i1 - printed, i8 - i7, 6, "S0 Fig. 4.10");
+    near!(i10 - i1 - printed => i8 - i7, 6, "S0 Fig. 4.10");
 }
 
 /// One iteration of the farm of `optimal-workers`: Tc as told, spread over the workers, λV and the latency as told.
@@ -88,28 +88,18 @@ fn s0_5_1_errata_of_the_listing() {
     let mut bench = Bench::new(shipped("optimal-workers"), 9);
     farmed(&mut bench, 8, 10.0, 90.0, 160.0);
     let shut = bench.shut().remove(0);
-    near(
-        shut.value("t_comm") * 1e3,
-        90.0,
-        6,
-        "S0 §5.1.4 communication time",
-    );
+    near!(shut.value("t_comm") * 1e3 => 90.0, 6, "S0 §5.1.4 communication time");
     // §5.1.4 prints the difference with the other sign.
     assert!(shut.value("t_comm") > 0.0);
     // λ as coded divides by all that was sent and a mean answer, and is then multiplied by all that was sent and received.
     // 90 ms become 90 · 8800/8100.
-    near(
-        shut.value("lambda") * shut.value("V") * 1e3,
-        90.0,
-        6,
-        "S0 §5.1.1 λV",
-    );
+    near!(shut.value("lambda") * shut.value("V") * 1e3 => 90.0, 6, "S0 §5.1.1 λV");
 
     // Two sends to one worker count twice, where the listing keeps the last.
     let mut bench = Bench::new(shipped("optimal-workers"), 3);
     bench.hit("send", 0, 150.0, 1.0, &[500.0]);
     farmed(&mut bench, 2, 10.0, 90.0, 160.0);
-    near(bench.shut()[0].value("V"), 2500.0 + 200.0, 6, "S0 §5.1.1 V");
+    near!(bench.shut()[0].value("V") => 2500.0 + 200.0, 6, "S0 §5.1.1 V");
 
     // Less time between first send and last reply than the worker computed: λ is 0, never negative, and there is a worker.
     let mut bench = Bench::new(shipped("optimal-workers"), 3);
@@ -136,7 +126,7 @@ fn s0_5_1_an_iteration_is_complete_whatever_order_its_parts_arrive_in() {
     bench.hit("compute", 1, 280.0, 160.0, &[1.0]);
     bench.watermark(1, 1000.0);
     bench.tick(1001.0);
-    near(bench.shut()[0].value("t_comm") * 1e3, 10.0, 6, "S0 §5.1.4");
+    near!(bench.shut()[0].value("t_comm") * 1e3 => 10.0, 6, "S0 §5.1.4");
 }
 
 /// A master that hands out its tasks in chunks of the size that the rule sets, and workers of these task times (ms).

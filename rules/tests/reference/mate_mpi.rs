@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::bench::{Bench, near, shipped, written};
+use crate::bench::{Bench, shipped, written};
 
 /// Workers, tasks, μ and σ of a task's time (ms), f_0, f_j, tasks of a chunk of each batch, least chunk, what is left.
 type Vector = (u32, u32, f64, f64, f64, f64, &'static [u32], u32, u32);
@@ -146,9 +146,9 @@ fn s1_4_2_1_the_batches_of_adjusting_factoring() {
         let later: Vec<usize> = farm.writes[3..].iter().map(|(_, place, _)| *place).collect();
         assert!(!later.contains(&2), "{what}: F2 is kept in the first iteration");
         let (found, rest) = farm.iteration(tasks, least, 100);
-        near(farm.shares[0], f_0, 6, &what);
-        near(farm.shares[1], f_j, 6, &what);
-        near(farm.shares[2], f_j, 6, &what);
+        near!(farm.shares[0] => f_0, 6, "{what}");
+        near!(farm.shares[1] => f_j, 6, "{what}");
+        near!(farm.shares[2] => f_j, 6, "{what}");
         assert_eq!((found.as_slice(), rest), (chunks, left), "{what}");
     }
 }
@@ -205,8 +205,8 @@ fn s1_8_a_worker_with_two_chunks_of_a_batch_has_each_paired_with_its_send() {
     let c = (squares / 5.0).sqrt() / 2.25 * 2.0_f64.sqrt();
     let set = set_by(&order);
     let last = |name: &str| set.iter().rfind(|(known, _)| known == name).unwrap().1;
-    near(last("F0"), 1.0 / (1.0 + c), 9, "S1 §8 erratum 9, F0");
-    near(last("F2"), 1.0 / (2.0 + c), 9, "S1 §8 erratum 9, F2");
+    near!(last("F0") => 1.0 / (1.0 + c), 9, "S1 §8 erratum 9, F0");
+    near!(last("F2") => 1.0 / (2.0 + c), 9, "S1 §8 erratum 9, F2");
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! S1, MATE for MPI (2010): the index for the number of workers, its closed form, and what it is made of.
 
-use crate::bench::{Bench, near, shipped, written};
+use crate::bench::{Bench, shipped, written};
 
 /// An iteration of `workers-by-index` in which this was sent, received and computed.
 fn indexed(
@@ -85,19 +85,19 @@ fn s1_eq_4_5_to_4_7_the_index_and_its_closed_form() {
             tc,
         );
         let what = format!("S1 §9.2 m0 = {latency}");
-        near(shut.value("V"), volume, 3, &what);
-        near(shut.value("alpha"), share, 9, &what);
-        near(shut.value("Tc") * 1e3, tc, 6, &what);
-        near(shut.value("A") * 1e3, a, 6, &what);
-        near(shut.value("B") * 1e3, b, 6, &what);
-        near(shut.value("best_x"), x, 4, &what);
+        near!(shut.value("V") => volume, 3, "{what}");
+        near!(shut.value("alpha") => share, 9, "{what}");
+        near!(shut.value("Tc") * 1e3 => tc, 6, "{what}");
+        near!(shut.value("A") * 1e3 => a, 6, "{what}");
+        near!(shut.value("B") * 1e3 => b, 6, "{what}");
+        near!(shut.value("best_x") => x, 4, "{what}");
         assert_eq!(shut.value("best"), best, "{what}");
-        near(shut.value("t") * 1e3, time, 4, &what);
-        near(shut.value("pi") * 1e3, pi, 4, &what);
+        near!(shut.value("t") * 1e3 => time, 4, "{what}");
+        near!(shut.value("pi") * 1e3 => pi, 4, "{what}");
         // At x* the time is 2A, the index 4AB/Tc, the efficiency Tc/(2B): never above one half.
-        near(shut.value("at_x") / shut.value("A"), 2.0, 9, &what);
-        near(shut.value("index") / shut.value("least"), 1.0, 9, &what);
-        near(shut.value("efficiency"), shut.value("half"), 9, &what);
+        near!(shut.value("at_x") / shut.value("A") => 2.0, 9, "{what}");
+        near!(shut.value("index") / shut.value("least") => 1.0, 9, "{what}");
+        near!(shut.value("efficiency") => shut.value("half"), 9, "{what}");
         assert!(shut.value("efficiency") <= 0.5, "{what}");
     }
 }
@@ -125,12 +125,7 @@ fn s1_eq_4_6_the_index_at_other_numbers_of_workers_and_the_errors_of_the_print()
     ];
     let shut = indexed(&with_metrics(&more), &parameters, 25e6, 25e6, 8000.0);
     for (x, pi, digits) in points {
-        near(
-            shut.value(&format!("pi_{x}")) * 1e3,
-            pi,
-            digits,
-            &format!("S1 §9.2 Pi({x})"),
-        );
+        near!(shut.value(&format!("pi_{x}")) * 1e3 => pi, digits, "S1 §9.2 Pi({x})");
     }
     assert!(
         shut.value("unbalanced") > 2.0 * shut.value("right"),
@@ -260,7 +255,7 @@ fn s1_5_4_2_1_latency_and_cost_per_byte_are_measured_from_round_trips() {
         bench.until(start + 500.0);
     }
     let shut = bench.shut().pop().unwrap();
-    near(shut.value("N"), 40.0, 9, "S1 §5.4.2.1 the trips of 20 iterations");
-    near(shut.value("latency") * 1e3, 0.2, 4, "S1 §5.4.2.1 m0, ms");
-    near(shut.value("per_byte") * 1e9, 8.0, 3, "S1 §5.4.2.1 λ, 1e-6 ms/B");
+    near!(shut.value("N") => 40.0, 9, "S1 §5.4.2.1 the trips of 20 iterations");
+    near!(shut.value("latency") * 1e3 => 0.2, 4, "S1 §5.4.2.1 m0, ms");
+    near!(shut.value("per_byte") * 1e9 => 8.0, 3, "S1 §5.4.2.1 λ, 1e-6 ms/B");
 }

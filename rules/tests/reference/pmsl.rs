@@ -1,10 +1,6 @@
 //! S2, PMSL and G-PM (2009): how values of intervals and regions are measured, and of calls that cannot be looked into.
 
-use rules::{Measure, Observation, ProcessId, Subject, Time};
-
-use crate::bench::{Bench, near};
-
-const MS: u64 = 1_000_000;
+use crate::bench::Bench;
 
 /// A rank that counts CPU time while it runs.
 const INTERVALS: &str = "\
@@ -32,14 +28,7 @@ fn s2_3_2_1_what_is_accumulated_over_intervals_adds_up() {
     let totals = [0, 20, 70, 75, 75, 160, 250];
     let mut bench = Bench::new(INTERVALS, 1);
     for (step, total) in (0_u64..).zip(totals) {
-        let (of, time) = (Subject::Process(ProcessId(0)), Time(step * 100 * MS));
-        let (measure, total) = (Measure::CpuTime, total * MS);
-        bench.observe(Observation::Counter {
-            of,
-            measure,
-            time,
-            total,
-        });
+        bench.cpu_time(0, step * 100, total);
         bench.tick(step as f64 * 100.0);
     }
     let shut = bench.shut();
@@ -58,7 +47,7 @@ fn s2_3_2_1_what_is_accumulated_over_intervals_adds_up() {
         .filter(|shut| shut.window == "short")
         .zip([0.2, 0.5, 0.05, 0.0, 0.85, 0.9])
     {
-        near(shut.value("rate"), expected, 9, "S2 §3.2.1 M'");
+        near!(shut.value("rate") => expected, 9, "S2 §3.2.1 M'");
     }
     // SINCE_START and SINCE_START_DIVIDE_BY_TIME of §6.4: M(ts, now), M(ts, now) / (now - ts).
     assert_eq!(all("short", "since"), [20.0, 70.0, 75.0, 75.0, 160.0, 250.0]);
@@ -67,15 +56,10 @@ fn s2_3_2_1_what_is_accumulated_over_intervals_adds_up() {
             .filter(|shut| shut.window == "short")
             .zip([0.2, 0.35, 0.25, 0.1875, 0.32, 250.0 / 600.0])
     {
-        near(
-            shut.value("since_rate"),
-            expected,
-            9,
-            "S2 §6.4 since the start, by time",
-        );
+        near!(shut.value("since_rate") => expected, 9, "S2 §6.4 since the start, by time");
     }
     let whole = shut.iter().find(|shut| shut.window == "long").unwrap();
-    near(whole.value("mean_rate"), 0.25, 9, "S2 §3.2.1 M'");
+    near!(whole.value("mean_rate") => 0.25, 9, "S2 §3.2.1 M'");
 }
 
 /// Regions of each rank with the change of a counter in them.
@@ -115,14 +99,7 @@ fn s2_3_2_2_values_of_regions_are_the_end_less_the_begin_and_add_up() {
     ];
     for (step, of_ranks) in (0_u64..).zip(totals) {
         for (rank, total) in (0..).zip(of_ranks) {
-            let (of, time) = (Subject::Process(ProcessId(rank)), Time(step * 10 * MS));
-            let (measure, total) = (Measure::CpuTime, total * MS);
-            bench.observe(Observation::Counter {
-                of,
-                measure,
-                time,
-                total,
-            });
+            bench.cpu_time(rank, step * 10, total);
         }
     }
     // Both ranks are in the region from 10 to 30 and from 40 to 60.
@@ -138,10 +115,10 @@ fn s2_3_2_2_values_of_regions_are_the_end_less_the_begin_and_add_up() {
     let expected = [((2.0, 11.0), 13.0, 13.0), ((10.0, 17.0), 27.0, 40.0)];
     for (shut, ((low, high), total, ever)) in shut.iter().zip(expected) {
         let (least, most) = shut.rows("gain");
-        near(least * 1e3, low, 6, "S2 §3.2.2 M_i, the least rank");
-        near(most * 1e3, high, 6, "S2 §3.2.2 M_i, the greatest rank");
-        near(shut.value("total") * 1e3, total, 6, "S2 §3.2.2 M_i");
-        near(shut.value("ever") * 1e3, ever, 6, "S2 §3.2.2 M");
+        near!(least * 1e3 => low, 6, "S2 §3.2.2 M_i, the least rank");
+        near!(most * 1e3 => high, 6, "S2 §3.2.2 M_i, the greatest rank");
+        near!(shut.value("total") * 1e3 => total, 6, "S2 §3.2.2 M_i");
+        near!(shut.value("ever") * 1e3 => ever, 6, "S2 §3.2.2 M");
         // The print has the begin less the end, which is negative of a counter.
         assert!(shut.value("total") > 0.0);
     }
@@ -196,19 +173,9 @@ fn s2_3_2_2_corrections_when_a_reading_falls_into_a_region_or_the_measurement_st
         let shut = bench.shut();
         let mut sum = 0.0;
         for (shut, expected) in shut.iter().zip(expected) {
-            near(
-                shut.value("inside") * 1e3,
-                *expected,
-                6,
-                &format!("S2 §3.2.2 {what}"),
-            );
+            near!(shut.value("inside") * 1e3 => *expected, 6, "S2 §3.2.2 {what}");
             sum += expected;
-            near(
-                shut.value("ever") * 1e3,
-                sum,
-                6,
-                &format!("S2 §3.2.2 {what}: since the start"),
-            );
+            near!(shut.value("ever") * 1e3 => sum, 6, "S2 §3.2.2 {what}: since the start");
         }
         assert!(shut.len() >= 2, "{what}: {}", bench.why());
     }
@@ -218,14 +185,7 @@ fn s2_3_2_2_corrections_when_a_reading_falls_into_a_region_or_the_measurement_st
 fn s2_3_2_2_a_measurement_that_starts_inside_a_region_leaves_it_out_and_counts_it() {
     let mut bench = Bench::new(REGIONS, 1);
     for (step, total) in (0_u64..).zip([0, 5, 20, 30]) {
-        let (of, time) = (Subject::Process(ProcessId(0)), Time(step * 10 * MS));
-        let (measure, total) = (Measure::CpuTime, total * MS);
-        bench.observe(Observation::Counter {
-            of,
-            measure,
-            time,
-            total,
-        });
+        bench.cpu_time(0, step * 10, total);
     }
     bench.hit("end", 0, 5.0, 0.0, &[6.0]);
     bench.hit("begin", 0, 10.0, 0.0, &[7.0]);
@@ -236,7 +196,7 @@ fn s2_3_2_2_a_measurement_that_starts_inside_a_region_leaves_it_out_and_counts_i
     bench.until(30.0);
     let shut = bench.shut();
     assert_eq!(shut.len(), 1);
-    near(shut[0].value("total") * 1e3, 15.0, 6, "S2 §3.2.2");
+    near!(shut[0].value("total") * 1e3 => 15.0, 6, "S2 §3.2.2");
     assert!(bench.why().contains("outside: 1"), "{}", bench.why());
 }
 
@@ -279,7 +239,7 @@ metrics:
                 "S2 §3.2.3 second {second}"
             );
         } else {
-            near(shut.value("rate"), 150e6, 0, "S2 §3.2.3 900 MB / 6 s");
+            near!(shut.value("rate") => 150e6, 0, "S2 §3.2.3 900 MB / 6 s");
             // Not 900 MB in the second in which it was told.
             assert!(shut.value("rate") < 900e6);
         }

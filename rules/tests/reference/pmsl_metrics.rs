@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use rules::{Observation, ProcessId, Time};
 
-use crate::bench::{Bench, near, shipped};
+use crate::bench::{Bench, shipped};
 
 const MS: u64 = 1_000_000;
 
@@ -37,7 +37,7 @@ fn s2_fig_6_7_listing_a_load_imbalance_at_a_barrier() {
     let expected = [(20.0 - 4.0) / 50.0, (30.0 - 9.0) / 60.0];
     assert_eq!(shut.len(), expected.len());
     for (shut, expected) in shut.iter().zip(expected) {
-        near(shut.value("imbalance"), expected, 9, "S2 Fig. 6.7");
+        near!(shut.value("imbalance") => expected, 9, "S2 Fig. 6.7");
     }
 }
 
@@ -57,7 +57,7 @@ fn s2_fig_6_7_as_the_language_writes_it_with_the_time_of_one_mpi_call() {
     let shut = bench.shut();
     assert_eq!(shut.len(), 2, "{}", bench.why());
     for (shut, expected) in shut.iter().zip([16.0 / 50.0, 21.0 / 60.0]) {
-        near(shut.value("imbalance"), expected, 9, "S2 Fig. 6.7");
+        near!(shut.value("imbalance") => expected, 9, "S2 Fig. 6.7");
     }
 }
 
@@ -90,7 +90,7 @@ fn s2_6_8_what_is_lost_at_one_virtual_time_does_not_move_the_others() {
     assert_eq!(reported.len(), 2, "{reported:?}");
     // An explicit error value that spreads (§6.8.2), with its reason.
     assert!(reported[0].starts_with("none ("), "{reported:?}");
-    near(shut[1].value("imbalance"), 21.0 / 60.0, 9, "S2 §6.8.1");
+    near!(shut[1].value("imbalance") => 21.0 / 60.0, 9, "S2 §6.8.1");
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn s2_fig_7_6_listing_c_mean_iteration_time() {
     let expected = [(20.0, 28.0), (15.0, 25.0), (15.0, 25.0)];
     for (shut, (least, most)) in shut[1..].iter().zip(expected) {
         let (low, high) = shut.rows("time");
-        near(low * 1e3, least, 6, "S2 Fig. 7.6");
-        near(high * 1e3, most, 6, "S2 Fig. 7.6");
+        near!(low * 1e3 => least, 6, "S2 Fig. 7.6");
+        near!(high * 1e3 => most, 6, "S2 Fig. 7.6");
     }
 }
 
@@ -203,9 +203,9 @@ fn s2_fig_7_8_listing_d_the_greatest_share_of_communication() {
     // Of vt 2: what was between the ends of 1 and 2, in 100 ms.
     for (shut, (rank_0, rank_1)) in shut[1..].iter().zip([(10.0, 15.0), (20.0, 25.0)]) {
         let (low, high) = shut.rows("share");
-        near(low * 100.0, rank_0, 6, "S2 Fig. 7.8, percent");
-        near(high * 100.0, rank_1, 6, "S2 Fig. 7.8, percent");
-        near(shut.value("worst") * 100.0, rank_1, 6, "S2 Fig. 7.8, percent");
+        near!(low * 100.0 => rank_0, 6, "S2 Fig. 7.8, percent");
+        near!(high * 100.0 => rank_1, 6, "S2 Fig. 7.8, percent");
+        near!(shut.value("worst") * 100.0 => rank_1, 6, "S2 Fig. 7.8, percent");
     }
 }
 
@@ -238,13 +238,8 @@ fn s2_fig_6_6_listing_e_send_volume_of_an_interaction() {
         // 8 B × vt × (1 + 2 + 3) × (1 + 2)
         let volume = f64::from(8 * vt * 18);
         sum += volume;
-        near(
-            shut.value("volume"),
-            volume,
-            6,
-            "S2 Fig. 6.6, of one virtual time",
-        );
-        near(shut.value("recent"), sum, 6, "S2 Fig. 6.6, of an interval");
+        near!(shut.value("volume") => volume, 6, "S2 Fig. 6.6, of one virtual time");
+        near!(shut.value("recent") => sum, 6, "S2 Fig. 6.6, of an interval");
     }
 }
 
@@ -304,17 +299,12 @@ fn s2_fig_6_3_three_probes_serve_many_metrics_and_carry_data() {
         );
         assert_eq!(shut.value("last_turn"), f64::from(vt + 1));
         let (least, most) = shut.rows("took");
-        near(least * 1e3, 40.0, 6, "S2 Fig. 6.3 begin and end");
-        near(most * 1e3, 41.0, 6, "S2 Fig. 6.3 begin and end");
-        near(
-            shut.value("residuum"),
-            1.0 / f64::from(1 << vt),
-            12,
-            "S2 Fig. 6.3 residuum",
-        );
+        near!(least * 1e3 => 40.0, 6, "S2 Fig. 6.3 begin and end");
+        near!(most * 1e3 => 41.0, 6, "S2 Fig. 6.3 begin and end");
+        near!(shut.value("residuum") => 1.0 / f64::from(1 << vt), 12, "S2 Fig. 6.3 residuum");
         if vt > 1 {
             // S2 §6.2.1: `probe(p, vt-1)`.
-            near(shut.value("convergence"), 0.5, 12, "S2 §6.4 shifted virtual time");
+            near!(shut.value("convergence") => 0.5, 12, "S2 §6.4 shifted virtual time");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Each shipped model and metric on a recording that was made from the numbers of its work: windows, metrics and decisions are
 //! those of the reference. The recordings are files, for `tuneagent replay` too; `TUNEAGENT_UPDATE=1` makes them anew.
 
-use crate::bench::{near, shipped, written};
+use crate::bench::{shipped, written};
 use crate::tape::{Tape, replayed};
 
 type Made = fn() -> Tape;
@@ -356,12 +356,7 @@ fn every_shipped_model_and_metric_has_a_recording_on_which_its_formulas_have_val
 fn last_window(name: &str, expected: &[(&str, f64, f64, i32)]) {
     let shut = replayed(shipped(name), &recorded(name)).shut();
     for (metric, factor, value, digits) in expected {
-        near(
-            shut[shut.len() - 1].value(metric) * factor,
-            *value,
-            *digits,
-            &format!("{name}: {metric}"),
-        );
+        near!(shut[shut.len() - 1].value(metric) * factor => *value, *digits, "{name}: {metric}");
     }
 }
 
@@ -370,19 +365,9 @@ fn s0_5_1_optimal_workers_on_its_recording() {
     let mut bench = replayed(shipped("optimal-workers"), &recorded("optimal-workers"));
     // T(n) = 10n + 250/n ms: 111.25 ms with eight workers, 100 ms with five.
     let first = bench.shut().remove(0);
-    near(
-        first.value("t_comm") * 1e3,
-        90.0,
-        6,
-        "S0 §5.1.1 communication time",
-    );
-    near(
-        first.value("lambda") * first.value("V") * 1e3,
-        90.0,
-        6,
-        "S0 §5.1.1 λV",
-    );
-    near(first.value("Tc") * 1e3, 160.0, 6, "S0 §5.1.1 Tc");
+    near!(first.value("t_comm") * 1e3 => 90.0, 6, "S0 §5.1.1 communication time");
+    near!(first.value("lambda") * first.value("V") * 1e3 => 90.0, 6, "S0 §5.1.1 λV");
+    near!(first.value("Tc") * 1e3 => 160.0, 6, "S0 §5.1.1 Tc");
     assert_eq!(first.value("best"), 5.0);
     let decided = bench.decided();
     assert_eq!(decided.len(), 1, "{}", bench.why());
@@ -418,7 +403,7 @@ fn s1_5_4_1_adjusting_factoring_on_its_recording() {
     let mut bench = replayed(shipped("adjusting-factoring"), &recorded("adjusting-factoring"));
     // C = 2.0, 2.5, 1.5, 3.0 ms: μ = 2.25, σ = 0.559017.
     for shut in bench.shut().iter().filter(|shut| shut.window == "iteration") {
-        near(shut.value("spread"), 0.351_364, 6, "S1 §9.1 c");
+        near!(shut.value("spread") => 0.351_364, 6, "S1 §9.1 c");
     }
     let of = |name: &str| -> Vec<f64> {
         let all = bench.decided();
@@ -429,7 +414,7 @@ fn s1_5_4_1_adjusting_factoring_on_its_recording() {
     for (name, expected) in [("F0", 0.739_993), ("F1", 0.425_285), ("F2", 0.425_285)] {
         let values = of(name);
         assert_eq!(values[0], 0.5, "{name} at the start");
-        near(values[1], expected, 6, name);
+        near!(values[1] => expected, 6, "{name}");
     }
 }
 
@@ -442,8 +427,8 @@ fn s0_5_2_factoring_on_its_recording() {
     let found: Vec<f64> = batches[4..11].iter().map(|shut| shut.value("F")).collect();
     assert_eq!(found, [15.0, 8.0, 5.0, 3.0, 2.0, 1.0, 1.0]);
     let iteration = shut.iter().rfind(|shut| shut.window == "iteration").unwrap();
-    near(iteration.value("mu") * 1e3, 10.0, 6, "S0 §5.2 μ");
-    near(iteration.value("sigma") * 1e3, 2.0, 6, "S0 §5.2 σ");
+    near!(iteration.value("mu") * 1e3 => 10.0, 6, "S0 §5.2 μ");
+    near!(iteration.value("sigma") * 1e3 => 2.0, 6, "S0 §5.2 σ");
     assert_eq!(iteration.value("F_0"), 89.0);
     let first = bench
         .decided()

@@ -1,6 +1,6 @@
 //! S4, SelfAnalyzer (chapter 4 of Corbalán's thesis): speedup from two measurements, Amdahl's factor, smoothing, prediction.
 
-use crate::bench::{Bench, near, shipped};
+use crate::bench::{Bench, shipped};
 
 /// What is read at a region is the name of its function, which nobody asks for, and the size of the team.
 /// Iterations of a program that computes `sequential` ms by itself and `parallel` ms in two regions, with so many threads.
@@ -35,23 +35,18 @@ fn s4_fig_4_5_to_4_8_the_speedup_of_a_running_program() {
     let shut = bench.shut();
     assert_eq!(shut.len(), 7);
     for shut in &shut[..3] {
-        near(shut.value("f"), 0.1, 6, "S4 Fig. 4.6 f");
-        near(shut.value("AF"), 3.076_923, 6, "S4 Fig. 4.5 AF(4)");
-        near(
-            shut.value("measured"),
-            shut.value("AF"),
-            9,
-            "S4 §4.3.1 S(B) = AF(B)",
-        );
+        near!(shut.value("f") => 0.1, 6, "S4 Fig. 4.6 f");
+        near!(shut.value("AF") => 3.076_923, 6, "S4 Fig. 4.5 AF(4)");
+        near!(shut.value("measured") => shut.value("AF"), 9, "S4 §4.3.1 S(B) = AF(B)");
     }
     let last = &shut[6];
-    near(last.value("T_B"), 2.0, 9, "S4 Fig. 4.5 T(4)");
-    near(last.value("measured"), 8.791, 3, "S4 Fig. 4.5 S(16)");
-    near(last.value("S"), 8.791, 3, "S4 Fig. 4.7 of equal values");
-    near(last.value("efficiency"), 8.791 / 16.0, 4, "S4 Fig. 4.2 E(16)");
+    near!(last.value("T_B") => 2.0, 9, "S4 Fig. 4.5 T(4)");
+    near!(last.value("measured") => 8.791, 3, "S4 Fig. 4.5 S(16)");
+    near!(last.value("S") => 8.791, 3, "S4 Fig. 4.7 of equal values");
+    near!(last.value("efficiency") => 8.791 / 16.0, 4, "S4 Fig. 4.2 E(16)");
     // Fig. 4.8: 3·2 + 4·0.7 s are consumed, seven iterations of 0.7 s are left.
-    near(last.value("consumed"), 8.8, 6, "S4 Fig. 4.8 consumed");
-    near(last.value("predicted"), 8.8 + 7.0 * 0.7, 6, "S4 Fig. 4.8");
+    near!(last.value("consumed") => 8.8, 6, "S4 Fig. 4.8 consumed");
+    near!(last.value("predicted") => 8.8 + 7.0 * 0.7, 6, "S4 Fig. 4.8");
 }
 
 #[test]
@@ -65,8 +60,8 @@ fn s4_fig_4_5_and_4_6_amdahls_factor_follows_the_sequential_share() {
         bench.hit("step", 0, at, 0.0, &[]);
         bench.until(at + 100.0);
         let shut = bench.shut().remove(0);
-        near(shut.value("f"), f, 6, "S4 Fig. 4.6 f = S/(S + P·CPUS)");
-        near(shut.value("AF"), factor, digits, "S4 §4.3.1 AF(4)");
+        near!(shut.value("f") => f, 6, "S4 Fig. 4.6 f = S/(S + P·CPUS)");
+        near!(shut.value("AF") => factor, digits, "S4 §4.3.1 AF(4)");
     }
 }
 
@@ -79,8 +74,8 @@ fn s4_4_2_a_speedup_may_be_above_the_threads_and_an_efficiency_above_1() {
     bench.hit("step", 0, at, 0.0, &[]);
     bench.until(at + 100.0);
     let shut = bench.shut().remove(1);
-    near(shut.value("S"), 10.0, 6, "S4 §4.2 S(8) above 8");
-    near(shut.value("efficiency"), 1.25, 6, "S4 §4.2 E(8) above 1");
+    near!(shut.value("S") => 10.0, 6, "S4 §4.2 S(8) above 8");
+    near!(shut.value("efficiency") => 1.25, 6, "S4 §4.2 E(8) above 1");
 }
 
 #[test]
@@ -115,15 +110,10 @@ fn s4_fig_4_7_the_speedup_is_smoothed_for_each_number_of_threads() {
     let shut = bench.shut();
     let found: Vec<f64> = shut.iter().map(|shut| shut.value("S")).collect();
     for (found, expected) in found.iter().zip([1.0, 4.0, 2.0, 4.4]) {
-        near(*found, expected, 6, "S4 Fig. 4.7");
+        near!(*found => expected, 6, "S4 Fig. 4.7");
     }
-    near(shut[3].value("AF"), 1.0, 12, "S4 Fig. 4.5 AF(1)");
-    near(
-        shut[3].value("measured"),
-        5.0,
-        6,
-        "S4 Fig. 4.5 with baseline 1: T(1)/T(p)",
-    );
+    near!(shut[3].value("AF") => 1.0, 12, "S4 Fig. 4.5 AF(1)");
+    near!(shut[3].value("measured") => 5.0, 6, "S4 Fig. 4.5 with baseline 1: T(1)/T(p)");
 }
 
 #[test]
@@ -141,7 +131,7 @@ fn s4_4_1_an_iteration_in_which_the_threads_change_is_left_out() {
     bench.until(at + 100.0);
     let shut = bench.shut();
     assert_eq!(shut.len(), 4, "{}", bench.why());
-    near(shut[3].value("T_B"), 2.0, 9, "S4 §4.4.1");
+    near!(shut[3].value("T_B") => 2.0, 9, "S4 §4.4.1");
     assert!(bench.why().contains("discarded: 1"));
 }
 

@@ -241,12 +241,12 @@ pub(crate) fn replayed(source: &str, recording: &[u8]) -> Bench {
                 measure,
                 time,
                 total,
-            } => bench.observe(Observation::Counter {
-                of: Subject::of(process, Machine(0)),
+            } => bench.observe(Observation::counter(
+                Subject::of(process, Machine(0)),
                 measure,
                 time,
                 total,
-            }),
+            )),
             Record::Watermark { process, time } => {
                 bench.observe(Observation::Watermark { process, time });
             }

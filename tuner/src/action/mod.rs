@@ -58,12 +58,10 @@ use crate::space::AddressSpace;
 use crate::sync::Passage;
 use crate::writer::{Writer, WriterError};
 
-/// What came of an action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionOutcome {
     InForce,
-    /// The function has returned.
     Returned {
         /// The bits of the result.
         word: u64,
@@ -79,14 +77,12 @@ pub enum ActionOutcome {
     Running,
 }
 
-/// What an action did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionReceipt {
     /// Its number in the journal.
     pub change: u64,
     /// As it is shown.
     pub text: String,
-    /// What came of it.
     pub outcome: ActionOutcome,
     pub mechanism: Mechanism,
     /// For how long threads of the program were held: the longest hold.

@@ -38,7 +38,7 @@ pub(super) struct Armed {
     /// What is expected there, and what is to be there.
     change: (Bytes, Bytes),
     answer_ns_max: u64,
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
     way: Way,
     /// Of the ways that were given up.
     before: Passage,
@@ -97,10 +97,6 @@ impl Armed {
         };
         armed.arm(rendezvous, hooks)?;
         Ok(armed)
-    }
-
-    pub(super) fn ticket(&self) -> Ticket {
-        self.ticket
     }
 
     pub(super) fn slot(&self) -> &Slot {

@@ -22,7 +22,6 @@ use crate::writer::Receipt;
 /// Changes in one request to take back: the request and its answer stay within their bounds.
 const UNDO_MAX: usize = 500;
 
-/// Why a command has no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// The actuator refused it.
@@ -138,12 +137,10 @@ impl ActuatorClient {
         expect!(self.ask(command)?, ActuatorAnswer::ArmedTogether { tickets } => tickets)
     }
 
-    /// What became of the changes that waited.
     pub fn collect(&mut self) -> Result<Collected, ClientError> {
         expect!(self.ask(ActuatorCommand::Collect)?, ActuatorAnswer::Collected(collected) => collected)
     }
 
-    /// Lets a change wait no longer.
     pub fn disarm(&mut self, ticket: u64) -> Result<(), ClientError> {
         expect!(self.ask(ActuatorCommand::Disarm { ticket })?, ActuatorAnswer::Disarmed => ())
     }
@@ -161,7 +158,6 @@ impl ActuatorClient {
         expect!(self.ask(ActuatorCommand::Confirm(ChangeNumber { pid, change }))?, ActuatorAnswer::Confirmed => ())
     }
 
-    /// Takes one change back.
     pub fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, ClientError> {
         let (mut undone, _) = self.undo_each(&[ChangeNumber { pid, change }]);
         undone.pop().unwrap_or(Err(ClientError::OutOfStep))

@@ -58,7 +58,6 @@ pub struct ActuatorRequest {
     pub command: ActuatorCommand,
 }
 
-/// What the actuator can do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActuatorCommand {
@@ -74,9 +73,7 @@ pub enum ActuatorCommand {
     ArmAct(Box<ArmActCommand>),
     /// Writes a variable of each of several processes when all are at the same iteration, or of none.
     Together(Box<TogetherCommand>),
-    /// What became of the changes that waited.
     Collect,
-    /// A change is to wait no longer.
     Disarm {
         ticket: u64,
     },
@@ -94,7 +91,6 @@ pub enum ActuatorCommand {
     UndoAll {
         pids: Vec<Pid>,
     },
-    /// Lists all changes of a process.
     Changes {
         pid: Pid,
     },
@@ -130,7 +126,6 @@ pub struct SetCommand {
     pub expect_old: Option<Literal>,
     /// Why, a line each.
     pub why: Vec<String>,
-    /// The rule that asks.
     pub rule: Option<String>,
 }
 
@@ -268,7 +263,6 @@ pub struct Collected {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariableReading {
-    /// Its type, when it is known.
     pub value_type: Option<ValueType>,
     /// The bytes, at most the first 8.
     pub bytes: Bytes,
@@ -318,7 +312,6 @@ pub enum ActuatorRefusalKind {
     NotFound,
     /// The process has ended, or runs another program now.
     Ended,
-    /// The kernel does not permit it.
     NotPermitted,
     /// Somebody else writes into the process, or something is in the way now: no thread suits, or the program did not come to the place.
     Busy,

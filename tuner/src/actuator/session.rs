@@ -282,7 +282,7 @@ impl Session {
         for (pid, writer) in &mut self.writers {
             // Undecided after a full disk; if this fails too, the next writer tries again.
             let _ = writer.reconcile();
-            newest_before.insert(*pid, writer.newest_before());
+            newest_before.insert(*pid, writer.newest_before);
         }
         let is_mine = |pid: Pid, change: &Change| {
             newest_before

@@ -44,7 +44,6 @@ pub(super) struct Waiting {
     newest: u64,
 }
 
-/// A set that waits.
 struct WaitingSet {
     command: ArmCommand,
     announced: Announced,
@@ -108,7 +107,7 @@ impl Waiting {
 
     pub(super) fn stop(&mut self, armed: &Armed) -> Over {
         match self.rendezvous() {
-            Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket())),
+            Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket)),
             Err(_) => armed.over(Progress::Missed(Passage::default())),
         }
     }
@@ -259,7 +258,6 @@ impl Session {
         }
     }
 
-    /// A set is to wait no longer.
     pub(super) fn disarm(&mut self, ticket: u64) {
         if let Some(set) = self.waiting.sets.remove(&ticket) {
             let over = self.waiting.stop(&set.armed);

@@ -6,7 +6,6 @@ use crate::address::LinkAddress;
 use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 
-/// A line of a source file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line {
     /// The file, as the compiler was told; the last part of its name.

@@ -40,7 +40,6 @@ pub use parameters::{
 };
 pub use walk::{Leaf, Trail, WalkError};
 
-/// What kind of value a variable holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     Bool,

@@ -22,7 +22,6 @@ const REMEMBERED_MAX: usize = 1_024;
 /// Registers in which arguments like integers are passed.
 const INTEGER_REGISTERS: u8 = 6;
 
-/// A parameter of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name in the source.
@@ -68,7 +67,6 @@ pub enum ArgumentError {
     /// The function has no such parameter, or none that is known.
     #[error("the function has no {argument}; {known}")]
     NoSuch {
-        /// What was asked for.
         argument: ArgumentName,
         /// Those that there are.
         known: String,
@@ -79,7 +77,6 @@ pub enum ArgumentError {
     /// It is passed in a register that a probe cannot read, or on the stack.
     #[error("{argument} is {why}: a probe cannot read it")]
     NotInRegister {
-        /// What was asked for.
         argument: ArgumentName,
         /// How it is passed.
         why: &'static str,

@@ -15,27 +15,17 @@ const LISTED_MAX: usize = 12;
 pub enum WalkError {
     #[error("{of} has no field `{field}`; it has {known}")]
     NoField {
-        /// What was asked for.
         field: String,
         of: String,
         /// The fields that there are.
         known: String,
     },
     #[error("{of} has no fields: `.{field}` leads nowhere")]
-    NoStruct {
-        /// What was asked for.
-        field: String,
-        of: String,
-    },
+    NoStruct { field: String, of: String },
     #[error("{of} has no elements: `[{index}]` leads nowhere")]
-    NoArray {
-        /// What was asked for.
-        index: i64,
-        of: String,
-    },
+    NoArray { index: i64, of: String },
     #[error("element {index} is outside of {of}, which has {lower} to {upper}")]
     OutOfBounds {
-        /// What was asked for.
         index: i64,
         of: String,
         lower: i64,

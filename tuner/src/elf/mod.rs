@@ -28,7 +28,6 @@ const DAMAGED_COMPRESSION: ImageError = ImageError::Damaged {
     what: "the end of a compressed section",
 };
 
-/// Why an ELF file cannot be used.
 #[derive(Debug, Error)]
 pub enum ImageError {
     #[error("not an ELF file")]
@@ -77,7 +76,6 @@ pub struct Segment {
     pub memory_size: u64,
     /// Where it begins in the file.
     pub offset: FileOffset,
-    /// Bytes in the file.
     pub file_size: u64,
     /// The loader maps it writable.
     pub writable: bool,
@@ -101,7 +99,6 @@ pub struct Section {
     pub name: String,
     /// Where it is placed.
     pub address: LinkAddress,
-    /// Its size in bytes.
     pub size: u64,
     /// Its flags say that the program writes it.
     pub writable: bool,
@@ -163,7 +160,6 @@ pub struct Elf {
 }
 
 impl Elf {
-    /// Reads the headers of an ELF file.
     pub fn read(file: File) -> Result<Elf, ImageError> {
         let meta = file.metadata()?;
         let file_size = meta.len();

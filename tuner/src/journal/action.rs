@@ -16,15 +16,11 @@ use crate::variable::Chain;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case", remote = "Self")]
 pub enum ActionRecord {
-    /// A variable gets a value.
     Set(Assignment),
-    /// A function is called once.
     Call(CallRecord),
-    /// A library is loaded.
     Load(CallRecord),
     /// Code, or the tables through which functions are called, are changed.
     Patch(Patch),
-    /// Threads are bound to CPUs.
     Affinity(ThreadAffinities),
 }
 
@@ -118,7 +114,6 @@ pub struct InverseRecord {
     /// The file that holds it.
     pub module: String,
     pub address: Address,
-    /// What it is called with.
     pub arguments: Vec<Argument>,
     /// The function whose result, just before the call, is `was`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +128,6 @@ pub struct PrecedingCall {
     pub returns: ReturnType,
 }
 
-/// A change of code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Patch {
     /// As it is shown: `replace a with b`.
@@ -166,7 +160,6 @@ pub struct PatchedBytes {
     pub new: HexBytes,
 }
 
-/// Threads and their CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadAffinities {
     /// As it is shown: `affinity`.
@@ -176,7 +169,6 @@ pub struct ThreadAffinities {
     pub threads: Vec<ThreadCpus>,
 }
 
-/// A thread and its CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCpus {
     pub tid: i32,

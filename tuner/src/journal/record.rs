@@ -24,7 +24,6 @@ pub struct ChangedProcess {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     pub why: Vec<String>,
-    /// The rule behind it.
     pub rule: Option<String>,
 }
 
@@ -56,9 +55,7 @@ pub enum Mechanism {
     Store,
     /// The thread at the sync point was stopped, one instruction behind it.
     Stop,
-    /// One thread was held.
     HoldThread,
-    /// All threads were held.
     HoldAll,
 }
 
@@ -132,7 +129,6 @@ pub enum JournalRecord {
     Outcome {
         change: u64,
         at: Instant,
-        /// What came of it.
         outcome: Outcome,
         /// How it was written, and how long the program was held for it; none when that is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,7 +137,6 @@ pub enum JournalRecord {
         /// crashed.
         recovered: bool,
     },
-    /// A call has returned.
     Returned {
         change: u64,
         at: Instant,
@@ -180,7 +175,6 @@ pub enum JournalRecord {
     RevertOutcome {
         change: u64,
         at: Instant,
-        /// What came of it.
         outcome: RevertOutcome,
         /// As in [`JournalRecord::Outcome`].
         recovered: bool,

@@ -296,7 +296,6 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Makes one system call.
     fn system_call(
         &mut self,
         what: &'static str,

@@ -50,7 +50,6 @@ pub struct Chain {
 pub enum FollowError {
     #[error("`{symbol}` is not there now: pointer {number} of {of} on the way to it is null")]
     Null {
-        /// What was asked for.
         symbol: String,
         /// Which, counted from 1.
         number: usize,
@@ -59,18 +58,13 @@ pub enum FollowError {
     },
     #[error("`{symbol}` is not there now: pointer {number} on the way to it holds no address")]
     Wild {
-        /// What was asked for.
         symbol: String,
         /// Which, counted from 1.
         number: usize,
     },
     /// The memory on the way cannot be read.
     #[error("`{symbol}` cannot be followed: {source}")]
-    Memory {
-        /// What was asked for.
-        symbol: String,
-        source: MemoryError,
-    },
+    Memory { symbol: String, source: MemoryError },
 }
 
 impl Location {

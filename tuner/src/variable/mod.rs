@@ -94,17 +94,12 @@ pub enum VariableError {
     #[error(transparent)]
     Path(#[from] PathError),
     #[error("`{name}`: {source}")]
-    Walk {
-        /// What was asked for.
-        name: String,
-        source: WalkError,
-    },
+    Walk { name: String, source: WalkError },
     /// Without types there are no fields and elements.
     #[error(
         "`{name}`: there is no debug information on `{root}` in {path}, so the place of its parts is not known"
     )]
     NoDebugInformation {
-        /// What was asked for.
         name: String,
         root: String,
         path: String,
@@ -121,11 +116,7 @@ pub enum VariableError {
         places: Vec<Definition>,
     },
     #[error("{path}: {source}")]
-    Image {
-        path: String,
-        /// What is wrong with it.
-        source: ImageError,
-    },
+    Image { path: String, source: ImageError },
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }

@@ -53,7 +53,6 @@ pub struct Receipt {
     pub mechanism: Mechanism,
     /// How it met its sync point, if it was to.
     pub passage: Option<Passage>,
-    /// What came of it.
     pub outcome: Outcome,
     pub at: Instant,
     /// From reading the old value to the last record.
@@ -83,7 +82,9 @@ pub struct Writer {
     images: Arc<Images>,
     who: Who,
     pub(crate) hooks: Hooks,
-    newest_before: u64,
+    /// The newest change before this writer was opened. All later ones were made through it: while it has the
+    /// lock, nobody else makes any.
+    pub newest_before: u64,
     /// The user has said by hand that functions are called whatever the program's seccomp filters may do.
     pub despite_seccomp: bool,
     pub(crate) machinery: Option<Arc<crate::remote::Machinery>>,
@@ -127,12 +128,6 @@ impl Writer {
     /// The same without a copy of each.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
         self.journal.history().written()
-    }
-
-    /// The newest change before this writer was opened. All later ones were made through it: while it has the
-    /// lock, nobody else makes any.
-    pub fn newest_before(&self) -> u64 {
-        self.newest_before
     }
 
     /// Reads what others have written into the journal, so that the next change need not.

@@ -66,7 +66,7 @@ impl Setting {
     }
 
     pub(crate) fn state(&self) -> &Path {
-        self.workshop.directory.path()
+        self.workshop.path()
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -184,7 +184,7 @@ fn nothing_else_is_requested_while_a_set_that_was_sent_has_no_receipt() {
     assert_eq!(receipt.change, Some(1));
     assert_eq!(setting.program.sees("knob"), "11");
     let sent = session.send_set(setting.write("own", "1")).unwrap();
-    assert!(matches!(session.receipt(sent), Err(ClientError::Refused(_))));
+    refused!(session.receipt(sent), ClientError::Refused(_));
     session.set(setting.write("knob", "12")).unwrap();
     assert_eq!(setting.program.sees("knob"), "12");
 }
@@ -539,7 +539,7 @@ fn crash(
     then: impl Fn(&mut ActuatorClient) -> Result<(), ClientError>,
 ) {
     let (mut session, mut process) = setting.session(false, &[instant, count]);
-    assert!(matches!(then(&mut session), Err(ClientError::Ended)));
+    refused!(then(&mut session), ClientError::Ended);
     assert!(!process.wait().unwrap().success());
 }
 

@@ -8,7 +8,7 @@ use tuner::slot::{Slot, SlotError};
 use tuner::variable::{Location, VariableError};
 use tuner::writer::WriterError;
 
-use crate::programs::{Program, Workshop, skip, to};
+use crate::programs::{Program, Workshop, skip};
 
 fn library(workshop: &Workshop, flags: &[&str]) {
     let common = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"];
@@ -21,11 +21,7 @@ fn user(workshop: &Workshop, flags: &[&str]) -> PathBuf {
 
 fn write(workshop: &Workshop, program: &Program, location: &Location, value: i32) {
     let slot = Slot::validate(location, Some(ValueType::I32)).unwrap();
-    program
-        .writer(workshop.directory.path())
-        .unwrap()
-        .set(&slot, to(Value::I32(value)))
-        .unwrap();
+    program.set(workshop.path(), &slot, Value::I32(value));
 }
 
 #[test]
@@ -209,18 +205,12 @@ fn a_name_that_is_no_variable_is_refused_with_what_it_is() {
         &workshop.build("variables.c", "variables", &[]),
         &[]
     ));
-    assert!(matches!(
-        program.find("own"),
-        Err(VariableError::ThreadLocal { .. })
-    ));
-    assert!(matches!(
-        program.find("nothing"),
-        Err(VariableError::NotFound { .. })
-    ));
-    assert!(matches!(
+    refused!(program.find("own"), VariableError::ThreadLocal { .. });
+    refused!(program.find("nothing"), VariableError::NotFound { .. });
+    refused!(
         program.find_in("libnone", "knob"),
-        Err(VariableError::NoSuchModule { .. })
-    ));
+        VariableError::NoSuchModule { .. }
+    );
     let error = program.find("main").unwrap_err();
     assert!(
         error.to_string().ends_with("is not a variable but a function"),
@@ -235,7 +225,7 @@ fn a_library_whose_file_was_changed_in_place_is_not_written() {
     let program = or_skip!(Program::start(&user(&workshop, &["-fPIC"]), &[]));
     let location = program.find("knob").unwrap();
     let id = location.module.build_id().unwrap().to_string();
-    let path = workshop.directory.path().join("libknob.so");
+    let path = workshop.path().join("libknob.so");
     let bytes = std::fs::read(&path).unwrap();
     let shown = |at: &usize| {
         bytes[*at..]
@@ -248,8 +238,10 @@ fn a_library_whose_file_was_changed_in_place_is_not_written() {
     let place = (0..bytes.len()).find(shown).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&[!bytes[place]], place as u64).unwrap();
-    let error = Slot::validate(&location, Some(ValueType::I32)).unwrap_err();
-    assert!(matches!(error, SlotError::ModuleGone { .. }), "{error}");
+    refused!(
+        Slot::validate(&location, Some(ValueType::I32)),
+        SlotError::ModuleGone { .. }
+    );
 }
 
 #[test]
@@ -261,17 +253,11 @@ fn a_variable_goes_with_its_library() {
     let location = program.find("knob").unwrap();
     write(&workshop, &program, &location, 42);
     program.say("close");
-    assert!(matches!(
-        program.find("knob"),
-        Err(VariableError::NotFound { .. })
-    ));
-    assert!(matches!(
+    refused!(program.find("knob"), VariableError::NotFound { .. });
+    refused!(
         Slot::validate(&location, Some(ValueType::I32)),
-        Err(SlotError::ModuleGone { .. })
-    ));
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
-    assert!(matches!(
-        writer.undo(1),
-        Err(WriterError::ModuleGone { change: 1, .. })
-    ));
+        SlotError::ModuleGone { .. }
+    );
+    let mut writer = program.writer(workshop.path()).unwrap();
+    refused!(writer.undo(1), WriterError::ModuleGone { change: 1, .. });
 }

@@ -96,7 +96,7 @@ impl Blocking {
     }
 
     fn writer(&self) -> Writer {
-        self.program.writer(self.workshop.directory.path()).unwrap()
+        self.program.writer(self.workshop.path()).unwrap()
     }
 
     /// Every call gets what it waits for, and none has failed.

@@ -10,7 +10,7 @@ use crate::finding::paths;
 use crate::programs::{Workshop, skip, source_path};
 
 fn image(workshop: &Workshop, name: &str) -> Image {
-    let path = workshop.directory.path().join(name);
+    let path = workshop.path().join(name);
     let image = Image::read(std::fs::File::open(&path).unwrap()).unwrap();
     image.found_at(dwarf::Origin::here(&path))
 }

@@ -78,7 +78,7 @@ impl Filtered {
     }
 
     fn writer(&self) -> Writer {
-        self.program.writer(self.workshop.directory.path()).unwrap()
+        self.program.writer(self.workshop.path()).unwrap()
     }
 
     /// It lives, and says this.
@@ -88,7 +88,7 @@ impl Filtered {
     }
 
     fn library(&self) -> String {
-        let path = self.workshop.directory.path().join("libother.so");
+        let path = self.workshop.path().join("libother.so");
         path.to_string_lossy().into_owned()
     }
 }

@@ -27,7 +27,7 @@ fn read(program: &Program, name: &str) -> Result<String, VariableError> {
 
 fn write(workshop: &Workshop, program: &Program, location: &Location, value: Value) -> u64 {
     let slot = Slot::validate(location, None).unwrap();
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     writer.set(&slot, to(value)).unwrap().change.unwrap()
 }
 
@@ -39,7 +39,7 @@ fn each_is_written(workshop: &Workshop, program: &mut Program, cases: &[(&str, &
             .unwrap_or_else(|error| panic!("{path}: {error}"));
         let change = write(workshop, program, &location, Value::I32(77));
         assert_eq!(program.sees(name), "77", "{path}");
-        let mut writer = program.writer(workshop.directory.path()).unwrap();
+        let mut writer = program.writer(workshop.path()).unwrap();
         writer.undo(change).unwrap();
     }
 }
@@ -83,7 +83,7 @@ fn fields_elements_and_what_pointers_lead_to_are_read() {
 fn debug_information_is_found_where_it_was_put() {
     let workshop = or_skip!(Workshop::open());
     let read_all = |how: &str| {
-        let program = Program::start(&workshop.directory.path().join("paths"), &[])?;
+        let program = Program::start(&workshop.path().join("paths"), &[])?;
         for (path, expected) in PARTS {
             let found = read(&program, path).unwrap_or_else(|error| panic!("{how}: {path}: {error}"));
             assert_eq!(found, expected, "{how}: {path}");
@@ -98,7 +98,7 @@ fn debug_information_is_found_where_it_was_put() {
         if read_all(&format!("{version}, dwo")).is_none() {
             return;
         }
-        let files: Vec<PathBuf> = std::fs::read_dir(workshop.directory.path())
+        let files: Vec<PathBuf> = std::fs::read_dir(workshop.path())
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.extension().is_some_and(|ending| ending == "dwo"))
@@ -113,7 +113,7 @@ fn debug_information_is_found_where_it_was_put() {
         }
         files.iter().for_each(|file| std::fs::remove_file(file).unwrap());
         read_all(&format!("{version}, dwp")).unwrap();
-        std::fs::remove_file(workshop.directory.path().join("paths.dwp")).unwrap();
+        std::fs::remove_file(workshop.path().join("paths.dwp")).unwrap();
     }
     // Taken out into a file of its own, found by the debug link: by build id, and by sum.
     for id in ["-Wl,--build-id", "-Wl,--build-id=none"] {
@@ -129,12 +129,12 @@ fn debug_information_is_found_where_it_was_put() {
         read_all(id).unwrap();
     }
     // A file of the same name that is another is not believed.
-    let debug = workshop.directory.path().join("paths.debug");
+    let debug = workshop.path().join("paths.debug");
     let mut bytes = std::fs::read(&debug).unwrap();
     bytes.push(0);
     std::fs::write(&debug, bytes).unwrap();
-    let program = Program::start(&workshop.directory.path().join("paths"), &[]).unwrap();
-    assert!(matches!(program.find("cfg"), Err(VariableError::NotFound { .. })));
+    let program = Program::start(&workshop.path().join("paths"), &[]).unwrap();
+    refused!(program.find("cfg"), VariableError::NotFound { .. });
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn parts_and_what_pointers_lead_to_are_written_and_taken_back() {
         let location = program.find(path).unwrap();
         let change = write(&workshop, &program, &location, value);
         assert_eq!(program.sees(name), new, "{path}");
-        let mut writer = program.writer(workshop.directory.path()).unwrap();
+        let mut writer = program.writer(workshop.path()).unwrap();
         writer.undo(change).unwrap();
         assert_eq!(program.sees(name), old, "{path}");
     }
@@ -201,7 +201,7 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     // Moved between the check and the write: left alone.
     let slot = Slot::validate(&location, None).unwrap();
     program.say("move");
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     let error = writer.set(&slot, to(Value::I64(23))).unwrap_err().to_string();
     assert!(
         error.contains("the program changed a pointer on the way"),
@@ -209,8 +209,7 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     );
     assert_eq!(program.sees("value"), "22");
     // Moved since: taking back would write into memory that is somebody else's now.
-    let error = writer.undo(change).unwrap_err();
-    assert!(matches!(error, WriterError::Moved { .. }), "{error}");
+    refused!(writer.undo(change), WriterError::Moved { .. });
     assert_eq!(program.sees("value"), "22");
 }
 
@@ -261,10 +260,9 @@ fn what_leads_nowhere_is_refused_with_what_would() {
         &workshop.build("paths.c", "bare", &[source_path("other.c").to_str().unwrap()]),
         &[],
     ));
-    let error = program.find("cfg.solver").unwrap_err();
-    assert!(
-        matches!(error, VariableError::NoDebugInformation { .. }),
-        "{error}"
+    refused!(
+        program.find("cfg.solver"),
+        VariableError::NoDebugInformation { .. }
     );
     // The symbol table knows the source files of static variables without it.
     assert_eq!(program.find("other.c:limit").unwrap().size, 4);
@@ -290,10 +288,7 @@ fn names_of_cpp_are_written_as_in_the_source() {
             ("solver.id", "id"),
         ];
         each_is_written(&workshop, &mut program, &cases);
-        assert!(matches!(
-            program.find("own"),
-            Err(VariableError::ThreadLocal { .. })
-        ));
+        refused!(program.find("own"), VariableError::ThreadLocal { .. });
     }
 }
 
@@ -367,7 +362,7 @@ fn a_name_resolves_to_one_function_or_to_the_reason_why_not() {
     if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
         return skip("there is no C++ compiler `c++`");
     }
-    let program = or_skip!(Program::start(&workshop.directory.path().join("classes"), &[]));
+    let program = or_skip!(Program::start(&workshop.path().join("classes"), &[]));
     let space = program.space();
     let symbol = |name: &str| {
         space
@@ -392,7 +387,7 @@ fn a_name_resolves_to_one_function_or_to_the_reason_why_not() {
     let error = symbol("Solver::stop").unwrap_err().to_string();
     assert!(error.contains("has a function `Solver::stop`"), "{error}");
     paths(&workshop, &["-O2"]);
-    let program = or_skip!(Program::start(&workshop.directory.path().join("paths"), &[]));
+    let program = or_skip!(Program::start(&workshop.path().join("paths"), &[]));
     let error = program.space().function(&"half".into()).unwrap_err().to_string();
     assert!(
         error.contains("`half` was inlined and has no code of its own: into step at"),

@@ -14,7 +14,7 @@ use crate::writing::variables;
 #[test]
 fn the_journal_is_private_and_has_everything_about_a_change() {
     let (workshop, program) = or_skip!(variables());
-    let state = workshop.directory.path().join("state");
+    let state = workshop.path().join("state");
     let slot = program.slot("knob", None).unwrap();
     let mut request = to(Value::I32(20));
     request.rule = Some("openmpi-busy-wait".to_owned());
@@ -46,13 +46,9 @@ fn the_journal_is_private_and_has_everything_about_a_change() {
 #[test]
 fn a_journal_with_a_torn_line_goes_on_behind_it() {
     let (workshop, program) = or_skip!(variables());
-    let state = workshop.directory.path();
+    let state = workshop.path();
     let slot = program.slot("knob", None).unwrap();
-    program
-        .writer(state)
-        .unwrap()
-        .set(&slot, to(Value::I32(20)))
-        .unwrap();
+    program.set(state, &slot, Value::I32(20));
     let path = StateDir::at(state).journal_path(program.process().pid);
     let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
     file.write_all(br#"{"record":"intent","change":2,"#).unwrap();
@@ -63,11 +59,7 @@ fn a_journal_with_a_torn_line_goes_on_behind_it() {
             .unreadable[0]
             .is_torn
     );
-    let receipt = program
-        .writer(state)
-        .unwrap()
-        .set(&slot, to(Value::I32(30)))
-        .unwrap();
+    let receipt = program.set(state, &slot, Value::I32(30));
     assert_eq!(receipt.change, Some(2));
     let history = StateDir::at(state).history(program.process().pid).unwrap();
     assert_eq!((history.changes().len(), history.unreadable.len()), (2, 1));
@@ -76,7 +68,7 @@ fn a_journal_with_a_torn_line_goes_on_behind_it() {
 #[test]
 fn two_journals_of_one_process_never_give_a_number_twice() {
     let (workshop, program) = or_skip!(variables());
-    let state = StateDir::at(workshop.directory.path());
+    let state = StateDir::at(workshop.path());
     let slot = program.slot("knob", None).unwrap();
     program
         .writer(state.path())
@@ -112,12 +104,11 @@ fn two_journals_of_one_process_never_give_a_number_twice() {
 #[test]
 fn a_state_directory_that_others_may_write_is_refused() {
     let (workshop, program) = or_skip!(variables());
-    let state = workshop.directory.path().join("open");
+    let state = workshop.path().join("open");
     fs::create_dir(&state).unwrap();
     fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
-    let error = program.writer(&state).unwrap_err();
-    assert!(
-        matches!(error, WriterError::Journal(JournalError::Unsafe { .. })),
-        "{error}"
+    refused!(
+        program.writer(&state),
+        WriterError::Journal(JournalError::Unsafe { .. })
     );
 }

@@ -44,7 +44,7 @@ fn a_library_is_loaded_used_and_unloaded_again() {
 fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
     let mut load = or_skip!(Load::start());
     let mut writer = load.writer();
-    let link = load.workshop.directory.path().join("by-another-name.so");
+    let link = load.workshop.path().join("by-another-name.so");
     std::os::unix::fs::symlink("libtuned.so", &link).unwrap();
     let loaded = writer
         .load(link.to_str().unwrap(), 20_000, Reason::default())
@@ -82,7 +82,7 @@ fn a_library_that_cannot_be_loaded_is_reported_in_the_dynamic_linkers_words() {
         error.contains("libnowhere.so was not loaded: libnowhere.so: cannot open shared object file"),
         "{error}"
     );
-    let broken = load.workshop.directory.path().join("broken.so");
+    let broken = load.workshop.path().join("broken.so");
     let mut bytes = std::fs::read(load.library()).unwrap();
     bytes.truncate(5000);
     std::fs::write(&broken, bytes).unwrap();

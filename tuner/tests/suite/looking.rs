@@ -48,10 +48,10 @@ fn a_process_that_ended_is_reported_and_its_number_is_not_taken_for_it() {
         ..process.pid
     };
     assert!(!other.is_alive());
-    assert!(matches!(other.open(), Err(ProcessError::Ended { .. })));
+    refused!(other.open(), ProcessError::Ended { .. });
     program.end();
     assert!(!process.is_alive());
-    assert!(matches!(process.pid.open(), Err(ProcessError::Ended { .. })));
+    refused!(process.pid.open(), ProcessError::Ended { .. });
     assert!(
         matches!(AddressSpace::read(&process, &program.images), Err(error) if error.to_string().contains("process"))
     );
@@ -65,8 +65,7 @@ fn a_zombie_is_refused() {
     let id = rustix::process::WaitId::Pid(rustix::process::Pid::from_raw(pid).unwrap());
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(id, options).unwrap();
-    let error = Process::open(pid).unwrap_err();
-    assert!(matches!(error, ProcessError::Zombie { .. }), "{error}");
+    refused!(Process::open(pid), ProcessError::Zombie { .. });
     child.wait().unwrap();
 }
 
@@ -97,7 +96,7 @@ fn the_program_comes_first_then_its_libraries_in_the_linkers_order() {
     assert!(space.modules[1].build_id().is_some());
     assert_eq!(
         space.modules[1].probe_path().unwrap(),
-        fs::canonicalize(workshop.directory.path().join("libknob.so")).unwrap()
+        fs::canonicalize(workshop.path().join("libknob.so")).unwrap()
     );
 }
 
@@ -279,7 +278,7 @@ fn a_file_is_read_once_until_it_is_written_and_a_new_one_of_its_name_is_another(
     );
     let user = workshop.build("user.c", "user", &["-L.", "-lknob"]);
     let program = or_skip!(Program::start(&user, &[]));
-    let library = workshop.directory.path().join("libknob.so");
+    let library = workshop.path().join("libknob.so");
     let image = || {
         let space = program.space();
         let module = space.modules_called("libknob.so").next().unwrap();
@@ -312,7 +311,7 @@ fn a_scrambled_list_of_the_dynamic_linker_leads_to_the_right_write_or_to_none() 
             .and_then(|space| {
                 // Also where nothing is written, no look may fail otherwise than by an error.
                 let _ = (space.functions(&["step"]), space.is_linked());
-                let mut writer = program.writer(workshop.directory.path()).ok()?;
+                let mut writer = program.writer(workshop.path()).ok()?;
                 let slot = Slot::validate(&space.variable(&"knob".into()).ok()?, None).ok()?;
                 writer.set(&slot, to(Value::I32(seed))).ok()
             });

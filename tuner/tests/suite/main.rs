@@ -39,6 +39,22 @@ macro_rules! or_skip {
     };
 }
 
+/// What gave this has failed, and so.
+macro_rules! refused {
+    ($result:expr, $why:pat) => {
+        let result = $result;
+        assert!(matches!(result, Err($why)), "{:?}", result.err());
+    };
+}
+
+/// An error is such a one.
+macro_rules! is {
+    ($error:expr, $why:pat) => {
+        let error = $error;
+        assert!(matches!(error, $why), "{error:?}");
+    };
+}
+
 mod actions;
 mod actuator;
 mod binding;

@@ -29,10 +29,7 @@ fn writer(workshop: &Workshop, program: Program, before_store: fn()) -> Writer {
         before_store,
         ..Hooks::default()
     };
-    let (state, images) = (
-        StateDir::at(workshop.directory.path()),
-        Arc::clone(&program.images),
-    );
+    let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let writer = Writer::open(program.process(), &state, Who::current(), images, hooks).unwrap();
     PROGRAM.set(Some(program));
     writer
@@ -76,18 +73,16 @@ fn nothing_is_written_where_a_library_was() {
     let workshop = or_skip!(Workshop::open());
     let (mut program, slot) = or_skip!(opener(&workshop));
     assert_eq!(program.say("swap"), "1");
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
-    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
-    assert!(
-        matches!(error, WriterError::Write(WriteError::Unloaded(_))),
-        "{error}"
+    let mut writer = program.writer(workshop.path()).unwrap();
+    refused!(
+        writer.set(&slot, to(Value::I32(20))),
+        WriterError::Write(WriteError::Unloaded(_))
     );
     assert_eq!(program.say("views"), "1");
     // Nor where nothing is mapped any more, found out before the store or by it.
     let (program, slot) = or_skip!(opener(&workshop));
     let mut writer = self::writer(&workshop, program, || drop(say("close")));
-    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
-    assert!(matches!(error, WriterError::Write(_)), "{error}");
+    refused!(writer.set(&slot, to(Value::I32(20))), WriterError::Write(_));
     assert_eq!(writer.changes()[0].status, Status::Failed);
     PROGRAM.take();
 }
@@ -98,17 +93,14 @@ fn what_the_program_has_made_read_only_since_it_was_validated_stays_as_it_is() {
     let workshop = or_skip!(Workshop::open());
     let path = workshop.build("protects.c", "protects", &["-g"]);
     let mut program = or_skip!(Program::start(&path, &[]));
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     let slot = program.slot("guarded", None).unwrap();
     writer.set(&slot, to(Value::I32(6))).unwrap();
     assert_eq!(program.say("protect"), "6");
     let error = writer.set(&slot, to(Value::I32(7))).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            WriterError::Write(WriteError::Slot(SlotError::ReadOnly { .. }))
-        ),
-        "{error}"
+    is!(
+        error,
+        WriterError::Write(WriteError::Slot(SlotError::ReadOnly { .. }))
     );
     assert_eq!(program.say("?"), "6");
 }
@@ -122,12 +114,9 @@ fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
     let slot = program.slot("knob", None).unwrap();
     let mut writer = writer(&workshop, program, || assert_eq!(say("exec"), "ready"));
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            WriterError::Write(WriteError::Memory(MemoryError::Gone { .. }))
-        ),
-        "{error}"
+    is!(
+        error,
+        WriterError::Write(WriteError::Memory(MemoryError::Gone { .. }))
     );
     assert!(say("?").starts_with("knob=10 "));
     PROGRAM.take();
@@ -146,7 +135,7 @@ fn a_write_that_met_another_library_is_never_a_success() {
     };
     for pause_us in ["100", "1000", "5000"] {
         let mut program = or_skip!(Program::start(&swapper, &[&first, &second, pause_us.as_ref()]));
-        let mut writer = program.writer(workshop.directory.path()).unwrap();
+        let mut writer = program.writer(workshop.path()).unwrap();
         // While a library comes or goes it is not found.
         let found = || Slot::validate(&program.find_in("liba.so", "knob").ok()?, Some(ValueType::I32)).ok();
         let slot = std::iter::repeat_with(found)

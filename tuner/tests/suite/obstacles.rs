@@ -291,7 +291,7 @@ fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter_as_root(
             .find(|(_, function)| function.names.iter().any(|known| known == name));
         found.unwrap().1.offset.0
     };
-    let path = load.workshop.directory.path().join("underload");
+    let path = load.workshop.path().join("underload");
     let Some(probe) = Uprobe::on(path.to_str().unwrap(), offset("step")) else {
         return skip("uprobes through tracefs are not permitted here");
     };

@@ -17,7 +17,7 @@ use tuner::space::AddressSpace;
 use tuner::variable::{Location, VariableError};
 use tuner::who::Who;
 use tuner::write::Hooks;
-use tuner::writer::{SetRequest, Writer, WriterError};
+use tuner::writer::{Receipt, SetRequest, Writer, WriterError};
 
 /// Says that a test did not run; fails where all have to.
 pub(crate) fn skip(why: &str) {
@@ -53,6 +53,10 @@ impl Workshop {
         Some(Workshop {
             directory: tempfile::tempdir().unwrap(),
         })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Builds `source` of tests/programs as `output`.
@@ -231,6 +235,11 @@ impl Program {
 
     pub(crate) fn slot(&self, name: &str, stated: Option<ValueType>) -> Result<Slot, SlotError> {
         Slot::validate(&self.find(name).unwrap(), stated)
+    }
+
+    /// Has a writer of its own write a value.
+    pub(crate) fn set(&self, state: &Path, slot: &Slot, value: Value) -> Receipt {
+        self.writer(state).unwrap().set(slot, to(value)).unwrap()
     }
 
     pub(crate) fn writer(&self, state: &Path) -> Result<Writer, WriterError> {

@@ -85,7 +85,7 @@ fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
         until("let go", || program.process().tracer().unwrap().is_none());
         assert_eq!(program.sees("knob"), "10", "{name}");
     }
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     writer
         .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
         .unwrap();
@@ -99,10 +99,7 @@ fn a_process_that_ends_during_the_action_is_reported_and_the_journal_knows_that_
     }
     let (workshop, program) = or_skip!(variables());
     let slot = program.slot("knob", None).unwrap();
-    let (state, images) = (
-        StateDir::at(workshop.directory.path()),
-        Arc::clone(&program.images),
-    );
+    let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let hooks = Hooks {
         after_intent: || PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().end()),
         ..Hooks::default()
@@ -163,7 +160,7 @@ fn pad(journal: &Path) {
 /// A program, and a small file system for its journal.
 fn on_a_small_disk() -> Option<(Workshop, Program, SmallDisk)> {
     let (workshop, program) = variables()?;
-    let disk = SmallDisk::mount(&workshop.directory.path().join("small"))?;
+    let disk = SmallDisk::mount(&workshop.path().join("small"))?;
     Some((workshop, program, disk))
 }
 
@@ -179,11 +176,7 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
         writer.set(&slot, to(Value::I32(30))).map(drop),
         writer.undo(1).map(drop),
     ] {
-        let error = result.unwrap_err();
-        assert!(
-            matches!(error, WriterError::Journal(JournalError::Full { .. })),
-            "{error:?}"
-        );
+        refused!(result, WriterError::Journal(JournalError::Full { .. }));
     }
     assert_eq!(program.sees("knob"), "20");
     // With room again the same writer goes on.
@@ -196,7 +189,7 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
 #[test]
 fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back_as_root() {
     let mut load = or_skip!(Load::start());
-    let disk = or_skip!(SmallDisk::mount(&load.workshop.directory.path().join("small")));
+    let disk = or_skip!(SmallDisk::mount(&load.workshop.path().join("small")));
     let code = load.code();
     let mut writer = load.program.writer(&disk.0).unwrap();
     let reason = Reason::default;
@@ -250,7 +243,7 @@ fn writer_on_a_filling_disk(program: &Program, disk: &SmallDisk) -> Writer {
 #[test]
 fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_as_root() {
     let mut load = or_skip!(Load::start());
-    let disk = or_skip!(SmallDisk::mount(&load.workshop.directory.path().join("small")));
+    let disk = or_skip!(SmallDisk::mount(&load.workshop.path().join("small")));
     let code = load.code();
     let inserted = insert("note(5, 0.5, \"noted\")", "step", Moment::Entry);
     let mut writer = writer_on_a_filling_disk(&load.program, &disk);
@@ -274,10 +267,9 @@ fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_sett
     let (_workshop, mut program, disk) = or_skip!(on_a_small_disk());
     let slot = program.slot("knob", None).unwrap();
     let mut writer = writer_on_a_filling_disk(&program, &disk);
-    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
-    assert!(
-        matches!(error, WriterError::Journal(JournalError::Full { .. })),
-        "{error:?}"
+    refused!(
+        writer.set(&slot, to(Value::I32(20))),
+        WriterError::Journal(JournalError::Full { .. })
     );
     assert_eq!(
         writer.changes()[0].status,
@@ -302,10 +294,7 @@ fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_roo
     let program = workshop.build("variables.c", "variables", &["-g"]);
     let set_uid = Command::new("chmod").arg("4755").arg(&program).status();
     assert!(set_uid.unwrap().success());
-    let open = Command::new("chmod")
-        .arg("755")
-        .arg(workshop.directory.path())
-        .status();
+    let open = Command::new("chmod").arg("755").arg(workshop.path()).status();
     assert!(open.unwrap().success());
     let unprivileged = workshop.build("variables.c", "unprivileged", &["-g"]);
     let lent = ["--inh-caps=-all,+sys_nice", "--ambient-caps=-all,+sys_nice"];

@@ -38,7 +38,7 @@ impl Load {
     }
 
     pub(crate) fn state(&self) -> &Path {
-        self.workshop.directory.path()
+        self.workshop.path()
     }
 
     pub(crate) fn writer(&self) -> Writer {

@@ -34,7 +34,7 @@ fn without_types() -> Option<(Workshop, Program)> {
 #[test]
 fn the_program_sees_every_kind_of_value_that_was_written() {
     let (workshop, mut program) = or_skip!(variables());
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     let cases = [
         ("knob", Value::I32(-42), "-42"),
         ("rate", Value::F64(0.25), "0.25"),
@@ -69,16 +69,9 @@ fn the_program_sees_every_kind_of_value_that_was_written() {
 #[test]
 fn an_enum_takes_an_integer_of_its_size_when_the_type_is_stated() {
     let (workshop, mut program) = or_skip!(variables());
-    assert!(matches!(
-        program.slot("shade", None),
-        Err(SlotError::TypeUnknown { .. })
-    ));
+    refused!(program.slot("shade", None), SlotError::TypeUnknown { .. });
     let slot = program.slot("shade", Some(ValueType::U32)).unwrap();
-    program
-        .writer(workshop.directory.path())
-        .unwrap()
-        .set(&slot, to(Value::U32(1)))
-        .unwrap();
+    program.set(workshop.path(), &slot, Value::U32(1));
     assert_eq!(program.sees("shade"), "1");
 }
 
@@ -91,11 +84,7 @@ fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
         "the type of `byte` (1 bytes) is not known: state it, one of bool, i8, u8"
     );
     let slot = program.slot("byte", Some(ValueType::I8)).unwrap();
-    program
-        .writer(workshop.directory.path())
-        .unwrap()
-        .set(&slot, to(Value::I8(9)))
-        .unwrap();
+    program.set(workshop.path(), &slot, Value::I8(9));
     assert_eq!(program.sees("byte"), "9");
 }
 
@@ -106,21 +95,12 @@ fn what_must_not_be_written_is_refused_and_stays_as_it_is() {
     let refused = |name, value_type| program.slot(name, Some(value_type)).unwrap_err();
     let error = refused("fixed", ValueType::I32);
     assert!(error.to_string().contains("section .rodata"), "{error}");
-    assert!(
-        matches!(
-            refused("constant_pointer", ValueType::U64),
-            SlotError::ReadOnly { .. }
-        ),
-        "RELRO"
+    is!(
+        refused("constant_pointer", ValueType::U64),
+        SlotError::ReadOnly { .. }
     );
-    assert!(matches!(
-        refused("knob", ValueType::I64),
-        SlotError::WrongSize { .. }
-    ));
-    assert!(matches!(
-        refused("array", ValueType::I32),
-        SlotError::WrongSize { .. }
-    ));
+    is!(refused("knob", ValueType::I64), SlotError::WrongSize { .. });
+    is!(refused("array", ValueType::I32), SlotError::WrongSize { .. });
     assert_eq!(program.say("?"), before);
 }
 
@@ -136,14 +116,8 @@ fn a_type_that_the_debug_information_contradicts_is_refused() {
         refused("pointer", ValueType::U64).to_string(),
         "`pointer` is a pointer of 8 bytes, not u64"
     );
-    assert!(matches!(
-        refused("flag", ValueType::U8),
-        SlotError::WrongType { .. }
-    ));
-    assert!(matches!(
-        refused("wide", ValueType::I64),
-        SlotError::WrongType { .. }
-    ));
+    is!(refused("flag", ValueType::U8), SlotError::WrongType { .. });
+    is!(refused("wide", ValueType::I64), SlotError::WrongType { .. });
 }
 
 #[test]
@@ -154,8 +128,10 @@ fn a_place_that_is_not_aligned_is_refused() {
     location.size = 4;
     location.address.0 += 1;
     location.link_address.0 += 1;
-    let error = tuner::slot::Slot::validate(&location, Some(ValueType::I32)).unwrap_err();
-    assert!(matches!(error, SlotError::Misaligned { .. }), "{error}");
+    refused!(
+        tuner::slot::Slot::validate(&location, Some(ValueType::I32)),
+        SlotError::Misaligned { .. }
+    );
 }
 
 #[test]
@@ -179,14 +155,13 @@ fn a_claimed_place_outside_of_writable_data_is_refused() {
 #[test]
 fn a_value_is_written_only_over_the_one_that_is_expected() {
     let (workshop, mut program) = or_skip!(variables());
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     let slot = program.slot("knob", None).unwrap();
     let mut request = to(Value::I32(20));
     request.expect_old = Some(Value::I32(11));
-    let error = writer.set(&slot, request.clone()).unwrap_err();
-    assert!(
-        matches!(error, WriterError::Write(WriteError::Unexpected { .. })),
-        "{error}"
+    refused!(
+        writer.set(&slot, request.clone()),
+        WriterError::Write(WriteError::Unexpected { .. })
     );
     assert_eq!(program.sees("knob"), "10");
     assert!(writer.changes().is_empty(), "nothing was announced");
@@ -205,10 +180,7 @@ fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
     }
     let (workshop, program) = or_skip!(variables());
     let slot = program.slot("knob", None).unwrap();
-    let (state, images) = (
-        StateDir::at(workshop.directory.path()),
-        Arc::clone(&program.images),
-    );
+    let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let hooks = Hooks {
         after_intent: || drop(say("set 33")),
         ..Hooks::default()
@@ -235,7 +207,7 @@ fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
 #[test]
 fn a_value_that_is_there_already_is_not_written_again() {
     let (workshop, program) = or_skip!(variables());
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     let receipt = writer
         .set(&program.slot("knob", None).unwrap(), to(Value::I32(10)))
         .unwrap();
@@ -246,24 +218,24 @@ fn a_value_that_is_there_already_is_not_written_again() {
 #[test]
 fn a_value_of_another_type_or_process_is_refused_by_the_writer() {
     let (workshop, program) = or_skip!(variables());
-    let other = or_skip!(Program::start(&workshop.directory.path().join("variables"), &[]));
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let other = or_skip!(Program::start(&workshop.path().join("variables"), &[]));
+    let mut writer = program.writer(workshop.path()).unwrap();
     let slot = program.slot("knob", None).unwrap();
-    assert!(matches!(
+    refused!(
         writer.set(&slot, to(Value::U32(1))),
-        Err(WriterError::OtherType { .. })
-    ));
+        WriterError::OtherType { .. }
+    );
     let foreign = other.slot("knob", None).unwrap();
-    assert!(matches!(
+    refused!(
         writer.set(&foreign, to(Value::I32(1))),
-        Err(WriterError::OtherProcess { .. })
-    ));
+        WriterError::OtherProcess { .. }
+    );
 }
 
 #[test]
 fn what_the_program_changed_since_is_left_alone_and_said() {
     let (workshop, mut program) = or_skip!(variables());
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     let slot = program.slot("knob", None).unwrap();
     writer.set(&slot, to(Value::I32(20))).unwrap();
     program.say("set 33");
@@ -274,13 +246,13 @@ fn what_the_program_changed_since_is_left_alone_and_said() {
     );
     assert_eq!(program.sees("knob"), "33");
     assert_eq!(writer.changes()[0].status, Status::ChangedSince);
-    assert!(matches!(writer.undo(1), Err(WriterError::NotInForce { .. })));
+    refused!(writer.undo(1), WriterError::NotInForce { .. });
 }
 
 #[test]
 fn changes_of_one_variable_are_taken_back_newest_first() {
     let (workshop, mut program) = or_skip!(variables());
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     let slot = program.slot("knob", None).unwrap();
     for value in [20, 30, 40] {
         writer.set(&slot, to(Value::I32(value))).unwrap();
@@ -300,16 +272,13 @@ fn changes_of_one_variable_are_taken_back_newest_first() {
         .collect();
     assert_eq!(order, [2, 1]);
     assert_eq!(program.sees("knob"), "10");
-    assert!(matches!(
-        writer.undo(9),
-        Err(WriterError::NoSuchChange { change: 9, .. })
-    ));
+    refused!(writer.undo(9), WriterError::NoSuchChange { change: 9, .. });
 }
 
 #[test]
 fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_are_wanted() {
     let (workshop, mut program) = or_skip!(variables());
-    let state = workshop.directory.path();
+    let state = workshop.path();
     let mut writer = program.writer(state).unwrap();
     let slot = program.slot("knob", None).unwrap();
     for value in [20, 30, 40] {
@@ -333,14 +302,10 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
 fn a_later_session_takes_back_what_an_earlier_one_left() {
     let (workshop, mut program) = or_skip!(variables());
     let slot = program.slot("knob", None).unwrap();
-    let state = workshop.directory.path();
-    program
-        .writer(state)
-        .unwrap()
-        .set(&slot, to(Value::I32(20)))
-        .unwrap();
+    let state = workshop.path();
+    program.set(state, &slot, Value::I32(20));
     let mut later = program.writer(state).unwrap();
-    assert_eq!(later.newest_before(), 1);
+    assert_eq!(later.newest_before, 1);
     assert_eq!(later.undo(1).unwrap().outcome, RevertOutcome::Reverted);
     assert_eq!(program.sees("knob"), "10");
     let history = StateDir::at(state).history(program.process().pid).unwrap();
@@ -351,34 +316,33 @@ fn a_later_session_takes_back_what_an_earlier_one_left() {
 #[test]
 fn nothing_is_written_after_the_process_ended_or_runs_another_program() {
     let (workshop, mut program) = or_skip!(variables());
-    let state = workshop.directory.path();
+    let state = workshop.path();
     let mut writer = program.writer(state).unwrap();
     let slot = program.slot("knob", None).unwrap();
     let location = program.find("knob").unwrap();
     assert_eq!(program.say("exec"), "ready");
     // The pid and start time are the same; the handle is not of this address space.
     assert!(program.process().is_alive());
-    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
-    assert!(
-        matches!(error, WriterError::Memory(MemoryError::Gone { .. })),
-        "{error}"
+    refused!(
+        writer.set(&slot, to(Value::I32(20))),
+        WriterError::Memory(MemoryError::Gone { .. })
     );
     assert_eq!(program.sees("knob"), "10");
     program.end();
-    assert!(matches!(
+    refused!(
         tuner::slot::Slot::validate(&location, None),
-        Err(SlotError::Process(_))
-    ));
-    assert!(matches!(
+        SlotError::Process(_)
+    );
+    refused!(
         writer.set(&slot, to(Value::I32(20))),
-        Err(WriterError::Memory(MemoryError::Gone { .. }))
-    ));
+        WriterError::Memory(MemoryError::Gone { .. })
+    );
 }
 
 #[test]
 fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
     let (workshop, mut program) = or_skip!(variables());
-    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let mut writer = program.writer(workshop.path()).unwrap();
     writer
         .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
         .unwrap();
@@ -398,7 +362,7 @@ fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
 #[test]
 fn a_second_writer_is_shown_the_first() {
     let (workshop, program) = or_skip!(variables());
-    let first = program.writer(workshop.directory.path()).unwrap();
+    let first = program.writer(workshop.path()).unwrap();
     // Another state directory, as another user would have: the lock is the process's own.
     let elsewhere = tempfile::tempdir().unwrap();
     match program.writer(elsewhere.path()).unwrap_err() {
@@ -423,7 +387,7 @@ fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
     let (workshop, program) = or_skip!(variables());
     let directory = std::fs::File::open(format!("/proc/{}", program.pid())).unwrap();
     flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();
-    let writer = program.writer(workshop.directory.path()).unwrap();
+    let writer = program.writer(workshop.path()).unwrap();
     if !rustix::process::getuid().is_root() {
         return;
     }
@@ -463,10 +427,7 @@ fn a_stopped_program_is_written_too() {
     let pid = rustix::process::Pid::from_raw(program.pid()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let process = Process::open(program.pid()).unwrap();
-    let (state, images) = (
-        StateDir::at(workshop.directory.path()),
-        Arc::clone(&program.images),
-    );
+    let (state, images) = (StateDir::at(workshop.path()), Arc::clone(&program.images));
     let mut writer = Writer::open(process, &state, Who::current(), images, Hooks::default()).unwrap();
     writer
         .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))

@@ -83,6 +83,7 @@ impl fmt::Display for What {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(crate) struct Need {
     pub(crate) what: What,
     pub(crate) why: &'static str,
@@ -95,211 +96,67 @@ impl Need {
     }
 }
 
-const fn package(name: &'static str, why: &'static str, purposes: &'static [Purpose]) -> Need {
-    Need {
-        what: What::Package(name),
-        why,
-        purposes,
-    }
+/// A row for each: what it is, what for, and why.
+macro_rules! needs {
+    ($($what:ident $(($name:literal))? [$($purpose:ident),+] $why:literal;)*) => {
+        &[$(Need { what: What::$what $(($name))?, why: $why, purposes: &[$(Purpose::$purpose),+] }),*]
+    };
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 47] = {
-    use Purpose::{Bench, Build, Demo, Ebpf, Test, Vm};
-    [
-        package(
-            "gcc",
-            "links every Rust program; compiles the tests' C programs",
-            &[Build, Test, Ebpf, Demo],
-        ),
-        package(
-            "libc6-dev",
-            "the C library to link against",
-            &[Build, Test, Ebpf, Demo],
-        ),
-        package(
-            "g++",
-            "compiles the test program that throws C++ exceptions, and libFuzzer",
-            &[Test],
-        ),
-        package(
-            "gfortran",
-            "compiles the Fortran program whose variables the tests name",
-            &[Test],
-        ),
-        package(
-            "binutils",
-            "takes debug information out of test programs, and packs it",
-            &[Test],
-        ),
-        package(
-            "libc6-dbg",
-            "debug information in a file of its own, as distributions have it",
-            &[Test],
-        ),
-        package(
-            "strace",
-            "a program under it is refused; its record shows the order of writes",
-            &[Test],
-        ),
-        package(
-            "libomp5",
-            "LLVM's OpenMP: its regions are probed as GNU's are",
-            &[Test],
-        ),
-        package("gdb", "a program under it is refused", &[Test]),
-        package(
-            "libcap2-bin",
-            "setcap: the capabilities of a file are tried",
-            &[Test],
-        ),
-        package(
-            "openmpi-bin",
-            "Open MPI's mpirun: the jobs that are watched",
-            &[Test, Demo],
-        ),
-        package(
-            "libopenmpi-dev",
-            "compiles the test programs for Open MPI",
-            &[Test],
-        ),
-        package("mpich", "MPICH's mpirun: the other MPI", &[Test]),
-        package("libmpich-dev", "compiles the test programs for MPICH", &[Test]),
-        package(
-            "lammps",
-            "a real, unmodified MPI program: molecular dynamics",
-            &[Test, Demo],
-        ),
-        package(
-            "lammps-examples",
-            "its melt example, the job of the demo",
-            &[Test, Demo],
-        ),
-        package(
-            "gromacs",
-            "a real, unmodified MPI program: molecular dynamics of water",
-            &[Test],
-        ),
-        package(
-            "gromacs-data",
-            "its force fields, of which the box of water is made",
-            &[Test],
-        ),
-        package(
-            "python3-numpy",
-            "the arrays that mpi4py sends; products of a user without root",
-            &[Test],
-        ),
-        package(
-            "python3-mpi4py",
-            "MPI from Python: its arrays and objects are counted",
-            &[Test],
-        ),
-        package(
-            "libopenblas0-pthread",
-            "the BLAS of NumPy, with threads of its own",
-            &[Test],
-        ),
-        package(
-            "r-base-core",
-            "a real program in R, which needs no repair",
-            &[Test],
-        ),
-        package(
-            "python3-venv",
-            "brings what Debian has not from the Python Package Index",
-            &[Test],
-        ),
-        package(
-            "prometheus",
-            "scrapes /metrics and answers every query of the dashboards; not started as a service",
-            &[Test],
-        ),
-        package(
-            "tmux",
-            "a terminal for the live view, looked at by the tests",
-            &[Test],
-        ),
-        package(
-            "slurm-wlm",
-            "a real Slurm, over nodes that see a part of a job; not started as a service",
-            &[Test],
-        ),
-        package("munge", "what Slurm's daemons recognise each other by", &[Test]),
-        package("bpftrace", "what probes cost with it, beside ours", &[Bench]),
-        package("linux-perf", "what probes cost with it, beside ours", &[Bench]),
-        package(
-            "rustc-web",
-            "a Rust compiler whose library source comes with it",
-            &[Ebpf],
-        ),
-        package("cargo-web", "its cargo", &[Ebpf]),
-        package(
-            "rust-web-src",
-            "the library source, to build core for BPF",
-            &[Ebpf],
-        ),
-        package("libzstd-dev", "bpf-linker links against it", &[Ebpf]),
-        package("zlib1g-dev", "bpf-linker links against it", &[Ebpf]),
-        Need {
-            what: What::MatchingLlvm,
-            why: "the compiler's own LLVM, for bpf-linker",
-            purposes: &[Ebpf],
-        },
-        Need {
-            what: What::BpfLinker,
-            why: "links BPF objects",
-            purposes: &[Ebpf],
-        },
-        package(
-            "qemu-system-x86",
-            "boots other kernels, on which the tests run too",
-            &[Vm],
-        ),
-        package("busybox-static", "the first program of such a machine", &[Vm]),
-        package("cpio", "packs what such a machine begins with", &[Vm]),
-        package("xz-utils", "unpacks a kernel's modules", &[Vm]),
-        Need {
-            what: What::Mkl,
-            why: "the other BLAS with threads of its own, that of conda",
-            purposes: &[Test],
-        },
-        Need {
-            what: What::PythonWheels,
-            why: "Python programs whose BLAS and OpenMP threads are tuned",
-            purposes: &[Test],
-        },
-        Need {
-            what: What::LlamaCpp,
-            why: "a program that spins at barriers of its own making",
-            purposes: &[Test],
-        },
-        Need {
-            what: What::MpiWheels,
-            why: "the MPIs of today: Debian's are of 2022",
-            purposes: &[Test],
-        },
-        Need {
-            what: What::CargoDeny,
-            why: "checks licences, sources and versions of dependencies",
-            purposes: &[Test],
-        },
-        Need {
-            what: What::RustComponent("fmt"),
-            why: "checks the format of the sources",
-            purposes: &[Test],
-        },
-        Need {
-            what: What::RustComponent("clippy"),
-            why: "checks the sources for likely mistakes",
-            purposes: &[Test],
-        },
-    ]
+const NEEDS: &[Need] = needs! {
+    Package("gcc") [Build, Test, Ebpf, Demo] "links every Rust program; compiles the tests' C programs";
+    Package("libc6-dev") [Build, Test, Ebpf, Demo] "the C library to link against";
+    Package("g++") [Test] "compiles the test program that throws C++ exceptions, and libFuzzer";
+    Package("gfortran") [Test] "compiles the Fortran program whose variables the tests name";
+    Package("binutils") [Test] "takes debug information out of test programs, and packs it";
+    Package("libc6-dbg") [Test] "debug information in a file of its own, as distributions have it";
+    Package("strace") [Test] "a program under it is refused; its record shows the order of writes";
+    Package("libomp5") [Test] "LLVM's OpenMP: its regions are probed as GNU's are";
+    Package("gdb") [Test] "a program under it is refused";
+    Package("libcap2-bin") [Test] "setcap: the capabilities of a file are tried";
+    Package("openmpi-bin") [Test, Demo] "Open MPI's mpirun: the jobs that are watched";
+    Package("libopenmpi-dev") [Test] "compiles the test programs for Open MPI";
+    Package("mpich") [Test] "MPICH's mpirun: the other MPI";
+    Package("libmpich-dev") [Test] "compiles the test programs for MPICH";
+    Package("lammps") [Test, Demo] "a real, unmodified MPI program: molecular dynamics";
+    Package("lammps-examples") [Test, Demo] "its melt example, the job of the demo";
+    Package("gromacs") [Test] "a real, unmodified MPI program: molecular dynamics of water";
+    Package("gromacs-data") [Test] "its force fields, of which the box of water is made";
+    Package("python3-numpy") [Test] "the arrays that mpi4py sends; products of a user without root";
+    Package("python3-mpi4py") [Test] "MPI from Python: its arrays and objects are counted";
+    Package("libopenblas0-pthread") [Test] "the BLAS of NumPy, with threads of its own";
+    Package("r-base-core") [Test] "a real program in R, which needs no repair";
+    Package("python3-venv") [Test] "brings what Debian has not from the Python Package Index";
+    Package("prometheus") [Test] "scrapes /metrics and answers every query of the dashboards; not started as a service";
+    Package("tmux") [Test] "a terminal for the live view, looked at by the tests";
+    Package("slurm-wlm") [Test] "a real Slurm, over nodes that see a part of a job; not started as a service";
+    Package("munge") [Test] "what Slurm's daemons recognise each other by";
+    Package("bpftrace") [Bench] "what probes cost with it, beside ours";
+    Package("linux-perf") [Bench] "what probes cost with it, beside ours";
+    Package("rustc-web") [Ebpf] "a Rust compiler whose library source comes with it";
+    Package("cargo-web") [Ebpf] "its cargo";
+    Package("rust-web-src") [Ebpf] "the library source, to build core for BPF";
+    Package("libzstd-dev") [Ebpf] "bpf-linker links against it";
+    Package("zlib1g-dev") [Ebpf] "bpf-linker links against it";
+    MatchingLlvm [Ebpf] "the compiler's own LLVM, for bpf-linker";
+    BpfLinker [Ebpf] "links BPF objects";
+    Package("qemu-system-x86") [Vm] "boots other kernels, on which the tests run too";
+    Package("busybox-static") [Vm] "the first program of such a machine";
+    Package("cpio") [Vm] "packs what such a machine begins with";
+    Package("xz-utils") [Vm] "unpacks a kernel's modules";
+    Mkl [Test] "the other BLAS with threads of its own, that of conda";
+    PythonWheels [Test] "Python programs whose BLAS and OpenMP threads are tuned";
+    LlamaCpp [Test] "a program that spins at barriers of its own making";
+    MpiWheels [Test] "the MPIs of today: Debian's are of 2022";
+    CargoDeny [Test] "checks licences, sources and versions of dependencies";
+    RustComponent("fmt") [Test] "checks the format of the sources";
+    RustComponent("clippy") [Test] "checks the sources for likely mistakes";
 };
 
 pub(crate) fn of(purposes: &[Purpose]) -> Vec<Need> {
-    let wanted = |need: &Need| purposes.iter().any(|purpose| need.is_for(*purpose));
-    NEEDS.into_iter().filter(wanted).collect()
+    let wanted = |need: &&Need| purposes.iter().any(|purpose| need.is_for(*purpose));
+    NEEDS.iter().filter(wanted).copied().collect()
 }
 
 pub(crate) fn llvm_packages(major: u32) -> Vec<String> {

@@ -21,7 +21,6 @@ use super::{
 };
 use crate::mpi::{self, Implementation, Rank};
 
-/// Why no job was found.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
     #[error(transparent)]

@@ -13,17 +13,14 @@ use tuner::{
 
 use crate::mpi::{self, Implementation, Rank};
 
-/// The MPI of a process.
 #[derive(Clone, Debug)]
 pub struct Mpi {
     pub implementation: Implementation,
     /// The file that defines it, as the process sees it.
     pub library: String,
-    /// The watched functions in it.
     pub sites: Vec<WatchedSite>,
 }
 
-/// A watched function of an MPI library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedSite {
     /// Its name, such as `MPI_Send` or `MPI_Send_c`.
@@ -36,7 +33,6 @@ pub struct WatchedSite {
     pub address: Address,
 }
 
-/// One process of the job.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub process: Process,
@@ -44,12 +40,10 @@ pub struct Member {
     pub rank: Option<Rank>,
     /// What it has mapped.
     pub space: AddressSpace,
-    /// Its MPI, when it has one.
     pub mpi: Option<Mpi>,
 }
 
 impl Member {
-    /// The module that defines the MPI.
     pub fn mpi_module(&self) -> Option<&Module> {
         let library = &self.mpi.as_ref()?.library;
         self.space.modules.iter().find(|module| module.path == *library)
@@ -186,7 +180,6 @@ impl Job {
         most_used.next().unwrap_or_else(|| "?".to_owned())
     }
 
-    /// The first launcher, when there is one.
     pub fn launcher(&self) -> Option<&Process> {
         let root = self.roots.iter().find(|root| root.is_launcher)?;
         Some(&root.process)
@@ -207,7 +200,6 @@ impl Job {
         world_size(&ranks.into_iter().collect::<Option<Vec<_>>>()?, launchers)
     }
 
-    /// How many of those are here.
     pub fn size_here(&self) -> usize {
         let ranks = self.members.iter().filter_map(|member| {
             let rank = member.rank?;

@@ -20,7 +20,6 @@ pub use table::ProcessTable;
 pub use target::{TargetError, resolve};
 pub use variables::Variables;
 
-/// The name of this machine.
 pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

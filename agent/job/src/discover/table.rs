@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessEntry {
     pub parent: i32,
     /// Its short name, cut at 15 bytes by the kernel.
     pub name: String,
-    /// It belongs to the kernel.
     pub is_kernel_thread: bool,
 }
 

@@ -2,7 +2,6 @@
 
 use super::{job_selector::JobSelector, table::ProcessTable};
 
-/// Why a target is not understood.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error("no program named {name} runs here")]

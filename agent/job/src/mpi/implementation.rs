@@ -10,7 +10,6 @@ use tuner::{address::LinkAddress, image::Image, module::Module, printable::print
 pub struct Implementation {
     /// "Open MPI", "MPICH", "Intel MPI" or "MPI" for one that is not known.
     pub name: &'static str,
-    /// Its version, where it says so.
     pub version: Option<String>,
     /// How the size of a datatype is found.
     pub layout: SizeLayout,

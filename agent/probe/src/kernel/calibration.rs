@@ -165,18 +165,14 @@ mod functions {
         let exits = [&TO_JUMP[..], &TO_RETURN].concat();
         // Exits first, as for every function.
         for (at, places) in [(At::EXIT, exits), (At::Entry, entries)] {
-            let site = |(number, behind): &(usize, u64)| ProbeSite {
-                offset: offsets[*number] + behind,
-                probe: *number as u32,
-                semaphore: 0,
-                exit: 0,
-            };
-            let request = LinkRequest {
-                path: PathBuf::from("/proc/self/exe"),
-                sites: places.iter().map(site).collect(),
+            let site =
+                |(number, behind): &(usize, u64)| ProbeSite::new(offsets[*number] + behind, *number as u32);
+            let request = LinkRequest::new(
+                PathBuf::from("/proc/self/exe"),
+                places.iter().map(site).collect(),
                 at,
-                pid: Some(std::process::id()),
-            };
+                Some(std::process::id()),
+            );
             links.push(kernel.attach(&request)?);
         }
         kernel.watch_calibrated()?;

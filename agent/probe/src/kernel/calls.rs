@@ -14,7 +14,6 @@ pub(super) fn ring_size(processes: u32) -> u32 {
     power.min(abi::RING_CALLS)
 }
 
-/// All rings, by slot.
 pub(super) struct Rings {
     pub(super) calls: Cells<Call>,
     pub(super) heads: Cells<RingHead>,

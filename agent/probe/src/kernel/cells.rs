@@ -44,7 +44,6 @@ impl<T: bytemuck::Pod> Cells<T> {
         Cells::map_for(array, (offset, cells), false)
     }
 
-    /// To read and write.
     pub(super) fn map_writable(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
         Cells::map_for(array, (0, cells), true)
     }

@@ -43,7 +43,6 @@ const LOOK: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CloseTicket(u64);
 
-/// Closes links that are over.
 #[derive(Debug, Default)]
 pub struct Closer {
     by: By,
@@ -65,10 +64,8 @@ enum By {
     Threads(Vec<(u64, JoinHandle<()>)>),
 }
 
-/// What the closer is sent.
 #[derive(Debug)]
 enum Message {
-    /// Links to take over.
     Take(Vec<Link>),
     /// Ours are closed, so that to close the others is to close the last.
     Close,

@@ -13,7 +13,6 @@ pub enum KernelError {
     /// The verifier refused a program: a defect of ours on this kernel, or a kernel that has not what it asks for.
     #[error("this kernel does not take our program `{program}`: {reason} ({source})")]
     Verifier {
-        /// Name of the program.
         program: &'static str,
         source: io::Error,
         reason: String,

@@ -71,7 +71,6 @@ impl Holds {
         })
     }
 
-    /// How probes are attached on this kernel.
     pub fn link_kind(&self) -> LinkKind {
         self.kind
     }

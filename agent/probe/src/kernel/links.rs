@@ -31,6 +31,18 @@ pub struct ProbeSite {
     pub exit: u64,
 }
 
+impl ProbeSite {
+    /// An instruction at which the kernel keeps no counter, where a function is entered or returns.
+    pub fn new(offset: u64, probe: u32) -> ProbeSite {
+        ProbeSite {
+            offset,
+            probe,
+            semaphore: 0,
+            exit: 0,
+        }
+    }
+}
+
 /// Which moment of a function a site is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum At {
@@ -70,7 +82,12 @@ pub struct LinkRequest {
     pub pid: Option<u32>,
 }
 
-/// How probes are attached on this kernel.
+impl LinkRequest {
+    pub fn new(path: PathBuf, sites: Vec<ProbeSite>, at: At, pid: Option<u32>) -> LinkRequest {
+        LinkRequest { path, sites, at, pid }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// One link, with cookies. `by_process` tells whether the kernel can leave other processes alone (since 6.10).
@@ -84,7 +101,6 @@ pub enum LinkKind {
 
 #[derive(Debug)]
 pub enum Link {
-    /// A `uprobe_multi` link.
     Multi(OwnedFd),
     Tracefs(TracefsLink),
 }

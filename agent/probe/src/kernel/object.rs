@@ -35,7 +35,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     "/../../ebpf/prebuilt/tuneagent.bpf.o"
 ));
 
-/// What must be known before loading.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions {
     pub probes: u32,
@@ -77,7 +76,7 @@ pub struct Kernel {
     alarm: Cells<Alarm>,
     losses: Cells<u64>,
     /// How long threads wait for a CPU inside calls is told.
-    reports_waits: bool,
+    pub reports_waits: bool,
     programs: Programs,
     kind: LinkKind,
     options: LoadOptions,
@@ -157,12 +156,6 @@ impl Kernel {
         self.options.probes as usize
     }
 
-    /// Whether [`Thread::waited_ns`] is measured on this kernel.
-    pub fn reports_waits(&self) -> bool {
-        self.reports_waits
-    }
-
-    /// How probes are attached on this kernel.
     pub fn link_kind(&self) -> LinkKind {
         self.kind
     }
@@ -287,7 +280,6 @@ impl Kernel {
         totals.transpose()
     }
 
-    /// Calls of one function by a process.
     pub fn calls_of(&self, slot: u32, probe: u32) -> u64 {
         let cell = slot as usize * self.options.probes as usize + probe as usize;
         self.cells.get(cell).map_or(0, |totals| totals.calls)

@@ -68,7 +68,6 @@ impl ProgramText {
         Ok(self)
     }
 
-    /// Loads a program for probes.
     pub(super) fn load(&self, name: &'static str, attach_type: u32) -> Result<OwnedFd, KernelError> {
         self.load_as(name, sys::BPF_PROG_TYPE_KPROBE, attach_type)
     }

@@ -260,13 +260,11 @@ pub(super) struct Text<'a> {
     pub(super) types: Option<Types<'a>>,
 }
 
-/// The types of a program's functions.
 pub(super) struct Types<'a> {
     /// What [`load_btf`] gave.
     pub(super) btf: BorrowedFd<'a>,
     /// One record for each function.
     pub(super) functions: &'a [u8],
-    /// Bytes of a record.
     pub(super) record_size: usize,
 }
 

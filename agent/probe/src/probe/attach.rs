@@ -206,12 +206,7 @@ impl Probes {
         };
         let probes: BTreeSet<u32> = sites.iter().map(|site| site.probe).collect();
         let (_, _, pid) = to;
-        let request = LinkRequest {
-            path: path.to_owned(),
-            sites,
-            at,
-            pid,
-        };
+        let request = LinkRequest::new(path.to_owned(), sites, at, pid);
         let linked = |(probes, link)| Linked { probes, at, to, link };
         match kernel.attach(&request) {
             Ok(link) => Ok(vec![linked((probes, link))]),

@@ -57,7 +57,6 @@ const SPARE_PROBES: u32 = 64;
 /// Room for those of them whose hits are added up.
 const SPARE_SUMS: u32 = 4;
 
-/// Why a session has no probes.
 #[derive(Debug, thiserror::Error)]
 pub enum ArmError {
     #[error(transparent)]
@@ -68,9 +67,7 @@ pub enum ArmError {
     /// A pattern means more than anybody wants probed.
     #[error("{wanted} means {found} functions, and at most {most} are probed; a longer pattern means fewer")]
     TooManyFunctions {
-        /// What was asked for.
         wanted: String,
-        /// How many there are.
         found: usize,
         /// How many there may be.
         most: usize,
@@ -83,7 +80,6 @@ pub enum ArmError {
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
     links: Vec<Linked>,
-    /// Closes links that are over.
     closer: Closer,
     /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted twice.
     closing: Vec<(CloseTicket, Target)>,
@@ -407,14 +403,12 @@ impl Probes {
         self.closing.clear();
     }
 
-    /// Hands links over to be closed.
     fn close(&mut self, over: Vec<Linked>) {
         let targets: BTreeSet<Target> = over.iter().map(|linked| linked.to).collect();
         let ticket = self.closer.close(in_order(over));
         self.closing.extend(targets.into_iter().map(|to| (ticket, to)));
     }
 
-    /// Whether links are being closed.
     pub fn is_closing(&mut self) -> bool {
         let closed = self.closer.closed();
         self.closing.retain(|(ticket, _)| closed < *ticket);
@@ -477,7 +471,6 @@ impl Probes {
             .count()
     }
 
-    /// Of them, functions of MPI.
     pub fn watched_of_mpi(&self) -> usize {
         self.shown().filter(|probe| probe.mpi.is_some()).count()
     }
@@ -519,7 +512,6 @@ impl Probes {
         &self.missing.texts
     }
 
-    /// Sites attached so far, over all files.
     pub fn site_count(&self) -> usize {
         self.attached.values().map(BTreeSet::len).sum()
     }

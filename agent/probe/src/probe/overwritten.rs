@@ -15,7 +15,6 @@ use super::{Probes, places::Place};
 /// More functions of one file than this are told in one line.
 const SHOWN_MAX: usize = 3;
 
-/// Why a function is left alone.
 enum Why {
     Overwritten(Overwritten),
     Unknown(SpaceError),

@@ -279,12 +279,7 @@ impl<'a> Found<'a> {
         (file, finder): (&mut KnownFile, &ExitFinder<'_>),
     ) {
         let (offset, cost) = file.entries.of(module, function.offset, function.size);
-        let site = ProbeSite {
-            offset: offset.0,
-            probe,
-            semaphore: 0,
-            exit: 0,
-        };
+        let site = ProbeSite::new(offset.0, probe);
         let needs = needed_at_entry(function.offset, function.size, offset);
         self.add(module, Place::new(site, At::Entry, cost, needs));
         if !wanted.is_timed() {
@@ -347,10 +342,8 @@ fn exits_at(exits: &Exits, probe: u32, by_jumps: bool) -> Vec<Place> {
     let of = |places: &Places, is_shared| {
         let place = |offset: FileOffset, cost, exit| {
             let site = ProbeSite {
-                offset: offset.0,
-                probe,
-                semaphore: 0,
                 exit,
+                ..ProbeSite::new(offset.0, probe)
             };
             Place::new(site, At::Exit { is_shared }, cost, needed_at(offset))
         };

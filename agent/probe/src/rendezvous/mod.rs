@@ -93,7 +93,6 @@ impl KernelRendezvous {
         })
     }
 
-    /// How probes are attached on this kernel.
     pub fn link_kind(&self) -> LinkKind {
         self.holds.link_kind()
     }
@@ -187,12 +186,7 @@ impl Rendezvous for KernelRendezvous {
                 sites: sites
                     .offsets
                     .iter()
-                    .map(|offset| ProbeSite {
-                        offset: offset.0,
-                        probe: index,
-                        semaphore: 0,
-                        exit: 0,
-                    })
+                    .map(|offset| ProbeSite::new(offset.0, index))
                     .collect(),
                 at: match request.point.place().moment {
                     Moment::Entry => At::Entry,

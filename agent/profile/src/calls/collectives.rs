@@ -51,7 +51,6 @@ pub struct Split {
     pub waiting: f64,
     /// Share of their time from the last arrival until they leave.
     pub transferring: f64,
-    /// Of how many collectives.
     pub collectives: u64,
 }
 

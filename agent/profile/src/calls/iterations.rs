@@ -44,7 +44,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The mean time of an iteration.
     pub fn mean_ns(&self) -> f64 {
         self.sum_ns as f64 / self.count.max(1) as f64
     }

@@ -77,7 +77,6 @@ impl Sequence {
         self.next
     }
 
-    /// Calls that were not seen.
     pub fn unseen(&self) -> u64 {
         self.unseen
     }
@@ -87,7 +86,6 @@ impl Sequence {
         self.elsewhere
     }
 
-    /// The call sites so far.
     pub fn sites(&self) -> &CallSites {
         &self.sites
     }

@@ -19,18 +19,16 @@ pub struct CallSite {
 /// What was done there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteTotals {
-    /// Calls that were seen.
     pub calls: u64,
     pub time_ns: u64,
 }
 
-/// The call sites of a process.
 #[derive(Clone, Debug, Default)]
 pub struct CallSites {
     known: HashMap<CallSite, SiteTotals>,
     /// Those that became known since this was last asked.
     new: Vec<CallSite>,
-    others: SiteTotals,
+    pub others: SiteTotals,
 }
 
 impl CallSites {
@@ -60,9 +58,5 @@ impl CallSites {
     /// Sites that were not given yet.
     pub fn take_new(&mut self) -> Vec<CallSite> {
         std::mem::take(&mut self.new)
-    }
-
-    pub fn others(&self) -> SiteTotals {
-        self.others
     }
 }

@@ -53,7 +53,8 @@ pub struct Teams {
     /// Calls are missing since the last region.
     is_broken: bool,
     totals: TeamTotals,
-    not_looked_into: u64,
+    /// Regions that were not looked into: calls of them are missing, no body of theirs is known, or another thread started them.
+    pub not_looked_into: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,11 +108,6 @@ impl Teams {
     /// All so far; none where no region was looked into.
     pub fn totals(&self) -> Option<TeamTotals> {
         (self.totals.regions > 0).then_some(self.totals)
-    }
-
-    /// Regions that were not looked into: calls of them are missing, no body of theirs is known, or another thread started them.
-    pub fn not_looked_into(&self) -> u64 {
-        self.not_looked_into
     }
 
     /// A region of the first thread is over.
@@ -285,7 +281,7 @@ mod tests {
         ]);
         let totals = teams.totals().unwrap();
         assert_eq!((totals.regions, totals.team_ns, totals.working_ns), (1, 640, 400));
-        assert_eq!(teams.not_looked_into(), 1);
+        assert_eq!(teams.not_looked_into, 1);
     }
 
     #[test]
@@ -296,7 +292,7 @@ mod tests {
         let after = [call(BODY, 1, 810, 910), call(REGION, 1, 800, 920)];
         let teams = seen(&[&overall[..], &cut, &without_body, &after].concat());
         assert_eq!(teams.totals().map(|totals| totals.regions), Some(2));
-        assert_eq!(teams.not_looked_into(), 2);
+        assert_eq!(teams.not_looked_into, 2);
     }
 
     proptest! {

@@ -7,7 +7,6 @@ use super::{BudgetShare, price::Prices};
 /// Where a program takes longer by more than this share it is said what makes it less.
 pub const TOO_MUCH: f64 = 0.01;
 
-/// What one function's probe cost the job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeCost {
     pub name: String,
@@ -15,9 +14,7 @@ pub struct ProbeCost {
     pub site: &'static str,
     /// Calls, nested ones included.
     pub calls: u64,
-    /// What one costs, in nanoseconds.
     pub call_ns: f64,
-    /// All of them, in nanoseconds.
     pub ns: f64,
 }
 
@@ -110,7 +107,6 @@ pub struct UnreadView {
     pub of_late_ns: u64,
     /// The longest of all, in nanoseconds.
     pub most_ns: u64,
-    /// How often hits were read.
     pub reads: u64,
     /// How often the first had lain there for longer than it is to.
     pub late: u64,
@@ -143,7 +139,6 @@ impl WindowsView {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostView {
-    /// What hits cost here.
     pub prices: Prices,
     /// T_Instr: from when functions were looked for until all probes sat, in nanoseconds. The program ran meanwhile.
     pub arming_ns: u64,
@@ -187,7 +182,8 @@ fn share(ns: f64, of_ns: u64) -> Option<f64> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     calls: BTreeMap<usize, u64>,
-    job_ns: u64,
+    /// CPU time of all.
+    pub job_ns: u64,
 }
 
 impl Account {
@@ -197,11 +193,6 @@ impl Account {
             *self.calls.entry(probe).or_default() += calls;
         }
         self.job_ns += cpu_ns;
-    }
-
-    /// CPU time of all.
-    pub fn job_ns(&self) -> u64 {
-        self.job_ns
     }
 
     /// What the calls cost, the dearest first. `price` tells name, site and price of a probe, where it knows them.
@@ -272,7 +263,7 @@ mod tests {
                 apart += sum(&one.costs(priced));
             }
             prop_assert!((sum(&together.costs(priced)) - apart).abs() <= 1e-6 * apart.max(1.0));
-            prop_assert_eq!(together.job_ns(), processes.iter().map(|(_, cpu_ns)| cpu_ns).sum::<u64>());
+            prop_assert_eq!(together.job_ns, processes.iter().map(|(_, cpu_ns)| cpu_ns).sum::<u64>());
         }
 
         #[test]

@@ -173,7 +173,6 @@ fn part(load: &Load, share: f64, functions: &BTreeSet<u32>) -> f64 {
     }
 }
 
-/// What is to be done now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Turn {
     Stay,

@@ -3,7 +3,6 @@
 
 use plan::Cost;
 
-/// Where prices come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PriceSource {
     /// Measured on this machine, when the probes were armed.
@@ -35,7 +34,6 @@ pub struct Prices {
     pub added_ns: f64,
     /// Each further link at the same instruction: one of another process.
     pub link_ns: f64,
-    /// Where they come from.
     pub source: PriceSource,
 }
 
@@ -60,9 +58,7 @@ pub struct Probed {
     pub returns: ReturnKind,
     /// It is one of a library's, entered into the sequence of calls.
     pub is_in_sequence: bool,
-    /// Values that are read in a call.
     pub values: u32,
-    /// Hits that are sent in a call.
     pub events: u32,
     /// Hits that are added up in a call.
     pub added: u32,
@@ -89,7 +85,6 @@ pub struct Measured {
     pub in_sequence: f64,
     /// Values are read at the entry.
     pub reading: f64,
-    /// How many those are.
     pub values: u32,
     /// Each entry is sent.
     pub sending: f64,

@@ -43,7 +43,6 @@ impl CountTime {
 /// One process while a window was open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Window {
-    /// How long it was.
     pub length: CountTime,
     pub threads: u64,
     /// CPU time that the hits took of them, in nanoseconds.

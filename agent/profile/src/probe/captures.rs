@@ -2,16 +2,12 @@
 
 use abi::Capture;
 
-/// Where the way to a value begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// An argument, counted from 0, as at entry.
     Argument(u8),
-    /// An argument by its name.
     NamedArgument(String),
-    /// What the function returns.
     ReturnValue,
-    /// A variable of the program.
     Variable(String),
     /// The bytes that an MPI call hands over.
     Bytes,
@@ -20,11 +16,8 @@ pub enum Read {
 /// A step on the way to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaptureStep {
-    /// To a member of a structure.
     Field(String),
-    /// To an element of an array.
     Index(u32),
-    /// To what a pointer points to.
     Dereference,
 }
 
@@ -36,7 +29,6 @@ pub type Stated = (&'static str, u8);
 pub struct WantedCapture {
     /// As a rule writes it; tells it from every other value.
     pub what: String,
-    /// Where the way to it begins.
     pub read: Read,
     pub steps: Vec<CaptureStep>,
     /// A variable is read when the function returns, not when it is entered.
@@ -56,7 +48,6 @@ pub struct ProbeCapture {
     pub type_name: &'static str,
     /// The longest text; 0 for a number.
     pub length: u8,
-    /// Where the way to it begins.
     pub read: Read,
     /// What the kernel side is told.
     pub spec: Capture,

@@ -16,13 +16,11 @@ pub struct Wanted {
     pub selector: ProbeSelector,
     /// [`SpecFlags`] that are needed.
     pub flags: u32,
-    /// Values to read at its hits.
     pub captures: Vec<WantedCapture>,
     /// What may be added up of hits instead of sending them.
     pub partial_sum: Option<WantedSum>,
     /// It is switched on and off as the session goes.
     pub is_switched: bool,
-    /// It is on from the start.
     pub is_on: bool,
     /// Its functions have no rows of their own among those that are shown.
     pub is_quiet: bool,
@@ -65,7 +63,6 @@ impl Wanted {
     }
 }
 
-/// A function that is probed.
 #[derive(Clone, Debug)]
 pub struct Probe {
     pub name: String,
@@ -137,7 +134,6 @@ impl Probe {
         self.mark.as_ref().map(|_| selector::mark_of(&self.name))
     }
 
-    /// Which part of parallel regions it is.
     pub fn part(&self) -> Option<TeamPart> {
         match self.mpi {
             None if selector::starts_team(&self.name) => Some(TeamPart::Region),
@@ -161,7 +157,6 @@ impl Probe {
         plan::GpuCall::named(&self.name).is_some()
     }
 
-    /// Whether what it returns is read.
     pub fn reads_returned(&self) -> bool {
         let captures = self.spec.captures.iter();
         captures
@@ -169,7 +164,6 @@ impl Probe {
             .any(|capture| capture.kind == CaptureKind::Return as u8)
     }
 
-    /// Whether its calls are timed.
     pub fn is_timed(&self) -> bool {
         self.spec.flags & SpecFlags::SPAN != 0
     }

@@ -9,7 +9,6 @@ use crate::glob::matches;
 /// What someone wants probed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProbeSelector {
-    /// The function of this name.
     Function(String),
     /// Every function whose name fits (`*`, `?`).
     Pattern(String),

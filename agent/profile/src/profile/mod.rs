@@ -37,13 +37,10 @@ pub struct Profile {
     pub processes: Vec<Metered>,
     /// Where all ranks meet.
     pub collectives: Collectives,
-    /// How long calls take.
     pub durations: DurationHistograms,
-    /// Who sends to whom.
     pub matrix: Matrix,
     /// A CPU was idle at the last reading.
     pub has_idle_cpu: bool,
-    /// When the counters were read last.
     pub read_ns: u64,
     /// The kernel side's table of threads, as it was read last; none once it was changed.
     threads: Option<Vec<(u64, Thread)>>,
@@ -61,7 +58,6 @@ pub struct Usage {
 }
 
 impl Profile {
-    /// Of a session that begins now.
     pub fn new(now_ns: u64) -> Profile {
         Profile {
             read_ns: now_ns,

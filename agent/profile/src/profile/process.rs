@@ -81,7 +81,6 @@ pub struct Inputs<'a> {
 pub struct Metered {
     pub pid: i32,
     pub rank: Option<u32>,
-    /// Its slot on the kernel side.
     pub slot: u32,
     pub ended: bool,
     /// It was looked into while it ran, and can be watched: rules have no other.
@@ -131,7 +130,6 @@ impl Inputs<'_> {
 }
 
 impl Metered {
-    /// A process in a slot.
     pub fn new(pid: i32, rank: Option<u32>, slot: u32) -> Metered {
         Metered {
             pid,
@@ -167,7 +165,6 @@ impl Metered {
         }
     }
 
-    /// Probes may be put on it.
     pub fn is_watched(&self) -> bool {
         self.is_known && !self.ended
     }

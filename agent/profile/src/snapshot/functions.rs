@@ -110,7 +110,6 @@ impl Histogram {
         self.counts[place] += 1;
     }
 
-    /// All calls of another one.
     pub fn merge(&mut self, other: &Histogram) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -118,7 +117,6 @@ impl Histogram {
         }
     }
 
-    /// Calls that are in it.
     pub fn calls(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -44,7 +44,6 @@ pub struct RankMessages {
     pub received: Messages,
 }
 
-/// Messages of one rank to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairView {
     pub from: u32,

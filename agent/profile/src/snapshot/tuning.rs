@@ -11,7 +11,6 @@ use super::outcome::VERDICTS;
 /// One of a few words. A name of its own, for serde borrows what is written as `&str`.
 type Word = &'static str;
 
-/// What a rule does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleView {
     pub name: String,
@@ -79,7 +78,6 @@ pub struct FindingView {
     pub now: Option<String>,
     /// What to start the program with next time.
     pub next_start: Option<String>,
-    /// It was repaired in this session.
     pub repaired: bool,
 }
 
@@ -87,7 +85,6 @@ pub struct FindingView {
 pub struct ChangeView {
     /// Its number in the journal of its process.
     pub number: u64,
-    /// The rule that decided it.
     pub rule: String,
     pub pid: i32,
     pub rank: Option<u32>,
@@ -108,7 +105,6 @@ pub struct ChangeView {
     pub old: String,
     /// The new value, or what a call returned; empty where there is none.
     pub new: String,
-    /// How it was written.
     pub mechanism: String,
     /// How long the program was held for it, in nanoseconds.
     pub hold_ns: u64,

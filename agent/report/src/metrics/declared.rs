@@ -18,86 +18,47 @@ const fn label(name: &'static str, values_max: usize, help: &'static str) -> Lab
     }
 }
 
+/// A row for each: what makes it, then its arguments.
+macro_rules! table {
+    ($(#[$about:meta])* $name:ident: $of:ty = $($make:ident $($argument:expr),+;)*) => {
+        $(#[$about])* pub const $name: &[$of] = &[$($make($($argument),+)),*];
+    };
+}
+
 /// Functions that are published: those of MPI with their variants for large counts, and as many others.
 const FUNCTIONS_MAX: usize = 768;
 
-/// All labels. Texts, which could be anything, are labels of metrics that say how many series they have by themselves.
-pub const LABELS: &[Label] = &[
-    label(
-        "jobid",
-        1,
-        "what the site calls the job: the batch system's number (Slurm, PBS, LSF, Flux, Grid Engine), else the number of \
-         the process that started it",
-    ),
-    label("function", FUNCTIONS_MAX, "a function, by its C name"),
-    label(
-        "rank",
-        abi::MAX_PROCESSES as usize,
-        "MPI's rank; `pid8123` for a process that has none, `0:8123` where several processes have the same",
-    ),
-    label(
-        "direction",
-        4,
-        "`sent`: passed to MPI for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` \
-         from files",
-    ),
-    label(
-        "activity",
-        4,
-        "of the threads of OpenMP teams, from the begin of a region to its end: `working`, `starting` (not yet there), `waiting` (at the \
-         end, for the last one), `ending`",
-    ),
-    label("bound", 2, "`least` or `most` of all so far"),
-    label("type", 2, "of context switches: `involuntary` or `voluntary`"),
-    label("kind", 16, "what was lost, or what is not published"),
-    label("rule", 256, "a rule, by its name"),
-    label(
-        "reason",
-        6,
-        "why a rule's numbers leave something out; of windows: `partial` (hits of them were lost), `discarded` (by the rule), `skipped` \
-         (the first); of hits: `late`, `duplicate`, `outside` (of all windows), `unplaced` (without the key of a window), `overflow` \
-         (no room), `straddling` (a boundary)",
-    ),
-    label(
-        "metric",
-        8,
-        "a metric of a rule, by its name (eight a rule, on average)",
-    ),
-    label(
-        "efficiency",
-        7,
-        "POP's: `parallel` = `load_balance` (= `within_nodes` × `between_nodes`) × `communication` (= `serialisation` × `transfer`)",
-    ),
-    label(
-        "scaling",
-        2,
-        "`strong`: the same problem as the reference; `weak`: a problem that grew with the ranks",
-    ),
-    label("mode", 3, "`off`, `advising`, `applying`"),
-    label(
-        "state",
-        4,
-        "of changes: `in_force`, `reverted`, `refused`, `other` (a call that stays, or one that could not be reverted)",
-    ),
-    label(
-        "verdict",
-        8,
-        "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`, `being undone`, `not undone` (it could not be), `reverted to compare` (for some windows)",
-    ),
-    label("moment", 2, "`before` or `after` the change"),
-    label(
-        "action",
-        8,
-        "the action of a change: `set`, `call`, `load`, `replace`, `insert_call`, `remove_call`, `set_arg`, `affinity`",
-    ),
-    label(
-        "part",
-        4,
-        "`update`, `evaluate`, `order`, `write`: the steps from the end of a window to the written value",
-    ),
-];
+table! {
+    /// All labels. Texts, which could be anything, are labels of metrics that say how many series they have by themselves.
+    LABELS: Label =
+    label "jobid", 1,
+        "what the site calls the job: the batch system's number (Slurm, PBS, LSF, Flux, Grid Engine), else the number of the process that started it";
+    label "function", FUNCTIONS_MAX, "a function, by its C name";
+    label "rank", abi::MAX_PROCESSES as usize,
+        "MPI's rank; `pid8123` for a process that has none, `0:8123` where several processes have the same";
+    label "direction", 4,
+        "`sent`: passed to MPI for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` from files";
+    label "activity", 4,
+        "of the threads of OpenMP teams, from the begin of a region to its end: `working`, `starting` (not yet there), `waiting` (at the end, for the last one), `ending`";
+    label "bound", 2, "`least` or `most` of all so far";
+    label "type", 2, "of context switches: `involuntary` or `voluntary`";
+    label "kind", 16, "what was lost, or what is not published";
+    label "rule", 256, "a rule, by its name";
+    label "reason", 6,
+        "why a rule's numbers leave something out; of windows: `partial` (hits of them were lost), `discarded` (by the rule), `skipped` (the first); of hits: `late`, `duplicate`, `outside` (of all windows), `unplaced` (without the key of a window), `overflow` (no room), `straddling` (a boundary)";
+    label "metric", 8, "a metric of a rule, by its name (eight a rule, on average)";
+    label "efficiency", 7,
+        "POP's: `parallel` = `load_balance` (= `within_nodes` × `between_nodes`) × `communication` (= `serialisation` × `transfer`)";
+    label "scaling", 2, "`strong`: the same problem as the reference; `weak`: a problem that grew with the ranks";
+    label "mode", 3, "`off`, `advising`, `applying`";
+    label "state", 4, "of changes: `in_force`, `reverted`, `refused`, `other` (a call that stays, or one that could not be reverted)";
+    label "verdict", 8,
+        "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`, `being undone`, `not undone` (it could not be), `reverted to compare` (for some windows)";
+    label "moment", 2, "`before` or `after` the change";
+    label "action", 8, "the action of a change: `set`, `call`, `load`, `replace`, `insert_call`, `remove_call`, `set_arg`, `affinity`";
+    label "part", 4, "`update`, `evaluate`, `order`, `write`: the steps from the end of a window to the written value";
+}
 
-/// What a metric is to Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     Counter,
@@ -117,7 +78,6 @@ impl MetricKind {
     }
 }
 
-/// A metric as it is published.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Name: the unit last, `_total` behind it where it only grows.
@@ -210,348 +170,102 @@ const RANK: Labels = &["jobid", "rank"];
 const RANK_DIRECTION: Labels = &["jobid", "rank", "direction"];
 const RULE: Labels = &["jobid", "rule"];
 const RULE_REASON: Labels = &["jobid", "rule", "reason"];
-/// Everything that is published.
-pub const METRICS: &[Metric] = &[
-    info(
-        "tuneagent_build_info",
-        &["version"],
-        1,
-        "1, with the version of tuneagent.",
-    ),
-    info(
-        "tuneagent_job_info",
-        &["jobid", "program", "user", "host", "mpi", "mpi_version"],
-        1,
-        "1, with what does not change while the job runs: join it by jobid.",
-    ),
-    gauge(
-        "tuneagent_processes",
-        JOB,
-        "Running processes of the job on this node that are watched.",
-    ),
-    counter(
-        "tuneagent_session_seconds_total",
-        JOB,
-        "Time since all probes were armed.",
-    ),
-    counter(
-        "tuneagent_mpi_function_calls_total",
-        FUNCTION,
-        "Outermost MPI calls since the probes were armed, by function.",
-    ),
-    counter(
-        "tuneagent_mpi_rank_calls_total",
-        RANK,
-        "The same by rank. By function and rank they would be 100 000 series for 2048 ranks: the report has them.",
-    ),
-    gauge(
-        "tuneagent_watched_ratio",
-        FUNCTION,
-        "Of a function that is watched in sampling windows (`--budget`): the part of the time in which its calls were counted.",
-    ),
-    counter(
-        "tuneagent_counted_calls_total",
-        FUNCTION,
-        "Of a function that is watched in sampling windows: those of its calls that were counted; totals over all calls are estimated.",
-    ),
-    counter(
-        "tuneagent_mpi_function_seconds_total",
-        FUNCTION,
-        "Time inside MPI since the probes were armed, open calls included, summed over threads, by function.",
-    ),
-    counter("tuneagent_mpi_rank_seconds_total", RANK, "The same by rank."),
-    counter(
-        "tuneagent_mpi_function_bytes_total",
-        &["jobid", "function", "direction"],
-        "What calls carry: count times size of the datatype, of vectors and of all-to-all the sum over all ranks.",
-    ),
-    counter(
-        "tuneagent_mpi_rank_bytes_total",
-        RANK_DIRECTION,
-        "The same by rank.",
-    ),
-    histogram(
-        "tuneagent_mpi_message_bytes",
-        "Sizes of what calls carry, by function; what goes to MPI_PROC_NULL has none.",
-    ),
-    counter(
-        "tuneagent_mpi_point_to_point_messages_total",
-        RANK_DIRECTION,
-        "Sums over rows and columns of the communication matrix: messages to and from known ranks.",
-    ),
-    counter(
-        "tuneagent_mpi_point_to_point_bytes_total",
-        RANK_DIRECTION,
-        "What they carry.",
-    ),
-    gauge(
-        "tuneagent_mpi_point_to_point_pairs",
-        JOB,
-        "Pairs of ranks of which the one, here, has sent the other a message: of n ranks n (n - 1) at most, and n more to themselves.",
-    ),
-    counter(
-        "tuneagent_mpi_unresolved_messages_total",
-        &["jobid", "direction"],
-        "Point-to-point messages that are in no pair, because the world rank of the other end is not known.",
-    ),
-    counter(
-        "tuneagent_mpi_runqueue_seconds_total",
-        RANK,
-        "Of the time inside MPI: ready to run, waiting for a CPU.",
-    ),
-    gauge(
-        "tuneagent_efficiency_ratio",
-        &["jobid", "efficiency"],
-        "The POP efficiencies of the last seconds, of the ranks here: 1 is perfect. Over complete iterations where a loop was detected.",
-    ),
-    gauge(
-        "tuneagent_computation_scalability_ratio",
-        &["jobid", "scaling"],
-        "Useful time of all ranks in an iteration of the reference (--reference) to that of this run: 1 is perfect.",
-    ),
-    gauge(
-        "tuneagent_useful_ratio",
-        RANK,
-        "Share of a rank's time outside MPI, over complete iterations of the detected loop.",
-    ),
-    counter(
-        "tuneagent_iterations_total",
-        JOB,
-        "Iterations of the detected loop that were observed from begin to end.",
-    ),
-    counter(
-        "tuneagent_iteration_seconds_total",
-        JOB,
-        "Time that they took: divided by their number, the pace of the program.",
-    ),
-    counter(
-        "tuneagent_mpi_unseen_calls_total",
-        JOB,
-        "Calls that came faster than they were read: they are in all totals, but in no iteration and no call site.",
-    ),
-    counter(
-        "tuneagent_mpi_unsized_calls_total",
-        FUNCTION,
-        "Calls whose bytes are not known.",
-    ),
-    counter(
-        "tuneagent_untimed_calls_total",
-        FUNCTION,
-        "Calls that were counted but not timed: nested too deep, or left without a return.",
-    ),
-    counter(
-        "tuneagent_function_calls_total",
-        FUNCTION,
-        "Outermost calls of functions other than MPI's that rules or --probe watch.",
-    ),
-    counter(
-        "tuneagent_function_seconds_total",
-        FUNCTION,
-        "Time inside them, where it is measured.",
-    ),
-    counter(
-        "tuneagent_cpu_seconds_total",
-        RANK,
-        "Time on a CPU since the process started.",
-    ),
-    counter(
-        "tuneagent_runqueue_seconds_total",
-        RANK,
-        "Time ready to run, waiting for a CPU, since the process started.",
-    ),
-    counter(
-        "tuneagent_context_switches_total",
-        &["jobid", "rank", "type"],
-        "Context switches: the kernel took the CPU away (involuntary), or the process gave it up (voluntary).",
-    ),
-    counter(
-        "tuneagent_minor_page_faults_total",
-        RANK,
-        "Page faults served without the disk since the process started.",
-    ),
-    counter(
-        "tuneagent_major_page_faults_total",
-        RANK,
-        "Page faults that read the disk since the process started.",
-    ),
-    counter(
-        "tuneagent_openmp_regions_total",
-        RANK,
-        "Parallel regions that began while they were probed.",
-    ),
-    counter(
-        "tuneagent_openmp_region_seconds_total",
-        RANK,
-        "Time inside them, of the threads that start them: divided by the time probed, the share inside.",
-    ),
-    counter(
-        "tuneagent_openmp_probed_seconds_total",
-        RANK,
-        "Time in which parallel regions were probed: short ones are probed in sampling windows.",
-    ),
-    counter(
-        "tuneagent_openmp_team_seconds_total",
-        &["jobid", "rank", "activity"],
-        "Time of all threads of the teams of regions that were seen from begin to end, by what they do.",
-    ),
-    counter(
-        "tuneagent_openmp_team_regions_total",
-        RANK,
-        "Regions that were seen from begin to end, with all of their teams.",
-    ),
-    counter(
-        "tuneagent_openmp_team_members_total",
-        RANK,
-        "Threads of those teams: divided by their regions, the size of the mean team.",
-    ),
-    gauge(
-        "tuneagent_openmp_team_threads",
-        &["jobid", "rank", "bound"],
-        "Threads of the smallest and of the greatest team since the probes were armed.",
-    ),
-    counter(
-        "tuneagent_openmp_team_longest_seconds_total",
-        RANK,
-        "Time that the teams would work if all their threads worked as long as the longest: the time worked divided by it is \
-         their load balance.",
-    ),
-    gauge("tuneagent_resident_memory_bytes", RANK, "Memory in use."),
-    gauge("tuneagent_threads", RANK, "Threads of the process."),
-    gauge(
-        "tuneagent_rule_mode",
-        &["jobid", "rule", "mode"],
-        "1 for the mode that the rule is in, 0 for the others.",
-    ),
-    gauge(
-        "tuneagent_rule_finding",
-        RULE,
-        "1 while the rule's condition holds and nothing has repaired it, else 0.",
-    ),
-    counter(
-        "tuneagent_rule_windows_total",
-        RULE,
-        "Windows of the rule that closed and were evaluated.",
-    ),
-    counter(
-        "tuneagent_rule_windows_left_out_total",
-        RULE_REASON,
-        "Windows of the rule that were not evaluated, or have no values of hits.",
-    ),
-    counter(
-        "tuneagent_rule_hits_left_out_total",
-        RULE_REASON,
-        "Hits of the rule's probes that count in none of its windows.",
-    ),
-    gauge(
-        "tuneagent_rule_value",
-        &["jobid", "rule", "metric"],
-        "The value of a metric of the rule in its window that closed last, in seconds, bytes or without a unit; of a table the \
-         mean of its rows.",
-    ),
-    gauge(
-        "tuneagent_changes",
-        &["jobid", "rule", "state"],
-        "Changes of this session, one for each process that was changed.",
-    ),
-    gauge(
-        "tuneagent_guard_changes",
-        &["jobid", "rule", "verdict"],
-        "Changes by the guard's verdict.",
-    ),
-    gauge(
-        "tuneagent_guard_improvement_ratio",
-        RULE,
-        "How many times better the objective was after the change that was judged last.",
-    ),
-    gauge(
-        "tuneagent_guard_objective",
-        &["jobid", "rule", "moment"],
-        "The objective before and after the change that was judged last, in seconds, bytes or without a unit.",
-    ),
-    info(
-        "tuneagent_change_timestamp_seconds",
-        &["jobid", "rule", "rank", "decision", "variable", "old", "new"],
-        CHANGES_MAX,
-        "When each of the newest changes was made, in seconds since 1970: for annotations. The report has its reasons and its verdict.",
-    ),
-    counter(
-        "tuneagent_reactions_total",
-        RULE,
-        "Changes with a timed reaction, from the end of a window to the write.",
-    ),
-    counter(
-        "tuneagent_reaction_seconds_total",
-        &["jobid", "rule", "part"],
-        "Time from the ends of windows to the writes.",
-    ),
-    counter(
-        "tuneagent_probe_seconds_total",
-        FUNCTION,
-        "What the hits of a function's probe cost the program: calls times the price of one.",
-    ),
-    gauge(
-        "tuneagent_slowdown_ratio",
-        JOB,
-        "How much longer the program takes in the last seconds because it is watched, at most, as share of its time.",
-    ),
-    gauge(
-        "tuneagent_probe_cost_ratio",
-        JOB,
-        "What all probes cost in the last seconds, as share of the job's CPU time.",
-    ),
-    gauge(
-        "tuneagent_cost_ratio",
-        JOB,
-        "What probes and agent cost together in the last seconds, as share of the job's CPU time.",
-    ),
-    counter(
-        "tuneagent_hold_seconds_total",
-        &["jobid", "action"],
-        "Time that threads of the program were stopped for changes.",
-    ),
-    counter(
-        "tuneagent_agent_cpu_seconds_total",
-        JOB,
-        "Time on a CPU of the agent and its actuator.",
-    ),
-    gauge(
-        "tuneagent_agent_resident_memory_bytes",
-        JOB,
-        "Memory of the agent and its actuator.",
-    ),
-    gauge(
-        "tuneagent_unread_event_seconds",
-        JOB,
-        "The longest time in the last seconds that an event was not read.",
-    ),
-    counter(
-        "tuneagent_lost_total",
-        &["jobid", "kind"],
-        "What was lost between the program and the rules, by kind.",
-    ),
-    counter(
-        "tuneagent_events_total",
-        JOB,
-        "Hits and partial sums that were sent to the rules.",
-    ),
-    counter(
-        "tuneagent_hits_added_up_total",
-        JOB,
-        "Hits that were aggregated in the kernel and not sent.",
-    ),
-    counter(
-        "tuneagent_hits_not_added_up_total",
-        JOB,
-        "Hits that should have been aggregated and were sent one by one: a value was no integer or not read, or there was no room.",
-    ),
-    gauge(
-        "tuneagent_missing",
-        JOB,
-        "What is missing in the measurement, in the words of the report.",
-    ),
-    gauge(
-        "tuneagent_unpublished",
-        &["jobid", "kind"],
-        "What this page leaves out: `functions`, `ranks`, `rules`, `rule_values`, `changes`. The report has all.",
-    ),
-];
+
+table! {
+    METRICS: Metric =
+    info "tuneagent_build_info", &["version"], 1, "1, with the version of tuneagent.";
+    info "tuneagent_job_info", &["jobid", "program", "user", "host", "mpi", "mpi_version"], 1,
+        "1, with what does not change while the job runs: join it by jobid.";
+    gauge "tuneagent_processes", JOB, "Running processes of the job on this node that are watched.";
+    counter "tuneagent_session_seconds_total", JOB, "Time since all probes were armed.";
+    counter "tuneagent_mpi_function_calls_total", FUNCTION, "Outermost MPI calls since the probes were armed, by function.";
+    counter "tuneagent_mpi_rank_calls_total", RANK,
+        "The same by rank. By function and rank they would be 100 000 series for 2048 ranks: the report has them.";
+    gauge "tuneagent_watched_ratio", FUNCTION,
+        "Of a function that is watched in sampling windows (`--budget`): the part of the time in which its calls were counted.";
+    counter "tuneagent_counted_calls_total", FUNCTION,
+        "Of a function that is watched in sampling windows: those of its calls that were counted; totals over all calls are estimated.";
+    counter "tuneagent_mpi_function_seconds_total", FUNCTION,
+        "Time inside MPI since the probes were armed, open calls included, summed over threads, by function.";
+    counter "tuneagent_mpi_rank_seconds_total", RANK, "The same by rank.";
+    counter "tuneagent_mpi_function_bytes_total", &["jobid", "function", "direction"],
+        "What calls carry: count times size of the datatype, of vectors and of all-to-all the sum over all ranks.";
+    counter "tuneagent_mpi_rank_bytes_total", RANK_DIRECTION, "The same by rank.";
+    histogram "tuneagent_mpi_message_bytes", "Sizes of what calls carry, by function; what goes to MPI_PROC_NULL has none.";
+    counter "tuneagent_mpi_point_to_point_messages_total", RANK_DIRECTION,
+        "Sums over rows and columns of the communication matrix: messages to and from known ranks.";
+    counter "tuneagent_mpi_point_to_point_bytes_total", RANK_DIRECTION, "What they carry.";
+    gauge "tuneagent_mpi_point_to_point_pairs", JOB,
+        "Pairs of ranks of which the one, here, has sent the other a message: of n ranks n (n - 1) at most, and n more to themselves.";
+    counter "tuneagent_mpi_unresolved_messages_total", &["jobid", "direction"],
+        "Point-to-point messages that are in no pair, because the world rank of the other end is not known.";
+    counter "tuneagent_mpi_runqueue_seconds_total", RANK, "Of the time inside MPI: ready to run, waiting for a CPU.";
+    gauge "tuneagent_efficiency_ratio", &["jobid", "efficiency"],
+        "The POP efficiencies of the last seconds, of the ranks here: 1 is perfect. Over complete iterations where a loop was detected.";
+    gauge "tuneagent_computation_scalability_ratio", &["jobid", "scaling"],
+        "Useful time of all ranks in an iteration of the reference (--reference) to that of this run: 1 is perfect.";
+    gauge "tuneagent_useful_ratio", RANK, "Share of a rank's time outside MPI, over complete iterations of the detected loop.";
+    counter "tuneagent_iterations_total", JOB, "Iterations of the detected loop that were observed from begin to end.";
+    counter "tuneagent_iteration_seconds_total", JOB, "Time that they took: divided by their number, the pace of the program.";
+    counter "tuneagent_mpi_unseen_calls_total", JOB,
+        "Calls that came faster than they were read: they are in all totals, but in no iteration and no call site.";
+    counter "tuneagent_mpi_unsized_calls_total", FUNCTION, "Calls whose bytes are not known.";
+    counter "tuneagent_untimed_calls_total", FUNCTION, "Calls that were counted but not timed: nested too deep, or left without a return.";
+    counter "tuneagent_function_calls_total", FUNCTION, "Outermost calls of functions other than MPI's that rules or --probe watch.";
+    counter "tuneagent_function_seconds_total", FUNCTION, "Time inside them, where it is measured.";
+    counter "tuneagent_cpu_seconds_total", RANK, "Time on a CPU since the process started.";
+    counter "tuneagent_runqueue_seconds_total", RANK, "Time ready to run, waiting for a CPU, since the process started.";
+    counter "tuneagent_context_switches_total", &["jobid", "rank", "type"],
+        "Context switches: the kernel took the CPU away (involuntary), or the process gave it up (voluntary).";
+    counter "tuneagent_minor_page_faults_total", RANK, "Page faults served without the disk since the process started.";
+    counter "tuneagent_major_page_faults_total", RANK, "Page faults that read the disk since the process started.";
+    counter "tuneagent_openmp_regions_total", RANK, "Parallel regions that began while they were probed.";
+    counter "tuneagent_openmp_region_seconds_total", RANK,
+        "Time inside them, of the threads that start them: divided by the time probed, the share inside.";
+    counter "tuneagent_openmp_probed_seconds_total", RANK,
+        "Time in which parallel regions were probed: short ones are probed in sampling windows.";
+    counter "tuneagent_openmp_team_seconds_total", &["jobid", "rank", "activity"],
+        "Time of all threads of the teams of regions that were seen from begin to end, by what they do.";
+    counter "tuneagent_openmp_team_regions_total", RANK, "Regions that were seen from begin to end, with all of their teams.";
+    counter "tuneagent_openmp_team_members_total", RANK, "Threads of those teams: divided by their regions, the size of the mean team.";
+    gauge "tuneagent_openmp_team_threads", &["jobid", "rank", "bound"],
+        "Threads of the smallest and of the greatest team since the probes were armed.";
+    counter "tuneagent_openmp_team_longest_seconds_total", RANK,
+        "Time that the teams would work if all their threads worked as long as the longest: the time worked divided by it is their load balance.";
+    gauge "tuneagent_resident_memory_bytes", RANK, "Memory in use.";
+    gauge "tuneagent_threads", RANK, "Threads of the process.";
+    gauge "tuneagent_rule_mode", &["jobid", "rule", "mode"], "1 for the mode that the rule is in, 0 for the others.";
+    gauge "tuneagent_rule_finding", RULE, "1 while the rule's condition holds and nothing has repaired it, else 0.";
+    counter "tuneagent_rule_windows_total", RULE, "Windows of the rule that closed and were evaluated.";
+    counter "tuneagent_rule_windows_left_out_total", RULE_REASON, "Windows of the rule that were not evaluated, or have no values of hits.";
+    counter "tuneagent_rule_hits_left_out_total", RULE_REASON, "Hits of the rule's probes that count in none of its windows.";
+    gauge "tuneagent_rule_value", &["jobid", "rule", "metric"],
+        "The value of a metric of the rule in its window that closed last, in seconds, bytes or without a unit; of a table the mean of its rows.";
+    gauge "tuneagent_changes", &["jobid", "rule", "state"], "Changes of this session, one for each process that was changed.";
+    gauge "tuneagent_guard_changes", &["jobid", "rule", "verdict"], "Changes by the guard's verdict.";
+    gauge "tuneagent_guard_improvement_ratio", RULE, "How many times better the objective was after the change that was judged last.";
+    gauge "tuneagent_guard_objective", &["jobid", "rule", "moment"],
+        "The objective before and after the change that was judged last, in seconds, bytes or without a unit.";
+    info "tuneagent_change_timestamp_seconds", &["jobid", "rule", "rank", "decision", "variable", "old", "new"], CHANGES_MAX,
+        "When each of the newest changes was made, in seconds since 1970: for annotations. The report has its reasons and its verdict.";
+    counter "tuneagent_reactions_total", RULE, "Changes with a timed reaction, from the end of a window to the write.";
+    counter "tuneagent_reaction_seconds_total", &["jobid", "rule", "part"], "Time from the ends of windows to the writes.";
+    counter "tuneagent_probe_seconds_total", FUNCTION,
+        "What the hits of a function's probe cost the program: calls times the price of one.";
+    gauge "tuneagent_slowdown_ratio", JOB,
+        "How much longer the program takes in the last seconds because it is watched, at most, as share of its time.";
+    gauge "tuneagent_probe_cost_ratio", JOB, "What all probes cost in the last seconds, as share of the job's CPU time.";
+    gauge "tuneagent_cost_ratio", JOB, "What probes and agent cost together in the last seconds, as share of the job's CPU time.";
+    counter "tuneagent_hold_seconds_total", &["jobid", "action"], "Time that threads of the program were stopped for changes.";
+    counter "tuneagent_agent_cpu_seconds_total", JOB, "Time on a CPU of the agent and its actuator.";
+    gauge "tuneagent_agent_resident_memory_bytes", JOB, "Memory of the agent and its actuator.";
+    gauge "tuneagent_unread_event_seconds", JOB, "The longest time in the last seconds that an event was not read.";
+    counter "tuneagent_lost_total", &["jobid", "kind"], "What was lost between the program and the rules, by kind.";
+    counter "tuneagent_events_total", JOB, "Hits and partial sums that were sent to the rules.";
+    counter "tuneagent_hits_added_up_total", JOB, "Hits that were aggregated in the kernel and not sent.";
+    counter "tuneagent_hits_not_added_up_total", JOB,
+        "Hits that should have been aggregated and were sent one by one: a value was no integer or not read, or there was no room.";
+    gauge "tuneagent_missing", JOB, "What is missing in the measurement, in the words of the report.";
+    gauge "tuneagent_unpublished", &["jobid", "kind"],
+        "What this page leaves out: `functions`, `ranks`, `rules`, `rule_values`, `changes`. The report has all.";
+}

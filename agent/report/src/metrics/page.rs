@@ -21,7 +21,6 @@ pub(super) struct Distribution {
     pub(super) sum: u64,
 }
 
-/// All metrics of one scrape.
 pub(super) struct Page {
     registry: Registry,
     families: Vec<(&'static Metric, Family)>,
@@ -70,7 +69,6 @@ impl Page {
         }
     }
 
-    /// Adds the series of a distribution.
     pub(super) fn distribute(&self, name: &str, labels: &[(&str, &str)], of: &Distribution) {
         let mut families = self.families.iter();
         let family = families.find_map(|(metric, family)| match family {

@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 
 use super::{Mark, Plot, PlotMarkKind, Series};
 
-/// Metrics that are drawn.
 pub(super) const MOST_PANELS: usize = 5;
-/// Marks that are drawn.
 pub(super) const MOST_DRAWN: usize = 12;
 
 /// A rule with its panels and its marks, each mark with its number in the list.

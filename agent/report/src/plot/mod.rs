@@ -22,16 +22,12 @@ pub enum PlotMarkKind {
     Finding,
     /// It holds no longer.
     Gone,
-    /// Something is to be changed.
     Decision,
-    /// A change was kept.
     Kept,
-    /// A change was undone.
     Undone,
 }
 
 impl PlotMarkKind {
-    /// Whether it is about a change.
     fn is_of_change(self) -> bool {
         matches!(
             self,

@@ -82,7 +82,7 @@ mod tests {
             },
             ..Snapshot::default()
         };
-        super::super::render(&snapshot).unwrap()
+        super::super::render(&snapshot)
     }
 
     #[test]

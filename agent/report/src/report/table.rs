@@ -6,6 +6,7 @@ use std::fmt::Write;
 use profile::{
     calls::TeamTotals,
     format::csv_field,
+    os_metrics::Counters,
     snapshot::{CallSiteView, FunctionTotals, ProcessView, RegionsView, Snapshot},
 };
 
@@ -84,6 +85,10 @@ impl Table {
         self.row(of, quantity, "1", count.map(|count| count as f64));
     }
 
+    fn bytes(&mut self, of: &Of, quantity: &str, bytes: Option<u64>) {
+        self.row(of, quantity, "B", bytes.map(|bytes| bytes as f64));
+    }
+
     fn time(&mut self, of: &Of, quantity: &str, ns: Option<u64>) {
         self.row(of, quantity, "s", ns.map(seconds));
     }
@@ -99,38 +104,22 @@ fn job(table: &mut Table, snapshot: &Snapshot) {
     table.count(&of, "size", snapshot.job.size.map(|size| size as u64));
     let iteration = snapshot.sequence.iteration.as_ref();
     table.count(&of, "iterations", iteration.map(|iteration| iteration.count));
-    table.row(
-        &of,
-        "iteration_mean",
-        "s",
-        iteration.map(|iteration| iteration.mean_ns / 1e9),
-    );
-    let efficiencies = snapshot.sequence.efficiencies.as_ref();
-    let parts = [
-        ("parallel_efficiency", efficiencies.map(|all| all.of.parallel)),
-        ("load_balance", efficiencies.map(|all| all.of.load_balance)),
-        (
-            "load_balance_within_nodes",
-            efficiencies.map(|all| all.of.within_nodes),
-        ),
+    let mean = iteration.map(|iteration| iteration.mean_ns / 1e9);
+    table.row(&of, "iteration_mean", "s", mean);
+    let all = snapshot.sequence.efficiencies.as_ref();
+    let split = all.and_then(|all| all.split);
+    for (name, value) in [
+        ("parallel_efficiency", all.map(|all| all.of.parallel)),
+        ("load_balance", all.map(|all| all.of.load_balance)),
+        ("load_balance_within_nodes", all.map(|all| all.of.within_nodes)),
         (
             "load_balance_between_nodes",
-            efficiencies.and_then(|all| all.between_nodes),
+            all.and_then(|all| all.between_nodes),
         ),
-        (
-            "communication_efficiency",
-            efficiencies.map(|all| all.of.communication),
-        ),
-        (
-            "serialisation_efficiency",
-            efficiencies.and_then(|all| Some(all.split?.serialisation)),
-        ),
-        (
-            "transfer_efficiency",
-            efficiencies.and_then(|all| Some(all.split?.transfer)),
-        ),
-    ];
-    for (name, value) in parts {
+        ("communication_efficiency", all.map(|all| all.of.communication)),
+        ("serialisation_efficiency", split.map(|of| of.serialisation)),
+        ("transfer_efficiency", split.map(|of| of.transfer)),
+    ] {
         table.row(&of, name, "1", value);
     }
     for (kind, lost) in &snapshot.lost {
@@ -141,45 +130,29 @@ fn job(table: &mut Table, snapshot: &Snapshot) {
     table.count(&of, "hits_added_up", Some(snapshot.events.added_up));
     table.count(&of, "hits_not_added_up", Some(snapshot.events.sent_alone));
     let has_mpi = snapshot.job.mpi.is_some();
-    table.count(
-        &of,
-        "unseen_calls",
-        Some(snapshot.sequence.unseen).filter(|_| has_mpi),
-    );
+    table.count(&of, "unseen_calls", has_mpi.then_some(snapshot.sequence.unseen));
 }
 
 fn process(table: &mut Table, of: &Of, view: &ProcessView) {
     let counters = view.counters.as_ref();
+    let counted = |number: fn(&Counters) -> u64| counters.map(number);
     table.time(of, "watched", Some(view.watched_ns));
     table.time(of, "mpi_time", view.mpi_ns);
     table.time(of, "mpi_runqueue_time", view.mpi_waited_ns);
     table.row(of, "useful_share", "1", view.useful);
-    table.time(of, "cpu_time", counters.map(|counters| counters.cpu_ns));
-    table.time(of, "runqueue_time", counters.map(|counters| counters.runqueue_ns));
+    table.time(of, "cpu_time", counted(|all| all.cpu_ns));
+    table.time(of, "runqueue_time", counted(|all| all.runqueue_ns));
     table.count(
         of,
         "switches_involuntary",
-        counters.map(|counters| counters.switches_involuntary),
+        counted(|all| all.switches_involuntary),
     );
-    table.count(
-        of,
-        "switches_voluntary",
-        counters.map(|counters| counters.switches_voluntary),
-    );
-    table.count(of, "faults_minor", counters.map(|counters| counters.faults_minor));
-    table.count(of, "faults_major", counters.map(|counters| counters.faults_major));
-    table.row(
-        of,
-        "memory_resident",
-        "B",
-        counters.map(|counters| counters.resident_bytes as f64),
-    );
-    table.row(
-        of,
-        "memory_resident_peak",
-        "B",
-        counters.and_then(|counters| Some(counters.resident_peak_bytes? as f64)),
-    );
+    table.count(of, "switches_voluntary", counted(|all| all.switches_voluntary));
+    table.count(of, "faults_minor", counted(|all| all.faults_minor));
+    table.count(of, "faults_major", counted(|all| all.faults_major));
+    table.bytes(of, "memory_resident", counted(|all| all.resident_bytes));
+    let peak = counters.and_then(|all| all.resident_peak_bytes);
+    table.bytes(of, "memory_resident_peak", peak);
 }
 
 /// Rows of programs with parallel regions alone.
@@ -208,14 +181,10 @@ fn function(table: &mut Table, of: &Of, view: &FunctionTotals) {
         Some(kind) => format!("bytes_{kind}"),
         None => "bytes".to_owned(),
     };
-    table.row(of, &bytes, "B", view.bytes.map(|bytes| bytes as f64));
+    table.bytes(of, &bytes, view.bytes);
     table.count(of, "bytes_unknown_calls", Some(view.bytes_unknown));
-    for (size, messages) in view
-        .sizes
-        .iter()
-        .enumerate()
-        .filter(|(_, messages)| **messages > 0)
-    {
+    let sizes = view.sizes.iter().enumerate();
+    for (size, messages) in sizes.filter(|(_, messages)| **messages > 0) {
         let quantity = match abi::Sizes::greatest(size) {
             Some(most) => format!("messages_up_to_{most}B"),
             None => "messages_greater".to_owned(),

@@ -11,75 +11,10 @@ use profile::{
     calls::efficiency::Efficiencies,
     snapshot::{ProcessView, Snapshot},
 };
-use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The form, by the release of DLB that readers know it from: TALP-Pages 3.6.2, the newest, reads that of 3.5 and 3.6.
 const FORM: &str = "3.6.2";
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Talp {
-    dlb_version: &'static str,
-    timestamp: String,
-    resources: Resources,
-    #[serde(rename = "Application")]
-    application: BTreeMap<&'static str, Region>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Resources {
-    num_cpus: u64,
-    num_nodes: u64,
-    num_mpi_ranks: u64,
-    num_gpus: u64,
-}
-
-/// Times in nanoseconds. What is not measured here stays 0.
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Region {
-    num_cpus: u64,
-    num_mpi_ranks: u64,
-    num_nodes: u64,
-    avg_cpus: f64,
-    num_gpus: u64,
-    cycles: u64,
-    instructions: u64,
-    num_measurements: u64,
-    num_mpi_calls: u64,
-    num_omp_parallels: u64,
-    num_omp_tasks: u64,
-    num_gpu_runtime_calls: u64,
-    elapsed_time: u64,
-    useful_time: u64,
-    mpi_time: u64,
-    omp_load_imbalance_time: u64,
-    omp_scheduling_time: u64,
-    omp_serialization_time: u64,
-    gpu_runtime_time: u64,
-    min_mpi_normd_proc: f64,
-    min_mpi_normd_node: f64,
-    gpu_useful_time: u64,
-    gpu_communication_time: u64,
-    max_gpu_useful_time: u64,
-    max_gpu_active_time: u64,
-    parallel_efficiency: f64,
-    mpi_parallel_efficiency: f64,
-    mpi_communication_efficiency: f64,
-    mpi_load_balance: f64,
-    mpi_load_balance_in: f64,
-    mpi_load_balance_out: f64,
-    omp_parallel_efficiency: f64,
-    omp_load_balance: f64,
-    omp_scheduling_efficiency: f64,
-    omp_serialization_efficiency: f64,
-    device_offload_efficiency: f64,
-    gpu_parallel_efficiency: f64,
-    gpu_load_balance: f64,
-    gpu_communication_efficiency: f64,
-    gpu_orchestration_efficiency: f64,
-}
 
 /// Time of a rank outside MPI and inside, over the time of the whole session.
 struct Times {
@@ -88,12 +23,29 @@ struct Times {
 }
 
 /// None where a rank's time outside MPI is not known: without MPI, before it was measured, and where several threads call MPI.
-pub(super) fn talp(snapshot: &Snapshot) -> Option<Talp> {
+pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
     let mut nodes: BTreeMap<&str, Vec<Times>> = BTreeMap::new();
     for process in &snapshot.processes {
         let host = process.host.as_deref().unwrap_or(&snapshot.job.host);
         nodes.entry(host).or_default().push(times(process)?);
     }
+    let region = region(snapshot, &nodes)?;
+    let ranks = snapshot.processes.len();
+    let timestamp: String = snapshot
+        .taken_at
+        .chars()
+        .take("2026-01-01T00:00:00".len())
+        .collect();
+    Some(json!({
+        "dlbVersion": FORM,
+        "timestamp": timestamp,
+        "resources": {"numCpus": ranks, "numNodes": nodes.len(), "numMpiRanks": ranks, "numGpus": 0},
+        "Application": {"Global": region},
+    }))
+}
+
+/// The whole program, of the ranks of each node. Times are in nanoseconds; what is not measured here is 0.
+fn region(snapshot: &Snapshot, nodes: &BTreeMap<&str, Vec<Times>>) -> Option<Value> {
     let elapsed = u64::try_from(snapshot.elapsed.as_nanos()).unwrap_or(u64::MAX);
     let share = |times: &Times| times.useful_ns as f64 / elapsed as f64;
     let shares: Vec<Vec<f64>> = nodes
@@ -108,46 +60,48 @@ pub(super) fn talp(snapshot: &Snapshot) -> Option<Talp> {
     let calls = snapshot.processes.iter().flat_map(|process| &process.functions);
     let calls = calls.filter(|function| profile::mpi::find(&function.name).is_some());
     let least = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::min).unwrap_or_default();
-    let region = Region {
-        num_cpus: ranks,
-        num_mpi_ranks: ranks,
-        num_nodes: nodes.len() as u64,
-        avg_cpus: ranks as f64,
-        num_measurements: ranks,
-        num_mpi_calls: calls.map(|function| function.calls).sum(),
-        elapsed_time: elapsed,
-        useful_time: all().map(|times| times.useful_ns).sum(),
-        mpi_time: all().map(|times| times.mpi_ns).sum(),
-        min_mpi_normd_proc: least(&mut all().map(|times| times.mpi_ns as f64)),
-        min_mpi_normd_node: least(&mut nodes.values().map(mean_mpi)),
-        parallel_efficiency: of.parallel,
-        mpi_parallel_efficiency: of.parallel,
-        mpi_communication_efficiency: of.communication,
-        mpi_load_balance: of.load_balance,
-        mpi_load_balance_in: of.within_nodes,
-        mpi_load_balance_out: of.between_nodes,
-        omp_parallel_efficiency: 1.0,
-        omp_load_balance: 1.0,
-        omp_scheduling_efficiency: 1.0,
-        omp_serialization_efficiency: 1.0,
-        device_offload_efficiency: 1.0,
-        ..Region::default()
-    };
-    Some(Talp {
-        dlb_version: FORM,
-        timestamp: snapshot
-            .taken_at
-            .chars()
-            .take("2026-01-01T00:00:00".len())
-            .collect(),
-        resources: Resources {
-            num_cpus: ranks,
-            num_nodes: nodes.len() as u64,
-            num_mpi_ranks: ranks,
-            num_gpus: 0,
-        },
-        application: [("Global", region)].into(),
-    })
+    Some(json!({
+        "numCpus": ranks,
+        "numMpiRanks": ranks,
+        "numNodes": nodes.len(),
+        "avgCpus": ranks as f64,
+        "numGpus": 0,
+        "cycles": 0,
+        "instructions": 0,
+        "numMeasurements": ranks,
+        "numMpiCalls": calls.map(|function| function.calls).sum::<u64>(),
+        "numOmpParallels": 0,
+        "numOmpTasks": 0,
+        "numGpuRuntimeCalls": 0,
+        "elapsedTime": elapsed,
+        "usefulTime": all().map(|times| times.useful_ns).sum::<u64>(),
+        "mpiTime": all().map(|times| times.mpi_ns).sum::<u64>(),
+        "ompLoadImbalanceTime": 0,
+        "ompSchedulingTime": 0,
+        "ompSerializationTime": 0,
+        "gpuRuntimeTime": 0,
+        "minMpiNormdProc": least(&mut all().map(|times| times.mpi_ns as f64)),
+        "minMpiNormdNode": least(&mut nodes.values().map(mean_mpi)),
+        "gpuUsefulTime": 0,
+        "gpuCommunicationTime": 0,
+        "maxGpuUsefulTime": 0,
+        "maxGpuActiveTime": 0,
+        "parallelEfficiency": of.parallel,
+        "mpiParallelEfficiency": of.parallel,
+        "mpiCommunicationEfficiency": of.communication,
+        "mpiLoadBalance": of.load_balance,
+        "mpiLoadBalanceIn": of.within_nodes,
+        "mpiLoadBalanceOut": of.between_nodes,
+        "ompParallelEfficiency": 1.0,
+        "ompLoadBalance": 1.0,
+        "ompSchedulingEfficiency": 1.0,
+        "ompSerializationEfficiency": 1.0,
+        "deviceOffloadEfficiency": 1.0,
+        "gpuParallelEfficiency": 0.0,
+        "gpuLoadBalance": 0.0,
+        "gpuCommunicationEfficiency": 0.0,
+        "gpuOrchestrationEfficiency": 0.0,
+    }))
 }
 
 fn times(process: &ProcessView) -> Option<Times> {
@@ -160,8 +114,6 @@ fn times(process: &ProcessView) -> Option<Times> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
     use profile::snapshot::{FunctionTotals, JobView};
 
@@ -194,7 +146,7 @@ mod tests {
             processes,
             ..Snapshot::default()
         };
-        serde_json::to_value(talp(&snapshot)).unwrap()
+        talp(&snapshot).into()
     }
 
     #[test]

@@ -224,7 +224,7 @@ fn everything() -> Snapshot {
 #[test]
 fn a_report_has_all_that_was_measured_in_base_units_and_null_for_what_was_not() {
     let version = format!("\"tuneagent\": \"{}\"", env!("CARGO_PKG_VERSION"));
-    let text = render(&everything()).unwrap();
+    let text = render(&everything());
     insta::assert_snapshot!(text.replace(&version, "\"tuneagent\": \"VERSION\""));
 }
 
@@ -245,7 +245,7 @@ fn fields(value: &Value, into: &mut std::collections::BTreeSet<String>) {
 #[test]
 fn every_field_of_a_report_is_on_its_page() {
     let page = include_str!("../../../../docs/report.md");
-    let mut report: Value = serde_json::from_str(&render(&everything()).unwrap()).unwrap();
+    let mut report = report(&everything());
     // What TALP writes is TALP's to describe, and the kinds of losses are those that occurred.
     report["talp"] = Value::Null;
     let mut names = std::collections::BTreeSet::new();
@@ -261,11 +261,6 @@ fn every_field_of_a_report_is_on_its_page() {
     assert!(unstated.is_empty(), "docs/report.md says nothing of {unstated:?}");
 }
 
-fn completeness(snapshot: &Snapshot) -> Value {
-    let report: Value = serde_json::from_str(&render(snapshot).unwrap()).unwrap();
-    report["completeness"].clone()
-}
-
 #[test]
 fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
     let whole = Snapshot {
@@ -273,12 +268,12 @@ fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
         under_way: 2,
         ..Snapshot::default()
     };
-    assert_eq!(completeness(&whole)["status"], "complete");
+    assert_eq!(report(&whole)["completeness"]["status"], "complete");
     let lossy = Snapshot {
         lost: vec![("ring_full", 3)],
         ..whole.clone()
     };
-    let reported = completeness(&lossy);
+    let reported = &report(&lossy)["completeness"];
     assert_eq!(
         (&reported["status"], &reported["lost"]["ring_full"]),
         (&"partial".into(), &3.into())
@@ -287,7 +282,7 @@ fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
         missing: vec!["process 7 is not watched: not permitted".to_owned()],
         ..whole
     };
-    let reported = completeness(&blind);
+    let reported = &report(&blind)["completeness"];
     assert_eq!(
         (&reported["status"], &reported["missing"]),
         (&"partial".into(), &blind.missing.clone().into())

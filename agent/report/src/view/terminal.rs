@@ -56,17 +56,14 @@ impl Painter {
         self.live = None;
     }
 
-    /// Whether the live view is up.
     pub fn is_live(&self) -> bool {
         self.live.is_some()
     }
 
-    /// Whether somebody looks at call sites.
     pub fn wants_call_sites(&self) -> bool {
         self.live.as_ref().is_some_and(Live::wants_call_sites)
     }
 
-    /// A line that stays.
     pub fn say(&mut self, line: &str) {
         match &mut self.live {
             Some(live) => live.say(line.to_owned()),
@@ -91,7 +88,6 @@ impl Painter {
         self.live.as_mut()?.take(input)
     }
 
-    /// What came of the last wish.
     pub fn answer(&mut self, answer: String) {
         if let Some(live) = &mut self.live {
             live.answer(answer);

@@ -19,7 +19,6 @@ const LOOK_NS: u64 = 400_000_000;
 /// What a session takes note of.
 #[derive(Debug, Default)]
 pub struct Costs {
-    /// How long it took to arm.
     arming_ns: u64,
     /// The agent's own, the newest last; what was spent before the first is apart.
     looks: VecDeque<(u64, AgentCost)>,
@@ -140,7 +139,7 @@ impl Costs {
         slowdown.agent = self.agent().cpu_ns as f64 / watched_ns as f64 * full;
         CostView {
             arming_ns: self.arming_ns,
-            job_ns: all.job_ns(),
+            job_ns: all.job_ns,
             held: shown.held,
             agent: self.agent(),
             slowdown,

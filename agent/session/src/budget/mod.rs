@@ -22,7 +22,6 @@ pub use self::{
 };
 use profile::cost::{BudgetShare, CostView};
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BudgetEffect {
     Say(String),
@@ -34,9 +33,7 @@ pub enum BudgetEffect {
     Detach(BTreeSet<u32>),
     /// Detach the links of functions that rules only count.
     DetachCounted,
-    /// Detach the links of parallel regions.
     DetachRegions,
-    /// Attach the links of parallel regions.
     AttachRegions,
 }
 

@@ -23,7 +23,7 @@ const REST_LEAST_NS: u64 = 5_000_000_000;
 pub struct Regions {
     wanted: Range<usize>,
     /// Since when they are probed; none while they rest.
-    since_ns: Option<u64>,
+    pub since_ns: Option<u64>,
     /// Until when they rest.
     until_ns: u64,
     /// Calls by slot when they were switched on.
@@ -54,11 +54,6 @@ impl Regions {
     /// Which of the wanted they are.
     pub fn wanted(&self) -> Range<usize> {
         self.wanted.clone()
-    }
-
-    /// Since when they are probed; none where they are not.
-    pub fn since_ns(&self) -> Option<u64> {
-        self.since_ns
     }
 
     /// Whether they are probed, now or now and then.

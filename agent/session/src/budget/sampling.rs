@@ -32,11 +32,9 @@ const AGENT_OVER_MAX: u32 = 15;
 /// What the session can do now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingState {
-    /// Probes can be detached and attached again.
     pub can_detach: bool,
     /// A change is on trial: what is compared is to be counted in one way.
     pub is_judged: bool,
-    /// How often the loop reads counters.
     pub ticks_per_s: f64,
 }
 
@@ -45,7 +43,6 @@ pub struct SamplingState {
 pub struct Sampled {
     functions: BTreeSet<u32>,
     is_shut: bool,
-    /// When the last window began.
     opened_ns: u64,
 }
 
@@ -81,7 +78,8 @@ pub struct Sampling {
     /// The agent has CPUs of its own: what it takes of them it takes from nobody.
     has_own_cpus: bool,
     has_gaps: bool,
-    cuts_sequence: bool,
+    /// Whether functions are in windows without which no sequence of calls is complete.
+    pub cuts_sequence: bool,
     has_cut: bool,
     /// At the last look, or when the last window was over.
     before: Option<Spent>,
@@ -128,7 +126,6 @@ impl Sampling {
         self.windows.rest_ns(load, watched_ns)
     }
 
-    /// What watching may cost.
     pub fn budget(&self) -> BudgetShare {
         self.windows.budget()
     }
@@ -141,11 +138,6 @@ impl Sampling {
     /// Whether some function is not watched now.
     pub fn is_shut(&self) -> bool {
         self.sampled.is_shut
-    }
-
-    /// Whether functions are in windows without which no sequence of calls is complete.
-    pub fn cuts_sequence(&self) -> bool {
-        self.cuts_sequence
     }
 
     /// Whether such functions are not watched now.
@@ -179,7 +171,6 @@ impl Sampling {
         self.windows.most_ns().is_some()
     }
 
-    /// Some functions are watched in windows.
     pub fn has_windows(&self) -> bool {
         !self.windows.functions().is_empty()
     }

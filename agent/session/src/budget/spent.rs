@@ -7,7 +7,6 @@ use profile::{
     profile::{Profile, hits},
 };
 
-/// Who needs the calls of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallNeed {
     /// A rule or a recording needs each of them.
@@ -18,11 +17,9 @@ pub enum CallNeed {
     Profile,
 }
 
-/// A function that is probed.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchedFunction<'a> {
     pub name: &'a str,
-    /// What a call costs, in nanoseconds.
     pub price_ns: f64,
     /// Who needs its calls.
     pub need: CallNeed,

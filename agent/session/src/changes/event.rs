@@ -14,7 +14,6 @@ use profile::snapshot::{ChangeView, GuardView, Reaction};
 /// A change of a process, by its number in the journal of that process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ChangeId {
-    /// Where its process runs.
     pub machine: MachineId,
     pub pid: ActuatorPid,
     /// Its number; 0 is none.
@@ -39,7 +38,6 @@ pub struct Decided {
     pub parts: Vec<OrderPart>,
 }
 
-/// How a decision is carried out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
@@ -65,7 +63,6 @@ pub struct OrderPart {
     pub view: ChangeView,
 }
 
-/// What came of one order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OrderAnswer {
     pub outcome: ChangeOutcome,
@@ -97,7 +94,6 @@ pub struct ShownChange {
     pub old: Option<String>,
     /// The new value, or what a call returned.
     pub new: Option<String>,
-    /// How it was written.
     pub mechanism: String,
     /// For how long threads were held, in nanoseconds.
     pub hold_ns: u64,
@@ -105,7 +101,6 @@ pub struct ShownChange {
     pub reaction: Option<Reaction>,
 }
 
-/// What came of taking a change back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undo {
@@ -151,7 +146,6 @@ pub struct MachineFarewell {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeEvent {
-    /// The rules decided something.
     Decided(Decided),
     /// The rules decided something that cannot be ordered.
     NotOrdered {
@@ -159,7 +153,6 @@ pub enum ChangeEvent {
         rule: String,
         reason: String,
     },
-    /// An order was answered.
     Receipt {
         decision: u64,
         part: usize,
@@ -171,7 +164,6 @@ pub enum ChangeEvent {
     Switched(u64, Result<(), String>),
     /// The rules wait for a decision no longer: it grew stale, or its rule was switched or removed.
     GaveUp(u64),
-    /// A guard has judged a decision.
     Judged {
         decision: u64,
         rule: String,
@@ -231,7 +223,6 @@ pub enum Order {
     Undo(Vec<ChangeId>),
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeEffect {
@@ -266,7 +257,6 @@ pub enum ChangeNotice {
         rule: String,
         text: String,
     },
-    /// A decision was not carried out.
     NotDone {
         rule: String,
         reason: String,
@@ -292,7 +282,6 @@ pub enum ChangeNotice {
         change: ChangeId,
         outcome: ChangeOutcome,
     },
-    /// The actuator ended without an answer.
     NoAnswer {
         rule: String,
     },

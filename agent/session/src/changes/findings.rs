@@ -59,7 +59,6 @@ impl Findings {
         }
     }
 
-    /// The rules whose findings were repaired.
     pub(super) fn repairs(&self) -> impl Iterator<Item = &str> {
         let repaired = self.0.iter().filter(|finding| finding.repaired);
         repaired.map(|finding| finding.rule.as_str())

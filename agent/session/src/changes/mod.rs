@@ -63,7 +63,6 @@ struct Known {
 /// All decisions of a session and what became of them.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// What the rules found.
     pub findings: Findings,
     made: Ledger,
     decisions: BTreeMap<u64, Known>,
@@ -439,12 +438,10 @@ impl Changes {
         self.waiting.iter().copied()
     }
 
-    /// Whether a decision waits for receipts.
     pub fn is_waiting(&self, decision: u64) -> bool {
         self.waiting.contains(&decision)
     }
 
-    /// A part of a decision.
     pub fn part(&self, decision: u64, part: usize) -> Option<&OrderPart> {
         self.decisions.get(&decision)?.decided.parts.get(part)
     }

@@ -38,7 +38,6 @@ impl NotDone {
     }
 }
 
-/// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {
@@ -52,11 +51,9 @@ pub enum ChangeOutcome {
     Stays(String),
     /// A call returned this and leaves nothing to be taken back.
     Over(String),
-    /// A call has not returned yet.
     Running,
     /// The process ended before.
     Gone,
-    /// It was refused, for this reason.
     Refused(String),
     /// It was taken back.
     Reverted,
@@ -121,7 +118,6 @@ pub(super) enum Standing {
     Stays,
     /// A call that was made and leaves nothing to be taken back.
     Over,
-    /// A call that has not returned yet.
     Running,
     Back,
     /// Not taken back: the program has changed it since.

@@ -4,12 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// A switch that a rule decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeSwitch {
-    /// The rule, by its number.
     pub rule: usize,
-    /// Its probe, by its number.
     pub probe: usize,
     pub slot: u32,
     pub on: bool,

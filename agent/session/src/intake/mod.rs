@@ -35,7 +35,7 @@ pub struct Intake {
     /// The time of the newest hit.
     newest_ns: u64,
     /// All hits up to this time were taken.
-    watermark_ns: u64,
+    pub watermark_ns: u64,
     /// Losses on the kernel side that the rules know of.
     lost: u64,
     /// When hits are to be read again; 0 where one that comes wakes us.
@@ -144,11 +144,6 @@ impl Intake {
             0 => Drain::Stuck,
             _ => Drain::Again,
         }
-    }
-
-    /// All hits up to this time were taken.
-    pub fn watermark_ns(&self) -> u64 {
-        self.watermark_ns
     }
 
     /// All hits up to this time were taken.

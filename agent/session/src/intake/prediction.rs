@@ -52,7 +52,8 @@ impl Expected {
 /// What is remembered of decisions that fell due.
 #[derive(Clone, Debug, Default)]
 pub struct Prediction {
-    last_ns: Option<u64>,
+    /// When the last one fell due.
+    pub last_ns: Option<u64>,
     intervals: VecDeque<u64>,
 }
 
@@ -64,11 +65,6 @@ impl Prediction {
             }
             self.intervals.push_back(at_ns.saturating_sub(last));
         }
-    }
-
-    /// When the last one fell due.
-    pub fn last_ns(&self) -> Option<u64> {
-        self.last_ns
     }
 
     /// When the next one is likely; none where they are too irregular to be looked for, or that time has come already.

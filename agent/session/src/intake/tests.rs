@@ -15,14 +15,14 @@ fn if_the_ring_was_empty_at_t_every_hit_before_t_has_been_read() {
         assert_eq!(until_ns, now_ns - SLACK_NS);
         assert_eq!(intake.drained(taken, until_ns, true), Drain::UpTo(until_ns));
         intake.advance(until_ns);
-        assert_eq!(intake.watermark_ns(), until_ns);
+        assert_eq!(intake.watermark_ns, until_ns);
         assert!(!intake.is_left());
     }
 }
 
 #[test]
 fn a_session_has_missed_nothing_before_it_began() {
-    assert_eq!(Intake::new(7 * MS).watermark_ns(), 7 * MS);
+    assert_eq!(Intake::new(7 * MS).watermark_ns, 7 * MS);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn while_something_is_being_written_the_watermark_stays() {
     for (taken, drain) in [(3, Drain::Again), (0, Drain::Stuck)] {
         let mut intake = Intake::new(MS);
         assert_eq!(intake.drained(taken, 2 * MS, false), drain);
-        assert_eq!(intake.watermark_ns(), MS);
+        assert_eq!(intake.watermark_ns, MS);
         assert!(intake.is_left(), "nobody wakes us when it is written");
     }
 }

@@ -19,7 +19,6 @@ pub struct LogHeader {
     pub(super) session_log: u32,
     /// The version of tuneagent that wrote it.
     pub tuneagent: String,
-    /// The program that was watched.
     pub program: String,
     pub(super) origin: MembersOrigin,
     pub(super) missing: Vec<String>,

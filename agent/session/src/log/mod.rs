@@ -81,7 +81,6 @@ impl StateMachine for Requests {
 
 type Complete = dyn FnOnce(&[u8]) -> io::Result<()>;
 
-/// Where the log is written to.
 pub struct LogFile {
     name: String,
     complete: Box<Complete>,

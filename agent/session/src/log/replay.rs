@@ -37,12 +37,10 @@ pub struct ReplayStep {
 }
 
 impl ReplayStep {
-    /// The event in words.
     pub fn event_text(&self) -> String {
         words(&self.event)
     }
 
-    /// The effects in words.
     pub fn effect_texts(&self) -> impl Iterator<Item = String> {
         self.effects.iter().map(words)
     }

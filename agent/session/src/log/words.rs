@@ -55,7 +55,7 @@ fn named(fields: &Map<String, Value>) -> String {
         .iter()
         .filter(|(_, value)| is_single || !is_nothing(value))
         .collect();
-    fields.sort_by_key(|(_, value)| value.is_object() || value.is_array());
+    fields.sort_by_cached_key(|(name, value)| (value.is_object() || value.is_array(), (*name).clone()));
     let fields: Vec<String> = fields
         .into_iter()
         .map(|(name, value)| {

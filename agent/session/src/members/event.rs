@@ -11,15 +11,12 @@ use rules::Time;
 /// A process as it was found in /proc.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Which process it is.
     pub pid: ActuatorPid,
-    /// The user it belongs to.
     pub user: u32,
     pub rank: Option<u32>,
     /// The file of its program.
     #[serde(with = "path")]
     pub program: PathBuf,
-    /// It has mapped an MPI library.
     pub has_mpi: bool,
     /// How many files it has mapped.
     pub modules: usize,
@@ -34,7 +31,6 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateAttachment {
     pub name: String,
-    /// When the probes were attached.
     #[serde(with = "time")]
     pub attached: Time,
     /// It had probes before, which were off at that time.
@@ -89,7 +85,6 @@ pub enum MemberEvent {
     /// The answer to [`MemberEffect::Watch`]: the process is watched.
     Watched {
         process: MemberProcess,
-        /// Which process it is.
         pid: ActuatorPid,
         /// What was attached late.
         late: Option<LateAttachment>,
@@ -98,7 +93,6 @@ pub enum MemberEvent {
     Refused {
         /// The slot that it takes all the same.
         process: MemberProcess,
-        /// Which process it is.
         pid: ActuatorPid,
         reason: String,
     },
@@ -108,7 +102,6 @@ pub enum MemberEvent {
     Ended(MemberProcess),
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberEffect {
@@ -127,7 +120,6 @@ pub enum MemberEffect {
     /// Attach to a process: [`MemberEvent::Watched`], [`MemberEvent::Refused`] or [`MemberEvent::NoRoom`].
     Watch {
         machine: MachineId,
-        /// Which process it is.
         pid: ActuatorPid,
         /// Its slot; none for the next free one.
         slot: Option<u32>,
@@ -157,13 +149,11 @@ pub type MemberEffects = Vec<MemberEffect>;
 pub enum MemberNotice {
     Joined {
         rank: Option<u32>,
-        /// Which process it is.
         pid: ActuatorPid,
     },
     /// A process runs another program.
     Replaced {
         rank: Option<u32>,
-        /// Which process it is.
         pid: ActuatorPid,
         /// How long after the probes were armed.
         after_ns: u64,
@@ -176,7 +166,6 @@ pub enum MemberNotice {
     /// A rank has loaded its MPI.
     LoadedMpi {
         rank: Option<u32>,
-        /// Which process it is.
         pid: ActuatorPid,
         /// How long after the probes were armed.
         after_ns: u64,

@@ -28,7 +28,6 @@ pub enum Event {
     },
     /// The rules decided something.
     Decided(Box<ResolvedDecision>),
-    /// A guard has judged a decision.
     Judged {
         decision: u64,
         rule: String,
@@ -82,7 +81,6 @@ pub enum Event {
     Leaving(leave::LeaveEvent),
 }
 
-/// What is to be done.
 #[derive(Debug)]
 pub enum Effect {
     /// Send an order. One for which there is no room comes back as [`changes::ChangeEvent::NoRoom`].

@@ -145,24 +145,14 @@ fn own_offset() -> Option<u64> {
 /// Attaches to a function of our own file, and detaches.
 fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
     let attached = (|| -> Result<(), String> {
-        let site = ProbeSite {
-            offset: own_offset().ok_or("our own code was not found in our file")?,
-            probe: 0,
-            semaphore: 0,
-            exit: 0,
-        };
+        let site = ProbeSite::new(own_offset().ok_or("our own code was not found in our file")?, 0);
         let kernel = Kernel::load(LoadOptions {
             force_tracefs,
             ..LoadOptions::ONE_PROBE
         })
         .map_err(|error| error.to_string())?;
         let path = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
-        let request = LinkRequest {
-            path,
-            sites: vec![site],
-            at: At::Entry,
-            pid: None,
-        };
+        let request = LinkRequest::new(path, vec![site], At::Entry, None);
         kernel.attach(&request).map_err(|error| error.to_string())?;
         Ok(())
     })();

@@ -106,17 +106,12 @@ fn probed(member: &Member) -> Check {
             .first()
             .ok_or("its program is stripped: no function has a name")?;
         let kernel = Kernel::load(LoadOptions::ONE_PROBE).map_err(|error| error.to_string())?;
-        let request = LinkRequest {
-            path: module.probe_path().map_err(|error| error.to_string())?,
-            sites: vec![ProbeSite {
-                offset: first.offset.0,
-                probe: 0,
-                semaphore: 0,
-                exit: 0,
-            }],
-            at: At::Entry,
-            pid: Some(member.process.pid.number.unsigned_abs()),
-        };
+        let request = LinkRequest::new(
+            module.probe_path().map_err(|error| error.to_string())?,
+            vec![ProbeSite::new(first.offset.0, 0)],
+            At::Entry,
+            Some(member.process.pid.number.unsigned_abs()),
+        );
         kernel
             .attach(&request)
             .map(drop)

@@ -35,7 +35,6 @@ const ROWS_MAX: usize = 200;
 /// Rows that are written as JSON.
 const JSON_ROWS_MAX: usize = 100_000;
 
-/// A file that is listed.
 struct Listed {
     path: String,
     image: Arc<Image>,

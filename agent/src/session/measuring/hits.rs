@@ -103,7 +103,7 @@ impl Measuring {
                 }
             }
         }
-        let watermark_ns = watermark_ns.unwrap_or(self.intake.watermark_ns());
+        let watermark_ns = watermark_ns.unwrap_or(self.intake.watermark_ns);
         self.advance(context.rules, watermark_ns);
     }
 
@@ -256,7 +256,7 @@ impl Measuring {
     /// Hits are missing since all were known.
     pub(in crate::session) fn lose_hits(&mut self, rules: &mut RuleBook) {
         let slots = self.profile.known_slots().into_iter();
-        rules.lost(slots, self.intake.watermark_ns(), monotonic_ns());
+        rules.lost(slots, self.intake.watermark_ns, monotonic_ns());
     }
 
     /// Reads what was aggregated up until now; the rules may have it at any time. False while something of it is being written.

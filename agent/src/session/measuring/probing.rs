@@ -195,7 +195,7 @@ impl Measuring {
         self.budget.sampling.attached(monotonic_ns());
         self.profile.forget_threads();
         self.read(context)?;
-        self.profile.end_gap(self.budget.sampling.cuts_sequence());
+        self.profile.end_gap(self.budget.sampling.cuts_sequence);
         let spent = self.spent();
         self.budget.sampling.opened(spent);
         Ok(())

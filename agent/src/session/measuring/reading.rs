@@ -86,7 +86,7 @@ impl Measuring {
     fn read_processes(&mut self, threads: &[(u64, Thread)], now: u64) {
         let sampled = self.budget.sampling.sampled();
         let is_stale = |frame: &Frame| sampled.is_stale(frame);
-        let has_waits = self.probes.kernel().is_some_and(Kernel::reports_waits);
+        let has_waits = self.probes.kernel().is_some_and(|kernel| kernel.reports_waits);
         for process in &mut self.profile.processes {
             let cpus = self.system.shares.of(process.pid).filter(|_| !process.ended);
             let sample = self.system.sample(process);
@@ -100,7 +100,7 @@ impl Measuring {
                 has_waits,
                 cpus,
                 probes: self.probes.list(),
-                regions_since_ns: self.budget.regions.since_ns(),
+                regions_since_ns: self.budget.regions.since_ns,
             });
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::errors;
 use crate::diag::render;
+use crate::file::tests::cases;
 use crate::rule::{RunFold, Trigger};
 use crate::term::{Fold, FoldRange, Term, Typed};
 use crate::window::{Begin, Straddle};
@@ -330,79 +331,17 @@ fn a_tune_is_looked_at_at_hits_of_its_innermost_window() {
 }
 
 /// What is wrong with the whole language's formulas, between windows that lie in each other.
-const WRONG: &[(&str, &str)] = &[
-    (
-        "between_windows",
-        "  C: {in: iteration, value: sum(work.duration)}\n  T: {in: batch, value: sum(send.duration) by process}\n  n: {in: batch, value: sum(send.tasks)}\n  a: {in: batch, value: C * 2}\n  b: {in: iteration, value: max(T)}\n  c: {in: batch, value: iteration.duration}\n  d: {in: batch, value: count(batch)}\n  e: {in: iteration, value: sum(send.tasks over batch)}\n  f: {in: batch, value: \"n[-1] + batch\"}\n  g: max(n)\n  h: {in: iteration, value: \"n[-1]\"}\n",
-    ),
-    (
-        "over",
-        "  x: {in: iteration, value: sum(work.duration)}\n  y: {in: iteration, value: sum(work.duration) by process}\n  a: {in: iteration, value: mean(work.duration over 5)}\n  b: {in: iteration, value: mean(work.duration over 5 sends)}\n  c: {in: iteration, value: mean(work.duration over 2.5 works)}\n  d: {in: iteration, value: \"quantile(work.duration over 256 works, 50%)\"}\n  e: {in: iteration, value: mean(y over run)}\n  f: x over run\n  g: mean(x over 5 works)\n  h: {in: iteration, value: mean(y over 5)}\n  i: {in: iteration, value: sum(work.duration over nothing)}\n  j: \"quantile(x over run, 50%)\"\n  k: \"ewma(x, 2)\"\n  l: \"ewma(y, 0.5)\"\n  m: \"ewma(x, 0.5 by y)\"\n",
-    ),
-    (
-        "at_hits",
-        "  a: {in: iteration, value: sum(cpu.time at iteration.end)}\n  b: {in: iteration, value: cpu.time at work}\n  c: {in: iteration, value: work.duration at end}\n  d: {in: batch, value: cpu.time at batch.begin}\n",
-    ),
-    (
-        "calls",
-        "  a: {in: iteration, value: sum(mpi.time where call == \"MPI_Send\")}\n  b: {in: iteration, value: sum(cpu.time where call == \"MPI_Send\")}\n  c: {in: iteration, value: sum(mpi.calls where call > 3)}\n  d: {in: iteration, value: sum(mpi.bytes where peer == 3)}\n  e: {in: iteration, value: call}\n  f: {in: iteration, value: sum(mpi.bytes where call == \"MPI_Send\") + 1s}\n",
-    ),
-    (
-        "rows",
-        "  w: {in: iteration, value: sum(work.duration) by process}\n  t: {in: iteration, value: sum(send.duration) by send.tasks}\n  a: {in: iteration, value: max(w where w > 1ms and process > 0)}\n  b: {in: iteration, value: max(w where 1 > 0)}\n  c: {in: iteration, value: max(t where process > 0)}\n  d: {in: iteration, value: max(t where key > 1s)}\n  e: {in: iteration, value: max(w where t > 1ms)}\n  f: {in: iteration, value: max(t where key > 1)}\n  g: {in: iteration, value: key}\n",
-    ),
-    (
-        "quotients",
-        "  a: {in: iteration, value: sum(work.duration) / count(work) by process}\n  b: {in: iteration, value: (sum(work.duration) by process) / (count(work) by process)}\n",
-    ),
-    (
-        "lists",
-        "  a: {in: iteration, value: \"count(work where process in [1, 2])\"}\n  b: {in: iteration, value: \"count(work where process in [1, 2s])\"}\n  c: {in: iteration, value: \"factoring_x(1s, 1, 1, 1) + factoring_x(1, 1s, 1, 1)\"}\n",
-    ),
-];
-
 #[test]
 fn what_is_wrong_between_windows_is_shown_with_what_to_do() {
-    for (name, metrics) in WRONG {
-        insta::assert_snapshot!(*name, errors(&nested(metrics)));
+    for (name, metrics) in cases(include_str!("wrong-nested-formulas.txt")) {
+        insta::assert_snapshot!(name, errors(&nested(metrics)));
     }
 }
 
-const WRONG_RULES: &[(&str, &str)] = &[
-    (
-        "nested_windows",
-        "rule: a\nabout: b\nprobes:\n  p: {entry: f}\n  q: {span: g}\n  r: {return: h}\ncapture:\n  p.n: n\nwindows:\n  t: {every: 1s, within: o, until: true}\n  o: {from: p}\n  a: {within: t, from: p}\n  b: {within: b, from: p}\n  c: {within: o, from: [p, q]}\n  d: {within: o, from: [o, d]}\n  e: {from: [e], to: q}\n  f: {within: o, from: [t], to: q}\n  g: {within: o, from: [o], to: q, until: count(p) > 3}\n  h: {within: o, from: [o], until: cpu.time > 1s}\n  i: {within: o, from: [o], until: m > 1}\n  j: {within: o, from: [o], to: q, key: n}\n  k: {from: r.entry, to: q.exit}\n  l: {from: o}\nmetrics:\n  m: {in: o, value: count(q)}\n",
-    ),
-    (
-        "targets",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\n  s: rank > 0\nprobes:\n  p: {role: r, entry: openmp.regoin}\n  q: {span: f}\n  o: {role: s, span: ['f*', g]}\n  n: {role: s, entry: a b}\n  m: {role: s, span: mpi.*}\n  l: {role: s, span: openmp.region}\ncapture:\n  m.function: x\nwindows:\n  w: {every: 1s}\nmetrics:\n  a: count(m where function > 3)\n  b: max(l.threads) + max(l.bytes)\n  c: sum(m.bytes) > 1s\n",
-    ),
-    (
-        "ways",
-        "rule: a\nabout: b\nprobes:\n  p: {span: f}\n  q: {return: f}\ncapture:\n  p.a: a->b->c->d->e->f\n  p.b: limits[n]\n  p.c: limits[-1]\n  p.d: sum(x)\n  p.e: '*arg(1) as str(99)'\n  p.f: ret as f64\n  p.g: '*ret as f64'\n  p.h: (1 + x)->y\n  p.i: arg(a, b)\n  q.a: arg(0)->x\n  q.b: a\n  q.c: b\n  q.d: c\n  q.e: d\n  q.f: e\n  q.g: f\n  q.h: g\nwindows:\n  w: {every: 1s}\nmetrics:\n  a: p->x\n  b: '*q'\n",
-    ),
-    (
-        "changes",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\n  s: rank > 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: s, entry: g}\nwindows:\n  w: {from: p}\nmetrics:\n  n: count(q)\ntune:\n  - {call: f, role: r}\n  - {call: f(nn), role: r}\n  - {call: \"f(1, 2, 3, 4, 5, 6, 7)\", role: r}\n  - {call: \"g(arg(0), 1s)\", role: r, value: 3}\n  - {load: a b, role: r, in: all}\n  - {replace: 'f*', role: r}\n  - {insert_call: f(), role: r, place: middle, in: g}\n  - {set_arg: f, role: r, value: 1}\n  - {set_arg: f(9), role: r, value: 1}\n  - {set_arg: f(1), role: r, value: sqrt(original)}\n  - {set_arg: f(2), role: r, value: 1s}\n  - {affinity: wide, role: r}\n  - {enable: pp}\n  - {disable: p, role: r, guard: {minimize: n, over: 1, undo_if_worse_by: 0%}}\n  - {set: arg(0), role: r, value: 1}\n  - {set: x, value: original}\n  - {set: y, role: r, value: 1, in: some}\n  - {set: z, role: r, value: 1, with: q, place: entry}\n  - {set: v, role: r, value: 1, guard: {minimize: n, over: 1, undo_if_worse_by: 0%}}\n  - {set: u, role: r, every: p, value: n, at: {entry: f, decide: 3}}\n  - {set: t, role: r, every: p, value: count(q), at: {entry: f, decide: true}}\n  - {finding: x, when: cpu.time > 1s, with: f}\n  - {set_arg: f(1), role: r, value: 2}\n",
-    ),
-    (
-        "inverses",
-        "rule: a\nabout: b\nprobes:\n  p: {entry: f}\nwindows:\n  w: {every: 1s}\nmetrics:\n  n: count(p)\ntune:\n  - {call: a(1), when: n > 0, guard: {minimize: n, over: 1, undo_if_worse_by: 0%}}\n  - {call: b(1), while: n > 0}\n  - {call: c(1), inverse: none, because: d, while: n > 0}\n  - {call: e(1), inverse: none}\n  - {call: f(1), was: g()}\n  - {call: h(1), because: i}\n  - {call: j(1), inverse: k(was)}\n  - {call: l(1), was: m(), inverse: o(1)}\n  - {call: q(1), was: r(), inverse: none, because: s}\n  - {call: t(1), was: u(), inverse: v(was), because: x}\n  - {call: y(1), was: z(level), inverse: aa(was)}\n  - {call: ab(1), was: ac(), inverse: ad(was + 1)}\n  - {call: ae(1), was: af(), inverse: ag}\n  - {call: ah(was), inverse: ai(1s)}\n  - {set: aj, value: 1, inverse: ak(1)}\n",
-    ),
-    (
-        "types_and_places",
-        "rule: a\nabout: b\nwindows:\n  w: {every: 1s}\ntune:\n  - {set: x as char, value: 1}\n  - {set: y as long, value: 1}\n  - {set: z as str(8), value: 1}\n  - {set_arg: f(0) as long, value: 1}\n  - {set_arg: \"GOMP_parallel(2)\", value: 1}\n  - {set_arg: GOMP_parallel(2) as u32, value: \"min(original, 1)\"}\n  - {set_arg: f(9) as u32, value: 1}\n  - {set_arg: openmp.size, value: \"min(original, 1)\"}\n  - {set_arg: openmp.size as u32, value: 1}\n  - {set_arg: openmp.region, value: 1}\n  - {set: u, value: 1, at: {entry: 'step*'}}\n  - {set: v, value: 1, at: {return: mpi.MPI_Send}}\n  - {set: t, value: 1, at: {entry: openmp.region}}\n  - {set: s, value: 1, at: {entry: 'libapp.so:'}}\n  - {set: r, value: 1, at: {return: ':step'}}\n  - {load: libtuned.so, at: {entry: step}}\n  - {affinity: spread, at: {entry: step}}\n  - {replace: f, with: g, together: w}\n  - {insert_call: f(level), in: g}\n  - {set: ok as f64, value: 1, at: {entry: 'libapp.so:step'}}\n",
-    ),
-    (
-        "one_end_of_a_hit",
-        "rule: a\nabout: b\nprobes:\n  p: {entry: f}\nwindows:\n  w: {every: 1s}\ntune:\n  - {set: x, every: p, value: 1}\n",
-    ),
-];
-
 #[test]
 fn mistakes_in_complete_rules_are_shown_with_what_to_do() {
-    for (name, source) in WRONG_RULES {
-        insta::assert_snapshot!(*name, errors(source));
+    for (name, source) in cases(include_str!("wrong-complete-rules.txt")) {
+        insta::assert_snapshot!(name, errors(source));
     }
 }
 

@@ -31,7 +31,7 @@ impl Shares {
         let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
         engine.set_mode(RuleId(0), Mode::Applying);
         for rank in 0..processes {
-            engine.process_joined(ProcessId(rank), ranked(rank), Time(0));
+            engine.process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(0));
         }
         let mut shares = Shares {
             engine,
@@ -67,12 +67,11 @@ impl Shares {
 
     fn actions(&mut self, percent: &[u64]) -> Vec<String> {
         let outputs = self.window(percent);
-        let decisions = outputs.iter().filter_map(|output| match output {
-            Output::Decision(decision) => Some(&decision.changes),
-            _ => None,
-        });
+        let changes = decided(&outputs)
+            .into_iter()
+            .flat_map(|decision| &decision.changes);
         let change = |change: &ProcessAction| format!("{}: {}", change.process.0, change.action);
-        decisions.flatten().map(change).collect()
+        changes.map(change).collect()
     }
 
     fn why(&self) -> String {
@@ -137,21 +136,11 @@ fn what_is_in_force_is_undone_in_the_processes_whose_condition_failed() {
     let mut shares = Shares::new("  - {set: n, value: 1, while: busy > 50%}\n", 2);
     assert_eq!(shares.actions(&[60, 60]).len(), 2);
     let outputs = shares.window(&[60, 10]);
-    let undone: Vec<_> = outputs
-        .iter()
-        .filter_map(|output| match output {
-            Output::Verdict(verdict) => Some((verdict.keep, verdict.processes.clone())),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(undone, [(false, Some([ProcessId(1)].into()))]);
+    let undone = verdict(&outputs);
+    assert!(!undone.keep && undone.processes == Some([ProcessId(1)].into()));
     assert_eq!(shares.actions(&[60, 70]), ["1: set n = 1"], "it holds again");
     let outputs = shares.window(&[10, 10]);
-    let all = outputs
-        .iter()
-        .filter(|output| matches!(output, Output::Verdict(_)))
-        .count();
-    assert_eq!(all, 2, "both decisions are undone");
+    assert_eq!(verdicts(&outputs).len(), 2, "both decisions are undone");
     assert_eq!(shares.actions(&[10, 10]), [""; 0]);
 }
 
@@ -183,17 +172,9 @@ fn a_decision_says_what_is_to_be_done() {
     let tunes = tunes.join("\n");
     let mut shares = Shares::new(&tunes, 2);
     let outputs = shares.window(&[100, 100]);
-    let decisions: Vec<_> = outputs
-        .iter()
-        .filter_map(|output| match output {
-            Output::Decision(decision) => Some(decision),
-            _ => None,
-        })
-        .collect();
-    let texts: Vec<String> = decisions
-        .iter()
-        .map(|decision| decision.changes[0].action.to_string())
-        .collect();
+    let decisions = decided(&outputs);
+    let actions = decisions.iter().map(|decision| &decision.changes[0].action);
+    let texts: Vec<String> = actions.map(ToString::to_string).collect();
     assert_eq!(
         texts,
         [
@@ -282,19 +263,11 @@ fn two_rules_that_change_the_same_are_not_run_together() {
     };
     let together = |a: &str, b: &str| Engine::new(vec![rule("a", a), rule("b", b)], Time(0)).err();
     let replace = "  - {replace: f, with: g}\n";
-    assert!(
-        together(replace, replace)
-            .unwrap()
-            .to_string()
-            .contains("claim the function f;")
-    );
     let argument = "  - {set_arg: f(1), value: 2}\n";
-    assert!(
-        together(argument, argument)
-            .unwrap()
-            .to_string()
-            .contains("claim argument 1 of f;")
-    );
+    for (tune, claim) in [(replace, "the function f;"), (argument, "argument 1 of f;")] {
+        let conflict = together(tune, tune).unwrap().to_string();
+        assert!(conflict.contains(&format!("claim {claim}")), "{conflict}");
+    }
     assert!(together(argument, "  - {set_arg: f(2), value: 2}\n").is_none());
     assert!(together("  - {call: f()}\n", "  - {call: f()}\n").is_none());
 }
@@ -305,19 +278,12 @@ fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_end
     let mut shares = Shares::new(tune, 2);
     assert_eq!(shares.actions(&[40, 40]), ["0: set n = 4", "1: set n = 4"]);
     // On trial, then kept; the change itself has ended the condition.
-    let kept = |outputs: &[Output]| {
-        outputs
-            .iter()
-            .any(|output| matches!(output, Output::Verdict(verdict) if verdict.keep))
-    };
-    let mut judged = false;
-    for _ in 0..3 {
-        judged |= kept(&shares.window(&[5, 5]));
-    }
-    assert!(judged);
+    let kept = |outputs: &[Output]| verdicts(outputs).iter().any(|verdict| verdict.keep);
+    let judged: Vec<Output> = (0..3).flat_map(|_| shares.window(&[5, 5])).collect();
+    assert!(kept(&judged));
     shares
         .engine
-        .process_joined(ProcessId(2), ranked(2), Time(shares.now));
+        .process_joined(ProcessId(2), ProcessFacts::of_rank(2), Time(shares.now));
     shares.totals.push(0);
     shares.report();
     assert_eq!(shares.actions(&[5, 5, 5]), ["2: set n = 4"]);
@@ -366,16 +332,12 @@ fn a_set_that_would_change_nothing_is_no_decision_and_no_finding() {
     // One does not have it: that one is changed, and what was found is true.
     hold(&mut shares, 500, &[1.0, 0.0]);
     let outputs = shares.window(&[60, 60]);
-    assert_eq!(decisions(&outputs), 1);
     assert!(
         outputs
             .iter()
             .any(|output| matches!(output, Output::FindingOpened(_)))
     );
-    let Some(Output::Decision(decision)) = outputs
-        .iter()
-        .find(|output| matches!(output, Output::Decision(_)))
-    else {
+    let [decision] = decided(&outputs)[..] else {
         panic!("{outputs:?}")
     };
     let changed: Vec<_> = decision.changes.iter().map(|change| change.process.0).collect();

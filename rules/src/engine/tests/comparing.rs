@@ -31,9 +31,7 @@ impl Program {
                 Output::Verdict(verdict) => self.in_force = verdict.keep,
                 Output::Decision(decision) => {
                     self.in_force = true;
-                    self.job
-                        .engine
-                        .receipt(decision.id, DecisionOutcome::Applied, self.job.now);
+                    self.job.receipt(decision.id.0, DecisionOutcome::Applied);
                 }
                 _ => {}
             }
@@ -75,7 +73,7 @@ fn a_gain_that_comes_and_goes_with_the_change_is_confirmed() {
         verdict.text,
         "pace: 840/s -> 1 680/s (7 windows each, in turns): 2 times [2, 2], confirmed; kept"
     );
-    assert_eq!(program.job.status(), (Standing::Applied, "applied".into()));
+    program.job.stands(Standing::Applied, "applied");
 }
 
 #[test]
@@ -103,10 +101,9 @@ fn what_cannot_be_made_again_is_over() {
     };
     let outcome = DecisionOutcome::Refused("not writable".into());
     assert!(program.job.engine.receipt(again.id, outcome, program.job.now));
-    assert_eq!(
-        program.job.status(),
-        (Standing::OnHold, "on hold: refused: not writable".into())
-    );
+    program
+        .job
+        .stands(Standing::OnHold, "on hold: refused: not writable");
     assert_eq!(program.job.engine.findings()[0].state, FindingState::Open);
 }
 

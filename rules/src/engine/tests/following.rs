@@ -30,7 +30,7 @@ struct Program {
 impl Program {
     fn new(source: &str) -> Program {
         let mut engine = Engine::new(vec![checked(source)], Time(0)).unwrap();
-        engine.process_joined(ProcessId(0), ranked(0), Time(0));
+        engine.process_joined(ProcessId(0), ProcessFacts::of_rank(0), Time(0));
         engine.set_mode(RuleId(0), Mode::Applying);
         Program {
             engine,

@@ -39,10 +39,7 @@ fn a_decision_without_a_receipt_grows_stale_and_its_late_receipt_is_ignored() {
     job.window(HEALTHY);
     assert!(!job.engine.awaits(DecisionId(1)));
     assert_eq!(job.status().1, "1 given up as stale: no receipt within 2 windows");
-    assert!(
-        !job.engine
-            .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
-    );
+    assert!(!job.receipt(1, DecisionOutcome::Applied));
     let outputs = job.windows(2, HEALTHY);
     assert!(matches!(
         outputs.as_slice(),
@@ -64,10 +61,7 @@ fn a_decision_of_a_rule_that_was_switched_off_or_removed_is_not_awaited() {
             false => drop(job.engine.set_mode(RuleId(0), Mode::Off)),
         }
         assert!(!job.engine.awaits(DecisionId(1)));
-        assert!(
-            !job.engine
-                .receipt(DecisionId(1), DecisionOutcome::Applied, job.now)
-        );
+        assert!(!job.receipt(1, DecisionOutcome::Applied));
     }
 }
 
@@ -134,8 +128,7 @@ fn one_tune_waits_for_another_and_an_independent_one_does_not_wait() {
         job.engine.status()[1].why,
         "after nthreads, which has not been applied"
     );
-    job.engine
-        .receipt(DecisionId(1), DecisionOutcome::Applied, job.now);
+    job.receipt(1, DecisionOutcome::Applied);
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
     let mut job = Job::new(&format!("{SHARES}{second}    independent: true\n"), 3.0).applying();
     assert_eq!(decisions(&job.window(HEALTHY)), 2);

@@ -17,19 +17,15 @@ fn happen(job: &mut Job, (what, process, early, number): (u8, u32, u64, u64)) ->
         0 => job.join(process),
         1 => job.engine.process_left(id, time),
         2..=4 => {
-            job.engine.observe(Observation::Counter {
-                of: Subject::Process(id),
-                measure,
-                time,
-                total: number,
-            });
+            job.engine
+                .observe(Observation::counter(Subject::Process(id), measure, time, number));
         }
-        5 => job.engine.observe(Observation::Gauge {
-            of: Subject::Process(id),
+        5 => job.engine.observe(Observation::gauge(
+            Subject::Process(id),
             measure,
             time,
-            value: number as f64,
-        }),
+            number as f64,
+        )),
         6 => {
             let mode = [Mode::Off, Mode::Advising, Mode::Applying][number as usize % 3];
             return job.engine.set_mode(RuleId(0), mode);

@@ -78,9 +78,7 @@ fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
         farm.hits(&farmed(number, 5, 230));
         outputs.extend(farm.all_until(number * 1000 + 900));
     }
-    let [verdict] = verdicts(&outputs)[..] else {
-        panic!("{outputs:?}")
-    };
+    let verdict = verdict(&outputs);
     assert!(
         verdict
             .text

@@ -22,8 +22,8 @@ impl Cluster {
             .collect();
         (0..NODES).for_each(|id| engine.node_joined(Machine(id)));
         for rank in 0..3 {
-            engine.process_joined(ProcessId(rank), ranked(rank), Time(0));
-            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &ranked(rank));
+            engine.process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(0));
+            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &ProcessFacts::of_rank(rank));
         }
         Cluster { engine, nodes }
     }

@@ -47,7 +47,7 @@ impl Farm {
 
     pub(super) fn join(&mut self, rank: u32, ms: u64) {
         self.engine
-            .process_joined(ProcessId(rank), ranked(rank), Time(ms * MS));
+            .process_joined(ProcessId(rank), ProcessFacts::of_rank(rank), Time(ms * MS));
     }
 
     pub(super) fn probe(&self, name: &str) -> ProbeId {

@@ -38,6 +38,18 @@ fn a_condition_that_returns_acts_again_after_the_cooldown_and_only_on_what_diffe
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
 }
 
+/// A job under two rules that apply.
+fn of_two(rules: [CheckedRule; 2]) -> Job {
+    let mut job = Job::new(SHARES, 3.0);
+    job.engine = Engine::new(rules.into(), Time(0)).unwrap();
+    (0..6).for_each(|rank| job.join(rank));
+    job.observe();
+    for id in [RuleId(0), RuleId(1)] {
+        job.engine.set_mode(id, Mode::Applying);
+    }
+    job
+}
+
 #[test]
 fn of_two_rules_that_change_the_same_the_one_of_the_higher_priority_goes_first() {
     let rule = |name: &str, priority: i32| {
@@ -46,23 +58,15 @@ fn of_two_rules_that_change_the_same_the_one_of_the_higher_priority_goes_first()
     };
     let equal = Engine::new(vec![rule("a", 1), rule("b", 1)], Time(0));
     assert!(equal.is_err());
-    let mut job = Job::new(SHARES, 3.0);
-    job.engine = Engine::new(vec![rule("low", -1), rule("high", 2)], Time(0)).unwrap();
-    (0..6).for_each(|rank| job.join(rank));
-    job.observe();
-    for id in [RuleId(0), RuleId(1)] {
-        job.engine.set_mode(id, Mode::Applying);
-    }
-    let mut decided = Vec::new();
+    let mut job = of_two([rule("low", -1), rule("high", 2)]);
+    let mut rules = Vec::new();
     for _ in 0..4 {
-        for output in job.windows(1, HEALTHY) {
-            if let Output::Decision(decision) = output {
-                job.engine.receipt(decision.id, DecisionOutcome::Applied, job.now);
-                decided.push(decision.rule_name);
-            }
+        for decision in decided(&job.windows(1, HEALTHY)) {
+            job.receipt(decision.id.0, DecisionOutcome::Applied);
+            rules.push(decision.rule_name.clone());
         }
     }
-    assert_eq!(decided, ["high"], "{:?}", job.engine.status());
+    assert_eq!(rules, ["high"], "{:?}", job.engine.status());
     let low = job.engine.status().remove(0);
     assert_eq!(
         (low.standing, low.why.as_str()),
@@ -92,20 +96,13 @@ fn one_change_at_a_time_is_on_trial_and_two_rules_may_not_claim_one_variable() {
     );
     assert!(Engine::new(vec![rule("a", "x"), rule("a", "y")], Time(0)).is_err());
 
-    let mut job = Job::new(SHARES, 3.0);
-    job.engine = Engine::new(vec![rule("a", "x"), rule("b", "y")], Time(0)).unwrap();
-    (0..6).for_each(|rank| job.join(rank));
-    job.observe();
-    for id in [RuleId(0), RuleId(1)] {
-        job.engine.set_mode(id, Mode::Applying);
-    }
+    let mut job = of_two([rule("a", "x"), rule("b", "y")]);
     assert_eq!(decisions(&job.windows(3, HEALTHY)), 1);
     let other = job.engine.status().remove(1);
     assert_eq!(
         (other.standing, other.why.as_str()),
         (Standing::GivesWay, "another change is on trial, of a")
     );
-    job.engine
-        .receipt(DecisionId(1), DecisionOutcome::Applied, job.now);
+    job.receipt(1, DecisionOutcome::Applied);
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
 }

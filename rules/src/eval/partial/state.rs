@@ -46,7 +46,6 @@ impl Place {
     }
 }
 
-/// What was folded so far.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct State {
     values: u64,

@@ -11,7 +11,6 @@ use crate::view::screen;
 /// Looks that the curves of the overview go back.
 const HISTORY_MAX: usize = 240;
 
-/// What a key asks of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// It is to end, for this reason.
@@ -134,7 +133,6 @@ pub(super) struct State {
     pub(super) filter: String,
     /// Keys are the filter's.
     pub(super) is_typing: bool,
-    /// The list of keys is shown.
     pub(super) is_help: bool,
     /// What the session said to the last wish.
     pub(super) answer: Option<String>,
@@ -167,7 +165,6 @@ impl State {
         self.is_reversed[tab.index()]
     }
 
-    /// The chosen row of a tab.
     pub(super) fn chosen(&self, tab: Tab) -> usize {
         self.chosen[tab.index()]
     }
@@ -181,7 +178,6 @@ impl State {
         self.keys = keys;
     }
 
-    /// What a key does.
     pub(super) fn press(&mut self, key: KeyEvent, snapshot: &Snapshot) -> Option<Wish> {
         if key.kind == KeyEventKind::Release {
             return None;

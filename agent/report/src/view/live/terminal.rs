@@ -162,7 +162,6 @@ impl Live {
         !IS_TAKEN.load(Ordering::SeqCst)
     }
 
-    /// Shows a new snapshot.
     pub(in crate::view) fn show(&mut self, snapshot: Snapshot) {
         self.state.look(&snapshot);
         self.shown = snapshot;
@@ -229,9 +228,7 @@ impl Drop for Live {
 /// What comes from the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A key was pressed.
     Key(KeyEvent),
-    /// It has another size.
     Resized,
     /// It has gone away.
     Gone,

@@ -23,7 +23,7 @@ fn they_are_there_once_they_were_probed() {
     assert!(!Regions::new(4..6).is_there());
     let regions = probed();
     assert_eq!(
-        (regions.is_there(), regions.since_ns(), regions.wanted()),
+        (regions.is_there(), regions.since_ns, regions.wanted()),
         (true, Some(S), 4..6)
     );
 }
@@ -43,7 +43,7 @@ fn many_calls_rest_until_what_they_cost_is_made_up_for() {
     assert_eq!(effects[0], BudgetEffect::DetachRegions);
     assert!(matches!(effects[1], BudgetEffect::SayRegionsRest(share) if (share - 0.036).abs() < 1e-9));
     regions.rest();
-    assert_eq!(regions.since_ns(), None);
+    assert_eq!(regions.since_ns, None);
     // 36 ms are 0.3 % of 12 s, of which one is over.
     assert_eq!(regions.look(&look(MANY), 12 * S), []);
     assert_eq!(

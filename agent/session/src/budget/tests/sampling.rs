@@ -40,7 +40,7 @@ fn where_polling_is_what_costs_the_sequence_of_calls_stays_complete() {
     let mut budget = budget();
     let effects = looks(&mut budget, POLLING, 4, STATE);
     assert_eq!(detached(&effects[3]), Some([1].into()));
-    assert!(!budget.sampling.cuts_sequence() && !budget.sampling.is_sequence_cut());
+    assert!(!budget.sampling.cuts_sequence && !budget.sampling.is_sequence_cut());
     assert_eq!(budget.missing().count(), 0);
     let lines = said(&effects[3]);
     assert!(

@@ -5,13 +5,10 @@ use super::vocabulary::*;
 #[test]
 fn each_rank_gets_an_order_and_the_rules_get_the_result_at_the_last_receipt() {
     let mut it = new();
-    assert_eq!(
-        it.on(decided(1, [R0, R1]), ms(10)),
-        [order(R0, 1, 0), order(R1, 1, 1)]
-    );
-    assert_eq!(it.on(written(1, 0, 1), ms(11)), []);
+    gives!(it, decided(1, [R0, R1]), ms(10) => [order(R0, 1, 0), order(R1, 1, 1)]);
+    gives!(it, written(1, 0, 1), ms(11) => []);
     assert!(it.is_waiting(1));
-    assert_eq!(it.on(written(1, 1, 1), ms(12)), [say_done(2), applied(1)]);
+    gives!(it, written(1, 1, 1), ms(12) => [say_done(2), applied(1)]);
     assert!(!it.is_waiting(1));
 }
 
@@ -20,9 +17,9 @@ fn receipts_may_come_in_any_order() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
     it.on(decided(2, [R0, R1]), ms(0));
-    assert_eq!(it.on(written(2, 1, 1), ms(1)), []);
-    assert_eq!(it.on(written(1, 0, 7), ms(2)), [say_done(1), applied(1)]);
-    assert_eq!(it.on(written(2, 0, 8), ms(3)), [say_done(2), applied(2)]);
+    gives!(it, written(2, 1, 1), ms(1) => []);
+    gives!(it, written(1, 0, 7), ms(2) => [say_done(1), applied(1)]);
+    gives!(it, written(2, 0, 8), ms(3) => [say_done(2), applied(2)]);
 }
 
 #[test]
@@ -30,16 +27,16 @@ fn a_receipt_that_comes_twice_counts_once() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 1), ms(1));
-    assert_eq!(it.on(written(1, 0, 1), ms(2)), []);
+    gives!(it, written(1, 0, 1), ms(2) => []);
     assert!(it.is_waiting(1), "rank 1 has not answered");
 }
 
 #[test]
 fn a_receipt_of_nothing_that_was_ordered_is_ignored() {
     let mut it = new();
-    assert_eq!(it.on(written(1, 0, 1), ms(0)), []);
+    gives!(it, written(1, 0, 1), ms(0) => []);
     it.on(decided(1, [R0]), ms(0));
-    assert_eq!(it.on(written(1, 5, 1), ms(0)), []);
+    gives!(it, written(1, 5, 1), ms(0) => []);
     assert_eq!(outcomes(&it), Vec::<String>::new());
 }
 
@@ -63,14 +60,14 @@ fn an_action_is_said_in_its_own_words() {
 fn one_refusal_refuses_the_decision_and_what_was_written_is_taken_back() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
-    assert_eq!(it.on(refused(1, 0, "read-only"), ms(1)), []);
+    gives!(it, refused(1, 0, "read-only"), ms(1) => []);
     let effects = [
         not_applied(1, "read-only"),
         say_not_done("read-only"),
         undo([change(R1, 4)]),
     ];
-    assert_eq!(it.on(written(1, 1, 4), ms(2)), effects);
-    assert_eq!(it.on(reverted(R1, 4), ms(3)), []);
+    gives!(it, written(1, 1, 4), ms(2) => effects);
+    gives!(it, reverted(R1, 4), ms(3) => []);
     assert_eq!(outcomes(&it), ["read-only", "reverted"]);
 }
 
@@ -119,7 +116,7 @@ fn what_one_of_two_has_already_is_a_change_of_the_other() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(came(1, 0, ChangeOutcome::AlreadyThere, 0), ms(1));
-    assert_eq!(it.on(written(1, 1, 1), ms(2)), [say_done(1), applied(1)]);
+    gives!(it, written(1, 1, 1), ms(2) => [say_done(1), applied(1)]);
     assert_eq!(outcomes(&it), ["it was there already", "written"]);
 }
 
@@ -157,10 +154,7 @@ fn a_decision_that_cannot_be_ordered_is_refused_with_the_reason() {
 #[test]
 fn ranks_of_another_machine_get_their_orders_there() {
     let mut it = new();
-    assert_eq!(
-        it.on(decided(1, [R0, FAR]), ms(0)),
-        [order(R0, 1, 0), order(FAR, 1, 1)]
-    );
+    gives!(it, decided(1, [R0, FAR]), ms(0) => [order(R0, 1, 0), order(FAR, 1, 1)]);
     it.on(written(1, 0, 1), ms(1));
     it.on(written(1, 1, 1), ms(1));
     let effects = it.on(taken_back(1), ms(2));
@@ -178,7 +172,7 @@ fn the_same_pid_on_two_machines_is_two_processes() {
     it.on(written(1, 0, 1), ms(1));
     it.on(written(1, 1, 1), ms(1));
     it.on(ChangeEvent::Ended(far), ms(2));
-    assert_eq!(it.on(taken_back(1), ms(2)), [undo([change(R0, 1)])]);
+    gives!(it, taken_back(1), ms(2) => [undo([change(R0, 1)])]);
 }
 
 // Ranks that have ended.
@@ -188,8 +182,8 @@ fn a_rank_that_ended_before_does_not_keep_a_decision_from_the_others() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(ChangeEvent::Ended(R0), ms(1));
-    assert_eq!(it.on(refused(1, 0, "no such process"), ms(1)), []);
-    assert_eq!(it.on(written(1, 1, 4), ms(2)), [say_done(1), applied(1)]);
+    gives!(it, refused(1, 0, "no such process"), ms(1) => []);
+    gives!(it, written(1, 1, 4), ms(2) => [say_done(1), applied(1)]);
     assert_eq!(outcomes(&it), ["it ended before", "written"]);
 }
 
@@ -197,8 +191,8 @@ fn a_rank_that_ended_before_does_not_keep_a_decision_from_the_others() {
 fn an_ended_rank_gets_no_order() {
     let mut it = new();
     it.on(ChangeEvent::Ended(R1), ms(0));
-    assert_eq!(it.on(decided(1, [R0, R1]), ms(1)), [order(R0, 1, 0)]);
-    assert_eq!(it.on(written(1, 0, 1), ms(2)), [say_done(1), applied(1)]);
+    gives!(it, decided(1, [R0, R1]), ms(1) => [order(R0, 1, 0)]);
+    gives!(it, written(1, 0, 1), ms(2) => [say_done(1), applied(1)]);
 }
 
 #[test]
@@ -206,10 +200,7 @@ fn a_decision_for_ended_ranks_alone_is_refused() {
     let mut it = new();
     it.on(ChangeEvent::Ended(R0), ms(0));
     let reason = words::NO_PROCESS_LEFT;
-    assert_eq!(
-        it.on(decided(1, [R0]), ms(1)),
-        [not_applied(1, reason), say_not_done(reason)]
-    );
+    gives!(it, decided(1, [R0]), ms(1) => [not_applied(1, reason), say_not_done(reason)]);
 }
 
 #[test]
@@ -228,7 +219,7 @@ fn a_rank_that_ended_after_its_receipt_was_written_all_the_same() {
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 1), ms(1));
     it.on(ChangeEvent::Ended(R0), ms(2));
-    assert_eq!(it.on(written(1, 1, 1), ms(3)), [say_done(2), applied(1)]);
+    gives!(it, written(1, 1, 1), ms(3) => [say_done(2), applied(1)]);
 }
 
 #[test]
@@ -244,9 +235,9 @@ fn a_refused_decision_is_not_taken_back_in_a_rank_that_ended() {
 #[test]
 fn a_late_rank_is_changed_by_a_decision_of_its_own() {
     let mut it = with_one_change();
-    assert_eq!(it.on(decided(2, [R1]), s(9)), [order(R1, 2, 0)]);
-    assert_eq!(it.on(written(2, 0, 1), s(9)), [say_done(1), applied(2)]);
-    assert_eq!(it.on(taken_back(2), s(12)), [undo([change(R1, 1)])]);
+    gives!(it, decided(2, [R1]), s(9) => [order(R1, 2, 0)]);
+    gives!(it, written(2, 0, 1), s(9) => [say_done(1), applied(2)]);
+    gives!(it, taken_back(2), s(12) => [undo([change(R1, 1)])]);
 }
 
 #[test]
@@ -257,14 +248,10 @@ fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_o
         panic!()
     };
     anew.parts[0].pid = pid(R0);
-    assert_eq!(it.on(ChangeEvent::Decided(anew), s(2)), [order(R1, 2, 0)]);
+    gives!(it, ChangeEvent::Decided(anew), s(2) => [order(R1, 2, 0)]);
     it.on(written(2, 0, 2), s(2));
-    assert_eq!(it.on(taken_back(2), s(3)), [undo([change(R0, 2)])]);
-    assert_eq!(
-        it.on(taken_back(1), s(3)),
-        [say_guard("undone")],
-        "gone with the old program"
-    );
+    gives!(it, taken_back(2), s(3) => [undo([change(R0, 2)])]);
+    gives!(it, taken_back(1), s(3) => [say_guard("undone")], "gone with the old program");
 }
 
 // Decisions that the rules wait for no longer.
@@ -273,12 +260,9 @@ fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_o
 fn a_decision_without_waiting_orders_is_given_up_once() {
     let mut it = new();
     it.on(decided(1, [R0, FAR]), ms(0));
-    assert_eq!(
-        it.on(ChangeEvent::GaveUp(1), ms(1)),
-        [give_up(0, 1), give_up(1, 1)]
-    );
-    assert_eq!(it.on(ChangeEvent::GaveUp(1), ms(2)), []);
-    assert_eq!(it.on(ChangeEvent::GaveUp(9), ms(2)), [], "nobody knows it");
+    gives!(it, ChangeEvent::GaveUp(1), ms(1) => [give_up(0, 1), give_up(1, 1)]);
+    gives!(it, ChangeEvent::GaveUp(1), ms(2) => []);
+    gives!(it, ChangeEvent::GaveUp(9), ms(2) => [], "nobody knows it");
 }
 
 #[test]
@@ -287,7 +271,7 @@ fn what_is_written_too_late_is_said_and_undone() {
     it.on(decided(1, [R0]), ms(0));
     it.on(ChangeEvent::GaveUp(1), ms(1));
     let effects = [say_done(1), say_too_late(), undo([change(R0, 3)])];
-    assert_eq!(it.on(written(1, 0, 3), ms(2)), effects);
+    gives!(it, written(1, 0, 3), ms(2) => effects);
 }
 
 #[test]
@@ -296,16 +280,13 @@ fn a_refusal_of_an_abandoned_decision_is_not_shown_and_what_was_written_is_undon
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 3), ms(1));
     it.on(ChangeEvent::GaveUp(1), ms(1));
-    assert_eq!(
-        it.on(refused(1, 1, "not reached"), ms(2)),
-        [undo([change(R0, 3)])]
-    );
+    gives!(it, refused(1, 1, "not reached"), ms(2) => [undo([change(R0, 3)])]);
 }
 
 #[test]
 fn a_decision_whose_receipts_are_in_cannot_be_given_up() {
     let mut it = with_one_change();
-    assert_eq!(it.on(ChangeEvent::GaveUp(1), ms(9)), []);
+    gives!(it, ChangeEvent::GaveUp(1), ms(9) => []);
 }
 
 // The queue to the actuator is full.
@@ -328,7 +309,7 @@ fn an_order_without_room_is_refused_until_later() {
 fn where_one_order_has_no_room_the_others_are_taken_back() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
-    assert_eq!(it.on(no_room(order(R1, 1, 1)), ms(0)), []);
+    gives!(it, no_room(order(R1, 1, 1)), ms(0) => []);
     let effects = it.on(written(1, 0, 1), ms(1));
     assert_eq!(effects.last(), Some(&undo([change(R0, 1)])));
 }
@@ -356,12 +337,9 @@ fn a_confirmation_without_room_is_logged() {
 #[test]
 fn all_ranks_change_together_by_one_order_of_each_machine() {
     let mut it = new();
-    assert_eq!(
-        it.on(decided_together(1, [R0, R1]), ms(0)),
-        [order_together(0, 1)]
-    );
-    assert_eq!(it.on(written(1, 0, 1), ms(1)), []);
-    assert_eq!(it.on(written(1, 1, 1), ms(1)), [say_done(2), applied(1)]);
+    gives!(it, decided_together(1, [R0, R1]), ms(0) => [order_together(0, 1)]);
+    gives!(it, written(1, 0, 1), ms(1) => []);
+    gives!(it, written(1, 1, 1), ms(1) => [say_done(2), applied(1)]);
     let effects = it.on(decided_together(2, [R0, FAR]), ms(2));
     assert_eq!(effects, [order_together(0, 2), order_together(1, 2)]);
 }
@@ -429,7 +407,7 @@ fn what_was_taken_back_is_not_replaced() {
     it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
     it.on(taken_back(1), ms(2));
     it.on(reverted(R0, 5), ms(3));
-    assert_eq!(it.on(acts("set_arg", 2, [R0]), ms(4)), [order(R0, 2, 0)]);
+    gives!(it, acts("set_arg", 2, [R0]), ms(4) => [order(R0, 2, 0)]);
 }
 
 #[test]
@@ -440,7 +418,7 @@ fn a_replacement_without_room_leaves_the_earlier_change_in_force() {
     let effect = it.on(acts("set_arg", 2, [R0]), ms(2)).remove(0);
     it.on(no_room(effect), ms(2));
     assert_eq!(outcomes(&it), ["in force", "too many orders wait"]);
-    assert_eq!(it.on(taken_back(1), ms(3)), [undo([change(R0, 5)])]);
+    gives!(it, taken_back(1), ms(3) => [undo([change(R0, 5)])]);
 }
 
 #[test]
@@ -449,7 +427,7 @@ fn values_and_calls_replace_nothing() {
         let mut it = new();
         it.on(acts(action, 1, [R0]), ms(0));
         it.on(came(1, 0, ChangeOutcome::InForce, 5), ms(1));
-        assert_eq!(it.on(acts(action, 2, [R0]), ms(2)), [order(R0, 2, 0)], "{action}");
+        gives!(it, acts(action, 2, [R0]), ms(2) => [order(R0, 2, 0)], "{action}");
     }
 }
 
@@ -459,13 +437,10 @@ fn values_and_calls_replace_nothing() {
 fn probes_are_switched_and_the_rules_get_the_result_at_once() {
     let mut it = new();
     let on = [switch(0, true), switch(1, true)];
-    assert_eq!(
-        it.on(switches(1, &on), ms(0)),
-        [ChangeEffect::Switch(1, on.to_vec())]
-    );
+    gives!(it, switches(1, &on), ms(0) => [ChangeEffect::Switch(1, on.to_vec())]);
     let (rule, text) = ("r".to_owned(), "probe: done".to_owned());
     let said = ChangeEffect::Say(ChangeNotice::Switched { rule, text });
-    assert_eq!(it.on(ChangeEvent::Switched(1, Ok(())), ms(1)), [said, applied(1)]);
+    gives!(it, ChangeEvent::Switched(1, Ok(())), ms(1) => [said, applied(1)]);
     assert!(!it.is_waiting(1));
 }
 
@@ -475,11 +450,7 @@ fn probes_that_cannot_be_switched_are_a_refusal() {
     it.on(switches(1, &[switch(0, true)]), ms(0));
     let effects = it.on(ChangeEvent::Switched(1, Err("no room".to_owned())), ms(1));
     assert_eq!(effects, [say_not_done("no room"), not_applied(1, "no room")]);
-    assert_eq!(
-        it.on(ChangeEvent::Switched(9, Ok(())), ms(1)),
-        [],
-        "nobody knows it"
-    );
+    gives!(it, ChangeEvent::Switched(9, Ok(())), ms(1) => [], "nobody knows it");
 }
 
 #[test]
@@ -489,11 +460,11 @@ fn a_verdict_switches_probes_back_where_it_holds() {
     it.on(switches(1, &on), ms(0));
     it.on(ChangeEvent::Switched(1, Ok(())), ms(1));
     let back = ChangeEffect::SwitchBack(vec![switch(0, false)]);
-    assert_eq!(it.on(taken_back_in(1, &[R0]), ms(2)), [say_guard("undone"), back]);
+    gives!(it, taken_back_in(1, &[R0]), ms(2) => [say_guard("undone"), back]);
     let back = ChangeEffect::SwitchBack(vec![switch(0, false), switch(1, true)]);
-    assert_eq!(it.on(taken_back(1), ms(3)), [say_guard("undone"), back]);
+    gives!(it, taken_back(1), ms(3) => [say_guard("undone"), back]);
     let no_process = taken_back_in(1, &[FAR]);
-    assert_eq!(it.on(no_process, ms(4)), [say_guard("undone")]);
+    gives!(it, no_process, ms(4) => [say_guard("undone")]);
 }
 
 #[test]

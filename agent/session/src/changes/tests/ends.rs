@@ -6,7 +6,7 @@ use crate::changes::made::SHOWN_MAX;
 #[test]
 fn a_stop_before_anything_ends_the_actuator() {
     let mut it = new();
-    assert_eq!(it.on(stop(), s(1)), [ChangeEffect::Finish]);
+    gives!(it, stop(), s(1) => [ChangeEffect::Finish]);
     it.on(farewell(&[], &[]), s(1));
     assert_eq!(at_last(&it), "nothing was changed");
 }
@@ -16,7 +16,7 @@ fn a_stop_with_an_order_under_way_takes_its_receipt_and_it_is_put_back() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
     it.on(stop(), s(1));
-    assert_eq!(it.on(written(1, 0, 1), s(1)), [say_done(1), applied(1)]);
+    gives!(it, written(1, 0, 1), s(1) => [say_done(1), applied(1)]);
     it.on(farewell(&[change(R0, 1)], &[]), s(1));
     assert_eq!(outcomes(&it), ["reverted"]);
     assert_eq!(at_last(&it), "1 change reverted");
@@ -28,10 +28,7 @@ fn a_stop_with_an_unjudged_change_says_so_and_it_is_put_back() {
         let mut it = with_one_change();
         let (rule, reason) = ("r".to_owned(), format!("{who} ended after 2 of 5 windows"));
         let said = ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason });
-        assert_eq!(
-            it.on(stop_on_trial(ending, &[1]), s(1)),
-            [said, ChangeEffect::Finish]
-        );
+        gives!(it, stop_on_trial(ending, &[1]), s(1) => [said, ChangeEffect::Finish]);
         it.on(farewell(&[change(R0, 1)], &[]), s(1));
         assert_eq!(
             (outcomes(&it), verdicts(&it)),
@@ -58,7 +55,7 @@ fn a_stop_while_an_undo_is_under_way_takes_its_answer() {
     let mut it = with_one_change();
     it.on(taken_back(1), ms(2));
     it.on(stop(), s(1));
-    assert_eq!(it.on(reverted(R0, 1), s(1)), [say_guard("undone")]);
+    gives!(it, reverted(R0, 1), s(1) => [say_guard("undone")]);
     it.on(farewell(&[], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted");
 }
@@ -69,7 +66,7 @@ fn a_stop_while_an_undo_waits_to_be_retried_orders_nothing_more_and_its_verdict_
     it.on(taken_back(1), s(0));
     it.on(stuck(R0, 1), s(0));
     it.on(stop(), s(1));
-    assert_eq!(it.on(ChangeEvent::Tick, s(2)), []);
+    gives!(it, ChangeEvent::Tick, s(2) => []);
     assert_eq!(verdicts(&it), ["not undone"]);
     it.on(farewell(&[change(R0, 1)], &[]), s(2));
     assert_eq!(verdicts(&it), ["undone"]);
@@ -154,15 +151,11 @@ fn a_process_that_has_ended_is_no_failure_of_an_unknown_change() {
 fn an_order_that_was_never_answered_is_reported_at_the_end() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
-    assert_eq!(
-        it.on(ChangeEvent::Tick, s(600)),
-        [],
-        "its time is the rules' business"
-    );
+    gives!(it, ChangeEvent::Tick, s(600) => [], "its time is the rules' business");
     it.on(stop(), s(601));
     let rule = "r".to_owned();
     let said = ChangeEffect::Say(ChangeNotice::NoAnswer { rule });
-    assert_eq!(it.on(farewell(&[], &[]), s(601)), [said]);
+    gives!(it, farewell(&[], &[]), s(601) => [said]);
     assert!(!it.is_waiting(1));
 }
 
@@ -173,7 +166,7 @@ fn a_machine_that_says_farewell_answers_for_itself_alone() {
     it.on(stop(), s(1));
     assert_eq!(it.on(farewell(&[], &[]), s(1)).len(), 1);
     assert!(it.is_waiting(1), "the other machine has not answered");
-    assert_eq!(it.on(written(1, 1, 4), s(2)), [say_done(1), applied(1)]);
+    gives!(it, written(1, 1, 4), s(2) => [say_done(1), applied(1)]);
 }
 
 #[test]
@@ -182,13 +175,10 @@ fn nothing_is_decided_kept_or_given_up_after_a_stop() {
     it.on(decided(2, [R0]), ms(2));
     it.on(stop(), s(1));
     let reason = "the session has ended";
-    assert_eq!(
-        it.on(decided(3, [R0]), s(1)),
-        [say_not_done(reason), not_applied(3, reason)]
-    );
-    assert_eq!(it.on(kept(1), s(1)), [say_guard("kept")]);
-    assert_eq!(it.on(ChangeEvent::GaveUp(2), s(1)), []);
-    assert_eq!(it.on(removed("r", false), s(1)), []);
+    gives!(it, decided(3, [R0]), s(1) => [say_not_done(reason), not_applied(3, reason)]);
+    gives!(it, kept(1), s(1) => [say_guard("kept")]);
+    gives!(it, ChangeEvent::GaveUp(2), s(1) => []);
+    gives!(it, removed("r", false), s(1) => []);
 }
 
 #[test]

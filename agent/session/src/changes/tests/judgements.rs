@@ -8,10 +8,7 @@ use super::vocabulary::*;
 fn a_guard_that_keeps_confirms_each_change() {
     let mut it = with_two_changes();
     found(&mut it, "6 ranks");
-    assert_eq!(
-        it.on(kept(1), ms(2)),
-        [say_guard("kept"), confirm(R0, 1), confirm(R1, 1)]
-    );
+    gives!(it, kept(1), ms(2) => [say_guard("kept"), confirm(R0, 1), confirm(R1, 1)]);
     assert_eq!(verdicts(&it), ["kept", "kept"]);
     assert!(it.findings.views()[0].repaired);
 }
@@ -31,7 +28,7 @@ fn what_was_repaired_stays_listed_as_it_was_found() {
 fn an_ended_rank_is_not_confirmed() {
     let mut it = with_two_changes();
     it.on(ChangeEvent::Ended(R0), ms(2));
-    assert_eq!(it.on(kept(1), ms(3)), [say_guard("kept"), confirm(R1, 1)]);
+    gives!(it, kept(1), ms(3) => [say_guard("kept"), confirm(R1, 1)]);
 }
 
 #[test]
@@ -54,16 +51,16 @@ fn a_change_that_is_reverted_to_be_compared_is_said_once_and_counts_once() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
     it.on(written(1, 0, 1), ms(1));
-    assert_eq!(it.on(compared(1), ms(2)), [undo([change(R0, 1)])]);
-    assert_eq!(it.on(reverted(R0, 1), ms(3)), [say_guard("reverted to compare")]);
+    gives!(it, compared(1), ms(2) => [undo([change(R0, 1)])]);
+    gives!(it, reverted(R0, 1), ms(3) => [say_guard("reverted to compare")]);
     assert_eq!(outcomes(&it), [""; 0]);
     it.on(again(2, [R0]), ms(4));
-    assert_eq!(it.on(written(2, 0, 2), ms(5)), [applied(2)]);
-    assert_eq!(it.on(compared(2), ms(6)), [undo([change(R0, 2)])]);
-    assert_eq!(it.on(reverted(R0, 2), ms(7)), []);
+    gives!(it, written(2, 0, 2), ms(5) => [applied(2)]);
+    gives!(it, compared(2), ms(6) => [undo([change(R0, 2)])]);
+    gives!(it, reverted(R0, 2), ms(7) => []);
     it.on(again(3, [R0]), ms(8));
     it.on(written(3, 0, 3), ms(9));
-    assert_eq!(it.on(kept(3), ms(10)), [say_guard("kept"), confirm(R0, 3)]);
+    gives!(it, kept(3), ms(10) => [say_guard("kept"), confirm(R0, 3)]);
     assert_eq!(outcomes(&it), ["written"]);
 }
 
@@ -80,13 +77,10 @@ fn a_change_that_cannot_be_reverted_to_be_compared_stays_listed() {
 #[test]
 fn a_guard_says_undone_once_every_change_was_taken_back_and_not_before() {
     let mut it = with_two_changes();
-    assert_eq!(
-        it.on(taken_back(1), ms(2)),
-        [undo([change(R0, 1), change(R1, 1)])]
-    );
+    gives!(it, taken_back(1), ms(2) => [undo([change(R0, 1), change(R1, 1)])]);
     assert_eq!(verdicts(&it), ["being undone", "being undone"]);
-    assert_eq!(it.on(reverted(R0, 1), ms(3)), []);
-    assert_eq!(it.on(reverted(R1, 1), ms(4)), [say_guard("undone")]);
+    gives!(it, reverted(R0, 1), ms(3) => []);
+    gives!(it, reverted(R1, 1), ms(4) => [say_guard("undone")]);
     assert_eq!(verdicts(&it), ["undone", "undone"]);
     assert_eq!(outcomes(&it), ["reverted", "reverted"]);
 }
@@ -94,25 +88,25 @@ fn a_guard_says_undone_once_every_change_was_taken_back_and_not_before() {
 #[test]
 fn a_verdict_on_some_ranks_takes_back_what_these_have() {
     let mut it = with_two_changes();
-    assert_eq!(it.on(taken_back_in(1, &[R1]), ms(2)), [undo([change(R1, 1)])]);
-    assert_eq!(it.on(taken_back_in(1, &[R0]), ms(2)), [undo([change(R0, 1)])]);
-    assert_eq!(it.on(reverted(R1, 1), ms(3)), []);
-    assert_eq!(it.on(reverted(R0, 1), ms(3)), [say_guard("undone")]);
+    gives!(it, taken_back_in(1, &[R1]), ms(2) => [undo([change(R1, 1)])]);
+    gives!(it, taken_back_in(1, &[R0]), ms(2) => [undo([change(R0, 1)])]);
+    gives!(it, reverted(R1, 1), ms(3) => []);
+    gives!(it, reverted(R0, 1), ms(3) => [say_guard("undone")]);
 }
 
 #[test]
 fn what_is_gone_with_its_process_needs_no_undo() {
     let mut it = with_two_changes();
     it.on(ChangeEvent::Ended(R0), ms(2));
-    assert_eq!(it.on(taken_back(1), ms(3)), [undo([change(R1, 1)])]);
-    assert_eq!(it.on(reverted(R1, 1), ms(4)), [say_guard("undone")]);
+    gives!(it, taken_back(1), ms(3) => [undo([change(R1, 1)])]);
+    gives!(it, reverted(R1, 1), ms(4) => [say_guard("undone")]);
 }
 
 #[test]
 fn where_all_ranks_have_ended_the_guard_says_undone_at_once() {
     let mut it = with_one_change();
     it.on(ChangeEvent::Ended(R0), ms(2));
-    assert_eq!(it.on(taken_back(1), ms(3)), [say_guard("undone")]);
+    gives!(it, taken_back(1), ms(3) => [say_guard("undone")]);
 }
 
 #[test]
@@ -120,25 +114,25 @@ fn what_the_program_changed_since_is_left_alone_and_said() {
     let mut it = with_one_change();
     it.on(taken_back(1), ms(2));
     let said = say_guard("not undone: the program changed it since");
-    assert_eq!(it.on(changed_since(R0, 1), ms(3)), [said]);
+    gives!(it, changed_since(R0, 1), ms(3) => [said]);
     assert_eq!(outcomes(&it), ["left alone: the program changed it since"]);
-    assert_eq!(it.on(ChangeEvent::Tick, s(200)), [], "it is not tried again");
+    gives!(it, ChangeEvent::Tick, s(200) => [], "it is not tried again");
 }
 
 #[test]
 fn an_undo_that_never_will_succeed_is_said_and_not_tried_again() {
     let mut it = with_one_change();
     it.on(taken_back(1), ms(2));
-    assert_eq!(it.on(lost(R0, 1), ms(3)), [say_guard("not undone: unmapped")]);
+    gives!(it, lost(R0, 1), ms(3) => [say_guard("not undone: unmapped")]);
     assert_eq!(outcomes(&it), ["not reverted: unmapped"]);
-    assert_eq!(it.on(ChangeEvent::Tick, s(200)), []);
+    gives!(it, ChangeEvent::Tick, s(200) => []);
 }
 
 #[test]
 fn an_answer_about_an_unknown_change_says_nothing() {
     let mut it = with_one_change();
     it.on(taken_back(1), ms(2));
-    assert_eq!(it.on(reverted(R1, 9), ms(3)), []);
+    gives!(it, reverted(R1, 9), ms(3) => []);
     assert_eq!(verdicts(&it), ["being undone"]);
 }
 
@@ -147,7 +141,7 @@ fn the_guard_names_the_first_reason_of_several() {
     let mut it = with_two_changes();
     it.on(taken_back(1), ms(2));
     it.on(lost(R1, 1), ms(3));
-    assert_eq!(it.on(reverted(R0, 1), ms(4)), [say_guard("not undone: unmapped")]);
+    gives!(it, reverted(R0, 1), ms(4) => [say_guard("not undone: unmapped")]);
     assert_eq!(verdicts(&it), ["not undone", "not undone"]);
 }
 
@@ -160,18 +154,10 @@ fn an_undo_that_fails_is_tried_after_twice_as_long_and_once_a_minute_in_the_end(
     let mut now = 0;
     for pause in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
         it.on(stuck(R0, 1), s(now));
-        assert_eq!(
-            it.on(ChangeEvent::Tick, Time(s(now + pause).0 - 1)),
-            [],
-            "{pause} s"
-        );
+        gives!(it, ChangeEvent::Tick, Time(s(now + pause).0 - 1) => [], "{pause} s");
         now += pause;
-        assert_eq!(
-            it.on(ChangeEvent::Tick, s(now)),
-            [undo([change(R0, 1)])],
-            "{pause} s"
-        );
-        assert_eq!(it.on(ChangeEvent::Tick, s(now)), [], "it is under way");
+        gives!(it, ChangeEvent::Tick, s(now) => [undo([change(R0, 1)])], "{pause} s");
+        gives!(it, ChangeEvent::Tick, s(now) => [], "it is under way");
     }
 }
 
@@ -180,15 +166,15 @@ fn a_failed_undo_is_said_once_and_its_success_too() {
     let mut it = with_one_change();
     it.on(taken_back(1), s(0));
     let said = [say_retried(R0, 1, "busy"), say_guard("not undone: busy")];
-    assert_eq!(it.on(stuck(R0, 1), s(0)), said);
+    gives!(it, stuck(R0, 1), s(0) => said);
     assert_eq!(verdicts(&it), ["not undone"]);
     it.on(ChangeEvent::Tick, s(1));
-    assert_eq!(it.on(stuck(R0, 1), s(1)), [], "it was said");
+    gives!(it, stuck(R0, 1), s(1) => [], "it was said");
     it.on(ChangeEvent::Tick, s(3));
     let said = [say_settled(R0, 1, ChangeOutcome::Reverted), say_guard("undone")];
-    assert_eq!(it.on(reverted(R0, 1), s(3)), said);
+    gives!(it, reverted(R0, 1), s(3) => said);
     assert_eq!(verdicts(&it), ["undone"]);
-    assert_eq!(it.on(ChangeEvent::Tick, s(300)), []);
+    gives!(it, ChangeEvent::Tick, s(300) => []);
 }
 
 #[test]
@@ -199,7 +185,7 @@ fn what_the_program_changes_while_it_is_retried_is_settled() {
     it.on(ChangeEvent::Tick, s(1));
     let effects = it.on(changed_since(R0, 1), s(1));
     assert_eq!(effects, [say_settled(R0, 1, ChangeOutcome::LeftAlone)]);
-    assert_eq!(it.on(ChangeEvent::Tick, s(300)), []);
+    gives!(it, ChangeEvent::Tick, s(300) => []);
 }
 
 #[test]
@@ -208,7 +194,7 @@ fn of_several_only_what_failed_is_tried_again() {
     it.on(taken_back(1), s(0));
     it.on(stuck(R1, 1), s(0));
     it.on(reverted(R0, 1), s(0));
-    assert_eq!(it.on(ChangeEvent::Tick, s(1)), [undo([change(R1, 1)])]);
+    gives!(it, ChangeEvent::Tick, s(1) => [undo([change(R1, 1)])]);
 }
 
 #[test]
@@ -217,9 +203,9 @@ fn a_rank_that_ends_while_its_undo_is_retried_gets_no_order() {
     it.on(taken_back(1), s(0));
     it.on(stuck(R0, 1), s(0));
     it.on(ChangeEvent::Ended(R0), s(0));
-    assert_eq!(it.on(ChangeEvent::Tick, s(1)), []);
-    assert_eq!(it.on(stuck(R0, 1), s(1)), [], "an answer from before");
-    assert_eq!(it.on(ChangeEvent::Tick, s(300)), []);
+    gives!(it, ChangeEvent::Tick, s(1) => []);
+    gives!(it, stuck(R0, 1), s(1) => [], "an answer from before");
+    gives!(it, ChangeEvent::Tick, s(300) => []);
 }
 
 #[test]
@@ -231,8 +217,8 @@ fn an_undo_without_room_is_tried_again() {
         say_retried(R0, 1, reason),
         say_guard(&format!("not undone: {reason}")),
     ];
-    assert_eq!(it.on(no_room(effect), s(0)), said);
-    assert_eq!(it.on(ChangeEvent::Tick, s(1)), [undo([change(R0, 1)])]);
+    gives!(it, no_room(effect), s(0) => said);
+    gives!(it, ChangeEvent::Tick, s(1) => [undo([change(R0, 1)])]);
     assert_eq!(it.on(reverted(R0, 1), s(1)).last(), Some(&say_guard("undone")));
 }
 
@@ -242,8 +228,8 @@ fn a_retry_without_room_is_tried_again() {
     it.on(taken_back(1), s(0));
     it.on(stuck(R0, 1), s(0));
     let effect = it.on(ChangeEvent::Tick, s(1)).remove(0);
-    assert_eq!(it.on(no_room(effect), s(1)), []);
-    assert_eq!(it.on(ChangeEvent::Tick, s(3)), [undo([change(R0, 1)])]);
+    gives!(it, no_room(effect), s(1) => []);
+    gives!(it, ChangeEvent::Tick, s(3) => [undo([change(R0, 1)])]);
 }
 
 #[test]
@@ -266,7 +252,7 @@ fn a_call_with_an_inverse_is_taken_back_by_it() {
     let mut it = new();
     it.on(acts("call", 1, [R0]), ms(0));
     it.on(came(1, 0, ChangeOutcome::InForce, 1), ms(1));
-    assert_eq!(it.on(taken_back(1), ms(2)), [undo([change(R0, 1)])]);
+    gives!(it, taken_back(1), ms(2) => [undo([change(R0, 1)])]);
 }
 
 #[test]
@@ -286,7 +272,7 @@ fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
         it.on(acts("call", 1, [R0]), ms(0));
         let effects = it.on(came(1, 0, outcome, 1), ms(1));
         assert_eq!(effects, [say_did("call: done"), applied(1)]);
-        assert_eq!(it.on(taken_back(1), ms(2)), [say_guard("undone")]);
+        gives!(it, taken_back(1), ms(2) => [say_guard("undone")]);
         it.on(stop(), s(1));
         it.on(farewell(&[], &[]), s(1));
         assert_eq!(at_last(&it), last);
@@ -300,14 +286,14 @@ fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
     let mut it = with_one_change();
     it.on(decided_by("other", 2, [R0]), ms(2));
     it.on(written(2, 0, 2), ms(3));
-    assert_eq!(it.on(taken_back(1), ms(4)), [undo([change(R0, 1)])]);
+    gives!(it, taken_back(1), ms(4) => [undo([change(R0, 1)])]);
     // The actuator sees the value of the other.
     it.on(changed_since(R0, 1), ms(5));
     assert_eq!(
         outcomes(&it),
         ["left alone: the program changed it since", "written"]
     );
-    assert_eq!(it.on(removed("other", false), ms(6)), [undo([change(R0, 2)])]);
+    gives!(it, removed("other", false), ms(6) => [undo([change(R0, 2)])]);
 }
 
 #[test]
@@ -352,7 +338,7 @@ fn a_removed_rule_takes_its_changes_and_findings_with_it() {
 fn a_removed_rule_may_leave_its_changes() {
     let mut it = with_one_change();
     found(&mut it, "6 ranks");
-    assert_eq!(it.on(removed("r", true), ms(2)), []);
+    gives!(it, removed("r", true), ms(2) => []);
     assert_eq!(it.findings.views().len(), 1);
     assert_eq!(outcomes(&it), ["written"]);
 }
@@ -361,12 +347,12 @@ fn a_removed_rule_may_leave_its_changes() {
 fn a_removed_rule_does_not_take_back_what_is_being_taken_back_or_ended() {
     let mut it = with_two_changes();
     it.on(taken_back_in(1, &[R0]), ms(2));
-    assert_eq!(it.on(removed("r", false), ms(3)), []);
+    gives!(it, removed("r", false), ms(3) => []);
     let mut it = with_two_changes();
     it.on(ChangeEvent::Ended(R0), ms(2));
-    assert_eq!(it.on(removed("r", false), ms(3)), [undo([change(R1, 1)])]);
+    gives!(it, removed("r", false), ms(3) => [undo([change(R1, 1)])]);
     let mut it = with_one_change();
-    assert_eq!(it.on(removed("other", false), ms(3)), []);
+    gives!(it, removed("other", false), ms(3) => []);
 }
 
 #[test]

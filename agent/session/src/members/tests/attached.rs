@@ -15,7 +15,7 @@ fn programs_are_checked_at_each_tick_and_newcomers_looked_for_every_two_seconds(
         (9000, true),
     ] {
         let wanted: &[MemberEffect] = if scans { &[CHECK, SCAN] } else { &[CHECK] };
-        assert_eq!(it.on(tick(), ms(at_ms)), wanted, "{at_ms}");
+        gives!(it, tick(), ms(at_ms) => wanted, "{at_ms}");
     }
 }
 
@@ -23,18 +23,15 @@ fn programs_are_checked_at_each_tick_and_newcomers_looked_for_every_two_seconds(
 fn ranks_without_mpi_are_checked_for_one_where_a_launcher_started_them() {
     let both = || [rank(0), bare(1), plain(7)];
     let mut it = launched(both());
-    assert_eq!(
-        it.on(tick(), s(2)),
-        [CHECK, MemberEffect::CheckMpi(vec![slot(1)]), SCAN]
-    );
+    gives!(it, tick(), s(2) => [CHECK, MemberEffect::CheckMpi(vec![slot(1)]), SCAN]);
     let mut it = alone(both());
-    assert_eq!(it.on(tick(), s(2)), [CHECK, SCAN]);
+    gives!(it, tick(), s(2) => [CHECK, SCAN]);
 }
 
 #[test]
 fn a_late_rank_is_attached_to_and_named_once_it_is_watched() {
     let mut it = launched([rank(0)]);
-    assert_eq!(it.on(found([rank(1)]), s(2)), [watch(&rank(1))]);
+    gives!(it, found([rank(1)]), s(2) => [watch(&rank(1))]);
     let effects = it.on(watched(1, &rank(1)), s(2));
     assert_eq!(
         (said(&effects), done(&effects)),
@@ -56,7 +53,7 @@ fn a_process_without_a_rank_joins_as_a_process() {
 #[test]
 fn newcomers_are_attached_to_one_after_the_other_in_the_order_in_which_they_were_found() {
     let mut it = launched([rank(0)]);
-    assert_eq!(it.on(found([rank(1), rank(2), rank(3)]), s(2)), [watch(&rank(1))]);
+    gives!(it, found([rank(1), rank(2), rank(3)]), s(2) => [watch(&rank(1))]);
     assert_eq!(done(&it.on(watched(1, &rank(1)), s(2))), [watch(&rank(2))]);
     assert_eq!(done(&it.on(watched(2, &rank(2)), s(2))), [watch(&rank(3))]);
     assert_eq!(done(&it.on(watched(3, &rank(3)), s(2))), []);
@@ -87,17 +84,17 @@ fn a_process_without_a_rank_that_cannot_be_watched_is_named_as_a_process() {
 fn where_there_is_no_room_for_one_no_other_is_attached_to_until_the_next_look() {
     let mut it = launched([rank(0)]);
     it.on(found([rank(1), rank(2)]), s(2));
-    assert_eq!(it.on(MemberEvent::NoRoom(HERE, pid(101)), s(2)), []);
+    gives!(it, MemberEvent::NoRoom(HERE, pid(101)), s(2) => []);
     assert!(!it.known(HERE).contains(&101) && !it.known(HERE).contains(&102));
-    assert_eq!(it.on(found([rank(1), rank(2)]), s(4)), [watch(&rank(1))]);
+    gives!(it, found([rank(1), rank(2)]), s(4) => [watch(&rank(1))]);
 }
 
 #[test]
 fn processes_of_other_users_are_left_alone() {
     let other = Candidate { user: 0, ..rank(1) };
     let mut it = launched([rank(0)]);
-    assert_eq!(it.on(found([other.clone()]), s(2)), []);
-    assert_eq!(it.on(found([other, rank(2)]), s(4)), [watch(&rank(2))]);
+    gives!(it, found([other.clone()]), s(2) => []);
+    gives!(it, found([other, rank(2)]), s(4) => [watch(&rank(2))]);
 }
 
 #[test]
@@ -129,10 +126,7 @@ fn the_session_is_over_with_the_last_process() {
 fn a_process_that_is_said_to_have_ended_twice_ends_once() {
     let mut it = launched([rank(0), rank(1)]);
     it.on(MemberEvent::Ended(slot(0)), s(1));
-    assert_eq!(
-        it.on(MemberEvent::Ended(slot(0)), s(2)),
-        [MemberEffect::CheckChanges(slot(0))]
-    );
+    gives!(it, MemberEvent::Ended(slot(0)), s(2) => [MemberEffect::CheckChanges(slot(0))]);
 }
 
 #[test]
@@ -211,8 +205,8 @@ fn the_end_of_another_process_does_not_end_a_session_in_which_one_is_being_repla
 fn one_that_has_ended_is_not_replaced() {
     let mut it = launched([rank(0), rank(1)]);
     it.on(MemberEvent::Ended(slot(0)), s(1));
-    assert_eq!(it.on(runs(0, "/bin/other"), s(1)), []);
-    assert_eq!(it.on(runs(9, "/bin/other"), s(1)), [], "nobody");
+    gives!(it, runs(0, "/bin/other"), s(1) => []);
+    gives!(it, runs(9, "/bin/other"), s(1) => [], "nobody");
 }
 
 #[test]
@@ -228,7 +222,7 @@ fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them(
     let text = "rank 0 (pid 100) has loaded its MPI after 4.00 s: what it did before has its own entry";
     assert_eq!(said(&effects), [text]);
     assert!(it.known(HERE).contains(&100), "it is not looked for");
-    assert_eq!(it.on(found([rank(5)]), s(4)), [watch(&rank(0))]);
+    gives!(it, found([rank(5)]), s(4) => [watch(&rank(0))]);
     assert_eq!(done(&it.on(watched(1, &rank(0)), s(4))), [watch(&rank(5))]);
 }
 
@@ -236,8 +230,8 @@ fn a_rank_that_loads_its_mpi_late_joins_with_the_next_newcomers_and_before_them(
 fn a_rank_whose_program_was_replaced_meanwhile_has_not_loaded_its_mpi_late() {
     let mut it = launched([bare(0)]);
     it.on(runs(0, "/bin/other"), s(2));
-    assert_eq!(it.on(MemberEvent::LoadedMpi(slot(0), rank(0)), s(2)), []);
-    assert_eq!(it.on(found([rank(0)]), s(2)), [watch(&rank(0))]);
+    gives!(it, MemberEvent::LoadedMpi(slot(0), rank(0)), s(2) => []);
+    gives!(it, found([rank(0)]), s(2) => [watch(&rank(0))]);
 }
 
 #[test]
@@ -246,7 +240,7 @@ fn a_rank_is_checked_for_a_late_mpi_only_once() {
     it.on(MemberEvent::LoadedMpi(slot(0), rank(0)), s(2));
     it.on(found([]), s(2));
     it.on(watched(1, &rank(0)), s(2));
-    assert_eq!(it.on(tick(), s(4)), [CHECK, SCAN]);
+    gives!(it, tick(), s(4) => [CHECK, SCAN]);
 }
 
 #[test]
@@ -294,14 +288,11 @@ fn each_machine_is_looked_at_for_itself() {
         slot: 0,
     };
     it.on(MemberEvent::Present(far, rank(1)), ms(0));
-    assert_eq!(it.on(tick(), s(2)), [CHECK, SCAN]);
+    gives!(it, tick(), s(2) => [CHECK, SCAN]);
     let far_scan = [MemberEffect::CheckPrograms(FAR), MemberEffect::Scan(FAR)];
-    assert_eq!(it.on(MemberEvent::Tick(FAR), s(3)), far_scan);
-    assert_eq!(
-        it.on(MemberEvent::Tick(FAR), s(4)),
-        [MemberEffect::CheckPrograms(FAR)]
-    );
-    assert_eq!(it.on(tick(), s(4)), [CHECK, SCAN]);
+    gives!(it, MemberEvent::Tick(FAR), s(3) => far_scan);
+    gives!(it, MemberEvent::Tick(FAR), s(4) => [MemberEffect::CheckPrograms(FAR)]);
+    gives!(it, tick(), s(4) => [CHECK, SCAN]);
     assert_eq!(it.known(FAR).into_iter().collect::<Vec<_>>(), [101]);
     assert!(!it.on(MemberEvent::Ended(slot(0)), s(5)).contains(&OVER));
     assert!(it.on(MemberEvent::Ended(far), s(5)).contains(&OVER));

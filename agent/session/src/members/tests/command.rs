@@ -11,7 +11,7 @@ fn before_the_command_begins_nothing_is_looked_for() {
 fn while_programs_begin_proc_is_looked_at_ten_times_a_second_and_then_every_two_seconds() {
     let mut it = command();
     let at_command = MemberEffect::LookAtCommand(HERE);
-    assert_eq!(it.on(look(1), ms(0)), [at_command.clone(), SCAN]);
+    gives!(it, look(1), ms(0) => [at_command.clone(), SCAN]);
     for (execs, at_ms, wanted) in [
         (1, 40, vec![]),
         (1, 100, vec![SCAN]),
@@ -26,7 +26,7 @@ fn while_programs_begin_proc_is_looked_at_ten_times_a_second_and_then_every_two_
         (2, 3510, vec![at_command, SCAN]),
         (2, 3610, vec![SCAN]),
     ] {
-        assert_eq!(it.on(look(execs), ms(at_ms)), wanted, "{at_ms}");
+        gives!(it, look(execs), ms(at_ms) => wanted, "{at_ms}");
     }
 }
 
@@ -35,18 +35,18 @@ fn a_process_that_comes_is_attached_to_in_its_slot_and_nothing_is_said_of_it() {
     let mut it = command();
     let came = it.on(MemberEvent::Came(slot(2), rank(0)), ms(1));
     assert_eq!(came, [watch_in(2, &rank(0))]);
-    assert_eq!(it.on(watched(2, &rank(0)), ms(1)), []);
+    gives!(it, watched(2, &rank(0)), ms(1) => []);
     assert!(it.known(HERE).contains(&100));
 }
 
 #[test]
 fn one_that_goes_ends_when_all_that_came_was_handed_over() {
     let mut it = command_with(&plain(7));
-    assert_eq!(it.on(MemberEvent::Went(slot(0)), ms(5)), []);
+    gives!(it, MemberEvent::Went(slot(0)), ms(5) => []);
     assert!(it.known(HERE).contains(&7), "it is shown as running until then");
-    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(6)), [end(0)]);
+    gives!(it, MemberEvent::Settled(HERE), ms(6) => [end(0)]);
     assert!(it.known(HERE).is_empty());
-    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(7)), []);
+    gives!(it, MemberEvent::Settled(HERE), ms(7) => []);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn those_that_go_together_are_read_once() {
         it.on(MemberEvent::Went(slot(number)), ms(2));
     }
     let all = vec![slot(0), slot(1), slot(2)];
-    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(3)), [MemberEffect::End(all)]);
+    gives!(it, MemberEvent::Settled(HERE), ms(3) => [MemberEffect::End(all)]);
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn one_that_came_and_went_between_two_looks_is_shown_and_has_ended() {
         pid: 7,
         is_unwatched: false,
     };
-    assert_eq!(it.on(unseen, ms(1)), []);
+    gives!(it, unseen, ms(1) => []);
     it.on(MemberEvent::Went(slot(0)), ms(1));
-    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(2)), [end(0)]);
+    gives!(it, MemberEvent::Settled(HERE), ms(2) => [end(0)]);
     assert_eq!(it.counted_missing(Unmeasured::default()), [""; 0]);
 }
 
@@ -112,7 +112,7 @@ fn what_the_kernel_side_could_not_measure_is_said_of_a_command() {
 #[test]
 fn one_that_hits_nothing_and_is_found_in_proc_gets_a_slot_before_it_is_attached_to() {
     let mut it = command();
-    assert_eq!(it.on(found([plain(7), plain(8)]), ms(1)), [admit(&plain(7))]);
+    gives!(it, found([plain(7), plain(8)]), ms(1) => [admit(&plain(7))]);
     let check = |number, candidate: &Candidate| MemberEffect::CheckEnded(slot(number), candidate.pid);
     let effects = it.on(MemberEvent::Slot(HERE, pid(7), Some(0)), ms(1));
     assert_eq!(
@@ -127,17 +127,14 @@ fn one_that_hits_nothing_and_is_found_in_proc_gets_a_slot_before_it_is_attached_
 fn one_for_which_there_is_no_slot_is_left_and_the_next_gets_one() {
     let mut it = command();
     it.on(found([plain(7), plain(8)]), ms(1));
-    assert_eq!(
-        it.on(MemberEvent::Slot(HERE, pid(7), None), ms(1)),
-        [admit(&plain(8))]
-    );
+    gives!(it, MemberEvent::Slot(HERE, pid(7), None), ms(1) => [admit(&plain(8))]);
 }
 
 #[test]
 fn a_process_that_was_reported_meanwhile_is_not_attached_to_twice() {
     let mut it = command_with(&plain(7));
-    assert_eq!(it.on(found([plain(7)]), ms(2)), []);
-    assert_eq!(it.on(found([plain(7), plain(8)]), ms(2)), [admit(&plain(8))]);
+    gives!(it, found([plain(7)]), ms(2) => []);
+    gives!(it, found([plain(7), plain(8)]), ms(2) => [admit(&plain(8))]);
 }
 
 #[test]
@@ -146,15 +143,15 @@ fn one_that_has_ended_meanwhile_is_not_attached_to_and_another_of_its_number_is(
     it.on(MemberEvent::Went(slot(0)), ms(2));
     it.on(MemberEvent::Settled(HERE), ms(2));
     let ended = MemberEvent::Found(HERE, vec![(plain(7), false)]);
-    assert_eq!(it.on(ended, ms(3)), []);
-    assert_eq!(it.on(found([plain(7)]), ms(4)), [admit(&plain(7))]);
+    gives!(it, ended, ms(3) => []);
+    gives!(it, found([plain(7)]), ms(4) => [admit(&plain(7))]);
 }
 
 #[test]
 fn the_family_of_a_command_may_have_several_users() {
     let other = Candidate { user: 0, ..plain(8) };
     let mut it = command_with(&plain(7));
-    assert_eq!(it.on(found([other.clone()]), ms(2)), [admit(&other)]);
+    gives!(it, found([other.clone()]), ms(2) => [admit(&other)]);
 }
 
 #[test]
@@ -168,7 +165,7 @@ fn one_that_cannot_be_watched_is_named_and_shown_all_the_same() {
     );
     assert_eq!(done(&effects), []);
     it.on(MemberEvent::Went(slot(0)), ms(2));
-    assert_eq!(it.on(MemberEvent::Settled(HERE), ms(3)), [end(0)]);
+    gives!(it, MemberEvent::Settled(HERE), ms(3) => [end(0)]);
 }
 
 #[test]
@@ -197,11 +194,11 @@ fn one_that_is_not_watched_or_has_ended_is_not_looked_into_again() {
     it.on(look(1), ms(0));
     it.on(MemberEvent::Came(slot(0), plain(7)), ms(1));
     it.on(refused(0, &plain(7), "no"), ms(1));
-    assert_eq!(it.on(look(1), s(4)), [SCAN]);
+    gives!(it, look(1), s(4) => [SCAN]);
     let mut it = command_with(&plain(7));
     it.on(MemberEvent::Went(slot(0)), ms(2));
     it.on(MemberEvent::Settled(HERE), ms(2));
-    assert_eq!(it.on(look(1), s(4)), [SCAN]);
+    gives!(it, look(1), s(4) => [SCAN]);
 }
 
 #[test]
@@ -238,7 +235,7 @@ fn one_that_is_the_same_or_not_linked_yet_or_another_process_is_left_as_it_is() 
     };
     for now in [plain(7), unlinked, reused] {
         let mut it = command_with(&plain(7));
-        assert_eq!(it.on(MemberEvent::LookedInto(slot(0), now), ms(50)), []);
+        gives!(it, MemberEvent::LookedInto(slot(0), now), ms(50) => []);
     }
     assert_eq!(
         command().on(MemberEvent::LookedInto(slot(0), plain(7)), ms(50)),
@@ -262,10 +259,7 @@ fn one_that_comes_again_and_was_never_watched_has_nothing_to_leave() {
     let mut it = command();
     it.on(MemberEvent::Came(slot(0), plain(7)), ms(1));
     it.on(refused(0, &plain(7), "no"), ms(1));
-    assert_eq!(
-        it.on(MemberEvent::Came(slot(0), plain(7)), ms(2)),
-        [watch_in(0, &plain(7))]
-    );
+    gives!(it, MemberEvent::Came(slot(0), plain(7)), ms(2) => [watch_in(0, &plain(7))]);
 }
 
 fn late(is_again: bool, begins: bool) -> LateAttachment {
@@ -333,14 +327,14 @@ fn what_is_missing_of_a_process_is_said_once() {
         1
     );
     it.on(MemberEvent::Came(slot(0), plain(7)), ms(2));
-    assert_eq!(it.on(watched_late(0, &plain(7), late(false, false)), ms(2)), []);
+    gives!(it, watched_late(0, &plain(7), late(false, false)), ms(2) => []);
 }
 
 #[test]
 fn an_answer_for_an_unexpected_process_changes_nothing() {
     let mut it = command();
-    assert_eq!(it.on(watched(0, &plain(7)), ms(1)), []);
-    assert_eq!(it.on(refused(0, &plain(7), "no"), ms(1)), []);
-    assert_eq!(it.on(MemberEvent::Slot(HERE, pid(7), Some(0)), ms(1)), []);
+    gives!(it, watched(0, &plain(7)), ms(1) => []);
+    gives!(it, refused(0, &plain(7), "no"), ms(1) => []);
+    gives!(it, MemberEvent::Slot(HERE, pid(7), Some(0)), ms(1) => []);
     assert!(it.known(HERE).is_empty() && it.missing().is_empty());
 }

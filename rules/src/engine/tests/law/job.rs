@@ -95,18 +95,10 @@ pub(super) fn measured(rule: &CheckedRule, machines: &[u32], ms: u64) -> Vec<(u3
             };
             let pace = u64::from(pace) + 3;
             let observation = match measure.kind() {
-                MeasureKind::Counter => Observation::Counter {
-                    of,
-                    measure,
-                    time,
-                    total: ms * pace * 137_713,
-                },
-                MeasureKind::Gauge => Observation::Gauge {
-                    of,
-                    measure,
-                    time,
-                    value: ((ms / 300 + pace) % 5 + 1) as f64,
-                },
+                MeasureKind::Counter => Observation::counter(of, measure, time, ms * pace * 137_713),
+                MeasureKind::Gauge => {
+                    Observation::gauge(of, measure, time, ((ms / 300 + pace) % 5 + 1) as f64)
+                }
             };
             out.push((process, observation));
         }
