@@ -14,7 +14,7 @@ use crate::expected::{SOON, median, with_folder};
 use crate::iterations::wait_for;
 
 /// Rules that are attached elsewhere: in which source file of these tests.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 20] = [
     ("adjusting-factoring", "e2e/fire.rs"),
     ("workers-by-index", "e2e/fire.rs"),
     ("halo-width", "e2e/halo.rs"),
