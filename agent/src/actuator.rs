@@ -1,4 +1,4 @@
-//! The agent's hands: starts the actuator, and says in words how it did something.
+//! Starts the actuator process; texts for how it made a change.
 
 use std::{
     io,

@@ -5,10 +5,6 @@
 //! what it knows of rules through [`rulebook`], and what it changes it changes through [`actuator`], which is another
 //! process. Everything shown is a [`snapshot::Snapshot`].
 #![deny(unsafe_code)]
-#![allow(
-    missing_docs,
-    reason = "a comment that repeats the name of a field says nothing"
-)]
 
 /// Prints a line on standard output.
 macro_rules! say {

@@ -28,7 +28,6 @@ const MESSAGE_WAIT: Duration = Duration::from_secs(2);
 
 /// What the loop does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is what its name says")]
 pub enum LoopStep {
     /// Nothing: it waits for the next event, or for what has a bound of its own.
     Waiting,
@@ -158,7 +157,7 @@ fn end(step: &str, actuator: Option<&UnixStream>, give_back: fn(), after: Durati
     };
     let is_saying = std::thread::Builder::new().spawn(say).is_ok();
     if is_saying {
-        // Said, or not to be said.
+        // A timeout is no error: standard error may be blocked.
         let _ = observed.recv_timeout(MESSAGE_WAIT);
     }
     std::process::exit(i32::from(Code::HUNG))

@@ -69,10 +69,6 @@
 //! assert!(engine.status()[0].why.starts_with("on trial"));
 //! ```
 #![forbid(unsafe_code)]
-#![allow(
-    missing_docs,
-    reason = "a field or variant whose name says all has no comment"
-)]
 
 pub mod aggregate;
 mod change;

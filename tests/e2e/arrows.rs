@@ -518,7 +518,7 @@ fn used(folder: &str) -> Outcome<Used> {
         };
         let depth = path.iter().filter(|part| **part != "mod").count();
         let mut paths = paths_below("crate::", &source.product);
-        paths.extend(paths_below(&"super::".repeat(depth), &source.text));
+        paths.extend(paths_below(&"super::".repeat(depth), &source.product));
         let modules = paths.iter().filter_map(|path| top.module(path));
         let others = modules.filter(|to| *to != path[0]);
         arrows.extend(others.map(|to| (to.to_owned(), source.name.clone())));

@@ -11,10 +11,6 @@
 //!
 //! Not here: rules, probes, the decision to write. Unsafe code is in `sys` and `ptrace/sys` alone.
 #![deny(unsafe_code)]
-#![allow(
-    missing_docs,
-    reason = "a comment that repeats the name of a field says nothing"
-)]
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("registers, system calls and machine code are those of x86-64");
 

@@ -2,10 +2,6 @@
 //! BPF objects, attaches, and reads totals, sequences and hits, [`rendezvous`] holds threads at a sync point. The one crate that knows BPF;
 //! it decides nothing and knows no rule.
 #![deny(unsafe_code)]
-#![allow(
-    missing_docs,
-    reason = "a comment that repeats the name of a field says nothing"
-)]
 
 pub mod awake;
 pub mod kernel;

@@ -4,10 +4,6 @@
 //!
 //! Pure: readings come with their times. Nothing here reads a clock or a file, looks into a process or knows the kernel's interfaces.
 #![forbid(unsafe_code)]
-#![allow(
-    missing_docs,
-    reason = "a comment that repeats the name of a field says nothing"
-)]
 
 pub mod calls;
 pub mod cost;

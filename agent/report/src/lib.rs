@@ -2,10 +2,6 @@
 //! the page of /metrics ([`metrics`]), traces ([`trace`]) and pictures ([`plot`]). Everything is printed by [`console`]. Knows no session:
 //! keys that are pressed are handed on, and who shows something hands in what.
 #![forbid(unsafe_code)]
-#![allow(
-    missing_docs,
-    reason = "a comment that repeats the name of a field says nothing"
-)]
 
 pub mod console;
 pub mod metrics;

@@ -28,9 +28,9 @@ pub enum LeaveEvent {
     },
     /// The recording was completed, or could not be.
     Recorded(Result<(), String>),
-    /// The actuator has put back what does not stay, and ended.
+    /// The actuator has reverted all changes that are not kept, and ended.
     PutBack(Box<Parting>),
-    /// The actuator ended without saying what it put back.
+    /// The actuator ended without saying what it reverted.
     NotKnown(String),
     /// The trace was completed, or could not be.
     Traced(Result<(), String>),
@@ -56,7 +56,7 @@ pub enum LeaveEvent {
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaveEffect {
-    /// Give the terminal back: putting back may take a while, and is said line by line.
+    /// Give the terminal back: reverting may take a while, and is reported line by line.
     EndLive,
     /// Take what came last: processes, hits, counters; and evaluate it: [`LeaveEvent::Read`].
     ReadLast,
@@ -64,9 +64,9 @@ pub enum LeaveEffect {
     Record,
     /// Nothing is decided any more, and what has not been judged never will be.
     EndChanges(Ending),
-    /// Have the actuator put back what does not stay: [`LeaveEvent::PutBack`] or [`LeaveEvent::NotKnown`].
+    /// Have the actuator revert all changes that are not kept: [`LeaveEvent::PutBack`] or [`LeaveEvent::NotKnown`].
     PutBack,
-    /// The changes are to know what was put back.
+    /// The changes receive what was reverted.
     TellChanges(MachineFarewell),
     /// Complete the trace ([`LeaveEvent::Traced`]) and take the last snapshot ([`LeaveEvent::Ready`]).
     Show,

@@ -6,10 +6,6 @@
 //! Pure: nothing here reads a clock or a file, waits, looks into a process or knows the kernel's interfaces. Whoever owns these carries
 //! the effects out.
 #![forbid(unsafe_code)]
-#![allow(
-    missing_docs,
-    reason = "a comment that repeats the name of a field says nothing"
-)]
 
 /// Of an event at a time a state machine makes these effects.
 #[cfg(test)]

@@ -196,7 +196,6 @@ impl Watched {
     }
 }
 
-/// None where nothing is to be written. Where probes are permitted, a rule that is added later may wait for places too.
 fn exports(args: ExportArgs) -> Exports {
     Exports {
         csv: args.csv,
@@ -208,6 +207,8 @@ fn exports(args: ExportArgs) -> Exports {
     }
 }
 
+/// Starts the actuator if rules may write. Where probes are permitted it is ready for sync points, since a rule that is added later may use
+/// them.
 fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Failure> {
     let at_places = rules.waits_for_places() || options.cannot_probe.is_none();
     let started = options

@@ -50,7 +50,7 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     outputs.finish()?;
     report_job(&recordings, json, (is_quiet, result.is_err()))?;
     result.map_err(Failure::no)?;
-    match windows == 0 && rules.has_any() {
+    match windows == 0 && !rules.is_empty() {
         true => Err(Failure::no(without_windows(&rules))),
         false => Ok(Code::Done),
     }

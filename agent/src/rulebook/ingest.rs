@@ -165,12 +165,12 @@ impl RuleBook {
         }
     }
 
-    /// Whether a decision may follow what was heard since this was last asked.
+    /// Whether a hit that can trigger a decision at once was observed since the last call.
     pub fn take_may_decide(&mut self) -> bool {
         std::mem::take(&mut self.may_decide)
     }
 
-    /// Whether something may have fallen due at a hit that was heard since the last evaluation.
+    /// Whether a hit at which a window may end was observed since the last evaluation.
     pub fn has_due(&self) -> bool {
         self.has_due
     }

@@ -86,9 +86,9 @@ pub struct RuleBook {
     /// On a recording: rules that are not there yet.
     held: Vec<CheckedRule>,
     recorder: Option<Recorder>,
-    /// A hit was heard since this was last asked which decisions may follow at once.
+    /// A hit that can trigger a decision at once was observed since `take_may_decide` was last called.
     may_decide: bool,
-    /// A hit was heard at which something may fall due, since the last evaluation.
+    /// A hit at which a window may end was observed since the last evaluation.
     has_due: bool,
     /// A hit was heard that parts what is added up, since this was last read.
     has_parted: bool,
@@ -426,12 +426,7 @@ impl RuleBook {
         self.engine.status().into_iter().map(view).collect()
     }
 
-    pub fn has_any(&self) -> bool {
-        self.engine.rules().next().is_some()
-    }
-
-    /// Whether windows may last longer than they say while nothing happens: nobody has asked for one of this length, and nobody records what
-    /// rules of others will be told.
+    /// Whether windows may be longer than their rules state while the program is idle: the user named no rule, and nothing is recorded.
     pub fn may_linger(&self) -> bool {
         self.are_unasked && self.recorder.is_none()
     }

@@ -135,10 +135,6 @@ pub struct Switch {
 
 /// The words by which rules ask for actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(
-    missing_docs,
-    reason = "each is its word in a rule, described in the language's reference"
-)]
 pub enum Keyword {
     Set,
     Call,

@@ -4,10 +4,6 @@
 //! Plain data. A text becomes one of these types where a user writes it (a rule file, the command line) and is printed where one reads it;
 //! nothing is printed and parsed again on the way. The names in the JSON of the journal are part of its format.
 #![forbid(unsafe_code)]
-#![allow(
-    missing_docs,
-    reason = "a name that says everything needs no sentence beside it"
-)]
 
 mod action;
 mod call;

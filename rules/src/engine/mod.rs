@@ -4,7 +4,7 @@
 //! and nothing is done but to say what should be. A window closes at the first tick on or after its end and lasts
 //! until that tick: its `duration` is the actual one, and the next window begins there.
 //!
-//! This file holds what an engine is made of; `processes` who is there, `observed` what is observed, `reported` what it tells when it is asked.
+//! This file has the engine's state. `processes`: who joined and left; `observe`: incoming observations; `tune_status`: status for users.
 
 mod advance;
 mod capture;

@@ -10,8 +10,8 @@
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
 //! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once and `assembly` how these
-//! come to the same iteration; `undoing` takes changes back, `undoing_together` those of several processes, `offspring` in what was
-//! forked since too, `practice` sets that are not made.
+//! come to the same iteration; `undoing` reverts changes, `undoing_together` those of several processes, `offspring` those in processes
+//! forked since; `warm_up` runs a set without its write.
 
 mod armed;
 mod assembly;
@@ -134,7 +134,7 @@ pub struct SetCommand {
 pub struct Expectation {
     /// So many microseconds it is looked out for without sleeping.
     pub look_out_us: u32,
-    /// One such as may follow: it is practised.
+    /// The set that is expected, for the warm-up.
     pub like: Option<SetWarmUp>,
 }
 

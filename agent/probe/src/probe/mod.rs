@@ -117,8 +117,9 @@ pub struct Probes {
 /// A file (device, inode), and the process that has a link of its own to it.
 type Target = (u64, u64, Option<u32>);
 
-/// What is attached and detached together: a function that is asked for by its name goes alone, those of patterns and of MPI go by who
-/// asks for them, and of MPI's that nobody asks for those that are asked again and again go apart.
+/// Functions that share links, and so are attached and detached together. A function requested by name has links of its own. Functions of a
+/// pattern or of MPI are grouped by the requests that include them; MPI functions that no rule requests form two groups, polling functions
+/// (MPI_Test, MPI_Iprobe) and the others.
 type Group = (Vec<usize>, Option<u32>);
 
 /// A link, and the probes that it serves.

@@ -2,7 +2,7 @@
 //! itself, how long its iterations take, how much of them is useful, and which call sites the time goes to.
 //!
 //! The calls come out of the rings of the kernel side (`Kernel::calls`), so none is an event. Calls that were overwritten
-//! before they were read are counted as not seen. Reads nothing and asks nobody: time comes with the calls.
+//! before they were read are counted as not seen. Pure: the times come with the calls.
 
 pub mod bindings;
 mod collectives;

@@ -7,7 +7,7 @@ use profile::{
     snapshot::{FindingView, RuleView, Snapshot, Standing, outcome::REVERTED},
 };
 
-/// Findings that are told: who is told more reads none.
+/// Findings shown; of more, users read none.
 const FINDINGS_SHOWN: usize = 5;
 /// A program that wants fewer CPUs than this loses nothing by waiting for them.
 const WANTED_LEAST: f64 = 0.5;

@@ -233,7 +233,8 @@ impl Changes {
             count: 1,
         });
         let strangers = self.strangers.iter().cloned();
-        let left: Vec<Left> = left.chain(self.made.dropped().left()).chain(strangers).collect();
+        let left = left.chain(self.made.dropped().left()).chain(strangers);
+        let left: Vec<Left> = left.chain(self.made.compared()).collect();
         last_words::last_words(&left, unknown, undo, program)
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Ledger {
     /// How many there may be before the settled ones are looked for again; 0 before the first time.
     checked_at: usize,
     dropped: Dropped,
+    /// Changes that were reverted to be compared and were not made again since, by rule.
+    compared: BTreeMap<String, usize>,
 }
 
 /// What is known of changes that were dropped.
@@ -47,6 +49,7 @@ impl Ledger {
     pub(super) fn push(&mut self, made: Made) {
         let number = self.next;
         self.next += 1;
+        self.compared.remove(made.rule());
         self.of_decision.entry(made.decision).or_default().push(number);
         if made.is_made() {
             self.of_change.insert(made.change(), number);
@@ -90,6 +93,16 @@ impl Ledger {
         &self.dropped
     }
 
+    /// What was reverted to be compared and was not made again since, for the last line of the session.
+    pub(super) fn compared(&self) -> impl Iterator<Item = Left> {
+        self.compared.values().map(|count| Left {
+            standing: Standing::Back,
+            is_gone: false,
+            text: String::new(),
+            count: *count,
+        })
+    }
+
     /// How long threads were held for changes, by action.
     pub(super) fn held(&self) -> BTreeMap<&'static str, HoldTotals> {
         let mut held = self.dropped.held.clone();
@@ -97,11 +110,13 @@ impl Ledger {
         held
     }
 
-    /// Drops a decision as if it had not been made, but for the time that threads were held for it.
+    /// Drops a decision that was reverted to be compared, but for the time that threads were held for it and, until it is made again, its
+    /// number of changes.
     pub(super) fn withdraw(&mut self, decision: u64) {
         for number in self.of_decision.remove(&decision).into_iter().flatten() {
             if let Some(made) = self.made.remove(&number) {
                 self.of_change.remove(&made.change());
+                *self.compared.entry(made.rule().to_owned()).or_default() += usize::from(made.is_made());
                 made.add_hold(&mut self.dropped.held);
             }
         }

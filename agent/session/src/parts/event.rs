@@ -45,7 +45,7 @@ pub enum Event {
     /// Something is not measured.
     NotMeasured(String),
     Tick,
-    /// Somebody asks for something.
+    /// A request came through the control socket or the live view.
     Request(Request),
     /// What came of [`Effect::List`] or [`Effect::Report`].
     Listed(Result<Answer, String>),

@@ -1,5 +1,5 @@
-//! The state machines of a session as one. An event goes to the part that it concerns, and what one part wants of another goes there; the
-//! effects that are left are for the actuator, the rules, the probes, the screen and the files. What comes of one is an event again.
+//! [`Parts`] composes the state machines of a session: it routes each event to its machine, routes effects between machines, and returns
+//! those that the shell must carry out. The shell reports their results as events.
 
 mod event;
 #[cfg(test)]
@@ -8,6 +8,7 @@ mod tests;
 pub use self::event::{Effect, EffectQueue, Effects, Event};
 use crate::{
     changes::{self, Changes, NotDone},
+    decision::ResolvedDecision,
     leave::{self, Leaving},
     log::{Log, LogFile, LogHeader, Requests},
     members::{self, MachineId, MemberProcess, Members, MembersOrigin},
@@ -15,7 +16,10 @@ use crate::{
     requests::{self, Check, RequestState, RequestStep},
 };
 use plan::MarkKind;
-use profile::snapshot::outcome::{NOT_UNDONE, UNDONE};
+use profile::snapshot::{
+    FindingView, GuardView,
+    outcome::{NOT_UNDONE, UNDONE},
+};
 use rules::Time;
 
 /// How a session was started.
@@ -131,43 +135,21 @@ impl Parts {
     /// Takes an event in, and says what is to be done.
     pub fn on(&mut self, event: Event, now: Time) -> Effects {
         match event {
-            Event::Found { finding, is_new } => {
-                // Several tunes of a rule have one finding.
-                let is_said = is_new && !self.changes.findings.is_open(&finding.rule);
-                let effects = match is_said {
-                    true => found(&finding.rule, &finding.text),
-                    false => Effects::new(),
-                };
-                self.changes.findings.open(finding);
-                effects
-            }
+            Event::Found { finding, is_new } => self.found(finding, is_new),
             Event::Gone { rule } => {
                 self.changes.findings.close(&rule);
                 Effects::new()
             }
-            // At the end nothing new is begun.
-            Event::Decided(_) if self.has_left => Effects::new(),
-            // Probes are the session's own: to switch them writes nothing.
-            Event::Decided(decision) if self.may_write || !decision.switches.is_empty() => {
-                vec![Effect::Resolve(decision)]
-            }
-            Event::Decided(decision) => {
-                let refused = NotDone::for_good("this session does not write");
-                vec![Effect::Result(decision.id, Err(refused))]
-            }
+            Event::Decided(decision) => self.decided(decision),
             Event::Judged {
                 decision,
                 rule,
-                mut guard,
+                guard,
                 keeps,
                 slots,
                 step,
             } => {
-                // A duration is in the user's unit already. Where the number of workers changes, so does what a step is found by: the time
-                // of a step would then be another thing before and after.
-                if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
-                    guard.text = format!("{step}; {}", guard.text);
-                }
+                let guard = in_the_users_unit(guard, step);
                 let kind = if keeps { MarkKind::Kept } else { MarkKind::Undone };
                 let mut effects = vec![Effect::Record(kind, rule.clone(), guard.text.clone())];
                 let judged = changes::ChangeEvent::Judged {
@@ -181,47 +163,21 @@ impl Parts {
                 effects
             }
             Event::Changes(event) => self.changes_on(event, now),
-            Event::ProbesSwitched(Some(decision), result) => {
-                self.changes_on(changes::ChangeEvent::Switched(decision, result), now)
-            }
-            Event::ProbesSwitched(None, Ok(())) => Effects::new(),
-            Event::ProbesSwitched(None, Err(error)) => {
-                vec![Effect::SayWhen(format!(
-                    "probes could not be switched back: {error}"
-                ))]
-            }
+            Event::ProbesSwitched(of, result) => self.probes_switched(of, result, now),
             Event::NotMeasured(text) => {
                 self.members_on(members::MemberEvent::NotMeasured(text.clone()), now);
                 vec![Effect::Say(text)]
             }
-            Event::Tick => {
-                let effects = self.changes_on(changes::ChangeEvent::Tick, now);
-                if self.keeps && self.changes.is_settled() {
-                    self.end("all changes are confirmed");
-                }
-                effects
-            }
+            Event::Tick => self.tick(now),
             Event::Request(request) => self.request(request, now),
-            Event::Listed(result) => {
-                let failed = |error| Answer::refused(RefusalKind::Failed, error);
-                self.answer = Some(result.unwrap_or_else(failed));
-                Effects::new()
-            }
+            Event::Listed(result) => self.listed(result),
             Event::Switched(rule, mode, result, unknown) => {
                 let result = result.as_deref().map_err(|refused| *refused);
                 self.steps(requests::switched(&rule, mode, result, || unknown))
             }
             Event::Added(rule, mode, result) => self.steps(requests::added(rule, mode, result)),
             Event::Removed { rule, keeps, result } => self.removed(rule, keeps, result, now),
-            Event::Stop(reason) => {
-                self.has_left = true;
-                let stop = leave::LeaveEvent::Stop {
-                    reason: reason.to_owned(),
-                    is_of_command: self.is_of_command,
-                    has_actuator: self.may_write,
-                };
-                self.leaving_on(stop, now)
-            }
+            Event::Stop(reason) => self.stop(reason, now),
             Event::PutBack { parting, unnamed } => {
                 self.unnamed = Some(unnamed);
                 self.leaving_on(leave::LeaveEvent::PutBack(parting), now)
@@ -243,6 +199,69 @@ impl Parts {
             }
             Event::Leaving(event) => self.leaving_on(event, now),
         }
+    }
+
+    /// Several tunes of a rule have one finding.
+    fn found(&mut self, finding: FindingView, is_new: bool) -> Effects {
+        let is_said = is_new && !self.changes.findings.is_open(&finding.rule);
+        let effects = match is_said {
+            true => found(&finding.rule, &finding.text),
+            false => Effects::new(),
+        };
+        self.changes.findings.open(finding);
+        effects
+    }
+
+    fn decided(&self, decision: Box<ResolvedDecision>) -> Effects {
+        // At the end nothing new is begun.
+        if self.has_left {
+            return Effects::new();
+        }
+        // Probes are the session's own: to switch them writes nothing.
+        if self.may_write || !decision.switches.is_empty() {
+            return vec![Effect::Resolve(decision)];
+        }
+        let refused = NotDone::for_good("this session does not write");
+        vec![Effect::Result(decision.id, Err(refused))]
+    }
+
+    fn listed(&mut self, result: Result<Answer, String>) -> Effects {
+        let failed = |error| Answer::refused(RefusalKind::Failed, error);
+        self.answer = Some(result.unwrap_or_else(failed));
+        Effects::new()
+    }
+
+    /// `of` is the decision, or none where probes are switched back.
+    fn probes_switched(&mut self, of: Option<u64>, result: Result<(), String>, now: Time) -> Effects {
+        match (of, result) {
+            (Some(decision), result) => {
+                self.changes_on(changes::ChangeEvent::Switched(decision, result), now)
+            }
+            (None, Ok(())) => Effects::new(),
+            (None, Err(error)) => {
+                vec![Effect::SayWhen(format!(
+                    "probes could not be switched back: {error}"
+                ))]
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Time) -> Effects {
+        let effects = self.changes_on(changes::ChangeEvent::Tick, now);
+        if self.keeps && self.changes.is_settled() {
+            self.end("all changes are confirmed");
+        }
+        effects
+    }
+
+    fn stop(&mut self, reason: &str, now: Time) -> Effects {
+        self.has_left = true;
+        let stop = leave::LeaveEvent::Stop {
+            reason: reason.to_owned(),
+            is_of_command: self.is_of_command,
+            has_actuator: self.may_write,
+        };
+        self.leaving_on(stop, now)
     }
 
     fn changes_on(&mut self, event: changes::ChangeEvent, now: Time) -> Effects {
@@ -368,6 +387,15 @@ impl Parts {
         });
         words.next().unwrap_or_default()
     }
+}
+
+/// A duration is in the user's unit already; else the verdict begins with the time of a step, if that is known. Where the number of workers
+/// changes, so does what a step is found by: its time would be another thing before and after.
+fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
+    if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
+        guard.text = format!("{step}; {}", guard.text);
+    }
+    guard
 }
 
 fn found(rule: &str, text: &str) -> Effects {
