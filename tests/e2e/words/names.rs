@@ -133,7 +133,10 @@ fn empty_comments(text: &str) -> Vec<usize> {
 fn every_doc_comment_says_more_than_the_name() -> Outcome {
     let mut found = Vec::new();
     // What clap prints is a text for users.
-    for source in product()?.iter().filter(|source| !source.product.contains("clap")) {
+    for source in product()?
+        .iter()
+        .filter(|source| !source.product.contains("clap"))
+    {
         let lines = empty_comments(&source.product);
         found.extend(lines.iter().map(|line| format!("{}:{line}", source.name)));
     }
