@@ -5,7 +5,7 @@ use tuneagent_e2e::resized::{CPUS, Phase, RESIZED, Resized};
 use super::rounds::interleaved;
 use super::runtime::here;
 use crate::Result;
-use crate::measure::stats::{Spread, figure};
+use crate::measure::stats::figure;
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
@@ -30,25 +30,20 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let mut table = Table::new(["program", "rule", "CPUs", "pace", "started right", "% of right"]);
     let mut claims = Vec::new();
     for (name, program) in &programs {
-        let rounds: &[Round] = rounds.of(name);
         for (phase, cpus) in CPUS.iter().enumerate() {
-            let spread = |of: &dyn Fn(&Round) -> f64| {
-                let values: Vec<f64> = rounds.iter().map(of).collect();
-                Spread::of(&values).ok_or_else(|| format!("{name} was never tried"))
-            };
             let right = |(_, _, [before, after]): &Round| (before[phase] + after[phase]) / 2.0;
-            let share = spread(&|round| 100.0 * round.0[phase].pace / right(round))?;
+            let share = rounds.spread(name, |round| 100.0 * round.0[phase].pace / right(round))?;
             table.row(cells![
                 name.as_str(),
                 program.rule,
                 *cpus,
-                spread(&|round| round.0[phase].pace)?,
-                spread(&right)?,
+                rounds.spread(name, |round| round.0[phase].pace)?,
+                rounds.spread(name, right)?,
                 share
             ]);
             claims.push(Claim::of_times(
                 format!(
-                    "{name}, {cpus} CPUs: {} % of right, {OF_RIGHT} asked for",
+                    "{name}, {cpus} CPUs: {} % of right, at least {OF_RIGHT} wanted",
                     figure(share.median)
                 ),
                 share.median >= OF_RIGHT,
@@ -56,7 +51,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         }
         claims.push(Claim::of_logic(
             format!("{name}: one change, made and reverted"),
-            rounds.iter().all(|(_, text, _)| text.contains("1 decision")),
+            rounds
+                .of(name)
+                .iter()
+                .all(|(_, text, _)| text.contains("1 decision")),
         ));
     }
     Ok(Outcome {
