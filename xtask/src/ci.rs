@@ -32,7 +32,13 @@ const EXPERIMENTS_AT_ONCE: usize = 3;
 /// Cases of the law of the crate `rules`; each run without `--long` has 200.
 const LAW_CASES: &str = "10000";
 
-type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + 'a>);
+/// The experiments mostly wait, and claim nothing about times in their quick form: they run beside the steps that only compile.
+const EXPERIMENTS: &str = "experiments, quick form";
+
+/// Steps beside which nothing else may run: they attach to programs that fill the machine.
+const RUN_PROGRAMS: [&str; 2] = ["tests", "whole programs"];
+
+type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + Sync + 'a>);
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
     let (flags, wanted) = match flags.iter().position(|flag| *flag == "--step") {
@@ -56,12 +62,7 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
         steps = only(steps, wanted)?;
     }
     slowest::forget(&root);
-    for (name, step) in &steps {
-        println!("==> {name}");
-        let began = Instant::now();
-        step().map_err(|error| format!("{error}\nthe step '{name}' failed after {:.1} s", seconds(began)))?;
-        println!("    {name}: {:.1} s", seconds(began));
-    }
+    all(&steps)?;
     print!("{}", slowest::table(&root));
     let defects = twice::defects();
     if !defects.is_empty() {
@@ -72,6 +73,36 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
         );
     }
     println!("all {} steps passed in {:.0} s", steps.len(), seconds(started));
+    Ok(())
+}
+
+/// In their order; the experiments end before the next step that runs programs.
+fn all(steps: &[Step<'_>]) -> Result<()> {
+    std::thread::scope(|scope| {
+        let mut beside = None;
+        let join = |beside: &mut Option<std::thread::ScopedJoinHandle<'_, Result<()>>>| match beside.take() {
+            Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            None => Ok(()),
+        };
+        for step in steps {
+            if step.0 == EXPERIMENTS {
+                beside = Some(scope.spawn(|| one(step)));
+                continue;
+            }
+            if RUN_PROGRAMS.contains(&step.0) {
+                join(&mut beside)?;
+            }
+            one(step)?;
+        }
+        join(&mut beside)
+    })
+}
+
+fn one((name, step): &Step<'_>) -> Result<()> {
+    println!("==> {name}");
+    let began = Instant::now();
+    step().map_err(|error| format!("{error}\nthe step '{name}' failed after {:.1} s", seconds(began)))?;
+    println!("    {name}: {:.1} s", seconds(began));
     Ok(())
 }
 
@@ -90,7 +121,7 @@ fn only<'a>(steps: Vec<Step<'a>>, wanted: &[&str]) -> Result<Vec<Step<'a>>> {
     }
 }
 
-/// From the quickest to the slowest, so that the likeliest mistakes are told first.
+/// The quick ones first; those that attach to programs last.
 fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
     let cargo = move |words: &'static str| move || run(&mut cargo(root, words));
     vec![
@@ -102,10 +133,6 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
         ("object", Box::new(|| ebpf::check(root, true))),
         ("supply chain", Box::new(|| deny::check(root))),
         ("minimum Rust", Box::new(|| minimum::check(root))),
-        (
-            "clippy",
-            Box::new(cargo("clippy --quiet --workspace --all-targets -- -D warnings")),
-        ),
         // With the tests: for the programs alone cargo chooses fewer features, with which nearly all would be built twice.
         (
             "build",
@@ -122,6 +149,13 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
                 })
             }),
         ),
+        (EXPERIMENTS, Box::new(move || quick_experiments(root))),
+        (
+            "clippy",
+            Box::new(cargo("clippy --quiet --workspace --all-targets -- -D warnings")),
+        ),
+        ("documentation", Box::new(move || documentation(root))),
+        ("fuzz targets", Box::new(move || fuzz::smoke(root))),
         (
             "tests",
             Box::new(move || {
@@ -133,15 +167,9 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
             "examples in the documentation",
             Box::new(cargo("test --quiet --workspace --doc")),
         ),
-        ("documentation", Box::new(move || documentation(root))),
-        ("fuzz targets", Box::new(move || fuzz::smoke(root))),
         (
             "whole programs",
             Box::new(move || twice::run(&|| program_tests(root, "", &[]))),
-        ),
-        (
-            "experiments, quick form",
-            Box::new(move || quick_experiments(root)),
         ),
     ]
 }
