@@ -116,13 +116,13 @@ fn taken_by_the_host() -> u64 {
     KernelStats::current().unwrap().total.steal.unwrap_or(0)
 }
 
-/// One in a hundred of a thousand. A hundred are too few to hold a machine to that on which others work, and an emulated machine
+/// One in a hundred of a thousand. Fifty are too few for a share on a machine on which others work, and an emulated machine
 /// is stopped in the middle by the one that emulates it: there it is enough that each came about.
 fn most_missed(count: i64) -> i64 {
     match count {
         _ if std::env::var_os("TUNEAGENT_SYNC_ANSWER_US").is_some() => count,
         1000.. => count / 100,
-        _ => count / 20,
+        _ => 5,
     }
 }
 
