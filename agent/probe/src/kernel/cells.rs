@@ -1,6 +1,6 @@
-//! The records of a mappable array of the kernel side, read and written as shared memory. It is mapped piece by piece, each when it is first
-//! looked at: there is room for far more processes than there are mostly, and the kernel counts as ours whatever is mapped, touched or
-//! not. What a record means is not known here.
+//! The records of a mappable array of the kernel side, read and written as shared memory. It is mapped piece
+//! by piece, each when it is first looked at: there is room for far more processes than there are mostly, and
+//! the kernel counts as ours whatever is mapped, touched or not. What a record means is not known here.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use std::{
 
 use super::sys::Mapping;
 
-/// What is mapped at once: whole pages of every machine, and more than any record.
+/// The size of one mapping: a multiple of every machine's page size, and larger than any record.
 const PIECE_BYTES: usize = 64 << 10;
 const PIECE_WORDS: usize = PIECE_BYTES / size_of::<u64>();
 
@@ -79,8 +79,8 @@ impl<T: bytemuck::Pod> Cells<T> {
         Mapping::of(self.array.as_fd(), offset, words, self.may_write)
     }
 
-    /// A piece, mapped now if nobody has looked at it yet; `None` behind the last one, and where it cannot be mapped: [`Cells::refusal`] says why
-    /// then.
+    /// A piece, mapped at its first use; `None` after the last one, and if it cannot be mapped:
+    /// [`Cells::refusal`] has the reason.
     fn piece(&self, piece: usize) -> Option<&Mapping> {
         let place = self.pieces.get(piece)?;
         if let Some(mapping) = place.get() {
@@ -103,7 +103,7 @@ impl<T: bytemuck::Pod> Cells<T> {
         pieces.map(|piece| piece.get().is_some()).collect()
     }
 
-    /// Why records that are there could not be looked at; none where all could that were asked for.
+    /// Why existing records could not be read; none if all requested ones could.
     pub(super) fn refusal(&self) -> Option<&io::Error> {
         self.refusal.get()
     }
@@ -158,8 +158,8 @@ impl<T: bytemuck::Pod> Cells<T> {
         piece.load(place % PIECE_WORDS, Ordering::Acquire)
     }
 
-    /// A record that another writes to meanwhile, and whose first word it changes before and after: `None` where that changed while it
-    /// was read.
+    /// A record that another writes to meanwhile, and whose first word it changes before and after: `None`
+    /// where that changed while it was read.
     pub(super) fn get_complete(&self, index: usize) -> Option<T> {
         let before = self.first_word(index)?;
         let record = self.get(index)?;

@@ -1,5 +1,5 @@
-//! What the kernel side adds up of hits instead of sending each, read while it goes on: what has come since it was read last. What it
-//! means is not known here.
+//! What the kernel side adds up of hits instead of sending each, read while it goes on: what has come since
+//! it was read last. What it means is not known here.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use abi::SumCell;
 
 use super::object::Kernel;
 
-/// How often a cell is looked at that is being written: a write takes a fraction of a microsecond, unless its thread is interrupted.
+/// How often a cell is looked at that is being written: a write takes a fraction of a microsecond, unless its
+/// thread is interrupted.
 const LOOKS: usize = 50;
 
 /// A cell: the slot of a process, the number of what is added up, and 0 or 1.
@@ -23,8 +24,9 @@ pub struct SumReadings {
 }
 
 impl SumReadings {
-    /// Hands on what has come to cells since they were read: each is the slot of a process, and the number of what is added up. False
-    /// where one is being written: those behind it are not read. What comes to those that were has no time before `now_ns`.
+    /// Passes on the cells that changed since they were read: each has the slot of a process, and the number
+    /// of its aggregate. False if one is being written: the cells after it are not read. Later hits in the
+    /// cells that were read have no time before `now_ns`.
     pub fn read(
         &mut self,
         kernel: &Kernel,
@@ -62,7 +64,7 @@ impl SumReadings {
         true
     }
 
-    /// What has come to a cell that the kernel side hands over for good.
+    /// The content of a cell that the kernel side has finished.
     pub fn hand_over(&mut self, partial_sum: SumCell) -> Option<SumCell> {
         let (more, cell) = (self.more(partial_sum), cell(&partial_sum));
         // Those before it were handed over too, or lost.

@@ -1,7 +1,9 @@
-//! A ring of records that the kernel side fills and we empty (BPF_MAP_TYPE_RINGBUF): waits for nothing, and knows no record.
+//! A ring of records that the kernel side fills and we empty (BPF_MAP_TYPE_RINGBUF): waits for nothing, and
+//! knows no record.
 //!
-//! The kernel offers its bytes twice in a row, so that no record is cut where the ring begins anew. It counts as ours whatever is mapped; here
-//! they are mapped once, each piece when the first record comes there, and a record is put together where it is cut.
+//! The kernel offers its bytes twice in a row, so that no record is cut where the ring begins anew. It counts
+//! as ours whatever is mapped; here they are mapped once, each piece when the first record comes there, and a
+//! record is put together where it is cut.
 
 use std::{
     io,
@@ -60,8 +62,8 @@ impl Ring {
         })
     }
 
-    /// The next record; none when none is there, or the next one is still being written: the kernel then makes the descriptor readable once
-    /// it is.
+    /// The next record; none when none is there, or the next one is still being written: the kernel then
+    /// makes the descriptor readable once it is.
     pub fn take(&mut self) -> Option<&[u8]> {
         self.take_until(|| true)
     }
@@ -112,8 +114,8 @@ impl Ring {
         self.read != self.written
     }
 
-    /// The kernel wakes us for a record only if it sees that we have read all before it. So either it sees that from here on, or we see what
-    /// it has written. False where there is nothing new to be seen.
+    /// The kernel wakes us for a record only if it sees that we have read all before it. So either it sees
+    /// that from here on, or we see what it has written. False where there is nothing new to be seen.
     fn report_position(&mut self) -> bool {
         let has_taken = std::mem::take(&mut self.has_taken);
         if has_taken {
@@ -132,7 +134,7 @@ impl Ring {
         self.data.refusal().is_some()
     }
 
-    /// The same in words: nobody is to take it for nothing.
+    /// The same as text, so that it is not taken for nothing.
     pub fn not_seen(&self) -> Option<String> {
         let refusal = self.data.refusal()?;
         Some(format!(

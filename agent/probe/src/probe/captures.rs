@@ -7,10 +7,10 @@ use tuner::mark::MarkPlace;
 
 use super::{Probe, ProbeCapture, Read, Wanted, WantedCapture, ways::Way};
 
-/// Why a function cannot be probed as asked for.
+/// Why a function cannot be probed as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// Nobody knows the type.
+    /// The type is unknown.
     #[error(
         "{function}: the type of {what} is not known (no debug information); state it in the rule, as in `{what} as i32`"
     )]
@@ -75,7 +75,7 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
         let (function, what) = function();
         return Err(CaptureError::TypeUnknown { function, what });
     };
-    // A mark hands over the bits of a number with a fraction.
+    // A mark passes the bits of a number with a fraction.
     let in_register = way.reads.is_empty() && way.mark.is_none();
     // Numbers with a fraction are passed in registers that a probe cannot read, and a text is no number.
     let is_readable = match width(type_name) {

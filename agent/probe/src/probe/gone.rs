@@ -1,5 +1,6 @@
-//! Probes that went with the pages that they were in: a program that throws code pages away (`madvise`, MADV_DONTNEED) has those of the file
-//! from then on, without the kernel's breakpoints. Nobody tells us, so a place of each page is looked at. Says so, and attaches nothing.
+//! Probes that went with the pages that they were in: a program that throws code pages away (`madvise`,
+//! MADV_DONTNEED) gets those of the file from then on, without the kernel's breakpoints. The kernel does not
+//! report it, so one place of each page is compared. Reports it, and attaches nothing.
 
 use std::collections::BTreeMap;
 

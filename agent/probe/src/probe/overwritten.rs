@@ -1,6 +1,6 @@
-//! Functions that are left alone because somebody has overwritten their code in memory (memory hooks of Open MPI and UCX,
-//! instrumentation): under a probe the kernel would run the file's instructions there, and the program would end. Looks, leaves out and
-//! says so; how the two are compared, it does not know.
+//! Functions that are left alone because somebody has overwritten their code in memory (memory hooks of Open
+//! MPI and UCX, instrumentation): under a probe the kernel would run the file's instructions there, and the
+//! program would end. Looks, leaves out and says so; how the two are compared, it does not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use tuner::{
 
 use super::{Probes, places::Place};
 
-/// More functions of one file than this are told in one line.
+/// One line names no more functions of one file than this.
 const SHOWN_MAX: usize = 3;
 
 enum Why {
@@ -39,8 +39,9 @@ fn looked_at(text: &mut CodeText<'_>, module: &Module, places: &[Place]) -> BTre
 }
 
 impl Probes {
-    /// The probes among these places of a process that must not be attached to. Where a link serves every process that maps the file,
-    /// all of them are asked, also strangers: each would pay with its life.
+    /// The probes among these places of a process that must not be attached to. If a link serves every
+    /// process that maps the file, the memory of all of them is compared, also of strangers: each of them
+    /// could be killed by the probe.
     pub(super) fn overwritten(
         &mut self,
         text: &mut CodeText<'_>,
@@ -84,7 +85,7 @@ impl Probes {
             match CodeText::of_user(number, module) {
                 Ok(None) => {}
                 Ok(Some(mut text)) => found.append(&mut looked_at(&mut text, module, places)),
-                // It has ended meanwhile, or it is one that nobody may look into.
+                // It has ended meanwhile, or we may not read it.
                 Err(_) => unknown += 1,
             }
         }
@@ -100,8 +101,8 @@ impl Probes {
         found
     }
 
-    /// Functions of a file that no process is probed in from now on. A link that serves others too stays: what somebody has written over
-    /// its breakpoint stays as he wrote it.
+    /// Functions of a file that no process is probed in from now on. A link that serves others too stays:
+    /// what somebody has written over its breakpoint stays as he wrote it.
     fn leave_alone(&mut self, device: u64, inode: u64, refused: &BTreeSet<u32>) {
         self.overwritten
             .extend(refused.iter().map(|probe| (device, inode, *probe)));

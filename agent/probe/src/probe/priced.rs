@@ -9,7 +9,8 @@ use tuner::site::Cost;
 use super::{Probe, Probes, places::Place};
 use crate::kernel::At;
 
-/// What a message is read as: its count, its datatype's size, its communicator's rank; each may be more than one read of memory.
+/// What a message is read as: its count, its datatype's size, its communicator's rank; each may be more than
+/// one read of memory.
 const VALUES_OF_A_MESSAGE: u32 = 4;
 
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-//! The way to a captured value: where a probe begins, and what is read on from there, by the types in the debug information. Reads
-//! no memory of a process.
+//! The way to a captured value: where a probe begins, and what is read on from there, by the types in the
+//! debug information. Reads no memory of a process.
 
 use job::discover::{Job, Member};
 use tuner::{
@@ -27,8 +27,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// The way to a value in the first process that has it. Without debug information only pointers can be followed, and no
-    /// type is known.
+    /// The way to a value in the first process that has it. Without debug information only pointers can be
+    /// followed, and no type is known.
     pub(super) fn to(want: &WantedCapture, probe: &Probe, job: &Job) -> Result<Way, String> {
         if let (Some(text), Read::Argument(number)) = (&probe.mark, &want.read) {
             return Way::of_mark(want, &mark::arguments(text), *number);
@@ -81,7 +81,7 @@ impl Way {
         }
     }
 
-    /// What a mark hands over has a size, and no parts that anybody knows.
+    /// A value of a mark has a size, and no known parts.
     fn of_mark(
         want: &WantedCapture,
         arguments: &[Result<MarkArgument, NoArgument>],
@@ -191,7 +191,7 @@ fn of_argument(
 }
 
 fn of_variable(name: &str, steps: &[path::PathStep], member: &Member) -> Result<Option<Way>, String> {
-    // That a process has no such variable is told where its address is looked for.
+    // That a process has no such variable is reported where its address is looked for.
     let Ok(root) = member.space.variable(&VariableName::from(name)) else {
         return Ok(None);
     };
