@@ -1,8 +1,9 @@
-//! `--trace`: MPI calls and iterations as spans, a track for each thread, in the form that ui.perfetto.dev and chrome://tracing read
-//! (Trace Event Format, JSON object form). docs/exports.md describes the file.
+//! `--trace`: MPI calls and iterations as spans, a track for each thread, in the form that ui.perfetto.dev
+//! and chrome://tracing read (Trace Event Format, JSON object form). docs/exports.md describes the file.
 //!
-//! Spans are written as the calls are taken out of the rings, so that memory does not grow with the run. The file has a bound: what
-//! comes after it is reached is counted, not written, so that up to there nothing is missing.
+//! Spans are written as the calls are taken out of the rings, so that memory does not grow with the run. The
+//! file has a bound: what comes after it is reached is counted, not written, so that up to there nothing is
+//! missing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +34,7 @@ pub struct TraceEnd<'a> {
     pub host: &'a str,
     /// Calls that were overwritten before they were read.
     pub not_seen: u64,
-    /// Calls of functions that are asked again and again: they are in no ring.
+    /// Calls of polling functions, which are in no ring.
     pub polling: u64,
 }
 

@@ -1,4 +1,5 @@
-//! What rules decide, as the session takes it. Actions for the actuator stand apart from probes that are switched.
+//! What rules decide, as the session takes it. Actions for the actuator stand apart from probes that are
+//! switched.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The end of a session, as a pure sequence: what is read last, who is stopped, what is said and written, and with what code it ends. What
-//! comes of a step is an event, and gives the next steps.
+//! The end of a session, as a pure sequence: what is read last, who is stopped, what is said and written, and
+//! with what code it ends. What comes of a step is an event, and gives the next steps.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,8 @@ pub enum LeaveEffect {
     Record,
     /// Nothing is decided any more, and what has not been judged never will be.
     EndChanges(Ending),
-    /// Have the actuator revert all changes that are not kept: [`LeaveEvent::PutBack`] or [`LeaveEvent::NotKnown`].
+    /// Have the actuator revert all changes that are not kept: [`LeaveEvent::PutBack`] or
+    /// [`LeaveEvent::NotKnown`].
     PutBack,
     /// The changes receive what was reverted.
     TellChanges(MachineFarewell),

@@ -1,5 +1,6 @@
-//! What comes in through the control socket, as pure functions: a request and what the session may do give the steps that answer it, and
-//! what came of a step gives the answer. Only `switch`, `add`, `remove` and `stop` change anything.
+//! What comes in through the control socket, as pure functions: a request and what the session may do give
+//! the steps that answer it, and what came of a step gives the answer. Only `switch`, `add`, `remove` and
+//! `stop` change anything.
 
 use std::fmt;
 
@@ -128,12 +129,13 @@ pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<Request
             Err(message) => refused(RefusalKind::NotThere, message),
         },
         Request::Remove { rule, keep } => vec![RequestStep::Remove { rule, keeps: keep }],
-        // Whoever asked for the end gets the answer first.
+        // The client gets its answer before the end.
         Request::Stop => vec![RequestStep::Answer(Answer::Stopping), RequestStep::End(STOPPED)],
     }
 }
 
-/// What follows once a rule was switched, from its mode before, or was not; `unknown` is what is said where there is no such rule.
+/// What follows once a rule was switched, from its mode before, or was not; `unknown` is what is said where
+/// there is no such rule.
 pub fn switched(
     rule: &str,
     mode: Mode,

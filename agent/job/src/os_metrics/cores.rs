@@ -1,5 +1,5 @@
-//! Which cores each process of a job gets for itself. A core is the CPUs that share one (hyper-threads); who has one of them has
-//! all that the job may use.
+//! Which cores each process of a job gets for itself. A core is the CPUs that share one (hyper-threads); who
+//! has one of them has all that the job may use.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -10,7 +10,8 @@ use crate::snapshot::{MatrixView, Messages, PairView, RankMessages};
 /// Pairs that are listed, of what is sent and of what is received, the ones with the most bytes.
 const PAIRS_MAX: usize = 10_000;
 
-/// Reading costs two system calls a pair: so many times as long as it took is waited before it is done again, and a second at least.
+/// Reading costs two system calls a pair: so many times as long as it took is waited before it is done again,
+/// and a second at least.
 const PAUSE: u64 = 100;
 const PAUSE_LEAST_NS: u64 = 1_000_000_000;
 

@@ -1,5 +1,5 @@
-//! Every metric that is published, declared once: name, labels, meaning. The documentation (docs/metrics.md) and what the
-//! page may hold at most come from here.
+//! Every metric that is published, declared once: name, labels, meaning. The documentation (docs/metrics.md)
+//! and what the page may hold at most come from here.
 
 /// A label, and how many values it can have.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,8 @@ macro_rules! table {
 const FUNCTIONS_MAX: usize = 768;
 
 table! {
-    /// All labels. Texts, which could be anything, are labels of metrics that say how many series they have by themselves.
+    /// All labels. Texts, which could be anything, are labels of metrics that say how many series they have
+    /// by themselves.
     LABELS: Label =
     label "jobid", 1,
         "what the site calls the job: the batch system's number (Slurm, PBS, LSF, Flux, Grid Engine), else the number of the process that started it";

@@ -1,4 +1,5 @@
-//! What of a replay is drawn: the picture is one screen tall, and what was changed and what came of it comes first.
+//! What of a replay is drawn: the picture is one screen tall, and what was changed and what came of it comes
+//! first.
 
 use std::cmp::Reverse;
 
@@ -16,7 +17,8 @@ pub(super) struct Group<'a> {
 
 /// What is drawn, and how much is not.
 pub(super) struct Choice<'a> {
-    /// What came of the changes, in one sentence: the last verdict, else the last change, else the last finding.
+    /// What came of the changes, in one sentence: the last verdict, else the last change, else the last
+    /// finding.
     pub(super) headline: Option<&'a Mark>,
     pub(super) groups: Vec<Group<'a>>,
     /// In the order of time.
@@ -53,8 +55,8 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What the session told while it was recorded, and of rules of which it told nothing what the replay makes of them. Where the replay
-/// changes something, its own marks are the ones that fit.
+/// What the session reported while it was recorded, and for other rules the result of the replay. If the
+/// replay changes something, its own marks are the ones that fit.
 fn marks(plot: &Plot) -> Vec<&Mark> {
     let is_applied = plot.marks.iter().any(|mark| mark.kind.is_of_change());
     let recorded: &[Mark] = if is_applied { &[] } else { &plot.recorded };

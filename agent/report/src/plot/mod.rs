@@ -1,7 +1,9 @@
-//! A picture of a replay: what a session changed and what came of it, over the metrics of the rules that did so. One screen tall.
+//! A picture of a replay: what a session changed and what came of it, over the metrics of the rules that did
+//! so. One screen tall.
 //!
-//! Collecting is here, choosing in `choice`, drawing in `svg`. We draw ourselves: a file that is readable in light and dark takes its colours from
-//! a style sheet, and shows the exact values where the pointer rests; plotting libraries write fixed colours.
+//! Collecting is here, choosing in `choice`, drawing in `svg`. We draw ourselves: a file that is readable in
+//! light and dark takes its colours from a style sheet, and shows the exact values where the pointer rests;
+//! plotting libraries write fixed colours.
 
 mod choice;
 mod scale;
@@ -163,7 +165,7 @@ pub struct Plot {
     objectives: Vec<(String, String)>,
     series: Vec<Series>,
     marks: Vec<Mark>,
-    /// What the session itself told while the recording was made.
+    /// What the session itself reported while the recording was made.
     recorded: Vec<Mark>,
     end_s: f64,
     more_metrics: std::collections::BTreeSet<(String, String)>,

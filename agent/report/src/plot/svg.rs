@@ -1,5 +1,5 @@
-//! The drawing: what came of the changes as one sentence, panels below each other, one for each metric, over one axis of time; marks with numbers, and below what
-//! they say. Light and dark by the style sheet.
+//! The drawing: what came of the changes as one sentence, panels below each other, one for each metric, over
+//! one axis of time; marks with numbers, and below what they say. Light and dark by the style sheet.
 
 use std::fmt::Write;
 

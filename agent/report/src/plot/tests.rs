@@ -14,7 +14,8 @@ fn reading(low: f64, high: f64) -> Option<MetricReading> {
 
 const RULE: &str = "busy <wait> & more";
 
-/// A hundred windows of half a second: the pace falls when the change is made; the rule has nothing to say of the start.
+/// A hundred windows of half a second: the pace falls when the change is made; the rule has nothing to say of
+/// the start.
 fn plot() -> Plot {
     let mut plot = Plot::new(vec![(RULE.to_owned(), "pulse.duration / step".to_owned())]);
     for window in 1..=100_u64 {

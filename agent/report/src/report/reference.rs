@@ -1,4 +1,4 @@
-//! The report of another run, as far as computation scalability is told from it.
+//! The report of another run, as far as computation scalability needs it.
 
 use std::fs;
 

@@ -229,14 +229,15 @@ pub enum ChangeEffect {
     /// Send an order. One for which there is no room comes back as [`ChangeEvent::NoRoom`].
     Order(MachineId, Order),
     Say(ChangeNotice),
-    /// Tell the rules what came of a decision.
+    /// Report the result of a decision to the rules.
     Result(u64, Result<(), NotDone>),
     /// Switch probes for a decision; [`ChangeEvent::Switched`] says what came of it.
     Switch(u64, Vec<ProbeSwitch>),
     SwitchBack(Vec<ProbeSwitch>),
     /// Log that an order was dropped.
     NoRoom(MachineId, Order),
-    /// End the actuators, which put back what is not confirmed; [`ChangeEvent::Farewell`] says what came of it.
+    /// End the actuators, which put back what is not confirmed; [`ChangeEvent::Farewell`] says what came of
+    /// it.
     Finish,
     /// What became of all changes, for the last line of the session.
     LastWords(String),

@@ -99,7 +99,8 @@ impl Changes {
         let (decision, judgement, guard) = self.undoing.answered(change, failed)?;
         self.judge(decision, judgement, &guard);
         if judgement == Judgement::Undone && guard.verdict == words::COMPARED {
-            // A trial reverts its change often: only the first time is said, and what counts is the change that is judged.
+            // A trial reverts its change often: only the first time is said, and what counts is the change
+            // that is judged.
             let is_first = self
                 .decisions
                 .get(&decision)
@@ -119,7 +120,7 @@ impl Changes {
         self.undo(&changes)
     }
 
-    /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
+    /// The changes of a rule that are in force and not being reverted, in the order in which they were made.
     pub fn in_force_of(&self, rule: &str) -> impl Iterator<Item = ChangeId> {
         let of = self.made.iter().filter(move |made| made.rule() == rule);
         let left = of.filter(|made| made.is_in_force() && !made.is_being_undone());
@@ -222,8 +223,8 @@ impl Changes {
         repairs.map(str::to_owned).collect()
     }
 
-    /// What became of all changes, for the last line of a session; `unknown` of them are in the journal alone, and `undo` is the command that takes
-    /// back what was left.
+    /// What became of all changes, for the last line of a session; `unknown` of them are in the journal
+    /// alone, and `undo` is the command that takes back what was left.
     pub fn last_words(&self, unknown: usize, undo: &str, program: &str) -> String {
         let made = self.made.iter().filter(|made| made.is_made());
         let left = made.map(|made| Left {

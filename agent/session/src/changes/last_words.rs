@@ -29,7 +29,8 @@ impl Left {
     }
 }
 
-/// What became of all changes of a session, `unknown` of which are known to the journal alone. `undo` is what takes back what was left.
+/// What became of all changes of a session, `unknown` of which are known to the journal alone. `undo` is what
+/// takes back what was left.
 pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: &str) -> String {
     let here = |standing: Standing| {
         let stand = changes.iter().filter(move |left| left.standing == standing);
@@ -82,7 +83,7 @@ pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: 
     ) {
         (true, 0, 0, 0) => "nothing was changed".to_owned(),
         (true, 0, _, 0) => "nothing is left to revert".to_owned(),
-        // Neither put back nor left by word of the actuator: nobody said how they stand.
+        // The actuator reported neither that they were reverted nor that they were left.
         (true, 0, _, _) => "the state of the changes is not known; see tuneagent journal".to_owned(),
         (true, _, _, _) => format!("the changes ended with {program}"),
         (false, 0, _, _) => words.join("; "),

@@ -1,5 +1,5 @@
-//! All changes of a session in the order of their receipts, found by decision and by number. What is settled is dropped when there is more
-//! of it than is shown, and counted: a session may last for weeks.
+//! All changes of a session in the order of their receipts, found by decision and by number. What is settled
+//! is dropped when there is more of it than is shown, and counted: a session may last for weeks.
 
 use std::collections::BTreeMap;
 
@@ -110,8 +110,8 @@ impl Ledger {
         held
     }
 
-    /// Drops a decision that was reverted to be compared, but for the time that threads were held for it and, until it is made again, its
-    /// number of changes.
+    /// Drops a decision that was reverted to be compared, but for the time that threads were held for it and,
+    /// until it is made again, its number of changes.
     pub(super) fn withdraw(&mut self, decision: u64) {
         for number in self.of_decision.remove(&decision).into_iter().flatten() {
             if let Some(made) = self.made.remove(&number) {
@@ -122,8 +122,8 @@ impl Ledger {
         }
     }
 
-    /// Drops the decisions that are settled and too old to be shown, and says which. Looks for them once for as many new changes as are
-    /// shown, so that a receipt costs the same however long a session lasts.
+    /// Drops the decisions that are settled and too old to be shown, and says which. Looks for them once for
+    /// as many new changes as are shown, so that a receipt costs the same however long a session lasts.
     pub(super) fn drop_settled(
         &mut self,
         is_settled: impl Fn(u64) -> bool,

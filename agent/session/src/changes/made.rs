@@ -97,7 +97,7 @@ impl Made {
         self.is_made() && self.standing() == Standing::InForce
     }
 
-    /// Nothing of it is in the process, and nobody will ask for it: a repair that was confirmed may.
+    /// Nothing of it is in the process, and it will not be needed: a repair that was confirmed may be.
     pub(super) fn is_settled(&self) -> bool {
         let is_over = matches!(
             self.standing(),

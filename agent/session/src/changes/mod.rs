@@ -1,6 +1,6 @@
-//! What is changed in a session: decisions, orders, receipts, verdicts of guards, undo and retry, as a pure state machine. Events carry all
-//! data, time is an argument, effects are values. It asks no kernel and no clock, and orders nothing by itself: whoever owns it carries
-//! the effects out. Every process and every order names its machine.
+//! What is changed in a session: decisions, orders, receipts, verdicts of guards, undo and retry, as a pure
+//! state machine. Events carry all data, time is an argument, effects are values. It calls no kernel and no
+//! clock: the owner carries the effects out. Every process and every order names its machine.
 
 mod event;
 mod findings;
@@ -132,8 +132,8 @@ impl Changes {
         }
     }
 
-    /// An answer of the actuator, and what is to be taken in before it: that the process in which something was not done has ended, and that
-    /// the rules wait for the decision no longer.
+    /// An answer of the actuator, and what is to be taken in before it: that the process in which something
+    /// was not done has ended, and that the rules wait for the decision no longer.
     pub fn with_causes(
         &self,
         event: ChangeEvent,
@@ -233,7 +233,8 @@ impl Changes {
             .collect()
     }
 
-    /// What the same rule did to the same code of a process before, and is in force: the same code cannot be changed twice.
+    /// What the same rule did to the same code of a process before, and is in force: the same code cannot be
+    /// changed twice.
     fn replaced_by(&self, rule: &str, part: &OrderPart) -> Vec<ChangeId> {
         if !matches!(part.view.action, "set_arg" | "insert_call") {
             return Vec::new();
@@ -294,7 +295,7 @@ impl Changes {
         }
     }
 
-    /// Every process has answered: tells the rules, and puts back what a refused decision has written.
+    /// Every process has answered: reports to the rules, and reverts what a refused decision has written.
     fn answered(&mut self, decision: u64) -> ChangeEffects {
         self.waiting.remove(&decision);
         let written: Vec<ChangeId> = self.in_force_of_decision(decision).map(Made::change).collect();
@@ -324,7 +325,7 @@ impl Changes {
             return effects;
         };
         let mut effects = ChangeEffects::new();
-        // What was given up nobody waits for.
+        // A process that was given up is not waited for.
         if is_awaited {
             let reason = why.reason.clone();
             effects.push(ChangeEffect::Result(decision, Err(why)));
@@ -354,7 +355,8 @@ impl Changes {
                     self.undone(change, Undo::Failed { reason, may_pass }, now)
                 })
                 .collect(),
-            // What is neither confirmed nor undone now is put back at the end, and what was given up when it is done.
+            // What is neither confirmed nor undone now is put back at the end, and what was given up when it
+            // is done.
             Order::Confirm(_) | Order::GiveUp(_) => vec![ChangeEffect::NoRoom(machine, order)],
         }
     }
@@ -433,7 +435,8 @@ impl Changes {
         of.filter(|made| made.is_in_force())
     }
 
-    /// The decisions that wait for receipts. Whoever knows that the rules wait for one no longer says [`ChangeEvent::GaveUp`].
+    /// The decisions that wait for receipts. If the rules are known to wait for none, [`ChangeEvent::GaveUp`]
+    /// is not needed.
     pub fn waiting(&self) -> impl Iterator<Item = u64> {
         self.waiting.iter().copied()
     }

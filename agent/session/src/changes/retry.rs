@@ -1,5 +1,6 @@
-//! Changes that are to be taken back and could not be yet: the program did not come to their place, or a thread stands in the code. They
-//! are tried again, each time after twice as long. Whether one is to be taken back is not decided here.
+//! Changes that are to be taken back and could not be yet: the program did not come to their place, or a
+//! thread stands in the code. They are tried again, each time after twice as long. Whether one is to be taken
+//! back is not decided here.
 
 use std::collections::BTreeMap;
 

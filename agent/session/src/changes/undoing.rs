@@ -102,7 +102,8 @@ impl Undoing {
         (Judgement::Undoing, shown)
     }
 
-    /// A change was taken back, or could not be, for this reason: what its guard says now, if that is known and was not said before.
+    /// A change was taken back, or could not be, for this reason: what its guard says now, if that is known
+    /// and was not said before.
     pub(super) fn answered(
         &mut self,
         change: ChangeId,

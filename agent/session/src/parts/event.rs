@@ -53,7 +53,8 @@ pub enum Event {
     Switched(String, Mode, Result<String, NotSwitched>, String),
     /// What came of [`Effect::Add`]: what of the rule is not probed.
     Added(String, Mode, Result<Vec<String>, NotAdded>),
-    /// What came of [`Effect::Remove`]: it is removed, and its probes are off or could not be taken off; or there is no such rule.
+    /// What came of [`Effect::Remove`]: it is removed, and its probes are off or could not be taken off; or
+    /// there is no such rule.
     Removed {
         rule: String,
         keeps: bool,
@@ -87,9 +88,10 @@ pub enum Effect {
     Order(MachineId, Order),
     /// Log that an order was dropped.
     Dropped(Order),
-    /// Find what each process is to do: [`changes::ChangeEvent::Decided`] or [`changes::ChangeEvent::NotOrdered`].
+    /// Find what each process is to do: [`changes::ChangeEvent::Decided`] or
+    /// [`changes::ChangeEvent::NotOrdered`].
     Resolve(Box<ResolvedDecision>),
-    /// Tell the rules what came of a decision.
+    /// Report the result of a decision to the rules.
     Result(u64, Result<(), NotDone>),
     /// Switch probes, for a decision or back: [`Event::ProbesSwitched`].
     SwitchProbes(Option<u64>, Vec<ProbeSwitch>),
@@ -122,7 +124,8 @@ pub type Effects = Vec<Effect>;
 pub struct EffectQueue(VecDeque<Effect>);
 
 impl EffectQueue {
-    /// What follows from an effect comes before those that are left. Steps of the end come one after the other.
+    /// What follows from an effect comes before those that are left. Steps of the end come one after the
+    /// other.
     pub fn follow(&mut self, effects: Effects) {
         let (steps, others): (Effects, Effects) =
             (effects.into_iter()).partition(|effect| matches!(effect, Effect::Leaving(_)));

@@ -1,5 +1,6 @@
-//! [`Parts`] composes the state machines of a session: it routes each event to its machine, routes effects between machines, and returns
-//! those that the shell must carry out. The shell reports their results as events.
+//! [`Parts`] composes the state machines of a session: it routes each event to its machine, routes effects
+//! between machines, and returns those that the shell must carry out. The shell reports their results as
+//! events.
 
 mod event;
 #[cfg(test)]
@@ -57,7 +58,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Of a session that begins, with its log if there is a file for it; `check` checks the rules that are added.
+    /// Of a session that begins, with its log if there is a file for it; `check` checks the rules that are
+    /// added.
     pub fn new(setup: Setup, log: Option<LogFile>, check: Check) -> Parts {
         let Setup {
             may_write,
@@ -104,7 +106,8 @@ impl Parts {
         self.leaving.outcome(logged)
     }
 
-    /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be done any more.
+    /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be
+    /// done any more.
     pub fn given_up(&self, awaits: impl Fn(u64) -> bool) -> Vec<Event> {
         let given_up = self.changes.waiting().filter(|decision| !awaits(*decision));
         given_up
@@ -113,7 +116,8 @@ impl Parts {
             .collect()
     }
 
-    /// A process has ended or runs another program: it holds nothing of what was changed in it, and nothing is to be done.
+    /// A process has ended or runs another program: it holds nothing of what was changed in it, and nothing
+    /// is to be done.
     pub fn ended(&mut self, process: MemberProcess, now: Time) {
         self.log
             .on(&mut self.changes, changes::ChangeEvent::Ended(process), now);
@@ -389,8 +393,9 @@ impl Parts {
     }
 }
 
-/// A duration is in the user's unit already; else the verdict begins with the time of a step, if that is known. Where the number of workers
-/// changes, so does what a step is found by: its time would be another thing before and after.
+/// A duration is in the user's unit already; else the verdict begins with the time of a step, if that is
+/// known. Where the number of workers changes, so does what a step is found by: its time would be another
+/// thing before and after.
 fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
     if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
         guard.text = format!("{step}; {}", guard.text);
@@ -407,7 +412,8 @@ fn found(rule: &str, text: &str) -> Effects {
         .collect()
 }
 
-/// Marks this moment in the trace and in the recording. A verdict is recorded with its rule, where it is judged.
+/// Marks this moment in the trace and in the recording. A verdict is recorded with its rule, where it is
+/// judged.
 fn marks(kind: MarkKind, name: &str, text: &str) -> impl Iterator<Item = Effect> {
     let (name, text) = (name.to_owned(), text.to_owned());
     let recorded = (kind != MarkKind::Verdict).then(|| Effect::Record(kind, name.clone(), text.clone()));

@@ -122,8 +122,8 @@ pub(super) struct State {
     is_reversed: [bool; Tab::ALL.len()],
     /// The chosen row, by tab.
     chosen: [usize; Tab::ALL.len()],
-    /// What the rows are that the page shows in the order in which it shows them: functions by name, ranks by pid. None of a tab
-    /// whose rows cannot be chosen.
+    /// What the rows are that the page shows in the order in which it shows them: functions by name, ranks by
+    /// pid. None of a tab whose rows cannot be chosen.
     pub(super) keys: Vec<String>,
     /// Rows that the page shows at once.
     pub(super) rows: usize,

@@ -1,5 +1,6 @@
-//! Random events against a model of what the actuators have in force: never a panic, never an order for an ended process, every order is answered,
-//! undone or reported, and at the end nothing is left changed unless it was kept.
+//! Random events against a model of what the actuators have in force: never a panic, never an order for an
+//! ended process, every order is answered, undone or reported, and at the end nothing is left changed unless
+//! it was kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -249,7 +250,8 @@ impl World {
         self.on(ChangeEvent::Decided(decided));
     }
 
-    /// The session stops: what was sent is answered, and each actuator puts back what is not confirmed, or cannot.
+    /// The session stops: what was sent is answered, and each actuator puts back what is not confirmed, or
+    /// cannot.
     fn stop(&mut self, keeps: bool, how: u8) {
         self.on(stop());
         while !self.sent.is_empty() {
