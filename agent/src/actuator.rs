@@ -28,8 +28,8 @@ use crate::{
     rights::{self, ProgramPart},
 };
 
-/// An actuator that does not answer within this time is taken for dead, and asked no more. Where ranks spin on too few CPUs, which is what rules repair,
-/// it waits its turn at every thread that it holds.
+/// An actuator that does not answer within this time is considered dead, and gets no more requests. If ranks
+/// spin on too few CPUs, which is what rules repair, it waits its turn at every thread that it holds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -47,21 +47,21 @@ pub enum StartError {
 /// A running actuator. When it is dropped, the actuator takes back what was not confirmed, and ends.
 #[derive(Debug)]
 pub struct Actuator {
-    /// What it can be asked.
+    /// The connection for requests.
     pub client: ActuatorClient,
     stream: UnixStream,
     child: Child,
 }
 
 impl Actuator {
-    /// Starts one. With `keep`, confirmed changes stay at the end; with `sync` there will be changes at sync points. Must be called
-    /// before the right to write is dropped.
+    /// Starts one. With `keep`, confirmed changes stay at the end; with `sync` there will be changes at sync
+    /// points. Must be called before the right to write is dropped.
     pub fn start(keep: bool, sync: bool) -> Result<Actuator, StartError> {
         Actuator::start_in(StateDir::usual()?.path().to_owned(), keep, sync)
     }
 
-    /// One that does what the user names by hand, which stays; with `despite_seccomp` it calls functions whatever the program's seccomp filters
-    /// may do to them.
+    /// One that does what the user names by hand, which stays; with `despite_seccomp` it calls functions
+    /// whatever the program's seccomp filters may do to them.
     pub fn by_hand(despite_seccomp: bool) -> Result<Actuator, StartError> {
         let hello = Hello {
             keep: true,
@@ -115,7 +115,8 @@ impl Actuator {
     /// Ends the session: takes back what does not stay.
     pub fn finish(mut self) -> Result<tuner::actuator::Farewell, ClientError> {
         let farewell = self.client.shutdown();
-        // It has answered, so it is about to end; or its stream has ended, and it takes back what it can, unless it hangs.
+        // It has answered, so it is about to end; or its stream has ended, and it takes back what it can,
+        // unless it hangs.
         let given_up = Instant::now() + ANSWER_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < given_up {
             std::thread::sleep(Duration::from_millis(1));
@@ -124,11 +125,12 @@ impl Actuator {
     }
 }
 
-/// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is prepared for
-/// changes at sync points; without, it has given up the right to probe.
+/// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is
+/// prepared for changes at sync points; without, it has given up the right to probe.
 pub fn serve(sync: bool) -> Result<(), String> {
     if sync {
-        // Before rights are dropped: to let a probe write by itself takes one that the actuator does not keep.
+        // Before rights are dropped: to let a probe write by itself takes one that the actuator does not
+        // keep.
         *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(false));
         heap::give_back();
     }

@@ -1,4 +1,4 @@
-//! A probed function is entered: count the call, remember when, send the hit if asked to.
+//! A probed function is entered: count the call, remember when, send the hit if requested.
 
 use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Totals};
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};

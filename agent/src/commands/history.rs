@@ -77,7 +77,8 @@ fn as_json(change: &Change) -> serde_json::Value {
     })
 }
 
-/// `tuneagent explain change N`: what the journals say of the changes of this number, one in each process that was changed.
+/// `tuneagent explain change N`: what the journals say of the changes of this number, one in each process
+/// that was changed.
 pub(super) fn explain(number: u64) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
@@ -192,8 +193,8 @@ fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<Farewell, Clien
     Ok(farewell)
 }
 
-/// The newest change in force of each process, all in one go. One that a crash left undecided is settled by trying, and may turn out
-/// never to have been written; then it is the one before.
+/// The newest change in force of each process, all in one go. One that a crash left undecided is settled by
+/// trying, and may turn out never to have been written; then it is the one before.
 fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> {
     let state = StateDir::usual().map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
     let mut left = Vec::new();
@@ -237,8 +238,9 @@ fn number_of(pid: Pid, change: &Change) -> ChangeNumber {
     ChangeNumber { pid, change }
 }
 
-/// Who else may write into a job, and what earlier sessions left in its processes, a line each: what was to stay, and what a crash left
-/// behind. What is in force of a session that runs is none of it: to take that back is the session's.
+/// Who else may write into a job, and what earlier sessions left in its processes, a line each: what was to
+/// stay, and what a crash left behind. What is in force of a session that runs is none of it: to take that
+/// back is the session's.
 pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
     let mut lines: Vec<String> = other_writer(job).into_iter().collect();
     let Ok(state) = StateDir::usual() else {
@@ -270,7 +272,8 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
     lines
 }
 
-/// The session that may write into processes of a job: one of ours that says so, else whoever has the right to write into one of them now.
+/// The session that may write into processes of a job: one of ours that says so, else a process that has the
+/// right to write into one of them.
 fn other_writer(job: &Job) -> Option<String> {
     let pids: Vec<i32> = job
         .members

@@ -1,5 +1,5 @@
-//! `tuneagent replay`: rules on recordings; prints what they found and decided, window by window, and then what was recorded of the
-//! ranks, of all hosts together.
+//! `tuneagent replay`: rules on recordings; prints what they found and decided, window by window, and then
+//! what was recorded of the ranks, of all hosts together.
 
 use std::{
     fs,
@@ -254,8 +254,8 @@ fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
     }
 }
 
-/// Unit, value, least and greatest row of a metric as a table has them: in base units and full precision. One that is no number, or has no
-/// value, is a note.
+/// Unit, value, least and greatest row of a metric as a table has them: in base units and full precision. One
+/// that is no number, or has no value, is a note.
 fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str) {
     match reading {
         None => (String::new(), ",,".to_owned(), text),
@@ -272,7 +272,7 @@ fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str)
     }
 }
 
-/// What is told of an act: nothing of a finding that only goes on.
+/// What is reported of an act: nothing of a finding that only goes on.
 fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
     match act {
         Act::Found {

@@ -45,7 +45,7 @@ pub(super) fn run(command: &SessionCommand) -> CommandResult {
     }
 }
 
-/// The rule is read and checked here, with the rights of whoever asks; the session is sent its text.
+/// The rule is read and checked here, with the rights of the caller; the session gets its text.
 fn add(args: &AddRuleArgs) -> CommandResult {
     let given = rulebook::given(&args.rule, args.settings.as_settings())?;
     let (rule, missing) = find(&args.session)?.add(given, args.mode).map_err(failure)?;

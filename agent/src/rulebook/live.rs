@@ -16,7 +16,7 @@ pub enum RuleConflict {
 #[derive(Clone, Debug)]
 pub struct Added {
     id: RuleId,
-    /// What it asks to be probed.
+    /// Its probe requests.
     pub wanted: Vec<Wanted>,
     numbers: std::ops::Range<usize>,
 }
@@ -42,7 +42,7 @@ impl RuleBook {
         Ok(Added { id, wanted, numbers })
     }
 
-    /// Which of the wanted of a rule are asked for in a process.
+    /// Which of a rule's requests apply to a process.
     pub fn added_in(&self, added: &Added, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
         let requests = self.requests.range(added.numbers.clone());
@@ -56,7 +56,7 @@ impl RuleBook {
         self.engine.begin(added.id, Time(now_ns));
         self.engine.set_mode(added.id, mode);
         if mode == Mode::Applying {
-            // Whoever adds a rule so has named it.
+            // A rule that is added this way was named by the user.
             self.named.push(name.clone());
             self.applying.push(name.clone());
         }

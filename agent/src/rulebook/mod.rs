@@ -1,5 +1,6 @@
-//! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only
-//! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
+//! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The
+//! only module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's
+//! number.
 
 mod act;
 mod effects;
@@ -64,7 +65,7 @@ use crate::{
 
 pub struct RuleBook {
     engine: Engine,
-    /// What they ask to be probed, by the number of its [`Wanted`].
+    /// Their probe requests, by the number of its [`Wanted`].
     requests: BTreeMap<usize, Ask>,
     reads: Reads,
     variables: Variables,
@@ -90,21 +91,22 @@ pub struct RuleBook {
     may_decide: bool,
     /// A hit at which a window may end was observed since the last evaluation.
     has_due: bool,
-    /// A hit was heard that parts what is added up, since this was last read.
+    /// A hit that parts the aggregates was observed, since this was last read.
     has_parted: bool,
     warm_up: EngineWarmUp,
-    /// Which measures of MPI's functions were told last of each process, by slot, and of what: most ranks sleep or compute when they are
-    /// looked at, and hundreds of functions are as they were.
+    /// Which of MPI's functions were observed last of each process, by slot, with their values: most ranks
+    /// sleep or compute between two readings, and hundreds of functions are unchanged.
     calls_observed: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[ingest::Counted]>)>,
     /// What the last reading of each process came to, by slot.
     summed: BTreeMap<u32, Summed>,
-    /// Nobody asked for any of the rules that are loaded.
+    /// The user named none of the rules that are loaded.
     are_unasked: bool,
 }
 
 impl RuleBook {
-    /// Loads the built-in rules and those that `paths` name, and sets their parameters and names. `apply` is what `--apply` said:
-    /// nothing, everything (an empty list), or names; `probes`, whether the session has probes.
+    /// Loads the built-in rules and those that `paths` name, and sets their parameters and names. `apply` is
+    /// what `--apply` said: nothing, everything (an empty list), or names; `probes`, whether the session has
+    /// probes.
     pub fn load(
         paths: &[String],
         settings: Settings<'_>,
@@ -163,14 +165,15 @@ impl RuleBook {
         self.recorder.is_some()
     }
 
-    /// Records what the whole iterations of a process came to, if a recording is being made.
+    /// Records the results of a process's complete iterations, if a recording is being made.
     pub fn summarise(&mut self, slot: u32, iterations: &Iterations, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
         }
     }
 
-    /// Records what is known of functions whose calls are estimated, if a recording is being made: of each once, and at its end.
+    /// Records what is known of functions whose calls are estimated, if a recording is being made: of each
+    /// once, and at its end.
     pub fn record_estimates(
         &mut self,
         slot: u32,
@@ -246,10 +249,10 @@ impl RuleBook {
         })
     }
 
-    /// Which of the wanted are asked for in a process: those of its roles.
+    /// Which of the wanted are requested in a process: those of its roles.
     pub fn requested_in(&self, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
-        // Numbers that are nobody's any more, or were never a rule's, are asked for by none.
+        // No rule requests numbers that are free again, or were never a rule's.
         let count = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
         let mut requested = vec![false; count];
         for (number, ask) in &self.requests {
@@ -268,7 +271,8 @@ impl RuleBook {
         switches.iter().for_each(|switch| self.switches.set(*switch));
     }
 
-    /// These of the wanted are not counted from now on, for the budget: rules have no value of them; all others are.
+    /// These of the wanted are not counted from now on, for the budget: rules have no value of them; all
+    /// others are.
     pub fn rest(&mut self, wanted: BTreeSet<usize>) {
         self.resting = wanted;
     }
@@ -352,7 +356,8 @@ impl RuleBook {
             .filter_map(|output| self.act(output))
             .collect();
         self.warm_up.keep(copy, Time(now_ns), &acts);
-        // Numbers of findings that hold on are those of the last window. Several tunes of a rule have one finding: that of the first.
+        // Numbers of findings that hold on are those of the last window. Several tunes of a rule have one
+        // finding: that of the first.
         let mut findings = self.engine.findings();
         findings.dedup_by_key(|finding| finding.rule);
         acts.extend(findings.into_iter().map(|finding| found(finding, false)));
@@ -426,7 +431,8 @@ impl RuleBook {
         self.engine.status().into_iter().map(view).collect()
     }
 
-    /// Whether windows may be longer than their rules state while the program is idle: the user named no rule, and nothing is recorded.
+    /// Whether windows may be longer than their rules state while the program is idle: the user named no
+    /// rule, and nothing is recorded.
     pub fn may_linger(&self) -> bool {
         self.are_unasked && self.recorder.is_none()
     }

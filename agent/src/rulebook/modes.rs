@@ -47,8 +47,8 @@ impl RuleBook {
         format!("this session has no rule {name}{near} (all of them: tuneagent session list)")
     }
 
-    /// A session that puts everything back at its end has no rules that make calls which stay: those that `--apply` named are an error, the
-    /// others only advise. Why, a sentence for each.
+    /// A session that puts everything back at its end has no rules that make calls which stay: those that
+    /// `--apply` named are an error, the others only advise. Why, a sentence for each.
     pub fn put_everything_back(&mut self) -> Result<Vec<String>, Failure> {
         self.keeps = false;
         let mut advising = Vec::new();

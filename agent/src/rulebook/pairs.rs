@@ -1,5 +1,5 @@
-//! Spans between two functions: from the entry of one to the return of the other in the same thread. The last entry before the
-//! return counts. Bounded; what found no room is counted.
+//! Spans between two functions: from the entry of one to the return of the other in the same thread. The last
+//! entry before the return counts. Bounded; what found no room is counted.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl Pairs {
         Some(entered)
     }
 
-    /// Hits were lost: an entry may belong to a return that nobody saw.
+    /// Hits were lost: an entry may belong to a return that was not seen.
     pub(super) fn forget_open(&mut self) {
         self.open.clear();
     }

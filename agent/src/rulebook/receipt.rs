@@ -1,4 +1,4 @@
-//! What came of a decision, as the session tells the engine.
+//! The result of a decision, as the engine gets it from the session.
 
 use rules::Time;
 use session::changes::NotDone;
@@ -6,7 +6,8 @@ use session::changes::NotDone;
 use super::RuleBook;
 
 impl RuleBook {
-    /// What came of a decision. False when the rules no longer wait for it: what was written for it must be undone.
+    /// What came of a decision. False when the rules no longer wait for it: what was written for it must be
+    /// undone.
     pub fn receipt(&mut self, decision: u64, outcome: Result<(), NotDone>, now_ns: u64) -> bool {
         let outcome = match outcome {
             Ok(()) => rules::DecisionOutcome::Applied,

@@ -1,5 +1,5 @@
-//! Captured texts: the kernel side sends each ahead of the hit that it belongs to, which carries the time at which it was read.
-//! Bounded; what had to go is counted.
+//! Captured texts: the kernel side sends each before its hit, which carries the time at which the text was
+//! read. Bounded; dropped texts are counted.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Waiting {
         let key = (text.time_ns, text.thread, text.place);
         self.texts.insert(key, printable_bytes(bytes));
         if self.texts.len() > MOST_WAITING {
-            // The oldest is the likeliest never to be asked for.
+            // The oldest is the least likely to be needed.
             self.texts.pop_first();
             self.dropped += 1;
         }

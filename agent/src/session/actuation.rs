@@ -17,7 +17,7 @@ use super::{
 };
 use crate::clock::monotonic_ns;
 
-/// So long hits are looked for until whoever asks something, and the clock, have their turn.
+/// Hits are polled for at most this long, then requests and the clock have their turn.
 pub(super) const POLL: Duration = Duration::from_millis(2);
 
 /// The way to the actuator.
@@ -26,7 +26,8 @@ pub(super) struct Actuation {
     pub(super) queue: Option<ActuatorQueue>,
     /// What the actuator is to do for decisions that are not answered.
     pub(super) ordered: BTreeMap<u64, Ordered>,
-    /// Hits are looked for without sleeping, on CPUs that are there for it, of which there are two at least or not.
+    /// Hits are looked for without sleeping, on CPUs that are there for it, of which there are two at least
+    /// or not.
     busy_poll: bool,
     has_second_cpu: bool,
 }
@@ -72,7 +73,8 @@ impl Actuation {
         }
     }
 
-    /// An order may come at once, perhaps this one: the actuator looks out for it for so long without sleeping.
+    /// An order may come at once, perhaps this one: the actuator looks out for it for so long without
+    /// sleeping.
     pub(super) fn expect(&self, look_out: Duration, like: Option<SetWarmUp>) {
         if let Some(queue) = &self.queue {
             queue.expect(monotonic_ns(), look_out, like);
@@ -108,8 +110,8 @@ impl Actuation {
         }
     }
 
-    /// A decision was ordered: the way it took. Its receipt is waited for where nobody else wants the CPU but the actuator, no longer than
-    /// hits are looked for at a time.
+    /// A decision was ordered: the way it took. If only the actuator needs the CPU, its receipt is waited for
+    /// here, no longer than hits are polled at a time.
     pub(super) fn ordered(&mut self, decision: u64, begun_ns: u64, evaluated_ns: u64) {
         let path = Path {
             begun_ns,
@@ -129,7 +131,7 @@ impl Actuation {
         self.ordered.retain(|decision, _| changes.is_waiting(*decision));
     }
 
-    /// An answer of the actuator, as the changes take it; none where nobody waits for it.
+    /// An answer of the actuator as an event of the changes; none if it is not waited for.
     pub(super) fn answered(&self, receipt: OrderReceipt) -> Option<ChangeEvent> {
         match receipt {
             OrderReceipt::Done {
@@ -197,7 +199,8 @@ pub(super) fn here(pid: Pid, number: u64) -> ChangeId {
     }
 }
 
-/// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past the thread.
+/// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past
+/// the thread.
 fn undo(changes: &[ChangeId]) -> Option<actuator_queue::QueuedOrder> {
     let number = |change: &ChangeId| ChangeNumber {
         pid: pid_of(change.pid),

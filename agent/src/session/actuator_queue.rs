@@ -1,9 +1,10 @@
-//! Orders to the actuator in, receipts out, both bounded. The actuator's answers take from microseconds to milliseconds, and the event loop
-//! must not wait for them: a thread of its own (`actuator_queue/thread.rs`) talks to it.
+//! Orders to the actuator in, receipts out, both bounded. The actuator's answers take from microseconds to
+//! milliseconds, and the event loop must not wait for them: a thread of its own (`actuator_queue/thread.rs`)
+//! talks to it.
 //!
-//! A value that is to be written at once while nothing else is under way is sent to the actuator by whoever orders it, and only its
-//! receipt is waited for here: waking this thread first would take as long as the write itself. Whoever has a CPU to spare waits for
-//! the receipt too, and the thread sleeps on.
+//! A value that is to be written at once while nothing else is under way is sent to the actuator by the
+//! ordering thread, and only its receipt is waited for here: waking this thread first would take as long as
+//! the write itself. A caller with a CPU to spare waits for the receipt too, and the thread sleeps on.
 
 use std::{
     collections::VecDeque,
@@ -66,7 +67,7 @@ pub enum QueuedOrder {
         /// What to write, and where.
         command: Box<TogetherCommand>,
     },
-    /// A variable may be written later: where it is and of what type is looked up now. Nothing is heard of it.
+    /// A variable may be written later: its address and type are looked up now. There is no receipt.
     LookUp(Box<GetCommand>),
     /// The receipt of what was sent already. No order of its own.
     TakeReceipt,
@@ -114,7 +115,7 @@ struct Talk {
     actuator: Option<Actuator>,
     /// What was sent past the thread.
     sent: Option<Sent>,
-    /// When it was last told to expect something.
+    /// When the last warm-up was sent.
     expected_ns: u64,
 }
 
@@ -129,8 +130,8 @@ impl Shared {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a value that is to be written at once, if nothing else is under way. Does not block: what the actuator was told to expect and
-    /// has not read leaves room for it.
+    /// Sends a value that is to be written at once, if nothing else is under way. Does not block: unread
+    /// warm-ups of the actuator leave room for it.
     fn send(&self, order: QueuedOrder) -> QueuedOrder {
         let QueuedOrder::Do {
             decision,
@@ -150,7 +151,7 @@ impl Shared {
         if self.under_way.load(Ordering::Acquire) > 0 {
             return back(command);
         }
-        // Held while sync points are asked after.
+        // Held while sync points are collected.
         let Ok(mut talk) = self.talk.try_lock() else {
             return back(command);
         };
@@ -167,7 +168,7 @@ impl Shared {
         QueuedOrder::TakeReceipt
     }
 
-    /// The receipt of what was sent, if it comes in time and nobody else has taken it.
+    /// The receipt of what was sent, if it comes in time and the thread has not taken it.
     fn receipt_within(&self, longest: Duration) -> Option<OrderReceipt> {
         let mut talk = self.talk.try_lock().ok()?;
         let client = &talk.actuator.as_ref()?.client;
@@ -223,8 +224,9 @@ impl ActuatorQueue {
         }
     }
 
-    /// An order may come at once, perhaps this one: the actuator wakes up while it is decided on, practises it, and looks out for it
-    /// without sleeping for so long. Does nothing where anything is under way, or when it was told so a moment ago.
+    /// An order may come at once, perhaps this one: the actuator wakes up while it is decided on, warms it
+    /// up, and polls for it without sleeping for this long. Does nothing if anything is under way, or if it
+    /// was called a moment ago.
     pub fn expect(&self, now_ns: u64, look_out: Duration, like: Option<SetWarmUp>) {
         if self.is_busy() {
             return;
@@ -242,18 +244,18 @@ impl ActuatorQueue {
         };
         if now_ns.saturating_sub(*expected_ns) >= EXPECT_EVERY_NS {
             *expected_ns = now_ns;
-            // An actuator that is gone is told with the order.
+            // That the actuator is gone is reported with the order.
             let _ = actuator.client.expect(look_out, like);
         }
     }
 
-    /// Orders are under way, or receipts were not heard.
+    /// Orders are under way, or receipts were not taken.
     pub fn is_busy(&self) -> bool {
         self.shared.under_way.load(Ordering::Acquire) > 0 || !self.taken.is_empty()
     }
 
-    /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended. Of one that was sent past the
-    /// thread [`ActuatorQueue::see_to_receipt`] must be called.
+    /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended.
+    /// Of one that was sent past the thread [`ActuatorQueue::see_to_receipt`] must be called.
     pub fn order(&self, order: QueuedOrder) -> Result<(), QueuedOrder> {
         use std::sync::mpsc::TrySendError;
         let order = self.shared.send(order);
@@ -269,7 +271,8 @@ impl ActuatorQueue {
         })
     }
 
-    /// Waits so long for the receipt of what was sent past the thread, if anything was; then it is the thread's to wait.
+    /// Waits so long for the receipt of what was sent past the thread, if anything was; then it is the
+    /// thread's to wait.
     pub fn see_to_receipt(&mut self, longest: Option<Duration>) {
         if self.shared.talk.try_lock().is_ok_and(|talk| talk.sent.is_none()) {
             return;
@@ -294,8 +297,8 @@ impl ActuatorQueue {
         }
     }
 
-    /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no longer; the receipts that
-    /// were not fetched come with the farewell.
+    /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no
+    /// longer; the receipts that were not fetched come with the farewell.
     pub async fn finish(mut self) -> (Vec<OrderReceipt>, Result<Farewell, ClientError>) {
         drop(self.orders);
         let mut last = Vec::from(self.taken);

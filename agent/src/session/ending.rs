@@ -23,7 +23,8 @@ use crate::{
     watchdog::LoopStep,
 };
 
-/// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to spare that takes 20 to 100 ms.
+/// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to
+/// spare that takes 20 to 100 ms.
 const DETACH_WAIT: Duration = Duration::from_millis(300);
 
 /// What is kept between the last steps.
@@ -43,7 +44,7 @@ impl Session {
         reason: &'static str,
         (mut sources, control): (Sources, Option<Control>),
     ) -> CommandResult {
-        // Whoever asked for the end gets the answer first.
+        // The client gets its answer before the end.
         tokio::task::yield_now().await;
         self.liveness.progress.begin(LoopStep::Leave);
         let mut last = Last {
@@ -102,7 +103,8 @@ impl Session {
             }
             LeaveEffect::Detach => {
                 let began = monotonic_ns();
-                // The kernel may take seconds to be sure that no hit is under way: a session that is over does not wait for it.
+                // The kernel may take seconds to be sure that no hit is under way: a session that is over
+                // does not wait for it.
                 let is_off = self.measuring.probes.detach(DETACH_WAIT);
                 let took_ns = monotonic_ns().saturating_sub(began);
                 leave::LeaveEvent::Detached(is_off.then_some(took_ns))

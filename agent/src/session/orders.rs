@@ -164,7 +164,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The first order of a decision as [`Resolver::resolve`] would give it; none where that is no plain value to be written at once.
+    /// The first order of a decision as [`Resolver::resolve`] would give it; none where that is no plain
+    /// value to be written at once.
     pub(super) fn without_write(&self, decision: &ResolvedDecision) -> Option<SetWarmUp> {
         if !warm_up::is_quick(decision) {
             return None;
@@ -240,7 +241,8 @@ impl Resolver<'_> {
         Ok(tasks.collect())
     }
 
-    /// The CPUs that one process gets when all of the job have cores of their own, in the order of their ranks.
+    /// The CPUs that one process gets when all of the job have cores of their own, in the order of their
+    /// ranks.
     fn cores_of(&self, slot: u32, how: Cores) -> Result<CpuList, String> {
         let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));

@@ -113,7 +113,8 @@ impl<'a> Views<'a> {
             .collect()
     }
 
-    /// The processes as they are shown. Those of a command get their slots as they come, and some slots nobody: they are shown by rank.
+    /// The processes as they are shown. Those of a command get their slots as they come, and some slots stay
+    /// empty: they are shown by rank.
     fn process_views(&self) -> Vec<ProcessView> {
         let views = self.shown().into_iter().map(|process| {
             let kernel = self.measuring.probes.kernel();
@@ -181,7 +182,8 @@ impl<'a> Views<'a> {
         of_kernel.chain(self.rules.losses()).collect()
     }
 
-    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
+    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one
+    /// world.
     fn matrix(&self) -> Option<MatrixView> {
         let is_one = self.target.job.roots.len() < 2 && self.calls().has_sequence();
         is_one.then(|| {
@@ -266,7 +268,8 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// What a rule that found something would do about it, and the command for that; none where there is nothing to say.
+    /// What a rule that found something would do about it, and the command for that; none where there is
+    /// nothing to say.
     fn advice(&self, rule: &str) -> Option<String> {
         let mut effects = self.rules.effects(rule);
         let variables = self.rules.written_everywhere(rule).into_iter();
@@ -301,7 +304,7 @@ impl<'a> Views<'a> {
         })
     }
 
-    /// The load of each of these processes over the whole session.
+    /// The load of each of these processes over the entire session.
     pub(super) fn add_loads(&self, processes: &mut [ProcessView]) {
         for (process, view) in self.shown().into_iter().zip(processes) {
             view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);

@@ -1,5 +1,5 @@
-//! What a program offers to a rule, by its symbols: its functions, the most called first, and its writable variables. A person chooses
-//! from them; everything named exists.
+//! What a program offers to a rule, by its symbols: its functions, the most called first, and its writable
+//! variables. A person chooses from them; everything named exists.
 
 use std::{collections::HashMap, os::unix::fs::FileExt};
 

@@ -1,5 +1,5 @@
-//! The thread that talks to the actuator: carries orders out one after the other and tells what came of each. A change at a sync point is armed
-//! here, and its receipt fetched when the program was there.
+//! The thread that talks to the actuator: carries orders out one after the other and reports the result of
+//! each. A change at a sync point is armed here, and its receipt fetched when the program was there.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,8 @@ use tuner::actuator::{
 use super::{Done, OrderReceipt, ProcessTask, QueuedOrder, SYNC_WAIT, Shared};
 use crate::actuator::Actuator;
 
-/// How often it is asked whether sync points were reached, while any is waited for. Until then the probe stays.
+/// The interval for checking whether sync points were reached, while any is waited for. Until then the probe
+/// stays.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 pub(super) fn serve(
@@ -27,7 +28,7 @@ pub(super) fn serve(
     orders: &Receiver<QueuedOrder>,
     receipts: &mpsc::Sender<OrderReceipt>,
 ) -> Result<Farewell, ClientError> {
-    // Where nobody listens any more, the orders are still carried out.
+    // If the receiver is gone, the orders are still carried out.
     let report = |receipt| drop(receipts.blocking_send(receipt));
     let mut waiting = BTreeMap::new();
     loop {
@@ -165,7 +166,7 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
             command,
         } => return arm_together(client, (decision, parts), *command, waiting),
         QueuedOrder::LookUp(command) => {
-            // What is wrong with it is told when it is to be written.
+            // An error will be reported when it is written.
             let _ = client.get(*command);
             return Vec::new();
         }
@@ -185,7 +186,7 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
 }
 
 fn undo(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderReceipt> {
-    // What was left alone in processes that were forked meanwhile is told at the end of the session.
+    // What was left alone in processes that were forked meanwhile is reported at the end of the session.
     let (results, _) = client.undo_each(changes);
     let receipts = changes.iter().zip(results);
     receipts
