@@ -1,5 +1,5 @@
-//! What the kernel side adds up of hits on a real kernel: each hit is in one sum or is sent, whoever hits and reads at the same time. Needs
-//! root; says so where it is not there.
+//! What the kernel side adds up of hits on a real kernel: each hit is in one sum or is sent, whoever hits and
+//! reads at the same time. Needs root; says so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;

@@ -1,5 +1,6 @@
-//! Who waits for hits is woken by those at which something may fall due, and by others only where he would not look by himself before long. The
-//! hits are those of a synthetic producer. Needs root; says so where it is not there.
+//! Who waits for hits is woken by those at which something may fall due, and by others only where he would
+//! not look by himself before long. The hits are those of a synthetic producer. Needs root; says so where it
+//! is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -45,8 +46,8 @@ impl Sleeper {
         }
     }
 
-    /// Whether it was woken since it was asked last. The kernel wakes once the program at the hit is over, at the latest when this CPU
-    /// takes its next interrupt.
+    /// Whether it was woken since it was asked last. The kernel wakes once the program at the hit is over, at
+    /// the latest when this CPU takes its next interrupt.
     fn was_woken(&self, within_ms: i64) -> bool {
         let patience = Timespec {
             tv_sec: 0,

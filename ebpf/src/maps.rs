@@ -217,7 +217,8 @@ pub fn add(counter: &u64, amount: u64) {
 /// What a counter was before it was added to.
 pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
     let mut before = amount;
-    // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic instruction.
+    // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic
+    // instruction.
     unsafe {
         core::arch::asm!("{1} = atomic_fetch_add((u64 *)({0} + 0), {1})", in(reg) counter, inout(reg) before)
     }

@@ -1,4 +1,5 @@
-//! The guard of a tune, checked: what says whether a change is worth keeping. The judgement itself is in `engine::trial`.
+//! The guard of a tune, checked: what says whether a change is worth keeping. The judgement itself is in
+//! `engine::trial`.
 
 use crate::term::Typed;
 
@@ -29,7 +30,8 @@ impl Guard {
         self.was.is_none() && !self.keeps_unless_worse
     }
 
-    /// How many windows before a change it must know. What says by itself what the change is compared with needs no more than one.
+    /// How many windows before a change it must know. What says by itself what the change is compared with
+    /// needs no more than one.
     pub(crate) fn needs_before(&self) -> usize {
         if self.was.is_some() { 1 } else { self.over as usize }
     }

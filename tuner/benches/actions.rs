@@ -1,8 +1,10 @@
-//! How long each action takes on a program of one thread and on one of many under load, beside what MATE published (Morajko, Morajko, Margalef,
-//! Luque, "MATE: Monitoring, Analysis and Tuning Environment", 2007, table 3.2). Run by `cargo xtask bench actions`.
+//! How long each action takes on a program of one thread and on one of many under load, beside what MATE
+//! published (Morajko, Morajko, Margalef, Luque, "MATE: Monitoring, Analysis and Tuning Environment", 2007,
+//! table 3.2). Run by `cargo xtask bench actions`.
 //!
-//! Times are from the request to the last record in the journal, in this process: without the way to the actuator and back
-//! (tens of microseconds), and with what is looked up each time (symbols, types, mappings). MATE's machine was another one.
+//! Times are from the request to the last record in the journal, in this process: without the way to the
+//! actuator and back (tens of microseconds), and with what is looked up each time (symbols, types, mappings).
+//! MATE's machine was another one.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,5 @@
-//! Taking changes back, and settling by the target's memory what a crash left undecided: also before a writer does anything else.
+//! Taking changes back, and settling by the target's memory what a crash left undecided: also before a writer
+//! does anything else.
 
 use std::sync::Arc;
 
@@ -84,15 +85,16 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
-    /// `Writer::prepare_undo`.
+    /// Reverts one change, if the process still holds what was written. At once: to revert at its sync point,
+    /// use `Writer::prepare_undo`.
     pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
         let known = self.in_force(change)?;
         self.take_back(&mut None, known, &[])
     }
 
-    /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be taken back; and with it those
-    /// of the same variable before it, as long as they are wanted ([`History::run_of`](crate::journal::History::run_of)).
+    /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be
+    /// taken back; and with it those of the same variable before it, as long as they are wanted
+    /// ([`History::run_of`](crate::journal::History::run_of)).
     pub(crate) fn prepare_undo(
         &mut self,
         change: u64,
@@ -147,8 +149,8 @@ impl Writer {
         })
     }
 
-    /// Takes back all changes in force for which `wanted` says so, newest first, by one write those that have followed each other at the
-    /// same place. One that cannot be taken back does not keep the others from it.
+    /// Takes back all changes in force for which `wanted` says so, newest first, by one write those that have
+    /// followed each other at the same place. One that cannot be taken back does not keep the others from it.
     pub fn undo_all(&mut self, wanted: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
         let numbers: Vec<u64> = self
             .changes()
@@ -158,7 +160,7 @@ impl Writer {
             .collect();
         let (mut space, mut done) = (None, Vec::new());
         for number in numbers {
-            // Asked now: taking back a later change brings an earlier one into force again.
+            // Read now: reverting a later change brings an earlier one into force again.
             let change = self.known(number).ok();
             let in_force = change.filter(|change| change.status == Status::Applied && wanted(change));
             let Some(change) = in_force else { continue };
@@ -260,7 +262,7 @@ impl Writer {
         set: &Assignment,
     ) -> Result<(), WriterError> {
         let change = known.intent.change;
-        // Without the module there are no bytes to ask: it stays undecided, which is the truth.
+        // Without the module there are no bytes to compare: it stays undecided.
         let Ok(location) = recorded(space, change, set) else {
             return Ok(());
         };
@@ -294,8 +296,8 @@ pub(crate) fn has_inherited(space: &AddressSpace, set: &Assignment) -> bool {
     matches!(found, Ok(Ok(found)) if found == set.new)
 }
 
-/// The place of a change, if the same file is still loaded at the same address, and pointers still lead there. The symbol is not
-/// looked up again: another file that was loaded since could define it.
+/// The place of a change, if the same file is still loaded at the same address, and pointers still lead
+/// there. The symbol is not looked up again: another file that was loaded since could define it.
 fn recorded(space: &AddressSpace, change: u64, set: &Assignment) -> Result<Location, WriterError> {
     let root = set.chain.as_ref().map_or(set.address, |chain| chain.root);
     let is_it = |module: &&crate::module::Module| {

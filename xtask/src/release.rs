@@ -1,7 +1,9 @@
-//! `cargo xtask release`: the program as it is given away, and what debuggers and backtraces know of it in a file beside it.
+//! `cargo xtask release`: the program as it is given away, and what debuggers and backtraces know of it in a
+//! file beside it.
 //!
-//! `cargo build --release` strips the program, as most who build it only want to run it. Here it is linked once more with all that is known,
-//! which `objcopy` then divides; the program names the file, which gdb, perf and Rust's own backtraces look for in the program's folder.
+//! `cargo build --release` strips the program, as most who build it only want to run it. Here it is linked
+//! once more with all that is known, which `objcopy` then divides; the program names the file, which gdb,
+//! perf and Rust's own backtraces look for in the program's folder.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Changes of several processes together: at the same iteration of all, or of none. The program itself ends when it finds that
-//! one was half-applied.
+//! Changes of several processes together: at the same iteration of all, or of none. The program itself ends
+//! when it finds that one was half-applied.
 
 use std::{
     io::{BufRead, BufReader, Write as _},
@@ -125,7 +125,8 @@ fn collected(actuator: &mut Actuator, mut tickets: Vec<u64>) -> Vec<Result<Recei
     receipts
 }
 
-/// Ranks that iterate so, and an actuator whose changes stay or not, with nothing else beside them; none without root. What is named last goes first.
+/// Ranks that iterate so, and an actuator whose changes stay or not, with nothing else beside them; none
+/// without root. What is named last goes first.
 fn ranks_and_actuator(how: &str, keep: bool) -> Option<(MutexGuard<'static, ()>, TempDir, Ranks, Actuator)> {
     let alone = alone_as_root()?;
     let directory = tempfile::tempdir().unwrap();
@@ -175,8 +176,8 @@ fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_
             holds[holds.len() - 1] / 1000,
         );
         ranks.go_on(RANKS);
-        // The end of the session takes all of them back at one iteration, within a bound; on a machine that is too busy for that all ranks
-        // have them still, and whoever comes next tries again.
+        // The end of the session takes all of them back at one iteration, within a bound; on a machine that
+        // is too busy for that all ranks have them still, and whoever comes next tries again.
         drop(actuator);
         let mut next = Actuator::start(directory.path(), true);
         let mut tries = 1;
@@ -261,7 +262,8 @@ fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
     let Some((_alone, directory, mut ranks, mut actuator)) = ranks_and_actuator("even", true) else {
         return;
     };
-    // The last rank writes it in every iteration, so that it does not hold what it held when the change was announced.
+    // The last rank writes it in every iteration, so that it does not hold what it held when the change was
+    // announced.
     let command = ranks.change("restless", -7);
     let why = refusal(&mut actuator, command);
     assert!(

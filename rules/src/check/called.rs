@@ -1,5 +1,5 @@
-//! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`. Earlier
-//! values are in [`super::past`].
+//! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`.
+//! Earlier values are in [`super::past`].
 
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};

@@ -1,5 +1,5 @@
-//! Values of earlier windows: `x over 5`, `x[-1]`, `mean(x over run)`, `ewma(x, 0.4)`, and which hits a fold takes:
-//! `sum(x over iteration)`, `mean(x over 256 chunks)`.
+//! Values of earlier windows: `x over 5`, `x[-1]`, `mean(x over run)`, `ewma(x, 0.4)`, and which hits a fold
+//! takes: `sum(x over iteration)`, `mean(x over 256 chunks)`.
 
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};

@@ -1,4 +1,5 @@
-//! The way to a value in the program's memory, as it is written: `cfg.chunk`, `arg(0)->count`, `*arg(1)`, `limits[2]`.
+//! The way to a value in the program's memory, as it is written: `cfg.chunk`, `arg(0)->count`, `*arg(1)`,
+//! `limits[2]`.
 
 use std::collections::BTreeMap;
 
@@ -75,8 +76,8 @@ fn walk(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, D
     }
 }
 
-/// `ret`, or a global variable with the members behind its dots. What a name is bound to may have such too; a part that
-/// begins with a digit belongs to the symbol.
+/// `ret`, or a global variable with the members behind its dots. What a name is bound to may have such too; a
+/// part that begins with a digit belongs to the symbol.
 fn named(name: &str, bindings: &Bindings) -> Source {
     if name == "ret" {
         return Source {

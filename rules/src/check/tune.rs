@@ -227,7 +227,8 @@ impl Checker<'_> {
             .map_or_else(|wrong| self.report(wrong), Some)
     }
 
-    /// Where it asks that a process waits for the decision; the outer nothing stands for what was reported.
+    /// Where it requires that a process waits for the decision; the outer none means that an error was
+    /// reported.
     fn decide(&mut self, at: &SyncEntry) -> Option<Option<Span>> {
         match &at.decide {
             Some(expr) => Some(self.switch(expr, "decide")?.then_some(expr.span)),
@@ -428,7 +429,8 @@ impl TuneEntry {
     }
 }
 
-/// A rule has one finding: a tune without words of its own uses those of the first tune of its window that has some.
+/// A rule has one finding: a tune without words of its own uses those of the first tune of its window that
+/// has some.
 fn share_finding(tunes: &mut [Tune]) {
     let Some(first) = tunes.iter().find(|tune| tune.finding.is_some()).cloned() else {
         return;

@@ -1,4 +1,5 @@
-//! Windows: every so long, or from hit to hit, and windows within others. In which a formula lives is in [`super::scope`].
+//! Windows: every so long, or from hit to hit, and windows within others. In which a formula lives is in
+//! [`super::scope`].
 
 use super::Checker;
 use super::infer::WindowNames;
@@ -35,7 +36,7 @@ impl Checker<'_> {
                 .push(Diagnostic::wrong("E0123", beyond.name.span, message));
             return Vec::new();
         }
-        // What each is called first: borders, keys and conditions speak of other windows.
+        // What each is called first: boundaries, keys and conditions speak of other windows.
         for entry in &file.windows {
             let names = WindowNames {
                 name: entry.name.raw.clone(),
@@ -108,7 +109,7 @@ impl Checker<'_> {
         Some(length.round() as u64)
     }
 
-    /// A timed window has no borders to say more of.
+    /// A timed window has no boundaries to say more of.
     fn only_of_probed(&mut self, entry: &WindowEntry) {
         let key = entry.key.as_ref().map(|key| match key {
             KeyEntry::Same(name) => name.span,
@@ -148,7 +149,8 @@ impl Checker<'_> {
             return self.refuse("E0148", second.span, message);
         }
         let begin = hits.first().copied();
-        // A span is at its border when it begins or ends, and its other probe is what stands for it elsewhere.
+        // A span is at its boundary when it begins or ends, and its other probe is what stands for it
+        // elsewhere.
         let boundaries = [begin, to].into_iter().flatten().collect();
         let keys = self.keys(entry, begin);
         if let Some(names) = self.names.windows.get_mut(place) {
@@ -243,7 +245,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A condition on what an open instance has so far: its hits and borders.
+    /// A condition on what an open instance has so far: its hits and boundaries.
     fn until(&mut self, place: usize, expr: &Expr) -> Option<Typed> {
         let condition = self.condition(place, expr)?;
         let mut unknown = None;

@@ -1,4 +1,5 @@
-//! Hits released in the order of their times to the windows of a rule, and what becomes due by them, in that order.
+//! Hits released in the order of their times to the windows of a rule, and what becomes due by them, in that
+//! order.
 //!
 //! What is in a window that closed is evaluated elsewhere, see [`super::close`].
 
@@ -63,7 +64,7 @@ struct Release<'a> {
     nesting: &'a Nesting,
     dropped: &'a mut Dropped,
     out: Vec<(usize, Due)>,
-    /// No open instance has ended: none is over before a hit moves a border.
+    /// No open instance has ended: none is over before a hit moves a boundary.
     all_go_on: bool,
 }
 
@@ -237,7 +238,8 @@ impl Fill<'_> {
         self.windows.get_mut(window)?.track()?.open(number)
     }
 
-    /// Number, begin and end of the instances of a window whose borders a process hits itself, the newest first.
+    /// Number, begin and end of the instances of a window whose boundaries a process hits itself, the newest
+    /// first.
     pub(super) fn spans(&self, window: usize, process: ProcessId) -> Vec<(u64, Time, Option<Time>)> {
         let span = |instance: &Instance| {
             let (start, end) = instance.boundaries.get(&process)?;
@@ -353,8 +355,9 @@ impl Release<'_> {
         }
     }
 
-    /// Closes, the inner windows first, the instances that are over when hits before `time` (up to it, if `inclusive`)
-    /// are known. One that closes may cut an inner one off for which others of that window had waited: those are over then as well.
+    /// Closes, the inner windows first, the instances that are over when hits before `time` (up to it, if
+    /// `inclusive`) are known. One that closes may cut an inner one off for which others of that window had
+    /// waited: those are over then as well.
     fn close(&mut self, time: Time, inclusive: bool) {
         while self.close_those_over(time, inclusive) {}
     }

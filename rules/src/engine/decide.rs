@@ -21,8 +21,8 @@ use crate::value::{Cell, ProcessId};
 use crate::window::Window;
 
 impl Engine {
-    /// Whether a decision of the rule may follow a hit of this probe at once: it applies, and a tune of it is looked at there, or
-    /// when a window closes that ends there.
+    /// Whether a decision of the rule may follow a hit of this probe at once: it applies, and a tune of it is
+    /// looked at there, or when a window closes that ends there.
     pub fn may_decide_at(&self, rule: RuleId, probe: ProbeId) -> bool {
         let applies = |running: &&super::Running| running.mode == Mode::Applying && !running.is_removed;
         let Some(running) = self.rules.get(rule.0).filter(applies) else {
@@ -70,8 +70,8 @@ impl TuneState {
         }
     }
 
-    /// Why there is nothing to change though the condition holds: every process has it already, and not from this tune. Such a tune finds
-    /// nothing either.
+    /// Why there is nothing to change though the condition holds: every process has it already, and not from
+    /// this tune. Such a tune finds nothing either.
     pub(super) fn needless(
         &self,
         turn: &Turn<'_>,
@@ -248,8 +248,9 @@ impl TuneState {
         ))
     }
 
-    /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so is one
-    /// for which the condition has not held for long enough, or that has the value by itself; all take a change together.
+    /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so
+    /// is one for which the condition has not held for long enough, or that has the value by itself; all take
+    /// a change together.
     fn changes(
         &self,
         turn: &Turn<'_>,

@@ -1,5 +1,6 @@
-//! What a tune writes at the start, until its first window has shown something better. No guard judges it: there is
-//! nothing before it to compare with. And what a process is given that joins later: what the others of its role have.
+//! What a tune writes at the start, until its first window has shown something better. No guard judges it:
+//! there is nothing before it to compare with. And what a process is given that joins later: what the others
+//! of its role have.
 
 use plan::{Action, Mode, Set};
 

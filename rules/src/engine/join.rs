@@ -1,7 +1,8 @@
-//! Pairs of hits: each hit of the first probe waits for the hit of the second that has the same keys, first in first out.
+//! Pairs of hits: each hit of the first probe waits for the hit of the second that has the same keys, first
+//! in first out.
 //!
-//! Sees hits in the order of their times. A second without a first that waits has lost it, or came before the engine: it
-//! is dropped, for paired with a later one it would be wrong.
+//! Sees hits in the order of their times. A second without a first that waits has lost it, or came before the
+//! engine: it is dropped, for paired with a later one it would be wrong.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,11 +1,12 @@
-//! When the instances of a window began and were over, by their keys: what is needed to place a hit by its key, and
-//! nothing else. A node is told it by the coordinator, and so places hits of its processes as one evaluator would.
+//! When the instances of a window began and were over, by their keys: what is needed to place a hit by its
+//! key, and nothing else. A node gets it from the coordinator, and so places hits of its processes as one
+//! evaluator would.
 
 use std::collections::VecDeque;
 
 use crate::value::{Key, Time};
 
-/// Instances that are over and remembered, to tell late hits from early ones.
+/// Instances that are over and remembered, to distinguish late hits from early ones.
 const MOST_CLOSED: usize = 1024;
 /// How many other instances may begin between a hit and the begin of its own.
 const PATIENCE: usize = 2;

@@ -1,5 +1,5 @@
-//! Rules that come and go while others are evaluated: what two of them may not both claim, and what is left of one that
-//! was removed, which is its number and nothing else.
+//! Rules that come and go while others are evaluated: what two of them may not both claim, and what is left
+//! of one that was removed, which is its number and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -23,7 +23,8 @@ use crate::ids::RuleId;
 use crate::rule::CheckedRule;
 use crate::value::Time;
 
-/// Rules that an engine can be given one after the other: the numbers of those that were removed are not used again.
+/// Rules that an engine can be given one after the other: the numbers of those that were removed are not used
+/// again.
 const MOST_RULES: usize = 4096;
 
 /// A rule that cannot run beside the others.
@@ -56,8 +57,8 @@ impl fmt::Display for Conflict {
 impl std::error::Error for Conflict {}
 
 impl Engine {
-    /// One more rule, advising, whose first windows begin at `now`: what was observed before is not its. The others do not
-    /// notice.
+    /// One more rule, advising, whose first windows begin at `now`: what was observed before is not its. The
+    /// others do not notice.
     ///
     /// # Errors
     /// When another rule has its name or changes the same thing.
@@ -127,8 +128,9 @@ impl Engine {
         self.rules.get(rule.0).map_or("", |running| running.rule.name())
     }
 
-    /// A rule is there no longer: a change of it that is still on trial is given up, what it found is closed, and whatever
-    /// it has in force is for the caller to take back. The others do not notice, but that a trial may begin.
+    /// A rule is there no longer: a change of it that is still on trial is given up, what it found is closed,
+    /// and whatever it has in force is for the caller to take back. The others do not notice, but that a
+    /// trial may begin.
     pub fn remove(&mut self, rule: RuleId) -> Vec<Output> {
         let out = self.set_mode(rule, Mode::Off);
         let findings = self.findings();

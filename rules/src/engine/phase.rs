@@ -51,7 +51,7 @@ impl Phase {
         Phase::OnHold { reason, left }
     }
 
-    /// The decisions that nobody has judged, the newest first.
+    /// The decisions without a verdict, the newest first.
     pub(super) fn open(&self) -> Vec<DecisionId> {
         let (newest, trial) = match self {
             Phase::Pending { decision, trial, .. } => (Some(*decision), trial),

@@ -1,4 +1,4 @@
-//! What the engine takes from nodes and tells them: see [`super::node`].
+//! What the engine gets from nodes and sends to them: see [`super::node`].
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,12 @@ pub(super) struct Remote {
     early: BTreeMap<u64, Report>,
     /// For each rule how far the hits it folds have been placed.
     settled: Vec<Option<Time>>,
-    /// Its processes, and how far each was heard of.
+    /// Its processes, and up to when each was observed.
     observed: BTreeMap<ProcessId, Time>,
 }
 
 impl Engine {
-    /// A node hands in what it folds by itself, from now on. Windows from probe to probe wait for it.
+    /// From now on a node passes in what it folds by itself. Windows from probe to probe wait for it.
     pub fn node_joined(&mut self, node: Machine) {
         self.nodes.entry(node).or_default();
     }
@@ -40,8 +40,8 @@ impl Engine {
         }
     }
 
-    /// Takes a report; false if the node never joined. One that comes twice changes nothing, one that comes before its
-    /// turn waits for those before it.
+    /// Takes a report; false if the node never joined. One that comes twice changes nothing, one that comes
+    /// before its turn waits for those before it.
     pub fn take_report(&mut self, report: Report) -> bool {
         let Some(remote) = self.nodes.get_mut(&report.node) else {
             return false;

@@ -89,8 +89,8 @@ impl Samples {
         self.probes.retain(|(_, _, of), _| *of != process);
     }
 
-    /// Forgets what no window that begins at `floor` or later can need; not each time that it is asked to, for a look at all series takes
-    /// longer than most ticks have to do.
+    /// Forgets what no window that begins at `floor` or later can need; not at each call, since searching all
+    /// series takes longer than most ticks have to do.
     pub(crate) fn forget(&mut self, floor: Time) {
         if floor.since(self.forgotten) < FORGETS_NS {
             return;
@@ -169,7 +169,7 @@ impl Samples {
         }
     }
 
-    /// Every hit of a probe within the window, between the totals that are nearest to its borders.
+    /// Every hit of a probe within the window, between the totals that are nearest to its boundaries.
     pub(crate) fn each_hit(
         &self,
         of: (RuleId, ProbeId, ProcessId),
@@ -184,8 +184,8 @@ impl Samples {
         series.within(first, last, counted)
     }
 
-    /// The hits of a probe within the window, between the totals that are nearest to its borders: a count is whole, and each hit is in one
-    /// window. `each` if the least and the greatest are needed.
+    /// The hits of a probe within the window, between the totals that are nearest to its boundaries: a count
+    /// is whole, and each hit is in one window. `each` if the least and the greatest are needed.
     pub(crate) fn hits(
         &self,
         of: (RuleId, ProbeId, ProcessId),

@@ -1,8 +1,10 @@
-//! Samples in the order of their times, and the change of what they count within a window. What is sampled, and for whom, is not known here.
+//! Samples in the order of their times, and the change of what they count within a window. What is sampled,
+//! and for whom, is not known here.
 //!
-//! A counter's samples seldom fall on a window's borders. Its change is taken between the last sample at or before the
-//! first border (else the first one behind it) and the last at or before the second, and given at that rate for the
-//! window's duration; samples further than half a window from their border are no ground for a value.
+//! A counter's samples seldom fall on a window's boundaries. Its change is taken between the last sample at
+//! or before the first boundary (else the first one behind it) and the last at or before the second, and
+//! given at that rate for the window's duration; samples further than half a window from their boundary are
+//! no ground for a value.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -51,7 +53,7 @@ impl<T: Copy> Series<T> {
         }
     }
 
-    /// The last sample within the window, borders included.
+    /// The last sample within the window, boundaries included.
     pub(super) fn last_in(&self, start: Time, end: Time) -> Option<(Time, T)> {
         self.0
             .iter()
@@ -85,7 +87,8 @@ impl<T: Copy> Series<T> {
     }
 }
 
-/// Names of functions, each kept once: hundreds of ranks have hundreds of them. As many as there was room for in processes.
+/// Names of functions, each kept once: hundreds of ranks have hundreds of them. As many as there was room for
+/// in processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(BTreeSet<Arc<str>>);
 
@@ -100,8 +103,8 @@ impl Names {
     }
 }
 
-/// Counters of the calls of each MPI function in one process, which are all observed at the same times. Of hundreds few change between two
-/// of them: only those are looked at again.
+/// Counters of the calls of each MPI function in one process, which are all observed at the same times. Of
+/// hundreds few change between two of them: only those are looked at again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) observed: Series<()>,

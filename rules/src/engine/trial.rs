@@ -1,7 +1,8 @@
 //! A trial: windows with the change are compared with windows without it until it is known what it does.
 //!
-//! First the windows before a change with those after it. Where that does not say enough, or where the program's pace may have jumped by
-//! itself, the change is reverted and made again until pairs of runs decide ([`alternation`]).
+//! First the windows before a change with those after it. Where that does not say enough, or where the
+//! program's pace may have jumped by itself, the change is reverted and made again until pairs of runs decide
+//! ([`alternation`]).
 
 mod alternation;
 mod judgement;
@@ -18,7 +19,8 @@ use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
 use crate::value::{Cell, ProcessId, Scalar};
 
-/// How many windows in a row without a value of the objective a trial bears, as a multiple of the guard's `over`.
+/// How many windows in a row without a value of the objective a trial bears, as a multiple of the guard's
+/// `over`.
 const PATIENCE: u32 = 3;
 /// How many windows after the change are seen at most where it is not made again, as a multiple of `over`.
 const MOST_AFTER: usize = 4;
@@ -223,7 +225,8 @@ impl Trial {
         }
     }
 
-    /// The next run begins. A window is left out before each, also where nothing is switched: the lot alone makes the difference.
+    /// The next run begins. A window is left out before each, also where nothing is switched: the lot alone
+    /// makes the difference.
     fn run(&mut self, with: bool, verdict: Verdict) -> Step {
         self.disturbed = true;
         match (with, self.is_reverted, &self.again) {

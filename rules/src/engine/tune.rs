@@ -1,8 +1,10 @@
-//! What becomes of one tune from window to window: a condition that holds, a finding, a decision, a trial, a verdict.
+//! What becomes of one tune from window to window: a condition that holds, a finding, a decision, a trial, a
+//! verdict.
 //!
-//! A tune with a guard acts once while its condition remains; what it did to a process it does not do again, unless the guard says
-//! what a change is compared with (`was`): then it follows, on trial too, and what it did in a trial is judged together. One without
-//! acts whenever what it would do differs from what it did last, and nothing is judged.
+//! A tune with a guard acts once while its condition remains; what it did to a process it does not do again,
+//! unless the guard says what a change is compared with (`was`): then it follows, on trial too, and what it
+//! did in a trial is judged together. One without acts whenever what it would do differs from what it did
+//! last, and nothing is judged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -36,7 +38,8 @@ pub(super) struct TuneState {
     begun: BTreeMap<DecisionId, Vec<ProcessAction>>,
     /// Processes that were given their first value, or need none any more.
     initial: BTreeSet<ProcessId>,
-    /// Decisions that give latecomers what was judged and kept in the others; and of these what is done, to be said to stay.
+    /// Decisions that give latecomers what was judged and kept in the others; and of these what is done, to
+    /// be said to stay.
     late: BTreeSet<DecisionId>,
     confirmed: Vec<DecisionId>,
     /// A window has closed for it, with a value.
@@ -105,8 +108,8 @@ impl TuneState {
         self.begin(decision, changes);
     }
 
-    /// What was decided for all processes alike, where it stays though the condition has ended: a process that joins later and
-    /// was given nothing yet is to have it too.
+    /// What was decided for all processes alike, where it stays though the condition has ended: a process
+    /// that joins later and was given nothing yet is to have it too.
     pub(super) fn in_force(&self, tune: &Tune) -> Option<&Action> {
         let holds = self.held.held() > 0;
         let is_settled = matches!(self.phase, Phase::Watching) && self.applied && !holds && !tune.undo_after;
@@ -303,7 +306,7 @@ impl TuneState {
         Some(condition)
     }
 
-    /// A decision made from numbers that are old by now is given up: its receipt finds nobody waiting. True if so.
+    /// A decision made from old numbers is given up: its receipt is ignored. True if so.
     fn grow_stale(&mut self, stale: Option<u32>) -> bool {
         let (Phase::Pending { waited, trial, .. }, Some(stale)) = (&mut self.phase, stale) else {
             return false;
@@ -372,9 +375,9 @@ impl TuneState {
         );
     }
 
-    /// Opens after the condition held `for` windows, and closes after as many without; none changes nothing. What
-    /// was found stays as it was while a change is judged, and after it was kept: the change itself may end the
-    /// condition.
+    /// Opens after the condition held `for` windows, and closes after as many without; none changes nothing.
+    /// What was found stays as it was while a change is judged, and after it was kept: the change itself may
+    /// end the condition.
     fn update_finding(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell, out: &mut Vec<Output>) {
         let state = self.finding.as_ref().map(|finding| finding.state);
         // A change that is being made may end its condition before its receipt is there.
@@ -444,8 +447,8 @@ impl TuneState {
         is_pending || self.begun.contains_key(&decision)
     }
 
-    /// Starts the trial, keeps a change that nobody judges, or puts the tune on hold. True if the decision was this
-    /// tune's.
+    /// Starts the trial, keeps a change that has no guard, or puts the tune on hold. True if the decision was
+    /// this tune's.
     pub(super) fn receipt(
         &mut self,
         decision: DecisionId,

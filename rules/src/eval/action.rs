@@ -83,7 +83,7 @@ impl Change {
     }
 }
 
-/// A value as a call takes it. Where the debug information tells no type, a whole number is passed as one.
+/// A value as a call takes it. Without a type in the debug information, an integer is passed as one.
 fn number(value: &Scalar) -> Result<Argument, String> {
     match value {
         Scalar::Boolean(value) => Ok(Argument::Integer(i64::from(*value))),
@@ -107,7 +107,8 @@ fn row(value: &Value, process: ProcessId) -> Cell {
     }
 }
 
-/// What is left to be computed at each call: all that does not depend on the value that was passed is a constant.
+/// What is left to be computed at each call: all that does not depend on the value that was passed is a
+/// constant.
 fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Expression, String> {
     let mut passed = false;
     of.visit(&mut |term| passed |= matches!(term, Term::Original));

@@ -74,7 +74,7 @@ impl<'a> Context<'a> {
         for_each(self, of, ends, depth)
     }
 
-    /// A row of a table; a process is told by its rank.
+    /// A row of a table; a process is identified by its rank.
     fn row(self, of: &Typed, key: &Typed) -> Cell {
         let rows = match self.eval(of) {
             Value::Table(rows) => rows,
@@ -175,7 +175,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What formulas see beyond their own instance: of the windows around it and inside it, of all so far, at its borders.
+    /// What formulas see beyond their own instance: of the windows around it and inside it, of all so far, at
+    /// its boundaries.
     pub(crate) fn elsewhere(self, term: &Term) -> Value {
         let Some(window) = self.window else {
             return Value::none("no window has closed");

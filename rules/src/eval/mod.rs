@@ -59,15 +59,15 @@ pub(crate) struct WindowData {
     pub(crate) around: Vec<Around>,
     /// The instances of inner windows that closed within it, each with its metrics.
     pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, String>>,
-    /// Measures at the hits of its borders.
+    /// Measures at the hits of its boundaries.
     pub(crate) at_boundaries: BTreeMap<(Measure, usize), Value>,
     /// Actual duration, in seconds, if both ends are known.
     pub(crate) duration: Result<f64, String>,
     /// From where to where it went.
     pub(crate) span: (Time, Time),
-    /// Where it began and ended in each process that hit its borders by itself.
+    /// Where it began and ended in each process that hit its boundaries by itself.
     pub(crate) own: BTreeMap<ProcessId, (Time, Time)>,
-    /// For each role, the processes that were there from border to border.
+    /// For each role, the processes that were there from boundary to boundary.
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
     /// For each measure and process its change for each MPI function called, where formulas choose calls.
@@ -78,13 +78,13 @@ pub(crate) struct WindowData {
     pub(crate) content: Option<Arc<Content>>,
     /// For each probe why not all of its hits are known.
     pub(crate) lacking: Vec<Option<String>>,
-    /// Processes whose hits do not count: they were not there from border to border.
+    /// Processes whose hits do not count: they were not there from boundary to boundary.
     pub(crate) excluded: Vec<ProcessId>,
     /// The contents of the instances that closed before, the newest last, where a fold looks back to them.
     pub(crate) earlier: Vec<Arc<Content>>,
     /// The content of all instances that closed before, where a fold goes over them.
     pub(crate) run: Option<Arc<Content>>,
-    /// For each fold its value, once it was asked for.
+    /// For each fold its value, once it was needed.
     pub(crate) folded: Vec<OnceCell<Value>>,
     /// For each probe its role.
     pub(crate) probe_roles: Vec<usize>,
@@ -259,7 +259,7 @@ impl<'a> Context<'a> {
             of, from, to, depth, ..
         } = &of.term
         {
-            // Nobody looks up a row of it: no table is made.
+            // No row of it is looked up: no table is made.
             let rows = self.range(of, (from, to), *depth)?;
             return fold_rows(reduction, rows, NO_NUMBERS, |key| self.key(key));
         }
@@ -408,7 +408,7 @@ pub(crate) fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
     value.map(Scalar::Number).ok_or_else(|| why().to_string())
 }
 
-/// The same where nobody asks why there is no number.
+/// The same without the reason why there is no number.
 pub(crate) fn calculated(operator: Operator, a: f64, b: f64) -> Option<f64> {
     let value = match operator {
         Operator::Add => a + b,

@@ -1,5 +1,5 @@
-//! Reductions of tables, and ranges. Total: what cannot be computed is none with a reason. Folds of hits are in
-//! [`crate::eval::partial`].
+//! Reductions of tables, and ranges. Total: what cannot be computed is none with a reason. Folds of hits are
+//! in [`crate::eval::partial`].
 
 use std::sync::Arc;
 
@@ -93,8 +93,9 @@ fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// What a formula comes to in which there are numbers and what is reckoned with them, as [`Context::eval`] would have it, but without a
-/// value for each step. None where there is anything else in it, or what it comes to is none: `eval` says why.
+/// What a formula comes to in which there are numbers and what is reckoned with them, as [`Context::eval`]
+/// would have it, but without a value for each step. None where there is anything else in it, or what it
+/// comes to is none: `eval` says why.
 fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
     match &of.term {
         Term::Constant(Scalar::Number(number)) => Some(*number),
@@ -122,8 +123,8 @@ pub(crate) fn why_empty(of: &Typed) -> &'static str {
     }
 }
 
-/// The fold of the rows of a table. One none among them makes the whole none: a sum of what happened to be measured
-/// would be too small unseen.
+/// The fold of the rows of a table. One none among them makes the whole none: a sum of what happened to be
+/// measured would be too small unseen.
 pub(crate) fn fold_rows(
     reduction: Reduction,
     rows: impl IntoIterator<Item = (Key, Cell), IntoIter: ExactSizeIterator>,

@@ -1,7 +1,8 @@
-//! Folds over every instance of a window since the beginning: `mean(x over run)`, `ewma(x, 0.4 by team.threads over run)`.
+//! Folds over every instance of a window since the beginning: `mean(x over run)`, `ewma(x, 0.4 by
+//! team.threads over run)`.
 //!
-//! Instances come in the order they close. One in which the formula has no value is left out: a single instance that was
-//! not whole would else leave the fold without a value for ever.
+//! Instances come in the order they close. One in which the formula has no value is left out: a single
+//! instance that was not whole would else leave the fold without a value for ever.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The tree of the file to a [`RuleFile`]: known keys, right shapes, formulas read. As many errors as there are. What
-//! the entries of each section look like is in [`super::sections`] and [`super::tunes`].
+//! The tree of the file to a [`RuleFile`]: known keys, right shapes, formulas read. As many errors as there
+//! are. What the entries of each section look like is in [`super::sections`] and [`super::tunes`].
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! `use: [iteration-time]`: the definitions of another rule that this one needs, taken into it.
 //!
-//! Only what is needed is taken: what the formulas of this rule name and it does not define itself, and what that needs in
-//! turn. Where rules are found is not known here.
+//! Only what is needed is taken: what the formulas of this rule name and it does not define itself, and what
+//! that needs in turn. Where rules are found is not known here.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,9 @@
-//! The outer form: how a recording begins, and compressed blocks with check sums. What is inside a block is not known here.
+//! The outer form: how a recording begins, and compressed blocks with check sums. What is inside a block is
+//! not known here.
 //!
-//! A block's sum goes on from the sum of the one before it, so that a block that is missing, doubled or moved is
-//! noticed. Its length and sum have a sum of their own: a length that is wrong is damage, not a missing rest.
+//! A block's sum goes on from the sum of the one before it, so that a block that is missing, doubled or moved
+//! is noticed. Its length and sum have a sum of their own: a length that is wrong is damage, not a missing
+//! rest.
 
 use super::{MAJOR, MAX_BLOCK, MINOR, ReadError};
 

@@ -1,11 +1,12 @@
 //! Recordings: what a session observed, as bytes, and back; several of them joined into one.
 //!
-//! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`RecordingWriter`] in chunks, a [`Reader`]
-//! goes over bytes that somebody else has read, and [`RecordingMerge`] joins readers. The form is described in `docs/recording.md`:
-//! compressed blocks with check sums, in which the records that come often are stored in columns.
+//! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`RecordingWriter`] in
+//! chunks, a [`Reader`] goes over bytes that somebody else has read, and [`RecordingMerge`] joins readers.
+//! The form is described in `docs/recording.md`: compressed blocks with check sums, in which the records that
+//! come often are stored in columns.
 //!
-//! Where to read: `record` (the values), `stored` (records in a block), `block` (check sums, compression), `writer`, `reader`,
-//! `merge`.
+//! Where to read: `record` (the values), `stored` (records in a block), `block` (check sums, compression),
+//! `writer`, `reader`, `merge`.
 //!
 //! ```
 //! use rules::recording::{Header, Reader, Record, RecordingWriter};
@@ -63,5 +64,6 @@ pub const MAX_RECORD: usize = 256 << 10;
 pub const MAX_BLOCK: usize = 384 << 10;
 /// Bytes that the records of one block take in memory, whatever the bytes of the file are.
 pub const MAX_OPEN: usize = 64 << 20;
-/// A block is closed when its records have this many bytes: enough for the compression, and little is lost where it is torn.
+/// A block is closed when its records have this many bytes: enough for the compression, and little is lost
+/// where it is torn.
 pub const BLOCK_TARGET: usize = 64 << 10;

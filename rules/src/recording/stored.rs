@@ -1,5 +1,5 @@
-//! The inner form: how records stand in a block. Those that come often are stored in columns. The others are JSON, of which an older
-//! program leaves out what it does not know.
+//! The inner form: how records stand in a block. Those that come often are stored in columns. The others are
+//! JSON, of which an older program leaves out what it does not know.
 
 use bitcode::{Decode, Encode};
 use serde::Serialize;

@@ -4,10 +4,11 @@ use super::record::{Header, Record};
 use super::stored::{self, Block, Stored};
 use super::{BLOCK_TARGET, MAX_BLOCK, TooLarge, block};
 
-/// Makes a recording. Hand what [`RecordingWriter::take`] gives to the file, in order, and [`RecordingWriter::finish`]'s at the end.
+/// Makes a recording. Hand what [`RecordingWriter::take`] gives to the file, in order, and
+/// [`RecordingWriter::finish`]'s at the end.
 ///
-/// Records may come in any order; it is kept. Times that go up slowly and probes that are hit again and again cost
-/// least.
+/// Records may come in any order; it is kept. Times that go up slowly and probes that are hit again and again
+/// cost least.
 #[derive(Clone, Debug)]
 pub struct RecordingWriter {
     ready: Vec<u8>,
@@ -78,7 +79,8 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Closes the open block, so that everything written so far is in the next chunk. A block costs about 50 bytes.
+    /// Closes the open block, so that everything written so far is in the next chunk. A block costs about 50
+    /// bytes.
     pub fn flush(&mut self) {
         if !self.open.records.is_empty() {
             self.sum = block::seal(&mut self.ready, &bitcode::encode(&self.open), self.sum);

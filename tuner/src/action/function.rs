@@ -78,8 +78,8 @@ impl Found {
         Ok(bytes)
     }
 
-    /// A probe of a session at its entry may sit behind the bytes that are changed: it would see no call any more, or calls that
-    /// are none.
+    /// A probe of a session at its entry may sit behind the bytes that are changed: it would see no call any
+    /// more, or calls that are none.
     fn is_entry_probed(&self, context: &Context<'_>, body: &Body) -> Result<bool, ActionError> {
         for long_nops in [false, true] {
             let sites = EntrySites::new(Emulation { long_nops });
@@ -152,8 +152,8 @@ impl Found {
     }
 }
 
-/// The function that `wanted` means: the program's own, else the exported one that the dynamic linker finds first, else the
-/// only one.
+/// The function that `wanted` means: the program's own, else the exported one that the dynamic linker finds
+/// first, else the only one.
 pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found, ActionError> {
     let pid = space.process.pid;
     let mut candidates = Vec::new();

@@ -1,5 +1,5 @@
-//! A call that is inserted into a function: through a trampoline at its entry; at each of its returns, or into a copy of it where there is
-//! no room at one.
+//! A call that is inserted into a function: through a trampoline at its entry; at each of its returns, or
+//! into a copy of it where there is no room at one.
 
 use plan::Argument;
 
@@ -135,8 +135,8 @@ impl Insertion {
         Ok(plan)
     }
 
-    /// Where there is no room at a return: the whole function runs as a copy that calls before each return. Who unwinds the
-    /// stack does not know the copy, so it must call nothing, or nobody may unwind.
+    /// If there is no room at a return: the whole function runs as a copy that calls before each return.
+    /// Unwinders do not know the copy, so it must call nothing, or the program must never unwind.
     fn by_copy(&self, context: &Context<'_>, into: &Found, body: &Body) -> Result<Plan, ActionError> {
         let mut plan = self.plan(into, "return");
         let refused = |why: String| into.refused(Self::DONE, why);
@@ -186,7 +186,7 @@ impl Insertion {
     }
 }
 
-/// How many bytes behind a function do nothing and belong to nobody.
+/// How many bytes behind a function do nothing and are of no other function.
 fn padding_behind(found: &Found, body: &Body) -> usize {
     let end = LinkAddress(found.function.address.0 + found.function.size);
     let next = found.module.image.next_symbol(end).ok().flatten();

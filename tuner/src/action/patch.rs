@@ -1,4 +1,5 @@
-//! How a change of code gets into the program and away again: journal, memory of our own, all threads held, bytes, read back.
+//! How a change of code gets into the program and away again: journal, memory of our own, all threads held,
+//! bytes, read back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,7 +121,7 @@ impl Writer {
     ) -> Result<(), WriterError> {
         let change = known.intent.change;
         let ground = Ground::open(space.process.pid).map_err(ActionError::from)?;
-        // Without the modules there are no bytes to ask: it stays undecided, which is the truth.
+        // Without the modules there are no bytes to compare: it stays undecided.
         let Ok(places) = places(space, &ground, change, patch) else {
             return Ok(());
         };
@@ -138,8 +139,8 @@ impl Writer {
         }
     }
 
-    /// Unmaps memory of ours that no change in force needs, and that a crash, or a thread that was in it, has left.
-    /// That of a call that the program left by a jump stays.
+    /// Unmaps memory of ours that no change in force needs, and that a crash, or a thread that was in it, has
+    /// left. That of a call that the program left by a jump stays.
     pub(crate) fn sweep(&mut self, space: &AddressSpace) -> Result<(), WriterError> {
         let finished = |change: &Change| {
             let by_call = matches!(
@@ -149,7 +150,7 @@ impl Writer {
             matches!(change.status, Status::Failed | Status::Reverted | Status::Done)
                 || (by_call && !matches!(change.status, Status::Pending))
         };
-        // What takes a change back is in it still, and its memory alone tells what came of it.
+        // What reverts a change is in it still, and its memory alone has the result.
         let reverting = |change: &Change| match change.status {
             Status::RevertPending => None,
             _ => change.revert_arena,
@@ -281,7 +282,7 @@ fn keeps_from_changing(
             let linker = machinery
                 .delicate
                 .iter()
-                // Whoever fills an entry calls none of the program's functions.
+                // Filling an entry calls none of the program's functions.
                 .find(|(range, _)| view.is_executing_innermost(range, ground));
             linker
                 .filter(|_| plan.is_unbound)
@@ -331,7 +332,8 @@ struct Reverted {
 impl Back<'_> {
     /// Puts back what is still ours, in reverse.
     fn revert(&self, underway: fn()) -> Result<Reverted, ActionError> {
-        // Whoever stands at a jump of ours finds the old first instruction there, whole; behind it nobody can stand.
+        // A thread at a jump of ours finds the old first instruction there, whole; no thread can stand behind
+        // it.
         let holds = self
             .places
             .iter()

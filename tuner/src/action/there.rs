@@ -1,8 +1,9 @@
 //! A function is called by the thread that has reached a sync point, while it stands there.
 //!
-//! The probe holds the thread in the kernel, and it is stopped one instruction behind ([`crate::rendezvous::Stopping`]). The stopped thread
-//! is sent to call as in `call`; where it was let go before it was to stop, nothing is called. A call that was made so is taken
-//! back so, by the same thread: another one that comes to the point is let go.
+//! The probe holds the thread in the kernel, and it is stopped one instruction behind
+//! ([`crate::rendezvous::Stopping`]). The stopped thread is sent to call as in `call`; where it was let go
+//! before it was to stop, nothing is called. A call that was made so is taken back so, by the same thread:
+//! another one that comes to the point is let go.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -34,7 +35,7 @@ pub(crate) struct CallThere {
     entered: Option<Entered>,
 }
 
-/// What whoever makes the call needs.
+/// What the thread that makes the call needs.
 struct Errand {
     process: Process,
     ground: Ground,

@@ -1,5 +1,5 @@
-//! The calls that wait for their sync points, and those that take such calls back there. What holds the program there is the same as
-//! for `waiting`; what the held thread does, `action::there`.
+//! The calls that wait for their sync points, and those that take such calls back there. What holds the
+//! program there is the same as for `waiting`; what the held thread does, `action::there`.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ use crate::undo::Undone;
 const LAST_LOOKS: Duration = Duration::from_secs(2);
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
-/// So many threads that are not to make a call may come to its point before it is given up: each is stopped for that.
+/// So many threads that are not to make a call may come to its point before it is given up: each is stopped
+/// for that.
 const OTHERS_MAX: u64 = 256;
 
 /// A call that waits, or is being made.
@@ -52,7 +53,7 @@ impl Session {
             return Err(refused("only a call has a place in the program".to_owned()));
         };
         let pid = command.act.pid;
-        // Before anything is looked up: whoever may not write must be told so first.
+        // Before anything is looked up: a missing right to write must be reported first.
         self.writer(pid)?;
         self.point(pid, &command.at)?;
         self.waiting.rendezvous()?;
@@ -161,7 +162,7 @@ impl Session {
         })
     }
 
-    /// Those that are over are told, once.
+    /// Returns those that are over, once.
     pub(super) fn collect_calls(&mut self) -> Vec<(u64, Result<ActionReceipt, Refusal>)> {
         let tickets: Vec<u64> = self.waiting.calls.keys().copied().collect();
         for number in tickets {
@@ -177,7 +178,8 @@ impl Session {
         std::mem::take(&mut self.waiting.called)
     }
 
-    /// What came of a call; none while it waits, or is being made. Who gives up waits no longer for the point.
+    /// What came of a call; none while it waits, or is being made. Who gives up waits no longer for the
+    /// point.
     fn look_at(&mut self, call: &mut WaitingCall, gives_up: bool) -> Option<Result<ActionReceipt, Refusal>> {
         let passage = match call.reached {
             Some(passage) => passage,
@@ -189,7 +191,7 @@ impl Session {
                     (progress, _) => progress,
                 };
                 match progress {
-                    // Of one that was let go too early, the action has told.
+                    // One that was let go too early was reported by the action.
                     Progress::Done(passage) | Progress::Late(passage) => *call.reached.insert(passage),
                     Progress::Pending(passage)
                     | Progress::Missed(passage)
@@ -247,7 +249,7 @@ impl Session {
             return;
         };
         let began = Instant::now();
-        // After that, the next look at the process tells what came of it: the thread needs nobody.
+        // After that, the next look at the process finds the result: the thread needs no supervision.
         while began.elapsed() <= LAST_LOOKS {
             if let Some(result) = self.look_at(&mut call, true) {
                 self.waiting.called.push((number, result));

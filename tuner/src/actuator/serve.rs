@@ -16,7 +16,8 @@ use crate::rendezvous::Rendezvous;
 use crate::sys;
 use crate::write::Hooks;
 
-/// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there is none.
+/// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there
+/// is none.
 pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;
 
 /// The longest that an order is looked out for.
@@ -27,8 +28,8 @@ const LOOK_OUT_MAX: Duration = Duration::from_millis(5);
 pub struct ServeOptions {
     /// See [`Hooks`].
     pub hooks: Hooks,
-    /// Processes of any other user are refused, whatever the stream asks for: the rights of this process are lent for this
-    /// user's own.
+    /// Processes of any other user are refused, whatever the stream requests: the rights of this process are
+    /// lent for this user's own.
     pub only_user: Option<u32>,
     /// Without one no change can wait for a sync point.
     pub rendezvous: Option<RendezvousSource>,
@@ -44,8 +45,8 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves one session until its stream ends, takes the session's changes back, and tells what came of that.
-/// Ignores SIGINT, SIGTERM and SIGHUP for the rest of the process's life.
+/// Serves one session until its stream ends, reverts the session's changes, and returns the result. Ignores
+/// SIGINT, SIGTERM and SIGHUP for the rest of the process's life.
 pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<Farewell, ServeError> {
     sys::ignore_termination_signals();
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -113,7 +114,8 @@ fn run(
     }
 }
 
-/// Until there is something to read, or the time is over: who sleeps takes longer to be woken than a write takes.
+/// Until there is something to read, or the time is over: who sleeps takes longer to be woken than a write
+/// takes.
 fn look_out(reader: &BufReader<UnixStream>, longest: Duration) {
     let until = Instant::now() + longest.min(LOOK_OUT_MAX);
     let nothing = |reader: &BufReader<UnixStream>| {

@@ -26,7 +26,8 @@ use crate::writer::{SetRequest, Writer, WriterError};
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
 /// take long.
 const LOCATIONS_MAX: usize = 4_096;
-/// Checked places that are kept for the next write; each holds two files open. What finds no room is checked anew each time.
+/// Checked places that are kept for the next write; each holds two files open. What finds no room is checked
+/// anew each time.
 const SLOTS_MAX: usize = 256;
 
 /// Places and processes that are looked at when a write may follow.
@@ -46,7 +47,8 @@ pub(super) struct Session {
     locations: HashMap<(Pid, VariableName), Location>,
     pub(super) slots: HashMap<Stated, Slot>,
     pub(super) waiting: Waiting,
-    /// Processes that may have inherited a change that was taken back, and why they were left alone: told at the end.
+    /// Processes that may have inherited a change that was reverted, and why they were left alone: reported
+    /// at the end.
     pub(super) left_alone: Vec<(Pid, Refusal)>,
 }
 
@@ -120,8 +122,9 @@ impl Session {
         Ok(ActuatorAnswer::Set(Box::new(receipt)))
     }
 
-    /// A set may follow at once, perhaps this one. What it will look at is looked at now, so that it is quick then; nothing is concluded
-    /// from it, but for some milliseconds that nobody debugs the process.
+    /// A set may follow at once, perhaps this one. What it will read is read now, so that it is quick then;
+    /// nothing is concluded from it, except for some milliseconds that no debugger is attached to the
+    /// process.
     pub(super) fn expect(&mut self, like: Option<SetWarmUp>) {
         for slot in self.slots.values_mut().take(EXPECTED_MAX) {
             slot.look();
@@ -137,7 +140,7 @@ impl Session {
 
     /// Everything about a set that is known before anything is announced.
     pub(super) fn prepare(&mut self, command: SetCommand) -> Result<(Slot, SetRequest), Refusal> {
-        // Before anything is looked up: whoever may not write must be told so first.
+        // Before anything is looked up: a missing right to write must be reported first.
         self.writer(command.pid)?;
         let stated = stated(&command);
         let slot = match self.slots.remove(&stated) {
@@ -154,7 +157,8 @@ impl Session {
     fn validated(&mut self, stated: &Stated) -> Result<Slot, Refusal> {
         let (pid, name, value_type) = stated;
         let known = self.locations.get(&(*pid, name.clone()));
-        // Where no pointer leads to it, all that is remembered is checked here: that its file is loaded where it was need not be asked before.
+        // Where no pointer leads to it, all that is remembered is checked here: that its file is loaded where
+        // it was need not be checked before.
         let known = known.filter(|known| known.chain.is_none());
         if let Some(Ok(slot)) = known.map(|known| Slot::validate(known, *value_type)) {
             return Ok(slot);
@@ -202,7 +206,8 @@ impl Session {
         }))
     }
 
-    /// Who asks for a variable may write it next: what is checked of its place now need not be then. Who may not is told then.
+    /// A variable that is read may be written next: what is checked of its place now need not be then. A
+    /// missing right to write is reported then.
     fn prefetch(&mut self, stated: Stated) {
         write::look();
         // What was kept of a program that another one has followed is worth nothing.
@@ -313,7 +318,7 @@ impl Session {
                 // It ended in this very moment.
                 Err(_) if !writer.process().is_alive() => {}
                 Err(error) => {
-                    // Whatever was to stay cannot be told from the rest by whoever reads this: all are named.
+                    // The reader cannot distinguish what was to stay from the rest: all are named.
                     farewell
                         .failed
                         .extend(in_force.map(|number| (number, error.clone())));
@@ -361,7 +366,7 @@ impl Drop for Session {
 }
 
 impl Farewell {
-    /// What another one tells as well.
+    /// Adds another summary.
     pub fn extend(&mut self, other: Farewell) {
         self.undone.extend(other.undone);
         self.failed.extend(other.failed);
@@ -379,7 +384,8 @@ impl Farewell {
         }
     }
 
-    /// Those of which it is not known yet whether they are in force, such as calls that have not returned: nothing was tried.
+    /// Those of which it is not known yet whether they are in force, such as calls that have not returned:
+    /// nothing was tried.
     fn add_undecided(&mut self, pid: Pid, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
             let number = change.intent.change;

@@ -1,5 +1,5 @@
-//! Changes of several processes at the same iteration: written in all of them or in none. How the processes agree on one is
-//! [`super::assembly`]'s; they are taken back in [`super::undoing_together`].
+//! Changes of several processes at the same iteration: written in all of them or in none. How the processes
+//! agree on one is [`super::assembly`]'s; they are taken back in [`super::undoing_together`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

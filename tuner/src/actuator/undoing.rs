@@ -1,5 +1,5 @@
-//! The taking back of changes: those that were made at a sync point there, within [`UNDO_WAIT`], all others at once. What several processes
-//! have together is taken back in `undoing_together`.
+//! The taking back of changes: those that were made at a sync point there, within [`UNDO_WAIT`], all others
+//! at once. What several processes have together is taken back in `undoing_together`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub(super) type Tried = Attempt<Refusal>;
 pub(super) type TriedIn = Result<Vec<Tried>, Refusal>;
 
 impl Session {
-    /// Takes these changes back, as [`Session::undo_all`] does. What came of each, in their order, and what was tried in the processes that
-    /// have inherited them.
+    /// Takes these changes back, as [`Session::undo_all`] does. What came of each, in their order, and what
+    /// was tried in the processes that have inherited them.
     pub(super) fn undo_these(
         &mut self,
         changes: &[ChangeNumber],
@@ -63,7 +63,7 @@ impl Session {
                 Err(refusal) => results.extend(of.map(|number| (*number, Err(refusal.clone())))),
             }
         }
-        // Told once more at the end of the session.
+        // Reported once more at the end of the session.
         inherited.refused.clone_from(&self.left_alone);
         inherited.shorten();
         let result = |ChangeNumber { pid, change }: &ChangeNumber| match results.remove(&(*pid, *change)) {
@@ -87,9 +87,10 @@ impl Session {
         }
     }
 
-    /// Takes back the changes in force that are wanted, newest first; those with a sync point there, and by one write as many as have followed
-    /// each other at the same place. One that cannot be taken back does not keep the others from it, nor one process those of another. What
-    /// was forked from them since is told with them.
+    /// Reverts the changes in force that are wanted, newest first; those with a sync point there, and by one
+    /// write as many as have followed each other at the same place. One that cannot be reverted does not keep
+    /// the others from it, nor one process those of another. What was forked from them since is reported with
+    /// them.
     pub(super) fn undo_all(
         &mut self,
         pids: Vec<Pid>,
@@ -102,7 +103,8 @@ impl Session {
             done: BTreeMap::new(),
             broken: BTreeMap::new(),
         };
-        // All or none: first in all their processes. Under what one process has by itself there may be some again.
+        // All or none: first in all their processes. Under what one process has by itself there may be some
+        // again.
         let mut before = None;
         while before.replace(undoing.tried.len()) != Some(undoing.tried.len()) {
             self.undo_groups(&pids, &mut undoing);
@@ -150,8 +152,9 @@ impl Session {
         }
     }
 
-    /// Takes back what needs no sync point, and arms the newest change that does and was not tried yet. What was done to the code
-    /// waits until all later changes were tried: a library must not go before the variables in it.
+    /// Takes back what needs no sync point, and arms the newest change that does and was not tried yet. What
+    /// was done to the code waits until all later changes were tried: a library must not go before the
+    /// variables in it.
     fn undo_plain_and_arm(&mut self, pid: Pid, undoing: &mut Undoing) -> Result<Option<ArmedUndo>, Refusal> {
         loop {
             let is_left =

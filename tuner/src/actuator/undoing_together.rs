@@ -1,5 +1,6 @@
-//! The taking back of changes that several processes made together: in all of them at the same iteration, or in none. Groups that lie on
-//! each other in all of them go at once. How the processes agree on an iteration is [`super::assembly`]'s.
+//! The taking back of changes that several processes made together: in all of them at the same iteration, or
+//! in none. Groups that lie on each other in all of them go at once. How the processes agree on an iteration
+//! is [`super::assembly`]'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::undo::{Back, Returning};
 use crate::write::Hooks;
 
 impl Session {
-    /// Takes back all groups of which a change is wanted, the newest first; each within the time that one change has.
+    /// Takes back all groups of which a change is wanted, the newest first; each within the time that one
+    /// change has.
     pub(super) fn undo_groups(&mut self, pids: &[Pid], undoing: &mut Undoing) {
         let mut tried = BTreeSet::new();
         // Taking one back brings an earlier one into force.
@@ -48,8 +50,9 @@ impl Session {
         newest.map(|(_, bond)| bond)
     }
 
-    /// Takes a group back in those of its processes that live and have it in force: all of them or none; and by the same write those of
-    /// the same processes that it followed, as long as they are wanted in all of them.
+    /// Takes a group back in those of its processes that live and have it in force: all of them or none; and
+    /// by the same write those of the same processes that it followed, as long as they are wanted in all of
+    /// them.
     fn undo_group(
         &mut self,
         bond: &Bond,
@@ -118,7 +121,8 @@ impl Session {
         Ok(changes.iter().find(is_it).map(|change| change.intent.change))
     }
 
-    /// The groups that lie under a change in each of these processes, newest first, as far as they are the same and wanted.
+    /// The groups that lie under a change in each of these processes, newest first, as far as they are the
+    /// same and wanted.
     fn groups_before(
         &mut self,
         changes: &[(Pid, u64)],

@@ -15,7 +15,7 @@ use crate::process::ThreadId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Its intent is written down, but not what came of it: the memory tells ([`settle`]).
+    /// Its intent is written down, but not the result: the memory has it ([`settle`]).
     Pending,
     Applied,
     Failed,
@@ -47,10 +47,11 @@ pub struct Change {
     pub status: Status,
     /// The guard found that it did good.
     pub confirmed: bool,
-    /// When it was known to be in memory, by CLOCK_MONOTONIC: after the write, or, after a crash, when it was found there.
+    /// When it was known to be in memory, by CLOCK_MONOTONIC: after the write, or, after a crash, when it was
+    /// found there.
     #[serde(default)]
     pub applied_ns: Option<u64>,
-    /// How it was written; none before that is known, or when nobody lived to say it.
+    /// How it was written; none before that is known, or if no process lived to report it.
     pub hold: Option<WriteHold>,
     /// What a call returned, as bits.
     pub returned: Option<u64>,
@@ -90,7 +91,7 @@ pub struct History {
 }
 
 impl History {
-    /// Reads the text of a journal. Never fails: what is not understood is told.
+    /// Reads the text of a journal. Never fails: lines that are not understood are reported.
     pub fn parse(text: &[u8]) -> History {
         let mut history = History::default();
         history.extend(text);
@@ -189,7 +190,8 @@ impl History {
         }
     }
 
-    /// A library is in force as long as it is loaded, a call until its inverse is made; of another call nothing is left to take back.
+    /// A library is in force as long as it is loaded, a call until its inverse is made; of another call
+    /// nothing is left to take back.
     fn returned(&mut self, change: u64, word: u64, result: String) {
         if let Some(change) = self.changes.get_mut(&change) {
             change.returned = Some(word);
@@ -227,7 +229,8 @@ impl History {
             .collect()
     }
 
-    /// All changes as they are written down, oldest first: whether a later one has changed the same is not looked at.
+    /// All changes as they are written down, oldest first: whether a later one has changed the same is not
+    /// looked at.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
         self.changes.values()
     }
@@ -252,8 +255,9 @@ impl History {
         Some(change)
     }
 
-    /// The sets of the same place, at the same sync point if they have one, that one follows, newest first and itself included: each found
-    /// what the one before it had written. One write takes back any first part of them: it puts back what the last of that part found.
+    /// The sets of the same place, at the same sync point if they have one, that one follows, newest first
+    /// and itself included: each found what the one before it had written. One write takes back any first
+    /// part of them: it puts back what the last of that part found.
     pub fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
         let mut earlier = self.changes.range(..=number).rev().map(|(_, change)| change);
         let newest = earlier.next().filter(|newest| newest.intent.change == number);
@@ -298,7 +302,7 @@ pub enum Settled {
     Old,
     /// The new value is there.
     New,
-    /// Neither: the program has written it since, and what we did can no longer be told.
+    /// Neither: the program has written it since, and what we did is unknown.
     Neither,
 }
 

@@ -1,4 +1,4 @@
-//! What the journal is told of a change that is taken back.
+//! The journal's records of a change that is reverted.
 
 use super::{Writer, WriterError};
 use crate::arena::Arena;

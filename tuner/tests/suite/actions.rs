@@ -1,4 +1,5 @@
-//! Actions on a program of many threads under load that checks its own results: the effect, the undo, and nothing else.
+//! Actions on a program of many threads under load that checks its own results: the effect, the undo, and
+//! nothing else.
 
 use plan::{Action, Argument, CallRequest, Expression, Moment, PatchRequest, ReturnType, ValueType};
 use tuner::action::ActionOutcome;

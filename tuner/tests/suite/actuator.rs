@@ -189,7 +189,8 @@ fn nothing_else_is_requested_while_a_set_that_was_sent_has_no_receipt() {
     assert_eq!(setting.program.sees("knob"), "12");
 }
 
-/// Calls of read(2), write(2) and their kind by a process since it began; what goes over sockets is not among them.
+/// Calls of read(2), write(2) and their kind by a process since it began; what goes over sockets is not among
+/// them.
 fn reads_and_writes(pid: u32) -> (u64, u64) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let count = |key: &str| {
@@ -209,7 +210,8 @@ fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_li
         session.set(setting.write("wide", &value.to_string())).unwrap();
     }
     let (reads_then, writes_then) = reads_and_writes(session.actuator);
-    // Who debugs it; what is there when it is announced, before the store and after it. The intent, the value and what came of it.
+    // Who debugs it; what is there when it is announced, before the store and after it. The intent, the value
+    // and what came of it.
     assert_eq!((reads_then - reads, writes_then - writes), (10 * 4, 10 * 3));
 }
 
@@ -224,7 +226,8 @@ fn the_debugger_of_the_program_is_not_read_again_right_after_a_write_was_expecte
         session.set(setting.write("wide", &value.to_string())).unwrap();
     }
     let (reads_then, _) = reads_and_writes(session.actuator);
-    // Asked and read when it is expected, read three times when it is written; somebody may have kept us for longer than the answer holds.
+    // Asked and read when it is expected, read three times when it is written; somebody may have kept us for
+    // longer than the answer holds.
     let each = (reads_then - reads) as f64 / 50.0;
     assert!((5.0..5.5).contains(&each), "{each}");
 }

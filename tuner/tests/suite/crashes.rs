@@ -1,5 +1,5 @@
-//! The actuator is killed in the middle of actions: the program goes on with right results, the journal tells the truth, and
-//! the next writer leaves no trace.
+//! The actuator is killed in the middle of actions: the program goes on with right results, the journal tells
+//! the truth, and the next writer leaves no trace.
 
 use std::time::Duration;
 

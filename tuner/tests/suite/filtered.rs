@@ -1,4 +1,5 @@
-//! Programs that have given up system calls: what is done all the same, what is refused, and that they live on.
+//! Programs that have given up system calls: what is done all the same, what is refused, and that they live
+//! on.
 
 use std::time::Duration;
 

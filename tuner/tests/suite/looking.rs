@@ -155,7 +155,8 @@ fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_resto
         "libknob.so",
         &["-shared", "-fPIC", "-DVALUE=2", "-DVIEW=library_view"],
     );
-    // Of this thread alone: without the capability, and what includes it, the file is out of reach and the message names it.
+    // Of this thread alone: without the capability, and what includes it, the file is out of reach and the
+    // message names it.
     let all = capabilities(None).unwrap();
     for (dropped, is_found) in [
         (

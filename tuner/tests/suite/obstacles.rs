@@ -1,4 +1,5 @@
-//! Processes that must be left alone, and those that go away meanwhile: each a typed error, and nothing is written.
+//! Processes that must be left alone, and those that go away meanwhile: each a typed error, and nothing is
+//! written.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};

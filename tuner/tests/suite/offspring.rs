@@ -7,7 +7,8 @@ use tuner::process::{Pid, Process};
 
 use crate::actuator::Setting;
 
-/// What is forked from now on was forked after all that was written before, for certain: /proc tells the time of a fork in ticks of 10 ms.
+/// What is forked from now on was forked after all that was written before, for certain: /proc tells the time
+/// of a fork in ticks of 10 ms.
 fn some_ticks_later() {
     let now_ms = || {
         let time = clock_gettime(ClockId::Boottime);
@@ -118,7 +119,8 @@ fn a_child_with_a_change_of_its_own_is_no_heir() {
     assert!(process.wait().unwrap().success());
 }
 
-/// The writer was killed, and when it wrote is known to lie between its announcement and the first look of the next one.
+/// The writer was killed, and when it wrote is known to lie between its announcement and the first look of
+/// the next one.
 #[test]
 fn a_child_that_may_have_been_forked_before_is_left_alone_and_reported() {
     let mut setting = or_skip!(Setting::with_workers());

@@ -1,5 +1,6 @@
-//! What must end in a typed error with nothing written: a debugger, an end in the middle, a full disk under the
-//! journal, a program with rights of its own. (Types, sizes and sections are in `writing`, names in `binding`, zombies in `looking`.)
+//! What must end in a typed error with nothing written: a debugger, an end in the middle, a full disk under
+//! the journal, a program with rights of its own. (Types, sizes and sections are in `writing`, names in
+//! `binding`, zombies in `looking`.)
 
 use std::cell::RefCell;
 use std::fs;
@@ -299,7 +300,8 @@ fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_roo
     let unprivileged = workshop.build("variables.c", "unprivileged", &["-g"]);
     let lent = ["--inh-caps=-all,+sys_nice", "--ambient-caps=-all,+sys_nice"];
     let none = ["--inh-caps=-all", "--ambient-caps=-all"];
-    // A set-uid program of root's, started by another user; a capability that was handed on to it; and neither.
+    // A set-uid program of root's, started by another user; a capability that was handed on to it; and
+    // neither.
     for (program, capabilities, is_refused) in [
         (&program, none, true),
         (&unprivileged, lent, true),

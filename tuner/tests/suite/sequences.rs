@@ -1,5 +1,6 @@
-//! Random series of changes of code, sets of variables and undos on one running program: its results stay right, each change has its effect as long as it
-//! is in force, and at the end its code is, byte for byte, what it was.
+//! Random series of changes of code, sets of variables and undos on one running program: its results stay
+//! right, each change has its effect as long as it is in force, and at the end its code is, byte for byte,
+//! what it was.
 
 use plan::{Moment, PatchRequest, Value};
 use proptest::prelude::*;

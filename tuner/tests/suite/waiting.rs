@@ -1,5 +1,5 @@
-//! Changes that wait for a sync point: what is written, refused, taken back and written down. The rendezvous is the testee's own
-//! and holds nobody; the real one is tested with the agent, as root.
+//! Changes that wait for a sync point: what is written, refused, taken back and written down. The rendezvous
+//! is the testee's own and holds nobody; the real one is tested with the agent, as root.
 
 use std::path::Path;
 use std::process::Child;
@@ -218,7 +218,8 @@ fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_reported() {
     );
 }
 
-/// What has been changed three times at a sync point, by an actuator that finds it as long as the gate is there.
+/// What has been changed three times at a sync point, by an actuator that finds it as long as the gate is
+/// there.
 fn changed_three_times(setting: &Setting, gate: &Path) -> (ActuatorClient, Child) {
     std::fs::write(gate, "").unwrap();
     let (mut session, process) = scripted(setting, gate.to_str().unwrap());

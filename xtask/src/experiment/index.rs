@@ -1,8 +1,10 @@
-//! The number of workers by the performance index Pi: MATE for MPI (2010), sections 4.3 and 5.4.2, on `wildfire`.
+//! The number of workers by the performance index Pi: MATE for MPI (2010), sections 4.3 and 5.4.2, on
+//! `wildfire`.
 //!
-//! The thesis specified this and never ran it, for want of a way to create and end workers; here the ranks are all there and those
-//! not in use are parked. First with sections, as the model assumes them, and work that grows; then with unbalanced work, beside
-//! adjusting factoring: balance first, as the thesis wants it, and the other order.
+//! The thesis specified this and never ran it, for want of a way to create and end workers; here the ranks
+//! are all there and those not in use are parked. First with sections, as the model assumes them, and work
+//! that grows; then with unbalanced work, beside adjusting factoring: balance first, as the thesis wants it,
+//! and the other order.
 
 mod load;
 
@@ -57,7 +59,8 @@ fn mean_index(run: &Run, part: Range<usize>) -> f64 {
 /// What was measured under one load.
 struct Measured {
     load: Load,
-    /// A run of each number of workers, in the way in which the load shares its work; none of one worker, which takes long.
+    /// A run of each number of workers, in the way in which the load shares its work; none of one worker,
+    /// which takes long.
     sweep: Sweep,
     best: f64,
     names: Vec<&'static str>,

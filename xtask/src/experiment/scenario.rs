@@ -1,5 +1,5 @@
-//! One run of a program: alone, watched by the agent, or tuned by it. The program reports its own iterations; nothing of what a
-//! run is measured by comes from the agent.
+//! One run of a program: alone, watched by the agent, or tuned by it. The program reports its own iterations;
+//! nothing of what a run is measured by comes from the agent.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub(crate) enum With {
     NoRule,
     /// It attaches before the first iteration, with these flags.
     Agent(Vec<String>),
-    /// The same, and once so many iterations are over this rule may change the program too; there the program has a gate.
+    /// The same, and once so many iterations are over this rule may change the program too; there the program
+    /// has a gate.
     Later {
         flags: Vec<String>,
         rule: &'static str,

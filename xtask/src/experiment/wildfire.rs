@@ -1,7 +1,8 @@
 //! Adjusting factoring: MATE for MPI (2010), section 5.5, Tables 5.5 and 5.6, on `wildfire`.
 //!
-//! The thesis compared the original program with the tuned one. Two of its scenarios are added here: the adapted program with a fixed
-//! factor and with the best fixed factor, so that what comes of factoring and what of adapting its factors can be told apart.
+//! The thesis compared the original program with the tuned one. Two of its scenarios are added here: the
+//! adapted program with a fixed factor and with the best fixed factor, so that what comes of factoring and
+//! what of adapting its factors can be told apart.
 
 use super::fire::{Fire, seen};
 use super::rounds::{Rounds, interleaved, same_results};
@@ -13,8 +14,8 @@ use crate::measure::stats::{Spread, change, less, median_below};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// Seconds of the thesis by workers: the original, monitored without tuning, tuned (Table 5.5); with imbalance the original and
-/// tuned (Table 5.6).
+/// Seconds of the thesis by workers: the original, monitored without tuning, tuned (Table 5.5); with
+/// imbalance the original and tuned (Table 5.6).
 const THESIS: [(usize, [f64; 5]); 6] = [
     (2, [529.6, 559.99, 545.14, 648.28, 629.63]),
     (3, [381.61, 414.5, 391.83, 460.34, 453.16]),
@@ -171,7 +172,8 @@ impl Measured {
         Spread::or_nan(&seconds)
     }
 
-    /// The factors are those of the thesis: in the first iteration 0.5, then within their range; without the right to write always 0.5.
+    /// The factors are those of the thesis: in the first iteration 0.5, then within their range; without the
+    /// right to write always 0.5.
     fn check_factors(&self) -> Result<()> {
         for run in self.runs(TUNED) {
             let first = run.each("f0");
@@ -355,7 +357,8 @@ fn following(uneven: &Measured, even: &Measured) -> Claim {
     )
 }
 
-/// Balanced work over a network that takes its time: what factoring gains there is that sending and computing overlap.
+/// Balanced work over a network that takes its time: what factoring gains there is that sending and computing
+/// overlap.
 fn overlap(settings: &Settings) -> Result<Section> {
     let load = [
         argument("points", 2100),

@@ -87,8 +87,8 @@ fn one_factor_more_than_there_may_be_is_an_overflow() {
     assert_eq!(product.product(), Err(WhyNone::Overflow));
 }
 
-/// Worked out to 60 digits: neither is ever too great, nor off by as much as its document says, 4 units of the last
-/// bit.
+/// Worked out to 60 digits: neither is ever too great, nor off by as much as its document says, 4 units of
+/// the last bit.
 #[test]
 fn logarithms_and_powers_in_fixed_point() {
     for (m, exact) in [

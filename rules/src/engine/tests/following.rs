@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// One process whose gauge is the load; it is to be written as the level. The cost is the load by the level in force, which the
-/// other gauge tells.
+/// One process whose gauge is the load; it is to be written as the level. The cost is the load by the level
+/// in force, which the other gauge tells.
 const FOLLOWING: &str = "\
 rule: following
 about: b
@@ -110,7 +110,8 @@ fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_
             program.level = 1.0;
         }
     }
-    // Decided, one window left out, three judged; four on hold, then eight, then sixteen, and one in which it is watched again.
+    // Decided, one window left out, three judged; four on hold, then eight, then sixteen, and one in which it
+    // is watched again.
     assert_eq!(decided, [0, 9, 22]);
     let status = program.engine.status().remove(0);
     assert_eq!(status.standing, Standing::OnHold);

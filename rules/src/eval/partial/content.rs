@@ -113,7 +113,8 @@ impl Content {
         }
     }
 
-    /// Takes what was added up of hits of a process; `parts` are the parts of a hit, each with the place of its sums.
+    /// Takes what was added up of hits of a process; `parts` are the parts of a hit, each with the place of
+    /// its sums.
     pub(crate) fn take_partial_sum(
         &mut self,
         process: ProcessId,

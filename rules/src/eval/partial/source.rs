@@ -1,11 +1,12 @@
-//! What is computed of one hit when it is taken in: conditions, values, keys. Without allocation where numbers are.
+//! What is computed of one hit when it is taken in: conditions, values, keys. Without allocation where
+//! numbers are.
 
 use crate::eval::{Context, arithmetic, boolean, compare, number};
 use crate::hit::Hit;
 use crate::term::{Field, Term, Typed};
 use crate::value::{Cell, Key, Scalar, finite};
 
-/// The value of `of` for a hit. As [`Context::eval`], on the parts that hits are mostly asked for.
+/// The value of `of` for a hit. As [`Context::eval`], on the parts that are mostly evaluated for hits.
 pub(crate) fn cell(of: &Typed, hit: &Hit) -> Cell {
     match &of.term {
         Term::Field(field) => hit.field(*field),

@@ -329,7 +329,7 @@ fn widen(ends: &mut Option<Box<(Scalar, Scalar)>>, value: &Scalar) {
     }
 }
 
-/// A result as formulas tell it.
+/// A result as a cell of a formula.
 fn reported(found: Result<f64, WhyNone>) -> Cell {
     found
         .map_err(|why| match why {

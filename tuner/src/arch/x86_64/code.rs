@@ -1,4 +1,5 @@
-//! What a patch must know of a function: where its instructions begin, what jumps where, what may be moved elsewhere.
+//! What a patch must know of a function: where its instructions begin, what jumps where, what may be moved
+//! elsewhere.
 
 use std::ops::Range;
 
@@ -159,8 +160,8 @@ impl Body {
         self.instructions.iter().filter(is_return)
     }
 
-    /// Room for a jump that ends with the return instruction `at`, and perhaps with the padding behind it: `padding` bytes of
-    /// it may be used, if the return is the last instruction.
+    /// Room for a jump that ends with the return instruction `at`, and perhaps with the padding behind it:
+    /// `padding` bytes of it may be used, if the return is the last instruction.
     pub(crate) fn room_at_return(&self, at: u64, padding: usize) -> Result<Displaced, String> {
         let Some(last) = self
             .instructions
@@ -215,7 +216,8 @@ impl Body {
             .any(|instruction| is_call(instruction.flow_control()))
     }
 
-    /// All of it, to run at `at`, with a call of `before` in front of each return. Its own jumps stay within the copy.
+    /// All of it, to run at `at`, with a call of `before` in front of each return. Its own jumps stay within
+    /// the copy.
     pub(crate) fn copy(&self, at: Address, before: Address) -> Result<Vec<u8>, String> {
         let failed = |error: iced_x86::IcedError| format!("it cannot be copied: {error}");
         let mut copied = Vec::new();
@@ -339,8 +341,8 @@ pub(crate) fn nothing(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Places in `bytes` (which run at `start`) that look like a direct call or jump to an address in `range`. By bytes, not by
-/// instructions: it may find what is none, but misses no 32-bit one.
+/// Places in `bytes` (which run at `start`) that look like a direct call or jump to an address in `range`. By
+/// bytes, not by instructions: it may find what is none, but misses no 32-bit one.
 pub(crate) fn references(start: Address, bytes: &[u8], range: &Range<u64>) -> Vec<Address> {
     let mut found = Vec::new();
     for (at, window) in bytes.windows(5).enumerate() {
@@ -357,9 +359,10 @@ pub(crate) fn references(start: Address, bytes: &[u8], range: &Range<u64>) -> Ve
     found
 }
 
-/// Something in `bytes` (which run at `start`) looks like a reference to `address`: four bytes that are its distance from where
-/// they end, behind the byte of a call, a jump or an operand relative to the instruction pointer. By bytes, not by instructions.
-/// Without a look at the byte before, zeros of the padding before a function would be a reference to it.
+/// Something in `bytes` (which run at `start`) looks like a reference to `address`: four bytes that are its
+/// distance from where they end, behind the byte of a call, a jump or an operand relative to the instruction
+/// pointer. By bytes, not by instructions. Without a look at the byte before, zeros of the padding before a
+/// function would be a reference to it.
 pub(crate) fn mentions(start: Address, bytes: &[u8], address: Address) -> bool {
     let distance = |at: usize| address.0.wrapping_sub(start.0 + at as u64 + 4).cast_signed();
     let refers = |before: &[u8]| match before {
@@ -373,8 +376,8 @@ pub(crate) fn mentions(start: Address, bytes: &[u8], address: Address) -> bool {
     })
 }
 
-/// The displaced instructions as they work at `at`, and then a jump to where they end in the original, unless they never get
-/// there.
+/// The displaced instructions as they work at `at`, and then a jump to where they end in the original, unless
+/// they never get there.
 pub(crate) fn relocate(displaced: &Displaced, at: Address) -> Result<Vec<u8>, String> {
     let mut moved = displaced.instructions.clone();
     let Some(last) = moved.last().copied() else {
@@ -392,7 +395,7 @@ pub(crate) fn relocate(displaced: &Displaced, at: Address) -> Result<Vec<u8>, St
     encode(&moved, at).map_err(failed)
 }
 
-/// A call whose return address is the original's: whoever walks the stack, or unwinds it, finds only known code.
+/// A call whose return address is the original's: stack walkers and unwinders find only known code.
 fn call_elsewhere(call: &Instruction, back: Address) -> Result<Vec<Instruction>, String> {
     let (low, high) = (back.0 as u32, (back.0 >> 32) as u32);
     let failed = |error: iced_x86::IcedError| error.to_string();

@@ -188,7 +188,7 @@ fn integer(
     }
 }
 
-/// rax / r10; the two divisions at which the instruction would fault are told apart.
+/// rax / r10; the two divisions at which the instruction would fault are handled apart.
 fn divide(a: &mut CodeAssembler, signed: bool, by_zero: CodeLabel) -> Result<(), IcedError> {
     use iced_x86::code_asm::registers::gpr32::edx;
     use iced_x86::code_asm::registers::gpr64::*;

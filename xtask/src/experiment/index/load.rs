@@ -87,7 +87,8 @@ impl Load {
     }
 }
 
-/// The factors of batches: 0.5 as the classical factoring cuts them; 1 is all at once, so that factoring changes nothing until it is tuned.
+/// The factors of batches: 0.5 as the classical factoring cuts them; 1 is all at once, so that factoring
+/// changes nothing until it is tuned.
 fn factors(first: f64) -> Vec<String> {
     let rest = ["f1", "f2"].map(|name| argument(name, 0.5));
     [&[argument("f0", first)][..], &rest].concat()
