@@ -16,7 +16,7 @@ use crate::requirements::Requirements;
 use crate::target::Site;
 use crate::target::Target;
 use crate::term::{Field, Term, Typed};
-use crate::value::{ProcessId, Scalar};
+use crate::value::{ProcessId, Reason, Scalar};
 use crate::window::{Boundaries, Window};
 
 /// A rule that can run: every name means something and every unit is right.
@@ -262,12 +262,12 @@ impl CheckedRule {
 
     /// Where a tune has all processes change at the same iteration, if it does; or why they cannot agree on
     /// one.
-    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<Meeting, String>> {
+    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<Meeting, Reason>> {
         tune.together.as_ref().map(|window| self.meeting(window))
     }
 
     /// Where a window begins in the program, and where the program itself says which instance of it begins.
-    fn meeting(&self, window: &str) -> Result<Meeting, String> {
+    fn meeting(&self, window: &str) -> Result<Meeting, Reason> {
         let known = self.windows.iter().find(|known| known.name == window);
         let boundaries = known.and_then(Window::boundaries).ok_or_else(|| {
             format!("`{window}` is a time: processes have no place in the program in common there")

@@ -50,12 +50,15 @@ impl Time {
     }
 }
 
+/// Why a value is missing, as text: a value itself, which rules pass on and show.
+pub type Reason = String;
+
 /// A single value, or the reason why there is none.
-pub(crate) type Cell = Result<Scalar, String>;
+pub(crate) type Cell = Result<Scalar, Reason>;
 
 /// What was read at a hit, or why it was not: no memory of its own where that is not more than two values, as
 /// mostly.
-pub type Reads = smallvec::SmallVec<[Result<Scalar, String>; 2]>;
+pub type Reads = smallvec::SmallVec<[Result<Scalar, Reason>; 2]>;
 
 /// A key of a table's row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

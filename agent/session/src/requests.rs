@@ -189,6 +189,16 @@ pub enum NotAdded {
     Failed(String),
 }
 
+/// What came of removing a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoveResult {
+    /// Its probes are off.
+    Removed,
+    /// It is removed, and its probes could not be detached.
+    StillProbed(String),
+    NoSuchRule(String),
+}
+
 /// What follows once a rule was added, without what is missing, or was not.
 pub fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) -> Vec<RequestStep> {
     let missing = match result {

@@ -104,9 +104,9 @@ impl Actuation {
     /// Passes an order on; false where there is no room for it.
     pub(super) fn order(&self, order: &Order) -> bool {
         match (&self.queue, self.actuator_orders(order)) {
-            (Some(queue), Ok(orders)) => orders.into_iter().all(|order| queue.order(order).is_ok()),
+            (Some(queue), Some(orders)) => orders.into_iter().all(|order| queue.order(order).is_ok()),
             (None, _) => true,
-            (_, Err(())) => false,
+            (_, None) => false,
         }
     }
 
@@ -157,36 +157,36 @@ impl Actuation {
         }
     }
 
-    /// What is sent to the actuator of this machine for an order.
-    fn actuator_orders(&self, order: &Order) -> Result<Vec<actuator_queue::QueuedOrder>, ()> {
+    /// What is sent to the actuator of this machine for an order; none if its decision is not known any more.
+    fn actuator_orders(&self, order: &Order) -> Option<Vec<actuator_queue::QueuedOrder>> {
         let single = match order {
             Order::Do {
                 decision,
                 part,
                 replaces,
             } => {
-                let ordered = self.ordered.get(decision).ok_or(())?;
+                let ordered = self.ordered.get(decision)?;
                 let task = actuator_queue::QueuedOrder::Do {
                     decision: *decision,
                     part: *part,
-                    task: ordered.work.get(*part).ok_or(())?.task.clone(),
+                    task: ordered.work.get(*part)?.task.clone(),
                     at: ordered.at.clone(),
                 };
-                return Ok(undo(replaces).into_iter().chain([task]).collect());
+                return Some(undo(replaces).into_iter().chain([task]).collect());
             }
             Order::Together { decision } => {
-                let ordered = self.ordered.get(decision).ok_or(())?;
+                let ordered = self.ordered.get(decision)?;
                 actuator_queue::QueuedOrder::Together {
                     decision: *decision,
                     parts: ordered.work.len(),
-                    command: ordered.together.clone().ok_or(())?,
+                    command: ordered.together.clone()?,
                 }
             }
             Order::GiveUp(decision) => actuator_queue::QueuedOrder::GiveUp(*decision),
             Order::Confirm(change) => actuator_queue::QueuedOrder::Confirm(pid_of(change.pid), change.number),
-            Order::Undo(changes) => return Ok(undo(changes).into_iter().collect()),
+            Order::Undo(changes) => return Some(undo(changes).into_iter().collect()),
         };
-        Ok(vec![single])
+        Some(vec![single])
     }
 }
 

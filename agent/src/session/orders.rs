@@ -251,7 +251,7 @@ impl Resolver<'_> {
         // They may be bound already, to less than their cgroup grants.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = os_metrics::reach(&all);
-        let dealt = os_metrics::dealt(how, &pids, &cpus)?;
+        let dealt = os_metrics::dealt(how, &pids, &cpus).map_err(|error| error.to_string())?;
         let place = living.iter().position(|process| process.slot == slot);
         let own = place.and_then(|place| dealt.into_iter().nth(place));
         own.ok_or_else(|| "the process has ended".to_owned())

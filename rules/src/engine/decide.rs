@@ -17,7 +17,7 @@ use crate::guard::Guard;
 use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::rule::{Trigger, Tune};
 use crate::unit::{Dimension, human};
-use crate::value::{Cell, ProcessId};
+use crate::value::{Cell, ProcessId, Reason};
 use crate::window::Window;
 
 impl Engine {
@@ -257,7 +257,7 @@ impl TuneState {
         tune: &Tune,
         wanted: &Wanted,
         variables: &Variables,
-    ) -> Result<Vec<ProcessAction>, String> {
+    ) -> Result<Vec<ProcessAction>, Reason> {
         let no_process = BTreeSet::new();
         let members = turn.window.roles.get(wanted.role).unwrap_or(&no_process);
         let values = wanted.values(turn.context());

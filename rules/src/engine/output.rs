@@ -8,7 +8,7 @@ use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::partial_sum::PartialSum;
 use crate::unit::Dimension;
-use crate::value::{MetricReading, ProcessId, Reads, Scalar, Subject, Time};
+use crate::value::{MetricReading, ProcessId, Reads, Reason, Scalar, Subject, Time};
 
 /// Something that was measured. Times must not run backwards within one series; what does is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -248,7 +248,7 @@ pub struct Decision {
     pub at: Option<SyncPoint>,
     /// Where all processes take the change at the same iteration, all of them or none; or why they cannot
     /// agree on one.
-    pub together: Option<Result<Meeting, String>>,
+    pub together: Option<Result<Meeting, Reason>>,
     /// It was reverted to be compared, and is made once more.
     pub again: bool,
     /// From where to where the window went that it was decided on; none of a first value, and of what was

@@ -7,7 +7,7 @@ use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind};
-use crate::value::{ProcessId, Subject, Time};
+use crate::value::{ProcessId, Reason, Subject, Time};
 
 /// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
 const MOST_HITS: usize = 65536;
@@ -174,7 +174,7 @@ impl Samples {
         &self,
         of: (RuleId, ProbeId, ProcessId),
         (start, end): (Time, Time),
-    ) -> Result<Vec<&Hit>, String> {
+    ) -> Result<Vec<&Hit>, Reason> {
         let series = self.probes.get(&of).ok_or("was not observed in the window")?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
@@ -191,7 +191,7 @@ impl Samples {
         of: (RuleId, ProbeId, ProcessId),
         each: bool,
         (start, end): (Time, Time),
-    ) -> Result<HitsInWindow, String> {
+    ) -> Result<HitsInWindow, Reason> {
         let series = self.probes.get(&of).ok_or("was not observed in the window")?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
@@ -217,7 +217,7 @@ impl Samples {
 
 impl ProbeSeries {
     /// The hits behind `first` up to `last`, each once, if all `counted` were delivered.
-    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, String> {
+    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, Reason> {
         let within = self.hits.iter();
         let mut hits: Vec<&Hit> = within
             .filter(|hit| hit.time > first && hit.time <= last)
@@ -231,7 +231,7 @@ impl ProbeSeries {
     }
 
     /// Least and greatest duration in seconds, if all `counted` hits were delivered.
-    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, String> {
+    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, Reason> {
         let durations: Vec<u64> = self
             .within(first, last, counted)?
             .iter()

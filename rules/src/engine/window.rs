@@ -11,7 +11,7 @@ use crate::measure::{Measure, MeasureKind, Scope};
 use crate::plan::Delivery;
 use crate::rule::Probe;
 use crate::unit::Dimension;
-use crate::value::{Key, Machine, ProcessId, Subject, Time, Value, finite};
+use crate::value::{Key, Machine, ProcessId, Reason, Subject, Time, Value, finite};
 use crate::window::{Boundaries, Window};
 
 /// When a window began and ended: for all, and for processes that hit its boundaries by themselves.
@@ -138,12 +138,12 @@ impl Engine {
         &self,
         measure: Measure,
         complete: &BTreeSet<ProcessId>,
-        one: impl Fn(Subject) -> Result<f64, String>,
+        one: impl Fn(Subject) -> Result<f64, Reason>,
     ) -> Value {
         match measure.scope() {
             Scope::Machine => {
                 let machines = self.machines(complete).into_iter().map(Subject::Machine);
-                Value::Single(machines.map(one).sum::<Result<f64, String>>().and_then(finite))
+                Value::Single(machines.map(one).sum::<Result<f64, Reason>>().and_then(finite))
             }
             Scope::Process => {
                 let row = |process: &ProcessId| {
@@ -250,7 +250,7 @@ impl Engine {
     }
 
     /// In seconds, bytes or a plain number.
-    fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, String> {
+    fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, Reason> {
         let found = match measure.kind() {
             MeasureKind::Counter => {
                 let units = if measure.dimension() == Dimension::TIME {

@@ -8,7 +8,7 @@ use crate::eval::{Context, calculated, number};
 use crate::function::Reduction;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Scalar, Value, finite};
+use crate::value::{Cell, Key, Reason, Scalar, Value, finite};
 
 /// How many numbers a range may have.
 pub(crate) const MOST_NUMBERS: f64 = 10_000.0;
@@ -42,7 +42,7 @@ pub(crate) fn for_each(
     of: &Typed,
     ends: (Cell, Cell),
     depth: usize,
-) -> Result<Vec<(Key, Cell)>, String> {
+) -> Result<Vec<(Key, Cell)>, Reason> {
     let (from, to) = match ends {
         (Ok(Scalar::Number(from)), Ok(Scalar::Number(to))) => (from, to),
         (Err(reason), _) | (_, Err(reason)) => return Err(reason),

@@ -1,5 +1,6 @@
 //! Which code a name means, what its file says about it, and whether the memory still says the same.
 
+use std::fmt;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -35,11 +36,11 @@ impl Found {
         self.module.address(self.function.address)
     }
 
-    pub(crate) fn refused(&self, done: &'static str, why: impl Into<String>) -> ActionError {
+    pub(crate) fn refused(&self, done: &'static str, why: impl fmt::Display) -> ActionError {
         ActionError::Refused {
             function: self.name.clone(),
             done,
-            why: why.into(),
+            why: why.to_string(),
         }
     }
 

@@ -8,8 +8,16 @@ use std::{
 
 use plan::{Cores, CpuList};
 
+/// There are fewer cores than processes.
+#[derive(Debug, thiserror::Error)]
+#[error("{processes} processes cannot have cores of their own: the job may use {cores}")]
+pub struct TooFewCores {
+    processes: usize,
+    cores: usize,
+}
+
 /// The CPUs of each of the processes, which are given in order.
-pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<CpuList>, String> {
+pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<CpuList>, TooFewCores> {
     let threads: Vec<usize> = pids.iter().map(|pid| threads(*pid)).collect();
     let dealt = deal(how, &cores(cpus, &place), &threads)?;
     Ok(dealt
@@ -44,12 +52,13 @@ fn cores(cpus: &BTreeSet<usize>, place: &dyn Fn(usize) -> (usize, usize)) -> Vec
 }
 
 /// The CPUs of each process; `threads` says how many it has.
-fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<usize>>, String> {
+fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<usize>>, TooFewCores> {
     let (count, processes) = (cores.len(), threads.len());
     if processes == 0 || processes > count {
-        return Err(format!(
-            "{processes} processes cannot have cores of their own: the job may use {count}"
-        ));
+        return Err(TooFewCores {
+            processes,
+            cores: count,
+        });
     }
     let mut next = 0;
     let mut dealt = Vec::new();
@@ -72,7 +81,7 @@ fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<u
 mod tests {
     use super::*;
 
-    fn dealt(how: Cores, cpus: usize, threads: &[usize]) -> Result<Vec<Vec<usize>>, String> {
+    fn dealt(how: Cores, cpus: usize, threads: &[usize]) -> Result<Vec<Vec<usize>>, TooFewCores> {
         // Two CPUs a core, as Linux numbers them: 0 and 4 are one core of eight.
         let place = |cpu| (0, cpu % cpus.div_ceil(2));
         deal(how, &cores(&(0..cpus).collect(), &place), threads)

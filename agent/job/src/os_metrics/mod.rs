@@ -11,7 +11,7 @@ mod heaps;
 mod others;
 mod shares;
 
-pub use cores::dealt;
+pub use cores::{TooFewCores, dealt};
 pub use counters::Sampler;
 pub use cpus::{CpuShare, Periods, available, online, reach, usable};
 pub use frequency::frequency;

@@ -5,7 +5,7 @@ use job::discover::Job;
 use profile::probe::width;
 use tuner::mark::MarkPlace;
 
-use super::{Probe, ProbeCapture, Read, Wanted, WantedCapture, ways::Way};
+use super::{Probe, ProbeCapture, Read, Wanted, WantedCapture, ways::{NoWay, Way}};
 
 /// Why a function cannot be probed as requested.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum CaptureError {
     NoWay {
         function: String,
         what: String,
-        why: String,
+        why: NoWay,
     },
     /// There is no room.
     #[error(

@@ -36,7 +36,7 @@ pub use ::profile::probe::{
     sum_rule,
 };
 
-pub use self::captures::CaptureError;
+pub use self::{captures::CaptureError, ways::NoWay};
 use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};

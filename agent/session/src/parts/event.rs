@@ -7,7 +7,7 @@ use crate::{
     decision::ResolvedDecision,
     leave::{self, Parting},
     request::{Answer, Mode, Request},
-    requests::{NotAdded, NotSwitched},
+    requests::{NotAdded, NotSwitched, RemoveResult},
 };
 use plan::MarkKind;
 use profile::snapshot::{FindingView, GuardView};
@@ -53,12 +53,11 @@ pub enum Event {
     Switched(String, Mode, Result<String, NotSwitched>, String),
     /// What came of [`Effect::Add`]: what of the rule is not probed.
     Added(String, Mode, Result<Vec<String>, NotAdded>),
-    /// What came of [`Effect::Remove`]: it is removed, and its probes are off or could not be taken off; or
-    /// there is no such rule.
+    /// What came of [`Effect::Remove`].
     Removed {
         rule: String,
         keeps: bool,
-        result: Result<Result<(), String>, String>,
+        result: RemoveResult,
     },
     /// The session is to end.
     Stop(&'static str),

@@ -14,7 +14,7 @@ use crate::{
     log::{Log, LogFile, LogHeader, Requests},
     members::{self, MachineId, MemberProcess, Members, MembersOrigin},
     request::{Answer, RefusalKind, Request},
-    requests::{self, Check, RequestState, RequestStep},
+    requests::{self, Check, RemoveResult, RequestState, RequestStep},
 };
 use plan::MarkKind;
 use profile::snapshot::{
@@ -331,12 +331,15 @@ impl Parts {
         &mut self,
         rule: String,
         keeps: bool,
-        result: Result<Result<(), String>, String>,
+        result: RemoveResult,
         now: Time,
     ) -> Effects {
-        let taken_off = match result {
-            Ok(taken_off) => taken_off,
-            Err(why) => return self.steps(requests::refused(RefusalKind::NotThere, why)),
+        let failure = match result {
+            RemoveResult::Removed => None,
+            RemoveResult::StillProbed(why) => Some(why),
+            RemoveResult::NoSuchRule(why) => {
+                return self.steps(requests::refused(RefusalKind::NotThere, why));
+            }
         };
         let in_force = self.changes.in_force_of(&rule).count();
         let removed = changes::ChangeEvent::Removed {
@@ -344,9 +347,9 @@ impl Parts {
             keeps,
         };
         let mut effects = self.changes_on(removed, now);
-        effects.extend(self.steps(match taken_off {
-            Ok(()) => requests::removed(rule, keeps, in_force),
-            Err(why) => requests::refused(RefusalKind::Failed, why),
+        effects.extend(self.steps(match failure {
+            None => requests::removed(rule, keeps, in_force),
+            Some(why) => requests::refused(RefusalKind::Failed, why),
         }));
         effects
     }

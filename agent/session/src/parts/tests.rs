@@ -385,21 +385,21 @@ fn what_a_request_needs_is_done_before_it_is_answered() {
         (
             remove.clone(),
             "remove r false",
-            removed(Err(not_there())),
+            removed(RemoveResult::NoSuchRule(not_there())),
             vec![],
             "no such rule",
         ),
         (
             remove.clone(),
             "remove r false",
-            removed(Ok(Ok(()))),
+            removed(RemoveResult::Removed),
             vec!["say r removed; it had changed nothing"],
             "Removed",
         ),
         (
             remove,
             "remove r false",
-            removed(Ok(Err("no".to_owned()))),
+            removed(RemoveResult::StillProbed("no".to_owned())),
             vec![],
             "Failed",
         ),
@@ -423,7 +423,7 @@ fn a_rule_that_is_removed_has_its_changes_put_back() {
     let removed = Event::Removed {
         rule: "r".to_owned(),
         keeps: false,
-        result: Ok(Ok(())),
+        result: RemoveResult::Removed,
     };
     let undo = format!("order Undo({:?})", [CHANGE]);
     assert_eq!(

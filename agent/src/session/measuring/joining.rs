@@ -19,7 +19,7 @@ use crate::{
         members::{LateAttachment, MachineId, MemberEffect, MemberEvent},
         orders::{pid_here, pid_of, process_here},
         prefetch,
-        requests::NotAdded,
+        requests::{NotAdded, RemoveResult},
         target::{Arrival, Read, Target, candidate},
     },
 };
@@ -391,20 +391,22 @@ impl Measuring {
         Ok(self.probes.missing().iter().skip(before).cloned().collect())
     }
 
-    /// A rule goes, and its probes end: what follows, and whether the probes are off. The error says that
-    /// there is no such rule.
+    /// A rule goes, and its probes end: the result, and what follows.
     pub(in crate::session) fn remove_rule(
         &mut self,
         context: &mut Context<'_>,
         rule: &str,
-    ) -> Result<(Vec<Act>, Result<(), String>), String> {
+    ) -> (RemoveResult, Vec<Act>) {
         self.take_all_hits(context);
         self.written.forget();
         let Some((gone, acts)) = context.rules.remove(rule, monotonic_ns()) else {
-            return Err(context.rules.unknown(rule));
+            return (RemoveResult::NoSuchRule(context.rules.unknown(rule)), Vec::new());
         };
-        let taken_off = self.probes.shrink(&gone);
-        Ok((acts, taken_off.map_err(|error| error.to_string())))
+        let result = match self.probes.shrink(&gone) {
+            Ok(()) => RemoveResult::Removed,
+            Err(error) => RemoveResult::StillProbed(error.to_string()),
+        };
+        (result, acts)
     }
 
     /// Switches probes that rules request: they are the session's own, so nothing is written and it is done
