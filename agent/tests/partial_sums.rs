@@ -148,7 +148,7 @@ fn armed(target: &Running, partial_sums: u32, resolved: Wanted) -> (Kernel, Link
             number: 1,
             values: 1,
             key: resolved.key,
-            of: [SumValue::plain(SumValue::NOTHING); abi::MAX_SUMMED],
+            of: [SumValue::plain(SumValue::NOTHING); abi::SUMMED_MAX],
         },
         ..ProbeSpec::default()
     };

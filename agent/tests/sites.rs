@@ -75,7 +75,7 @@ struct Seen {
     /// Calls, timed, unpaired, too deep of each function.
     totals: Vec<[u64; 4]>,
     /// Function, kind, which values are there, and the values of each hit.
-    hits: Vec<(u32, u16, u16, [u64; abi::MAX_CAPTURES])>,
+    hits: Vec<(u32, u16, u16, [u64; abi::CAPTURES_MAX])>,
     computed: String,
 }
 
@@ -86,7 +86,7 @@ struct Way {
     /// Functions are left at their last jumps, where they have any.
     by_jumps: bool,
     /// The argument, or what is returned.
-    captures: [Option<u8>; abi::MAX_CAPTURES],
+    captures: [Option<u8>; abi::CAPTURES_MAX],
 }
 
 fn spec(way: Way) -> ProbeSpec {

@@ -42,7 +42,7 @@ static SUM_COUNT: u32 = 0;
 const BOUND: u64 = 1 << 53;
 
 /// Hits that one cell takes: the squares of so many such numbers fit into 128 bits.
-const MOST: u64 = 1 << 20;
+const HITS_MAX: u64 = 1 << 20;
 
 /// How often a cell is tried to be had.
 const TRIES: usize = 8;
@@ -121,7 +121,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     if number >= count {
         return None;
     }
-    let mut values = [0; abi::MAX_SUMMED];
+    let mut values = [0; abi::SUMMED_MAX];
     for (place, (value, of)) in values.iter_mut().zip(&rule.of).enumerate() {
         if place >= usize::from(rule.values) {
             break;
@@ -145,7 +145,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     // SAFETY: the kernel returned the address of a word, which is read in one piece.
     let looked_ns = unsafe { looked.read_volatile() };
     let time_ns = hit.time_ns.max(since_ns).max(looked_ns);
-    if partial_sum.key != key || partial_sum.count == 0 || partial_sum.count >= MOST {
+    if partial_sum.key != key || partial_sum.count == 0 || partial_sum.count >= HITS_MAX {
         hand_over(partial_sum, hit.time_ns);
         partial_sum.generation += 1;
         partial_sum.key = key;
@@ -155,7 +155,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
         partial_sum.probe = hit.probe;
         partial_sum.process = hit.process;
         partial_sum.number = u64::from(rule.number);
-        partial_sum.sums = [NOTHING; abi::MAX_SUMMED];
+        partial_sum.sums = [NOTHING; abi::SUMMED_MAX];
     }
     partial_sum.count += 1;
     // Of several threads the one that was first need not be here first.
@@ -181,7 +181,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
 #[inline(always)]
 fn number_of(of: &SumValue, hit: &Seen<'_>) -> Option<i64> {
     let place = opaque(u64::from(of.place));
-    let raw = if place < abi::MAX_CAPTURES as u64 {
+    let raw = if place < abi::CAPTURES_MAX as u64 {
         if hit.captured.valid >> place & 1 == 0 {
             return None;
         }

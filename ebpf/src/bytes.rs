@@ -160,7 +160,7 @@ struct Sum {
 fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> u64 {
     let ranks = ranks(moment, rule);
     let counts = argument(moment, amount.count);
-    if ranks == 0 || ranks > abi::MAX_COUNTS {
+    if ranks == 0 || ranks > abi::COUNTS_MAX {
         return UNKNOWN_BYTES;
     }
     let mut sum = Sum {

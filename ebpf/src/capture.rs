@@ -3,7 +3,7 @@
 //! Functions that are exported take numbers and records of numbers: the kernel's verifier looks at each of
 //! them once, by itself, and not once for each way that leads to it.
 
-use abi::{Capture, CaptureKind, MAX_CAPTURES, MAX_TEXT, ProbeSpec, UNKNOWN_BYTES};
+use abi::{Capture, CaptureKind, CAPTURES_MAX, TEXT_MAX, ProbeSpec, UNKNOWN_BYTES};
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::{bpf_probe_read_user, generated::bpf_probe_read_user_str},
@@ -19,7 +19,7 @@ use crate::{
 #[repr(C)]
 pub struct CapturedValues {
     /// The values, in the order of the spec.
-    pub values: [u64; MAX_CAPTURES],
+    pub values: [u64; CAPTURES_MAX],
     /// A bit for each that could be read.
     pub valid: u64,
 }
@@ -31,7 +31,7 @@ impl CapturedValues {
     pub fn nothing() -> CapturedValues {
         let zero = opaque(0);
         CapturedValues {
-            values: [zero; MAX_CAPTURES],
+            values: [zero; CAPTURES_MAX],
             valid: zero,
         }
     }
@@ -86,7 +86,7 @@ pub fn at_entry(moment: &HitContext, captured: &mut CapturedValues, spec: &Probe
 
 /// Adds what can be read only when the function has returned.
 pub fn at_return(moment: &HitContext, captured: &mut CapturedValues) {
-    for place in 0..MAX_CAPTURES as u64 {
+    for place in 0..CAPTURES_MAX as u64 {
         capture_returning(moment, captured, place);
     }
 }
@@ -229,7 +229,7 @@ fn text(address: u64, width: u8, moment: &HitContext, place: u64) -> Option<u64>
     let mut entry = maps::reserve_text()?;
     let record = entry.as_mut_ptr();
     let size = opaque(u64::from(width));
-    if size == 0 || size > MAX_TEXT as u64 {
+    if size == 0 || size > TEXT_MAX as u64 {
         entry.discard(0);
         return None;
     }

@@ -25,7 +25,7 @@ use crate::{
 /// The members: the kernel's own number of the process → [`OPEN`], or [`NO_SLOT`].
 #[map]
 pub static FAMILY: HashMap<u32, u32> =
-    HashMap::with_max_entries(abi::MAX_FAMILY, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::FAMILY_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// Its counters, which the user side sees as shared memory.
 #[map]

@@ -5,12 +5,12 @@
 //! A thread that switches stacks (coroutines) makes live calls look abandoned; they are counted as unpaired
 //! as well.
 
-use abi::{Frame, MAX_FRAMES, Thread};
+use abi::{Frame, FRAMES_MAX, Thread};
 
 use crate::{maps, task};
 
 /// A frame's place among those of its thread; masked, so that the verifier sees the bound.
-const LAST: usize = MAX_FRAMES - 1;
+const LAST: usize = FRAMES_MAX - 1;
 
 /// Stands for a probe that is not known, where the kernel does not say which function returned.
 pub const ANY_PROBE: u64 = u64::MAX;
@@ -31,7 +31,7 @@ pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return 0;
     };
-    for _ in 0..MAX_FRAMES {
+    for _ in 0..FRAMES_MAX {
         let Some(top) = top(thread) else { return 1 };
         let again = top.stack_pointer == stack_pointer && top.probe == probe;
         if top.stack_pointer >= stack_pointer && !again {
@@ -69,7 +69,7 @@ pub extern "C" fn frames_close_returning(thread: *mut Thread, stack_pointer: u64
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return 0;
     };
-    for _ in 0..MAX_FRAMES {
+    for _ in 0..FRAMES_MAX {
         let place = thread.depth;
         let Some(top) = top(thread) else { return 0 };
         if top.stack_pointer > stack_pointer {
@@ -110,7 +110,7 @@ pub extern "C" fn frames_is_open(thread: *const Thread, probe: u32) -> u32 {
 /// Puts a call on top; false when there is no room.
 pub fn push(thread: &mut Thread, frame: Frame) -> bool {
     let depth = thread.depth as usize;
-    if depth >= MAX_FRAMES {
+    if depth >= FRAMES_MAX {
         thread.overflow += 1;
         return false;
     }

@@ -11,11 +11,11 @@ use crate::{atomic::compare_and_swap, namespace::constant};
 
 /// What each probe does; the index is its cookie less one.
 #[map]
-pub static PROBES: Array<ProbeSpec> = Array::with_max_entries(abi::MAX_PROBES, 0);
+pub static PROBES: Array<ProbeSpec> = Array::with_max_entries(abi::PROBES_MAX, 0);
 
 /// The processes that are watched: number of the process → its slot.
 #[map]
-pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::MAX_PROCESSES, 0);
+pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::PROCESSES_MAX, 0);
 
 /// How often PROCESSES has changed. Who changes it adds here afterwards; the user side does so as in shared
 /// memory.
@@ -34,7 +34,7 @@ pub static ADDRESSES: Array<u64> = Array::with_max_entries(1, 0);
 
 /// What is open in each thread; the key is the kernel's own `pid << 32 | tid`.
 #[map]
-pub static THREADS: HashMap<u64, Thread> = HashMap::with_max_entries(abi::MAX_THREADS, 0);
+pub static THREADS: HashMap<u64, Thread> = HashMap::with_max_entries(abi::THREADS_MAX, 0);
 
 /// A thread record of zeros: it is larger than the stack of a program may be.
 #[map]
@@ -43,7 +43,7 @@ pub static NEW_THREAD: Array<Thread> = Array::with_max_entries(1, 0);
 /// Probe by process and address, for links without cookies: `[process number, address]` → spec index.
 #[map]
 pub static SITES: HashMap<[u64; 2], u32> =
-    HashMap::with_max_entries(abi::MAX_SITES, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// The newest calls of each process, a ring each: slot × RING_SIZE + number of the call. The user side sets
 /// the size at load and reads them as shared memory.
@@ -58,7 +58,7 @@ pub static HEADS: Array<RingHead> = Array::with_max_entries(1, 1 << 10 /* BPF_F_
 /// stack from the return address to that of the binding's caller.
 #[map]
 pub static BINDINGS: HashMap<[u64; 2], u64> =
-    HashMap::with_max_entries(abi::MAX_BINDING_SITES, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::BINDING_SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// Hits that are sent on their own.
 #[map]
@@ -163,7 +163,7 @@ pub fn totals(process: u32, probe: u32) -> Option<&'static Totals> {
 pub fn address(process: u32, probe: u32, capture: u32) -> Option<u64> {
     let cell = process * constant(&PROBE_COUNT) + probe;
     ADDRESSES
-        .get(cell * abi::MAX_CAPTURES as u32 + capture)
+        .get(cell * abi::CAPTURES_MAX as u32 + capture)
         .copied()
         .filter(|address| *address != 0)
 }

@@ -24,12 +24,12 @@ use crate::{
 /// Messages of a process to and from each rank, by [`Pair::key`].
 #[map]
 pub static PAIRS: HashMap<u64, Pair> =
-    HashMap::with_max_entries(abi::MAX_PAIRS, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::PAIRS_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// What persistent requests were made for, and from whom messages are that were found: `[slot, handle]`.
 #[map]
 pub static REQUESTS: HashMap<[u64; 2], Template> =
-    HashMap::with_max_entries(abi::MAX_REQUESTS, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::REQUESTS_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// The other end is MPI_PROC_NULL: nothing is carried.
 const NO_PROCESS: i64 = -1;
@@ -400,7 +400,7 @@ pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
         known: 0,
         zero: 0,
     };
-    if count <= abi::MAX_COUNTS {
+    if count <= abi::COUNTS_MAX {
         let step = start as *mut core::ffi::c_void;
         // SAFETY: the callback has the signature that the helper needs, and `starting` outlives the call.
         unsafe { bpf_loop(count, step, (&raw mut starting).cast(), 0) };

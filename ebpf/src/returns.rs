@@ -91,7 +91,7 @@ fn call_site(process: u32, stack_pointer: u64) -> u64 {
         return site;
     }
     let mut place = stack_pointer;
-    for _ in 0..abi::MAX_BINDINGS {
+    for _ in 0..abi::BINDINGS_MAX {
         let Some(to_caller) = maps::binding(process, site) else {
             break;
         };

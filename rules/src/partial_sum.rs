@@ -4,7 +4,7 @@
 use crate::value::Time;
 
 /// Most values that are added up of one probe.
-pub(crate) const MOST_VALUES: usize = 4;
+pub(crate) const VALUES_MAX: usize = 4;
 
 /// The aggregates of a probe's hits. A hit that cannot be aggregated — a value of it could not be read, is no
 /// whole number or reaches 2⁵³, or there is no room — is passed in by itself, as [`crate::Observation::Hit`]:

@@ -196,7 +196,7 @@ layouts! {
 }
 
 /// The longest text that is read, in bytes.
-const LONGEST_TEXT: u8 = 64;
+const TEXT_BYTES_MAX: u8 = 64;
 
 impl Layout {
     /// What rules call it.
@@ -214,7 +214,7 @@ impl Layout {
         if let Some(length) = text {
             let length = length.parse().ok();
             return length
-                .filter(|length| (1..=LONGEST_TEXT).contains(length))
+                .filter(|length| (1..=TEXT_BYTES_MAX).contains(length))
                 .map(Layout::Str);
         }
         let found = Layout::ALL.iter().find(|(known, _)| *known == name);

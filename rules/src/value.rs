@@ -51,7 +51,7 @@ impl Time {
 }
 
 /// Why a value is missing, as text: a value itself, which rules pass on and show.
-pub type Reason = String;
+pub(crate) type Reason = String;
 
 /// A single value, or the reason why there is none.
 pub(crate) type Cell = Result<Scalar, Reason>;

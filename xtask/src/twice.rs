@@ -12,7 +12,7 @@ use crate::Result;
 use crate::process::{cannot_start, shown};
 
 /// More failures than this are no coincidence.
-const TRIED_AGAIN_MOST: usize = 4;
+const RETRIES_MAX: usize = 4;
 
 /// Who needed the second try, since this program started.
 static DEFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -33,7 +33,7 @@ pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
     }
     let failed = failed(&shown.held);
     let error = format!("{} failed", self::shown(&first));
-    if failed.is_empty() || failed.len() > TRIED_AGAIN_MOST {
+    if failed.is_empty() || failed.len() > RETRIES_MAX {
         print!("{}", shown.held);
         return Err(error);
     }

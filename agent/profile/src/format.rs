@@ -106,7 +106,7 @@ pub fn significant(value: f64, digits: usize) -> String {
 }
 
 /// What a line says begins no farther to the right than here, where it goes on in lines below.
-const HANG_MOST: usize = 32;
+const HANG_MAX: usize = 32;
 
 /// What begins without a label goes on so much farther to the right.
 const HANG: usize = 4;
@@ -144,7 +144,7 @@ fn is_typed(said: &str) -> bool {
 fn hang(line: &str, columns: usize) -> usize {
     let begin = line.chars().take_while(|c| *c == ' ').count();
     let (mut found, mut blanks) = (None, 0);
-    for (column, c) in line.chars().enumerate().take(HANG_MOST.min(columns / 2) + 1) {
+    for (column, c) in line.chars().enumerate().take(HANG_MAX.min(columns / 2) + 1) {
         if c != ' ' && blanks > 1 && column > begin {
             found = Some(column);
         }

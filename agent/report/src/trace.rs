@@ -19,7 +19,7 @@ use profile::{probe::Probe, profile::Whose, snapshot::TraceView};
 const TAIL_BYTES: u64 = 4096;
 
 /// The least that a bound may be.
-pub const LEAST_BYTES: u64 = 64 << 10;
+pub const BYTES_MIN: u64 = 64 << 10;
 
 /// Tracks that get names of their own; the calls of further threads are there, under their numbers.
 const TRACKS_MAX: usize = 65_536;
@@ -65,7 +65,7 @@ impl Trace {
             out: BufWriter::with_capacity(1 << 16, file),
             armed_at: tuner::clock::now().wall,
             origin_ns: tuner::clock::monotonic_ns(),
-            limit: limit.max(LEAST_BYTES),
+            limit: limit.max(BYTES_MIN),
             view: TraceView {
                 file: name,
                 ..TraceView::default()

@@ -420,7 +420,7 @@ impl Functions {
         };
         let captures = self.probes[index].captures.iter().zip(&recorded.captures);
         let mut texts = Texts::new();
-        for (place, (capture, value)) in captures.enumerate().take(abi::MAX_CAPTURES) {
+        for (place, (capture, value)) in captures.enumerate().take(abi::CAPTURES_MAX) {
             if let recording::Captured::Text(text) = value {
                 texts.resize(place + 1, None);
                 texts[place] = Some(text.clone());

@@ -10,7 +10,7 @@ use super::{Act, ResolvedDecision, RuleBook};
 use crate::clock::monotonic_ns;
 
 /// Practice that takes longer than this is given up, in nanoseconds.
-const LONGEST_NS: u64 = 500_000;
+const WARM_UP_NS_MAX: u64 = 500_000;
 
 /// Unless it was shorter before: an interruption makes one warm-up slow.
 const SLOW_MAX: u32 = 3;
@@ -73,7 +73,7 @@ impl RuleBook {
         self.decide_now(last, now_ns);
         let decision = self.decide_again();
         let took_ns = monotonic_ns().saturating_sub(began_ns);
-        self.warm_up.slow = match took_ns > LONGEST_NS {
+        self.warm_up.slow = match took_ns > WARM_UP_NS_MAX {
             true => self.warm_up.slow + 1,
             false => 0,
         };

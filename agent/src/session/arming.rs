@@ -77,7 +77,7 @@ pub(super) fn requested_in(rules: &RuleBook, plain: &Range<usize>, member: &Memb
 /// the room for, and what each does in a region is not recorded.
 fn wanted_regions(job: &Job) -> Vec<Wanted> {
     let threads = job.members.iter().map(threads_of);
-    let has_room = threads.sum::<u64>() <= abi::MAX_THREADS as u64 / 2;
+    let has_room = threads.sum::<u64>() <= abi::THREADS_MAX as u64 / 2;
     let bodies = has_room.then(|| Wanted::quietly(ProbeSelector::OpenmpBody));
     let region = Wanted::quietly(ProbeSelector::OpenmpRegion);
     [region].into_iter().chain(bodies).collect()

@@ -28,7 +28,7 @@ use crate::{
 const CALL_SITES_MAX: usize = 20;
 
 /// Fewer calls are not enough to find a loop.
-const CALLS_LEAST: u64 = 12;
+const CALLS_MIN: u64 = 12;
 
 /// The rings of calls of all processes.
 pub(super) struct Rings<'a> {
@@ -261,7 +261,7 @@ impl Calls<'_> {
         let noun = self.steps().noun();
         let whose = if self.has_mpi() { "rank" } else { "process" };
         match most.unwrap_or_default() {
-            calls if calls < CALLS_LEAST => format!("too few {noun}s were seen: {calls}"),
+            calls if calls < CALLS_MIN => format!("too few {noun}s were seen: {calls}"),
             calls => format!(
                 "the last {} {noun}s of a {whose} have none",
                 calls.min(WINDOW as u64)

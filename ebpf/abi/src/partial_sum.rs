@@ -1,6 +1,6 @@
 //! Aggregates of hits that are not needed one by one: the rule for the kernel side, and what it keeps.
 
-use crate::MAX_SUMMED;
+use crate::SUMMED_MAX;
 
 /// An integer at a hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,13 +47,13 @@ pub struct SumRule {
     /// Hits with the same one go together.
     pub key: SumValue,
     /// What is added up.
-    pub of: [SumValue; MAX_SUMMED],
+    pub of: [SumValue; SUMMED_MAX],
 }
 
 impl SumRule {
     /// Durations of calls, for each epoch; without a number.
     pub const DURATIONS: SumRule = {
-        let mut of = [SumValue::plain(SumValue::NOTHING); MAX_SUMMED];
+        let mut of = [SumValue::plain(SumValue::NOTHING); SUMMED_MAX];
         of[0] = SumValue::plain(SumValue::DURATION);
         SumRule {
             number: 0,
@@ -102,11 +102,11 @@ pub struct SumCell {
     pub process: u32,
     /// [`SumRule::number`] by which it was added up.
     pub number: u64,
-    pub sums: [ValueSums; MAX_SUMMED],
+    pub sums: [ValueSums; SUMMED_MAX],
 }
 
-const _: () = assert!(size_of::<SumRule>() == 8 + MAX_SUMMED * size_of::<SumValue>());
-const _: () = assert!(size_of::<SumCell>() == 64 + MAX_SUMMED * size_of::<ValueSums>());
+const _: () = assert!(size_of::<SumRule>() == 8 + SUMMED_MAX * size_of::<SumValue>());
+const _: () = assert!(size_of::<SumCell>() == 64 + SUMMED_MAX * size_of::<ValueSums>());
 const _: () = assert!(
     size_of::<SumCell>() != size_of::<crate::HitRecord>()
         && size_of::<SumCell>() != crate::HitRecord::SHORT_BYTES

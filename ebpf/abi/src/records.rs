@@ -1,6 +1,6 @@
 //! What the kernel side keeps and sends. Times are nanoseconds of CLOCK_MONOTONIC.
 
-use crate::{MAX_CAPTURES, MAX_FRAMES, MAX_TEXT, Pending};
+use crate::{CAPTURES_MAX, FRAMES_MAX, TEXT_MAX, Pending};
 
 /// What one process did in one probed function since the probe was armed. Updated with atomic additions; one
 /// cache line, so that two processes never share one.
@@ -20,7 +20,7 @@ pub struct Totals {
     pub bytes: u64,
     /// Calls whose bytes are unknown.
     pub bytes_unknown: u64,
-    /// Calls deeper than [`MAX_FRAMES`], or in a thread without a record: counted, not timed.
+    /// Calls deeper than [`FRAMES_MAX`], or in a thread without a record: counted, not timed.
     pub too_deep: u64,
     /// Calls whose return was never seen, and returns whose entry was not.
     pub unpaired: u64,
@@ -43,7 +43,7 @@ pub struct Frame {
     /// A bit for each capture that could be read.
     pub valid: u16,
     /// What was captured at entry.
-    pub captures: [u64; MAX_CAPTURES],
+    pub captures: [u64; CAPTURES_MAX],
 }
 
 /// What is open in one thread, and the time that it spent in functions counted at their outermost level.
@@ -72,7 +72,7 @@ pub struct Thread {
     /// What is to be learned when the open outermost call returns.
     pub pending: Pending,
     /// The open calls, outermost first.
-    pub frames: [Frame; MAX_FRAMES],
+    pub frames: [Frame; FRAMES_MAX],
 }
 
 /// One outermost call that has returned, in the ring of its process: the newest [`RingHead::next`] calls, as
@@ -180,13 +180,13 @@ pub struct HitRecord {
     /// A bit for each capture that could be read.
     pub valid: u16,
     /// What was captured, in the order of the spec; only the places whose bit is set have a meaning.
-    pub captures: [u64; MAX_CAPTURES],
+    pub captures: [u64; CAPTURES_MAX],
 }
 
 impl HitRecord {
     /// Bytes of a hit of which the first two captures at most have a value: it is sent without the others, so
     /// that the ring lasts half as long again for a reader who is late.
-    pub const SHORT_BYTES: usize = size_of::<HitRecord>() - 8 * (MAX_CAPTURES - 2);
+    pub const SHORT_BYTES: usize = size_of::<HitRecord>() - 8 * (CAPTURES_MAX - 2);
 
     /// Whether it is sent so.
     pub fn is_short(&self) -> bool {
@@ -210,7 +210,7 @@ pub struct TextRecord {
     /// Bytes of `bytes` that have a meaning; those behind are whatever was there.
     pub length: u16,
     /// The text, and room for the zero that ends it, rounded up to a multiple of eight.
-    pub bytes: [u8; MAX_TEXT + 8],
+    pub bytes: [u8; TEXT_MAX + 8],
 }
 
 /// What can be lost on the kernel side. Each has a counter.
@@ -253,15 +253,15 @@ impl Loss {
 }
 
 const _: () = assert!(size_of::<Totals>() == 64);
-const _: () = assert!(size_of::<Frame>() == 24 + 8 * MAX_CAPTURES);
-const _: () = assert!(size_of::<Thread>() == 56 + size_of::<Pending>() + MAX_FRAMES * size_of::<Frame>());
+const _: () = assert!(size_of::<Frame>() == 24 + 8 * CAPTURES_MAX);
+const _: () = assert!(size_of::<Thread>() == 56 + size_of::<Pending>() + FRAMES_MAX * size_of::<Frame>());
 const _: () = assert!(size_of::<Call>() == 48);
 const _: () = assert!(size_of::<RingHead>() == 64);
-const _: () = assert!(size_of::<HitRecord>() == 32 + 8 * MAX_CAPTURES);
-const _: () = assert!(size_of::<TextRecord>() == 24 + MAX_TEXT + 8);
+const _: () = assert!(size_of::<HitRecord>() == 32 + 8 * CAPTURES_MAX);
+const _: () = assert!(size_of::<TextRecord>() == 24 + TEXT_MAX + 8);
 const _: () = assert!(
     size_of::<TextRecord>() != size_of::<HitRecord>() && size_of::<TextRecord>() != HitRecord::SHORT_BYTES
 );
 const _: () = assert!(size_of::<Filling>() == 8);
 const _: () = assert!(size_of::<Alarm>() == 16);
-const _: () = assert!(MAX_FRAMES.is_power_of_two());
+const _: () = assert!(FRAMES_MAX.is_power_of_two());

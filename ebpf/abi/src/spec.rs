@@ -1,6 +1,6 @@
 //! What a probe does at a hit.
 
-use crate::{MAX_CAPTURES, MAX_READS, MessageRule, SumRule};
+use crate::{CAPTURES_MAX, READS_MAX, MessageRule, SumRule};
 
 /// Where the way to a captured value begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Capture {
     pub shift: u8,
     pub zero: u8,
     /// What is added before each read.
-    pub offsets: [i32; MAX_READS],
+    pub offsets: [i32; READS_MAX],
 }
 
 /// The switches of a [`ProbeSpec`].
@@ -101,7 +101,7 @@ pub struct ProbeSpec {
     /// The first of the rows of a process that count how long calls took.
     pub durations: u32,
     /// Which arguments to read.
-    pub captures: [Capture; MAX_CAPTURES],
+    pub captures: [Capture; CAPTURES_MAX],
     /// What the call carries.
     pub message: MessageRule,
     /// What is added up instead of sending each hit.
@@ -168,8 +168,8 @@ const fn jumps(condition: u64, flags: u64) -> bool {
     holds != (condition & 1 == 1)
 }
 
-const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
+const _: () = assert!(size_of::<Capture>() == 8 + 4 * READS_MAX);
 const _: () = assert!(
     size_of::<ProbeSpec>()
-        == 8 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<SumRule>()
+        == 8 + CAPTURES_MAX * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<SumRule>()
 );

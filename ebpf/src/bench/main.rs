@@ -68,7 +68,7 @@ extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
         thread: producing.thread,
         kind: HitKind::Return as u16,
         valid: 1,
-        captures: [0; abi::MAX_CAPTURES],
+        captures: [0; abi::CAPTURES_MAX],
     };
     hit.captures[0] = number;
     maps::send(hit, producing.decides != 0, |_| ());

@@ -88,7 +88,7 @@ fn keep(reached: &Reached) {
     if wake(reached.index) {
         let step = spin as *mut core::ffi::c_void;
         // SAFETY: the callback has the signature that the helper needs, and `wait` outlives the call.
-        unsafe { bpf_loop(abi::MAX_HOLD_STEPS, step, (&raw mut wait).cast(), 0) };
+        unsafe { bpf_loop(abi::HOLD_STEPS_MAX, step, (&raw mut wait).cast(), 0) };
         // Nothing but a clock that stands still leads here in one of these states.
         if holds::state(hold) != HoldState::Held as u64 || !miss(hold, &mut wait) {
             holds::step(hold, HoldState::Writing, HoldState::Late);

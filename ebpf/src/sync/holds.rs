@@ -14,7 +14,7 @@ use crate::{atomic, key, namespace};
 /// The pending actions; the index is the link's cookie less one. The user side works on them as shared
 /// memory.
 #[map]
-pub static HOLDS: Array<Hold> = Array::with_max_entries(abi::MAX_HOLDS, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static HOLDS: Array<Hold> = Array::with_max_entries(abi::HOLDS_MAX, 1 << 10 /* BPF_F_MMAPABLE */);
 
 /// The hold in progress: index plus one, 0 if there is none. One thread at a time: two that spin could each
 /// have the CPU on which the other one's answer would run.

@@ -2,11 +2,11 @@
 
 use super::moments::Moments;
 use super::natural::{Natural, SignedInteger};
-use super::{Count, MOST_VALUES, Merge, WhyNone};
+use super::{Count, VALUES_MAX, Merge, WhyNone};
 
 /// Exact count, sum and sum of squares of u64 and i64.
 ///
-/// Up to [`MOST_VALUES`] values nothing can overflow: |Σx| ≤ 2⁶³ · 2⁶⁴ has an i128, and Σx² < 2⁶³ · 2¹²⁸ is
+/// Up to [`VALUES_MAX`] values nothing can overflow: |Σx| ≤ 2⁶³ · 2⁶⁴ has an i128, and Σx² < 2⁶³ · 2¹²⁸ is
 /// kept in 192 bits.
 ///
 /// ```
@@ -47,7 +47,7 @@ impl Integers {
         let most = Natural::from(u128::from(u64::MAX));
         let number = Natural::from(u128::from(count));
         let (size, sum_of_squares) = (Natural::from(sum.unsigned_abs()), Natural::from(squares));
-        let possible = count <= MOST_VALUES
+        let possible = count <= VALUES_MAX
             && size <= number.times(&most)
             && sum_of_squares <= number.times(&most).times(&most)
             && size.times(&size) <= number.times(&sum_of_squares);

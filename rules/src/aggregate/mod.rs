@@ -19,7 +19,7 @@
 //! | [`Truths`] | how many held, how many did not | both | 16 |
 //! | [`Quantiles`] | up to 64 values, or counts in logarithmic buckets | quantiles, exact or to 1/64 | by its buckets |
 //!
-//! **Bounds.** An aggregate takes [`MOST_VALUES`] = 2⁶³ values; with one more it is overflowed for good, and
+//! **Bounds.** An aggregate takes [`VALUES_MAX`] = 2⁶³ values; with one more it is overflowed for good, and
 //! its results are none ([`WhyNone::Overflow`]). Up to there no sum can overflow, whatever the values. The
 //! bound is on the count alone because a count only grows: whether it is passed does not depend on the order,
 //! as it would for a sum with signs.
@@ -64,7 +64,7 @@ pub use regression::{FittedLine, Regression};
 pub use truths::Truths;
 
 /// The most values one aggregate takes, 2⁶³: at a billion a second that is 292 years.
-pub const MOST_VALUES: u64 = 1 << 63;
+pub const VALUES_MAX: u64 = 1 << 63;
 
 /// Partial results that combine: associative, commutative, and [`Default`] changes nothing.
 pub trait Merge {
@@ -80,7 +80,7 @@ pub enum WhyNone {
     OneValue,
     /// So many of its values were infinite or not a number.
     NotFinite(u64),
-    /// It was given more than [`MOST_VALUES`].
+    /// It was given more than [`VALUES_MAX`].
     Overflow,
     /// The result is beyond the greatest finite f64.
     TooLarge,
@@ -107,18 +107,18 @@ impl fmt::Display for WhyNone {
 
 impl std::error::Error for WhyNone {}
 
-/// A number of values that stops one above [`MOST_VALUES`], where it means an overflow. Stopping is
+/// A number of values that stops one above [`VALUES_MAX`], where it means an overflow. Stopping is
 /// associative, because counts only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count(u64);
 
 impl Count {
     fn plus(self, more: u64) -> Count {
-        Count(self.0.saturating_add(more).min(MOST_VALUES + 1))
+        Count(self.0.saturating_add(more).min(VALUES_MAX + 1))
     }
 
     fn overflowed(self) -> bool {
-        self.0 > MOST_VALUES
+        self.0 > VALUES_MAX
     }
 
     fn get(self) -> Result<u64, WhyNone> {

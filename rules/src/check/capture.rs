@@ -15,7 +15,7 @@ use crate::types::Type;
 use crate::unit::Dimension;
 
 /// How many values a probe reads at a hit.
-pub(crate) const MOST_READS: usize = 6;
+pub(crate) const READS_MAX: usize = 6;
 
 impl Checker<'_> {
     /// Adds to every probe what is captured at it.
@@ -105,8 +105,8 @@ impl Checker<'_> {
     fn not_too_many(&mut self, probe: &Probe, place: Span) {
         let reads = probe.reads.iter();
         let read = reads.filter(|read| !matches!(read.source.base, Base::Known(_)));
-        if read.count() == MOST_READS + 1 {
-            let message = format!("a probe reads at most {MOST_READS} values at a hit");
+        if read.count() == READS_MAX + 1 {
+            let message = format!("a probe reads at most {READS_MAX} values at a hit");
             let help = "capture what the model needs; a second probe of the same function can read more";
             self.wrong
                 .push(Diagnostic::wrong("E0154", place, message).help(help));

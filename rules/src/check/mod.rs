@@ -33,7 +33,7 @@ mod window;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use capture::MOST_READS;
+pub(crate) use capture::READS_MAX;
 use infer::{Infer, MetricNames, Names, Place, ProbeNames};
 
 use crate::diag::{Diagnostic, Span, has_errors};

@@ -15,7 +15,7 @@ use crate::unit::Dimension;
 use crate::value::Scalar;
 
 /// The most windows a condition may have to hold, or a guard may compare: history is kept for them.
-const MOST_WINDOWS: f64 = 1000.0;
+const WINDOWS_MAX: f64 = 1000.0;
 
 /// What a change may have besides.
 struct More {
@@ -323,10 +323,10 @@ impl Checker<'_> {
 
     fn count_of_windows(&mut self, expr: &Expr, what: &str) -> Option<u32> {
         let value = self.setting(expr, Dimension::NONE, what)?;
-        if value.fract() == 0.0 && (1.0..=MOST_WINDOWS).contains(&value) {
+        if value.fract() == 0.0 && (1.0..=WINDOWS_MAX).contains(&value) {
             return Some(value as u32);
         }
-        let message = format!("`{what}` is a number of windows: an integer of 1 to {MOST_WINDOWS}");
+        let message = format!("`{what}` is a number of windows: an integer of 1 to {WINDOWS_MAX}");
         self.refuse("E0145", expr.span, message)
     }
 

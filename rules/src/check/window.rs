@@ -16,11 +16,11 @@ use crate::window::{Begin, Boundaries, Straddle, Window, WindowKind};
 /// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
 const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
 /// How many windows a rule may have.
-const MOST_WINDOWS: usize = 16;
+const WINDOWS_MAX: usize = 16;
 /// How many windows a window may lie in.
-const MOST_AROUND: usize = 4;
+const AROUND_MAX: usize = 4;
 /// How many instances may be skipped.
-const MOST_SKIPPED: f64 = 1e6;
+const SKIPPED_MAX: f64 = 1e6;
 
 impl Checker<'_> {
     pub(super) fn windows(&mut self) -> Vec<Window> {
@@ -30,8 +30,8 @@ impl Checker<'_> {
             self.wrong
                 .push(wrong.help("for example `windows: {pulse: {every: 500ms}}`"));
         }
-        if let Some(beyond) = file.windows.get(MOST_WINDOWS) {
-            let message = format!("a rule may have at most {MOST_WINDOWS} windows");
+        if let Some(beyond) = file.windows.get(WINDOWS_MAX) {
+            let message = format!("a rule may have at most {WINDOWS_MAX} windows");
             self.wrong
                 .push(Diagnostic::wrong("E0123", beyond.name.span, message));
             return Vec::new();
@@ -73,8 +73,8 @@ impl Checker<'_> {
         if outer == place || around.contains(&place) {
             return self.refuse("E0131", name.span, "a window cannot lie in itself");
         }
-        if around.len() + 1 > MOST_AROUND {
-            let message = format!("a window lies in at most {MOST_AROUND} others");
+        if around.len() + 1 > AROUND_MAX {
+            let message = format!("a window lies in at most {AROUND_MAX} others");
             return self.refuse("E0123", name.span, message);
         }
         Some(outer)
@@ -356,7 +356,7 @@ impl Checker<'_> {
 
     fn skip(&mut self, expr: &Expr) -> Option<u64> {
         let value = self.setting(expr, Dimension::NONE, "skip")?;
-        if value.fract() == 0.0 && (0.0..=MOST_SKIPPED).contains(&value) {
+        if value.fract() == 0.0 && (0.0..=SKIPPED_MAX).contains(&value) {
             return Some(value as u64);
         }
         self.refuse("E0145", expr.span, "`skip` is a number of instances: an integer")

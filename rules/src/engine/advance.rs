@@ -23,7 +23,7 @@ use crate::value::{ProcessId, Reason, Time};
 use crate::window::Window;
 
 /// Instances of an inner window kept for the one around them; with more its formulas have no value.
-const MOST_INSIDE: usize = 4096;
+const INSIDE_MAX: usize = 4096;
 
 /// The instances of inner windows that closed within one that is open.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ impl Inside {
     pub(super) fn push(&mut self, number: u64, window: usize, past: Past) {
         let known = self.closed.entry((number, window)).or_default();
         // One more than are kept says that there were too many.
-        if known.len() <= MOST_INSIDE {
+        if known.len() <= INSIDE_MAX {
             known.push(past);
         }
     }
@@ -47,10 +47,10 @@ impl Inside {
         let until = std::mem::replace(&mut self.closed, later);
         let of_it = until.into_iter().filter(|((of, _), _)| *of == number);
         let row = |((_, window), past): ((u64, usize), Vec<Past>)| match past.len() {
-            0..=MOST_INSIDE => (window, Ok(past)),
+            0..=INSIDE_MAX => (window, Ok(past)),
             _ => (
                 window,
-                Err(format!("more than {MOST_INSIDE} windows closed in it")),
+                Err(format!("more than {INSIDE_MAX} windows closed in it")),
             ),
         };
         of_it.map(row).collect()

@@ -9,7 +9,7 @@ use super::advance::Due;
 use super::instance::{Instance, Surroundings};
 use super::track::Closed;
 use super::tune::{Outbox, TuneState, Turn};
-use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
+use super::{ClosedWindow, Engine, CLOSED_MAX, Mode, Open, Running};
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::run::RunState;
@@ -64,7 +64,7 @@ impl Engine {
                 if let (Some(window), Some(running)) = (window, self.rules.get_mut(index)) {
                     let closed = running.evaluate(RuleId(index), place, window, now, &mut outbox);
                     self.closed.push_back(closed);
-                    if self.closed.len() > MOST_CLOSED {
+                    if self.closed.len() > CLOSED_MAX {
                         self.closed.pop_front();
                     }
                 }

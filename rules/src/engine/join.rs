@@ -14,7 +14,7 @@ use crate::term::Field;
 use crate::value::Key;
 
 /// Hits that may wait for their second.
-const MOST_WAITING: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 
 /// The hits of one join that wait.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ impl Joiner {
             return None;
         };
         if is_first {
-            if self.count < MOST_WAITING {
+            if self.count < WAITING_MAX {
                 self.count += 1;
                 self.waiting
                     .entry(key)

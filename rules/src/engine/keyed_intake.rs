@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::ledger::{Belongs, Ledger};
 use super::output::Dropped;
-use super::stream::{Arrived, MOST_PENDING, in_order};
+use super::stream::{Arrived, PENDING_MAX, in_order};
 use crate::hit::Hit;
 use crate::rule::{CheckedRule, Trigger};
 use crate::term::{FoldRange, Term, Typed};
@@ -17,7 +17,7 @@ use crate::value::{Key, ProcessId, Time};
 use crate::window::{Boundaries, Straddle};
 
 /// Hits that may wait for their instance to begin.
-const MOST_WAITING: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 
 /// For each probe of a rule, whether its hits are placed by key alone, and then the windows they belong to,
 /// each with the capture that is the key.
@@ -125,7 +125,7 @@ fn reached_into(rule: &CheckedRule, window: usize, probe: usize) -> bool {
 impl KeyedIntake {
     /// Takes a hit that is not late; false if there is no room for it.
     pub(super) fn push(&mut self, arrived: Arrived) -> bool {
-        let room = self.count < MOST_PENDING;
+        let room = self.count < PENDING_MAX;
         if room {
             self.count += 1;
             self.inboxes.entry(arrived.hit.process).or_default().push(arrived);
@@ -189,7 +189,7 @@ impl KeyedIntake {
             Belongs::To(index) => instances.take(window, index, arrived.probe, &arrived.hit),
             Belongs::Late => dropped.late += 1,
             Belongs::Outside => dropped.outside += 1,
-            Belongs::Waits if self.waiting.len() < MOST_WAITING => {
+            Belongs::Waits if self.waiting.len() < WAITING_MAX => {
                 self.waiting.push((window, key, arrived.clone()));
             }
             Belongs::Waits => dropped.overflow += 1,

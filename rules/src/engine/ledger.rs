@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crate::value::{Key, Time};
 
 /// Instances that are over and remembered, to distinguish late hits from early ones.
-const MOST_CLOSED: usize = 1024;
+const CLOSED_MAX: usize = 1024;
 /// How many other instances may begin between a hit and the begin of its own.
 const PATIENCE: usize = 2;
 
@@ -52,7 +52,7 @@ impl Ledger {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.index == index) {
             entry.over = Some(time);
         }
-        while self.entries.len() > MOST_CLOSED
+        while self.entries.len() > CLOSED_MAX
             && self.entries.front().is_some_and(|entry| entry.over.is_some())
         {
             self.entries.pop_front();

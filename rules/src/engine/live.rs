@@ -25,7 +25,7 @@ use crate::value::Time;
 
 /// Rules that an engine can be given one after the other: the numbers of those that were removed are not used
 /// again.
-const MOST_RULES: usize = 4096;
+const RULES_MAX: usize = 4096;
 
 /// A rule that cannot run beside the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl fmt::Display for Conflict {
                 f,
                 "the rules {first} and {second} both claim {claim}; leave one of them out, or give them priorities"
             ),
-            Conflict::TooMany => write!(f, "an engine takes {MOST_RULES} rules in its life"),
+            Conflict::TooMany => write!(f, "an engine takes {RULES_MAX} rules in its life"),
         }
     }
 }
@@ -63,7 +63,7 @@ impl Engine {
     /// # Errors
     /// When another rule has its name or changes the same thing.
     pub fn add(&mut self, rule: CheckedRule, now: Time) -> Result<RuleId, Conflict> {
-        if self.rules.len() >= MOST_RULES {
+        if self.rules.len() >= RULES_MAX {
             return Err(Conflict::TooMany);
         }
         let both = self

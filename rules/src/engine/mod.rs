@@ -171,7 +171,7 @@ struct Process {
 }
 
 /// Closed windows kept for [`Engine::drain_windows`].
-const MOST_CLOSED: usize = 1024;
+const CLOSED_MAX: usize = 1024;
 
 impl Engine {
     /// An engine for `rules`, all of them advising, whose first windows begin at `now`.

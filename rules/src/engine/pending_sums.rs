@@ -17,7 +17,7 @@ use crate::term::Field;
 use crate::value::{Key, ProcessId, Scalar, Time};
 
 /// Groups of hits that may wait for their instance.
-const MOST_WAITING: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 
 /// Why an instance is partial that has only a part of what was added up.
 const ACROSS: &str = "hits were aggregated across one of its boundaries";
@@ -87,7 +87,7 @@ impl PendingSums {
         }
         for window in &summed.windows {
             let of = (*window, process, probe, partial_sum.group);
-            let room = self.waiting.len() < MOST_WAITING;
+            let room = self.waiting.len() < WAITING_MAX;
             match self.waiting.entry(of) {
                 Entry::Occupied(known) => known.into_mut().add(partial_sum),
                 Entry::Vacant(place) if room => {

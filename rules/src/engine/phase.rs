@@ -9,7 +9,7 @@ use crate::unit::Dimension;
 /// Windows until what was in the way of a change is taken to be gone, at first.
 const UNTIL_GONE: u32 = 20;
 /// How often the time until a new attempt doubles.
-const MOST_DOUBLINGS: u32 = 10;
+const DOUBLINGS_MAX: u32 = 10;
 
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
@@ -40,14 +40,14 @@ impl Phase {
     pub(super) fn hindered(reason: &str, hindered: u32) -> Phase {
         Phase::OnHold {
             reason: format!("could not be done: {reason}"),
-            left: Some(UNTIL_GONE << hindered.min(MOST_DOUBLINGS)),
+            left: Some(UNTIL_GONE << hindered.min(DOUBLINGS_MAX)),
         }
     }
 
     /// After an undo; `undone` is how many there were in a row before.
     pub(super) fn after_undo(reason: String, guard: Option<&Guard>, undone: u32) -> Phase {
         let retry = guard.and_then(|guard| guard.retry);
-        let left = retry.map(|windows| windows.saturating_mul(1 << undone.min(MOST_DOUBLINGS)));
+        let left = retry.map(|windows| windows.saturating_mul(1 << undone.min(DOUBLINGS_MAX)));
         Phase::OnHold { reason, left }
     }
 

@@ -3,7 +3,7 @@
 
 use super::keyed_intake::{ByKey, is_looked_at};
 use crate::function::Reduction;
-use crate::partial_sum::{Grouping, MOST_VALUES, PlannedSum, SummedValue};
+use crate::partial_sum::{Grouping, VALUES_MAX, PlannedSum, SummedValue};
 use crate::plan::Delivery;
 use crate::read::{Base, Layout};
 use crate::rule::{CheckedRule, Trigger};
@@ -112,7 +112,7 @@ impl CheckedRule {
             let value = self.added_up(fold)?;
             values.extend(value.filter(|value| !values.contains(value)));
         }
-        if values.len() > MOST_VALUES {
+        if values.len() > VALUES_MAX {
             return Err("more values of its hits are folded than can be aggregated");
         }
         Ok(PlannedSum { by, values })

@@ -12,7 +12,7 @@ use crate::ids::RuleId;
 use crate::value::{Machine, ProcessId, Time};
 
 /// Reports that wait for one before them; when there are more it is taken for lost.
-const MOST_EARLY: usize = 64;
+const EARLY_MAX: usize = 64;
 
 /// What is known of a node.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,7 @@ impl Engine {
             let Some(first) = remote.early.first_key_value().map(|(number, _)| *number) else {
                 break;
             };
-            let lost = first > remote.next && remote.early.len() > MOST_EARLY;
+            let lost = first > remote.next && remote.early.len() > EARLY_MAX;
             if first != remote.next && !lost {
                 break;
             }

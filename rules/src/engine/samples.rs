@@ -10,7 +10,7 @@ use crate::measure::{Measure, MeasureKind};
 use crate::value::{ProcessId, Reason, Subject, Time};
 
 /// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
-const MOST_HITS: usize = 65536;
+const HITS_MAX: usize = 65536;
 
 /// What is needed no more is kept for so long at most.
 const FORGETS_NS: u64 = 50_000_000;
@@ -71,7 +71,7 @@ impl Samples {
 
     pub(crate) fn hit(&mut self, of: (RuleId, ProbeId, ProcessId), hit: Hit) {
         let hits = &mut self.probes.entry(of).or_default().hits;
-        if hits.len() < MOST_HITS {
+        if hits.len() < HITS_MAX {
             hits.push_back(hit);
         }
     }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use crate::value::Time;
 
 /// Samples kept of one series; a window of an hour sampled every 4 s needs 900.
-const MOST_SAMPLES: usize = 1024;
+const SAMPLES_MAX: usize = 1024;
 /// MPI functions whose calls are counted of one process.
-const MOST_CALLS: usize = 1024;
+const CALLS_MAX: usize = 1024;
 
 /// Two samples, the earlier first.
 type Ends<T> = ((Time, T), (Time, T));
@@ -40,7 +40,7 @@ impl<T: Copy> Series<T> {
             }
             _ => self.0.push_back((time, value)),
         }
-        if self.0.len() > MOST_SAMPLES {
+        if self.0.len() > SAMPLES_MAX {
             // The oldest is the base of the open window's change; the next one is dispensable.
             self.0.remove(1);
         }
@@ -134,7 +134,7 @@ impl Calls {
                 series.push(time, total);
             }
             // Of a function too many, the total is not taken: MPI has some hundred.
-            None if self.still.len() + self.changed.len() >= MOST_CALLS => {}
+            None if self.still.len() + self.changed.len() >= CALLS_MAX => {}
             None => {
                 self.still.insert(names.of(call), (time, total));
                 self.all_known = self.all_known.max(time);

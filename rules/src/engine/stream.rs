@@ -12,7 +12,7 @@ use crate::hit::Hit;
 use crate::value::{ProcessId, Time};
 
 /// Hits that may wait; what is beyond is dropped, and the windows it would belong to are partial.
-pub(super) const MOST_PENDING: usize = 262_144;
+pub(super) const PENDING_MAX: usize = 262_144;
 
 /// A hit of a probe, by its place in the rule.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Stream {
 
     /// Takes a hit that is not late.
     pub(super) fn push(&mut self, arrived: Arrived) {
-        if self.pending.len() >= MOST_PENDING {
+        if self.pending.len() >= PENDING_MAX {
             self.overflow(arrived.hit.time);
         } else {
             self.pending.push(arrived);

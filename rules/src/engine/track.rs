@@ -21,11 +21,11 @@ use crate::value::{Key, ProcessId, Time};
 use crate::window::{Begin, Boundaries, Straddle};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
-const MOST_OPEN: usize = 64;
+const OPEN_MAX: usize = 64;
 /// Hits that may wait for their instance to begin.
-const MOST_WAITING: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 /// Keys of closed instances that are remembered, to distinguish late hits from early ones.
-const MOST_CLOSED: usize = 1024;
+const CLOSED_MAX: usize = 1024;
 /// How many instances begin while a hit waits for its own.
 const PATIENCE: u64 = 2;
 
@@ -179,10 +179,10 @@ impl Track {
 
     fn make_room(&mut self, time: Time) -> Vec<Closed> {
         let mut out = Vec::new();
-        while self.open.len() > MOST_OPEN
+        while self.open.len() > OPEN_MAX
             && let Some(oldest) = self.open.pop_front()
         {
-            let missing = format!("{MOST_OPEN} later ones had begun before it was complete");
+            let missing = format!("{OPEN_MAX} later ones had begun before it was complete");
             out.push(self.closed(oldest, Some(missing), time));
         }
         out
@@ -354,7 +354,7 @@ impl Track {
             }
             if self.closed_keys.contains(&name) {
                 dropped.late += 1;
-            } else if self.waiting.len() < MOST_WAITING {
+            } else if self.waiting.len() < WAITING_MAX {
                 self.waiting.push_back((self.next, name, arrived.clone()));
             } else {
                 dropped.overflow += 1;
@@ -552,7 +552,7 @@ impl Track {
         self.ledger.over(instance.frame.number, over);
         if let Some(key) = &instance.key {
             self.closed_keys.push_back((instance.enclosing(), key.clone()));
-            if self.closed_keys.len() > MOST_CLOSED {
+            if self.closed_keys.len() > CLOSED_MAX {
                 self.closed_keys.pop_front();
             }
         }

@@ -23,7 +23,7 @@ use crate::value::{Cell, ProcessId, Scalar};
 /// `over`.
 const PATIENCE: u32 = 3;
 /// How many windows after the change are seen at most where it is not made again, as a multiple of `over`.
-const MOST_AFTER: usize = 4;
+const AFTER_MAX: usize = 4;
 /// So many windows before a change are remembered.
 pub(super) const HISTORY_MAX: usize = 60;
 
@@ -174,7 +174,7 @@ impl Trial {
                 self.again.is_none() || is_believable(&found, &self.history, over)
             }
         };
-        let is_last = self.again.is_none() && self.after.len() >= MOST_AFTER * over;
+        let is_last = self.again.is_none() && self.after.len() >= AFTER_MAX * over;
         let repeats = (found.verdict == plan::GuardEffect::Confirmed).then(|| Sides {
             without: before.to_vec(),
             with: self.after.clone(),

@@ -21,7 +21,7 @@ use crate::rule::{Filled, Trigger, Tune};
 use crate::value::{Cell, ProcessId, Scalar, Time};
 
 /// Decisions in force that are to be undone together; with more a tune decides no further.
-const MOST_KEPT: usize = 1000;
+const KEPT_MAX: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub(super) struct TuneState {
@@ -533,7 +533,7 @@ impl TuneState {
 
     /// Whether there is room to remember one more decision that is to be undone.
     pub(super) fn has_room(&self) -> bool {
-        self.kept.len() < MOST_KEPT
+        self.kept.len() < KEPT_MAX
     }
 
     pub(super) fn set_finding(&mut self, state: FindingState) {

@@ -11,7 +11,7 @@ use crate::types::KeyKind;
 use crate::value::{Cell, Key, Reason, Scalar, Value, finite};
 
 /// How many numbers a range may have.
-pub(crate) const MOST_NUMBERS: f64 = 10_000.0;
+pub(crate) const NUMBERS_MAX: f64 = 10_000.0;
 
 /// `term` with all that does not depend on the hit or a variable computed, once instead of each time.
 pub(crate) fn fix(context: Context<'_>, term: &Typed) -> Typed {
@@ -51,8 +51,8 @@ pub(crate) fn for_each(
     if from.fract() != 0.0 {
         return Err(format!("a range begins at an integer, not at {from}"));
     }
-    if to - from >= MOST_NUMBERS {
-        return Err(format!("a range has at most {MOST_NUMBERS} numbers"));
+    if to - from >= NUMBERS_MAX {
+        return Err(format!("a range has at most {NUMBERS_MAX} numbers"));
     }
     let of = fix(context, of);
     let mut variables: Vec<Value> = context.variables.iter().take(depth).cloned().collect();

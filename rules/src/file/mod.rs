@@ -25,7 +25,7 @@ use template::Template;
 
 /// What is wrong with one file is listed up to this number: each is shown with its line, which takes a pass
 /// through the file.
-const MOST_DIAGNOSTICS: usize = 100;
+const DIAGNOSTICS_MAX: usize = 100;
 
 /// A rule as written: well-formed, every formula read; nothing is known yet of its names and types.
 #[derive(Clone, Debug)]
@@ -357,9 +357,9 @@ fn read<T>(
     let (tree, mut wrong) = yaml::read(source, place);
     let file = tree.and_then(|tree| lower(&tree, &mut wrong));
     wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
-    if wrong.len() > MOST_DIAGNOSTICS {
-        let message = format!("{} more are not listed", wrong.len() - MOST_DIAGNOSTICS);
-        wrong.truncate(MOST_DIAGNOSTICS);
+    if wrong.len() > DIAGNOSTICS_MAX {
+        let message = format!("{} more are not listed", wrong.len() - DIAGNOSTICS_MAX);
+        wrong.truncate(DIAGNOSTICS_MAX);
         wrong.push(Diagnostic::error("E0123", message));
     }
     match file {

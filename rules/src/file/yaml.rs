@@ -12,7 +12,7 @@ use crate::diag::{Diagnostic, Span};
 use crate::lang::text::Text;
 
 /// The longest rule file, in bytes; the largest we ship has under 4 KiB.
-const LONGEST_FILE: usize = 256 * 1024;
+const FILE_BYTES_MAX: usize = 256 * 1024;
 /// How deep mappings and lists may nest; the language needs four levels.
 const DEEPEST: usize = 16;
 
@@ -52,9 +52,9 @@ impl Tree {
 ///
 /// All of it is taken to stand at `place`, if one is given: the file is not the one that places are shown of.
 pub(crate) fn read(source: &str, place: Option<Span>) -> (Option<Tree>, Vec<Diagnostic>) {
-    if source.len() > LONGEST_FILE {
+    if source.len() > FILE_BYTES_MAX {
         let message = format!(
-            "a rule file may have at most {LONGEST_FILE} bytes, this one has {}",
+            "a rule file may have at most {FILE_BYTES_MAX} bytes, this one has {}",
             source.len()
         );
         return (None, vec![Diagnostic::error("E0123", message)]);

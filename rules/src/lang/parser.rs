@@ -34,13 +34,13 @@ use crate::diag::{Diagnostic, Span};
 use crate::unit::unit_named;
 
 /// How many parts a formula may have: what walks the tree calls itself once for each level.
-const MOST_PARTS: usize = 256;
+const PARTS_MAX: usize = 256;
 
 pub(crate) fn parse(text: &Text) -> Result<Expr, Diagnostic> {
     let tokens = tokens(text)?;
-    if tokens.len() > MOST_PARTS {
+    if tokens.len() > PARTS_MAX {
         let message = format!(
-            "a formula may have at most {MOST_PARTS} parts, this one has {}",
+            "a formula may have at most {PARTS_MAX} parts, this one has {}",
             tokens.len()
         );
         let help = "give parts of it names under `metrics`";

@@ -26,7 +26,7 @@ const EQUAL_ENOUGH: usize = 3;
 const ALIKE_ENOUGH: usize = 8;
 
 /// Share of the segments that must be equal or alike.
-const MOST: f64 = 0.8;
+const ALIKE_MIN: f64 = 0.8;
 
 /// Two segments are alike when they share so much of all sites that are in either.
 const ALIKE: f64 = 0.75;
@@ -229,7 +229,7 @@ fn regular(candidate: &Candidate, window: usize, branches: f64) -> Option<Regula
         return None;
     }
     let (equal, count) = commonest(segments, |segment| segment.hash)?;
-    let is_equal = count >= EQUAL_ENOUGH && count as f64 >= MOST * segments.len() as f64;
+    let is_equal = count >= EQUAL_ENOUGH && count as f64 >= ALIKE_MIN * segments.len() as f64;
     let ordinary = if is_equal {
         equal
     } else {
@@ -259,7 +259,7 @@ fn are_alike(segments: &[Segment], ordinary: &Segment) -> bool {
     let alike = segments.iter().filter(|segment| is_alike(segment, ordinary));
     let alike: Vec<f64> = alike.map(|segment| segment.length as f64).collect();
     let count = alike.len() as f64;
-    if alike.len() < ALIKE_ENOUGH || count < MOST * segments.len() as f64 {
+    if alike.len() < ALIKE_ENOUGH || count < ALIKE_MIN * segments.len() as f64 {
         return false;
     }
     let mean = alike.iter().sum::<f64>() / count;

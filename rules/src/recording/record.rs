@@ -20,7 +20,7 @@ pub struct Header {
     pub wall_start_ns: u64,
     /// The clock of all the records' times, read at the same moment as `wall_start_ns`.
     pub origin: Time,
-    /// Whatever else is worth knowing, at most [`super::MAX_NOTES`] pairs.
+    /// Whatever else is worth knowing, at most [`super::NOTES_MAX`] pairs.
     pub notes: BTreeMap<String, String>,
 }
 
@@ -176,7 +176,7 @@ pub struct ProbeDefinition {
     pub function: String,
     /// Where it sits in the function.
     pub place: ProbePlace,
-    /// Name and type of what is captured, in the order of [`Hit::captures`]; at most [`super::MAX_CAPTURES`].
+    /// Name and type of what is captured, in the order of [`Hit::captures`]; at most [`super::CAPTURES_MAX`].
     pub captures: Vec<(String, CapturedType)>,
 }
 
@@ -199,7 +199,7 @@ pub struct Hit {
     pub time: Time,
     /// How long it took, nanoseconds; none for an entry, or where the entry was not seen.
     pub duration_ns: Option<u64>,
-    /// What was captured, at most [`super::MAX_CAPTURES`].
+    /// What was captured, at most [`super::CAPTURES_MAX`].
     pub captures: Vec<Captured>,
 }
 
@@ -223,7 +223,7 @@ pub enum Captured {
     /// A floating-point number, every bit of which is kept.
     Float(f64),
     Boolean(bool),
-    /// A text of at most [`super::MAX_TEXT`] bytes.
+    /// A text of at most [`super::TEXT_MAX`] bytes.
     Text(String),
 }
 

@@ -2,7 +2,7 @@
 
 use super::record::{Header, Record};
 use super::stored::{self, Block, Stored};
-use super::{BLOCK_TARGET, MAX_BLOCK, TooLarge, block};
+use super::{BLOCK_TARGET, BLOCK_MAX, TooLarge, block};
 
 /// Makes a recording. Hand what [`RecordingWriter::take`] gives to the file, in order, and
 /// [`RecordingWriter::finish`]'s at the end.
@@ -68,10 +68,10 @@ impl RecordingWriter {
     /// Appends a block of any bytes as if they were records: made up by a test, handed on unseen.
     ///
     /// # Errors
-    /// When they are more than [`MAX_BLOCK`].
+    /// When they are more than [`BLOCK_MAX`].
     pub fn foreign(&mut self, block: &[u8]) -> Result<(), TooLarge> {
-        if block.len() > MAX_BLOCK {
-            let (what, size, limit) = ("a block", block.len(), MAX_BLOCK);
+        if block.len() > BLOCK_MAX {
+            let (what, size, limit) = ("a block", block.len(), BLOCK_MAX);
             return Err(TooLarge { what, size, limit });
         }
         self.flush();

@@ -20,7 +20,7 @@ const OTHERS: [&str; 5] = [
 const TYPES: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
 
 /// Most words of a comment that says nothing.
-const MOST_EMPTY: usize = 3;
+const EMPTY_WORDS_MAX: usize = 3;
 
 fn product() -> Outcome<Vec<Source>> {
     sources(&agent_and(&OTHERS))
@@ -119,7 +119,7 @@ fn empty_comments(text: &str) -> Vec<usize> {
     for block in blocks {
         let words: Option<String> = block.iter().map(|line| comment(line)).collect();
         let is_empty = words.is_some_and(|words| {
-            words.split_whitespace().count() <= MOST_EMPTY && !words.contains(['`', '['])
+            words.split_whitespace().count() <= EMPTY_WORDS_MAX && !words.contains(['`', '['])
         });
         if is_empty {
             found.push(at);

@@ -14,7 +14,7 @@ use crate::measure::Settings;
 
 /// Until a program has started, and until it has ended once its last iteration should be over.
 const SOON: Duration = Duration::from_secs(120);
-const LONGEST: Duration = Duration::from_secs(600);
+const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// What the agent does.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +142,7 @@ impl Scenario {
         };
         job.open("go")?;
         if let (Some(agent), With::Later { rule, after, .. }) = (&agent, &self.with) {
-            job.events("iteration", *after, LONGEST)?;
+            job.events("iteration", *after, RUN_MAX)?;
             let (code, text) = agent.ask("switch", &[rule, "applying"])?;
             if code != 0 {
                 return Err(format!("switching {rule}: {text}").into());
@@ -150,7 +150,7 @@ impl Scenario {
             job.open("more")?;
         }
         // Its lines are looked at when it has ended: reading them as they come would take CPU time from it.
-        job.finish(LONGEST)?;
+        job.finish(RUN_MAX)?;
         // The agent ends with the program.
         let report = agent.map(|mut agent| agent.finish_anyhow(SOON)).transpose()?;
         let result = job.events("result", 1, SOON)?;

@@ -24,7 +24,7 @@ const THESIS: [(usize, [f64; 5]); 6] = [
     (6, [229.27, 261.46, 226.27, 276.17, 246.97]),
     (7, [209.94, 242.27, 203.59, 252.74, 220.8]),
 ];
-const MOST: usize = 7;
+const RUNS_MAX: usize = 7;
 const FACTORS: [f64; 8] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
 const ORIGINAL: &str = "original";
@@ -82,14 +82,14 @@ fn scenarios(fire: &Fire<'_>, names: &[&str], best: f64, oracle: &str) -> Vec<(S
 }
 
 fn measure(settings: &Settings, heavy: bool) -> Result<Measured> {
-    let fire = Fire::new(settings, MOST, &load(heavy, settings.either(8, 12)))?;
+    let fire = Fire::new(settings, RUNS_MAX, &load(heavy, settings.either(8, 12)))?;
     let tried: &[f64] = settings.either(&[0.4, 0.6, 1.0], &FACTORS);
     let sweep = Sweep::of(tried, |factor| fire.scenario(&factors(factor), With::NoRule))?;
     let best = sweep.best(Run::seconds)?;
     let quickest = sweep.best_each(|run| run.each("seconds"));
     let lines: Vec<String> = quickest
         .iter()
-        .map(|of| format!("{of} {of} {of} {MOST}"))
+        .map(|of| format!("{of} {of} {of} {RUNS_MAX}"))
         .collect();
     let oracle = fire.schedule("wildfire.schedule", &lines)?;
     let mut rounds = Vec::new();
@@ -97,7 +97,7 @@ fn measure(settings: &Settings, heavy: bool) -> Result<Measured> {
         true => &[ORIGINAL, HALF, BEST, WATCHED, TUNED],
         false => &[ORIGINAL, HALF, TUNED],
     };
-    for workers in 2..settings.either(2, MOST) {
+    for workers in 2..settings.either(2, RUNS_MAX) {
         let fire = Fire::new(settings, workers, &load(heavy, 6))?;
         let scenarios = scenarios(&fire, names, best, "");
         let some = interleaved(&scenarios, settings.repeats.div_ceil(3), Scenario::run)?;
@@ -107,7 +107,7 @@ fn measure(settings: &Settings, heavy: bool) -> Result<Measured> {
     let scenarios = scenarios(&fire, &ALL, best, &oracle);
     let most = interleaved(&scenarios, settings.repeats, Scenario::run)?;
     same_results(sweep.runs().chain(most.all()))?;
-    rounds.push((MOST, most));
+    rounds.push((RUNS_MAX, most));
     let measured = Measured {
         heavy,
         best,
@@ -370,7 +370,7 @@ fn overlap(settings: &Settings) -> Result<Section> {
         argument("iterations", 12),
     ];
     let names = [ORIGINAL, HALF, TUNED];
-    let scenarios = scenarios(&Fire::new(settings, MOST, &load)?, &names, 0.5, "");
+    let scenarios = scenarios(&Fire::new(settings, RUNS_MAX, &load)?, &names, 0.5, "");
     let rounds = interleaved(&scenarios, settings.repeats.div_ceil(2), Scenario::run)?;
     same_results(rounds.all())?;
     let original = rounds.seconds(ORIGINAL)?.median;

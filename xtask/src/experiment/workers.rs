@@ -33,7 +33,7 @@ const THESIS: [(usize, f64); 6] = [
 /// Its run that was tuned from 1.
 const THESIS_TUNED: f64 = 102.0;
 
-const MOST: usize = 25;
+const WORKERS_MAX: usize = 25;
 
 const TUNED: &str = "tuned from 1";
 const WATCHED: &str = "watched";
@@ -121,7 +121,7 @@ struct Measured {
 impl Bench<'_> {
     fn scenario(&self, more: &[String], with: With) -> Scenario {
         let arguments = [&self.load.arguments(), more].concat();
-        Scenario::new(self.settings, &self.program, MOST + 1, arguments, with)
+        Scenario::new(self.settings, &self.program, WORKERS_MAX + 1, arguments, with)
     }
 
     fn fixed(&self, workers: usize) -> Scenario {

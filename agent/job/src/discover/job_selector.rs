@@ -17,7 +17,7 @@ pub(super) enum JobSelector<'a> {
 }
 
 /// Fewer digits of a container's number may mean anything.
-const DIGITS_LEAST: usize = 4;
+const DIGITS_MIN: usize = 4;
 
 /// Where a container's number stands in the path of its cgroup, with any runtime: `…/docker-3f9c….scope`,
 /// `…/docker/3f9c…`, `…/libpod-3f9c….scope/container`, `…/cri-containerd-3f9c….scope`.
@@ -106,7 +106,7 @@ fn is_of_step(environment: &[String]) -> bool {
 
 fn is_of_container(cgroups: &str, id: &str) -> bool {
     let mut words = cgroups.split(|c: char| !c.is_ascii_hexdigit());
-    id.len() >= DIGITS_LEAST && words.any(|word| word.len() == DIGITS_OF_CONTAINER && word.starts_with(id))
+    id.len() >= DIGITS_MIN && words.any(|word| word.len() == DIGITS_OF_CONTAINER && word.starts_with(id))
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ mod tests {
         let rows: u32 = carrying
             .map(|function| 1 + u32::from(function.has_large_count))
             .sum();
-        assert!(rows <= abi::MAX_ROWS, "{rows} rows");
+        assert!(rows <= abi::ROWS_MAX, "{rows} rows");
     }
 
     #[test]

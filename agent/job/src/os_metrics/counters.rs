@@ -16,12 +16,12 @@ use crate::clock::CpuClock;
 
 /// A process that uses no CPU time changes none of its counters, and is not looked at again. Its memory may
 /// still be changed by others: after so many looks it is read all the same.
-const STILL_MOST: u32 = 20;
+const STILL_MAX: u32 = 20;
 
 /// What its allocator keeps is looked at so seldom, and not in small processes: it takes a millisecond.
 const LOOKS_AT_HEAPS: u32 = 20;
 const FIRST_HEAPS: u32 = 4;
-const HEAPS_LEAST_BYTES: u64 = 64 << 20;
+const HEAPS_BYTES_MIN: u64 = 64 << 20;
 
 /// Reads the counters of one process repeatedly. It holds the process's directory in /proc open, which still
 /// refers to this process if its number is used again.
@@ -85,7 +85,7 @@ impl Sampler {
     pub fn sample(&mut self) -> ProcResult<Counters> {
         let used_ns = self.clock.and_then(CpuClock::ns);
         self.has_run = used_ns.is_none() || used_ns != self.used_ns;
-        if !self.has_run && self.still < STILL_MOST {
+        if !self.has_run && self.still < STILL_MAX {
             self.still += 1;
             return Ok(self.sum);
         }
@@ -118,7 +118,7 @@ impl Sampler {
     }
 
     fn look_at_heaps(&mut self) {
-        if self.sum.resident_bytes < HEAPS_LEAST_BYTES {
+        if self.sum.resident_bytes < HEAPS_BYTES_MIN {
             self.sum.freed_bytes = None;
         } else if self.until_heaps == 0 {
             self.until_heaps = LOOKS_AT_HEAPS;

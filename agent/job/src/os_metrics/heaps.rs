@@ -19,7 +19,7 @@ const LOOKED_AT: usize = 8;
 const READS: u32 = 16;
 const READ_BYTES: u64 = 32 << 10;
 /// A chain that breaks before this says nothing.
-const LEAST_BYTES: u64 = 64 << 10;
+const CHAIN_BYTES_MIN: u64 = 64 << 10;
 const PAGE: u64 = 4096;
 /// The header of a block while it is free (struct malloc_chunk), which `malloc_trim` leaves.
 const FREE_HEADER: u64 = 48;
@@ -122,7 +122,7 @@ fn look(memory: &File, pages: &File, heap: &Heap) -> Option<(u64, u64)> {
         }
         (reads <= READS).then(|| word_at(&bytes, (header + 8 - at) as usize))
     });
-    if walked < LEAST_BYTES {
+    if walked < CHAIN_BYTES_MIN {
         return None;
     }
     let mut resident = 0;

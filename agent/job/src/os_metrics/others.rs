@@ -16,7 +16,7 @@ use super::Around;
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Over less than this a tick more or less would be a tenth of a CPU.
-const SHORTEST: Duration = Duration::from_millis(400);
+const SPAN_MIN: Duration = Duration::from_millis(400);
 
 /// Once there are rates, the kernel's sum is read this often: it takes the counters of every interrupt of
 /// every CPU along. Half as often where the processes have done nothing since.
@@ -66,7 +66,7 @@ impl Others {
         let is_known = ends.is_some_and(|(first, last)| {
             let (length, age) = (last.at_ns - first.at_ns, now_ns.saturating_sub(last.at_ns));
             let again = if last.own_ns == own_ns { 2 * AGAIN } else { AGAIN };
-            length >= nanos(SHORTEST) && age < nanos(again)
+            length >= nanos(SPAN_MIN) && age < nanos(again)
         });
         if !is_known {
             let mut stat = String::with_capacity(STAT_BYTES);
@@ -128,7 +128,7 @@ fn busy_ns(stat: &str, ticks_per_s: u64) -> BTreeMap<usize, u64> {
 /// CPUs of a set that were kept busy between two looks.
 fn busy(first: &Look, last: &Look, cpus: &BTreeSet<usize>) -> Option<f64> {
     let elapsed = last.at_ns.checked_sub(first.at_ns)?;
-    if elapsed < nanos(SHORTEST) {
+    if elapsed < nanos(SPAN_MIN) {
         return None;
     }
     let since = |cpu: &usize| Some(last.busy_ns.get(cpu)?.saturating_sub(*first.busy_ns.get(cpu)?));

@@ -133,7 +133,7 @@ mod functions {
     /// By number of the probe.
     static CASES: [Case; 9] = [
         case(counted, 0, 0, CALLS, |calls| &mut calls.emulated),
-        case(reading, 0, abi::MAX_CAPTURES, CALLS, |calls| &mut calls.reading),
+        case(reading, 0, abi::CAPTURES_MAX, CALLS, |calls| &mut calls.reading),
         case(sending, SpecFlags::SEND_ENTRY, 0, CALLS, |calls| {
             &mut calls.sending
         }),
@@ -152,7 +152,7 @@ mod functions {
             ));
         }
         let mut measured = Measured {
-            values: abi::MAX_CAPTURES as u32,
+            values: abi::CAPTURES_MAX as u32,
             ..Measured::default()
         };
         call(&BARE, &mut measured);

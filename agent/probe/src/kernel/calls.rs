@@ -9,7 +9,7 @@ use super::cells::Cells;
 
 /// Room for calls that each process gets.
 pub(super) fn ring_size(processes: u32) -> u32 {
-    let each = abi::MAX_CALLS / processes.max(1);
+    let each = abi::CALLS_MAX / processes.max(1);
     let power = each.checked_ilog2().map_or(1, |power| 1 << power);
     power.min(abi::RING_CALLS)
 }

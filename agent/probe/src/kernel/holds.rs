@@ -62,7 +62,7 @@ impl Holds {
             error => error.to_string(),
         });
         let array = maps.map("HOLDS").and_then(data).ok_or_else(|| missing("HOLDS"))?;
-        let cells = Cells::map_writable(array.fd().as_fd(), abi::MAX_HOLDS)
+        let cells = Cells::map_writable(array.fd().as_fd(), abi::HOLDS_MAX)
             .map_err(|error| KernelError::Object(format!("its records cannot be mapped: {error}")))?;
         Ok(Holds {
             maps,

@@ -98,10 +98,10 @@ impl Kernel {
             .transpose()?;
         // One slot more than anybody gets: for hits of our own, see `calibration`.
         let slots = options.processes + 1;
-        let cells = (options.probes * slots).clamp(1, abi::MAX_TOTALS);
+        let cells = (options.probes * slots).clamp(1, abi::TOTALS_MAX);
         let ring_size = ring_size(options.processes);
-        let rows = (options.rows * options.processes).clamp(1, abi::MAX_HISTOGRAM_ROWS);
-        let partial_sums = (options.partial_sums * slots * 2).clamp(2, abi::MAX_SUMS);
+        let rows = (options.rows * options.processes).clamp(1, abi::HISTOGRAM_ROWS_MAX);
+        let partial_sums = (options.partial_sums * slots * 2).clamp(2, abi::SUMS_MAX);
         let waited_offset = fields::waited_offset();
         let (device, inode) = pid_namespace();
         let mut loader = EbpfLoader::new();
@@ -111,7 +111,7 @@ impl Kernel {
         let maps = loader
             .verifier_log_level(VerifierLogLevel::DISABLE)
             .map_max_entries("TOTALS", cells)
-            .map_max_entries("ADDRESSES", cells.saturating_mul(abi::MAX_CAPTURES as u32))
+            .map_max_entries("ADDRESSES", cells.saturating_mul(abi::CAPTURES_MAX as u32))
             .map_max_entries("CALLS", slots * ring_size)
             .map_max_entries("HEADS", slots)
             .map_max_entries("WORLDS", slots)
@@ -207,7 +207,7 @@ impl Kernel {
         address: u64,
     ) -> Result<(), KernelError> {
         let cell = slot * self.options.probes + probe;
-        let place = cell * abi::MAX_CAPTURES as u32 + capture;
+        let place = cell * abi::CAPTURES_MAX as u32 + capture;
         Ok(self.array::<u64>("ADDRESSES")?.set(place, address, 0)?)
     }
 
@@ -456,7 +456,7 @@ impl Kernel {
     pub(super) fn watch_calibrated(&mut self) -> Result<(), KernelError> {
         let slot = self.options.processes;
         let cells = self.options.probes.saturating_mul(slot + 1);
-        if cells > abi::MAX_TOTALS {
+        if cells > abi::TOTALS_MAX {
             return Err(KernelError::Calibration(
                 "there is no room for hits of our own".to_owned(),
             ));

@@ -36,7 +36,7 @@ pub enum CaptureError {
     /// There is no room.
     #[error(
         "{function}: the rules want {wanted} values at its hits, and {} are read at most",
-        abi::MAX_CAPTURES
+        abi::CAPTURES_MAX
     )]
     TooMany { function: String, wanted: usize },
 }
@@ -55,7 +55,7 @@ pub(super) fn of_probe(
             captures.push(capture);
         }
     }
-    if captures.len() > abi::MAX_CAPTURES {
+    if captures.len() > abi::CAPTURES_MAX {
         return Err(CaptureError::TooMany {
             function: probe.name.clone(),
             wanted: captures.len(),
@@ -82,7 +82,7 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
         Some(_) => !(in_register && type_name.starts_with('f')),
         None => length > 0 && !way.reads.is_empty(),
     };
-    if !is_readable || way.reads.len() > abi::MAX_READS {
+    if !is_readable || way.reads.len() > abi::READS_MAX {
         let (function, what) = function();
         return Err(CaptureError::NotReadable {
             function,
@@ -97,7 +97,7 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
         (Read::Variable(_), true) => CaptureKind::VariableAtReturn,
         (Read::Bytes, _) => CaptureKind::Bytes,
     };
-    let mut offsets = [0; abi::MAX_READS];
+    let mut offsets = [0; abi::READS_MAX];
     offsets[..way.reads.len()].copy_from_slice(&way.reads);
     let mut spec = Capture {
         kind: kind as u8,

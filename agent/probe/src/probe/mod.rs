@@ -178,21 +178,21 @@ impl Probes {
         load: impl FnOnce(LoadOptions) -> Result<Kernel, KernelError>,
     ) -> Result<Probes, ArmError> {
         let mut numbers = Numbers::of(job, &wanted, requested)?;
-        let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
+        let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::PROBES_MAX);
         let (more, sized) = match spare.mpi {
             true => (SPARE_PROBES + 2 * mpi::FUNCTIONS.len() as u32, mpi::with_bytes()),
             false => (SPARE_PROBES, 0),
         };
         let more_rows = sized.saturating_sub(numbers.sized()) * abi::Sizes::ROWS;
-        let count = (count + more).min(abi::MAX_PROBES);
-        let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
+        let count = (count + more).min(abi::PROBES_MAX);
+        let room = abi::PROCESSES_MAX.min(abi::TOTALS_MAX / count.max(1));
         let processes = spare.processes.min(room);
         // Functions that no process has yet are decided on when a process has them.
         let summed = wanted.iter().filter(|want| want.partial_sum.is_some()).count();
         let mut kernel = load(LoadOptions {
             probes: count,
             processes,
-            rows: (numbers.rows + more_rows).min(abi::MAX_ROWS),
+            rows: (numbers.rows + more_rows).min(abi::ROWS_MAX),
             partial_sums: (summed as u32).max(numbers.partial_sums.into()) + SPARE_SUMS,
             force_tracefs: false,
         })?;
@@ -259,7 +259,7 @@ impl Probes {
             requested: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
             files: KnownFiles::default(),
-            room: abi::MAX_PROCESSES,
+            room: abi::PROCESSES_MAX,
             own_links: true,
             late: None,
             missing: Missing {

@@ -92,11 +92,11 @@ impl Numbers {
             }
             decide_partial_sum(probe, wanted, &mut self.partial_sums);
         }
-        if self.probes.len() > abi::MAX_PROBES as usize {
+        if self.probes.len() > abi::PROBES_MAX as usize {
             return Err(ArmError::TooManyFunctions {
                 wanted: "the rules together".into(),
                 found: self.probes.len(),
-                most: abi::MAX_PROBES as usize,
+                most: abi::PROBES_MAX as usize,
             });
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Numbers {
             decide_partial_sum(probe, wanted, &mut self.partial_sums);
             if probe.wanted.is_empty() {
                 probe.captures.clear();
-                probe.spec.captures = [Capture::default(); abi::MAX_CAPTURES];
+                probe.spec.captures = [Capture::default(); abi::CAPTURES_MAX];
             }
             changed.push(index);
         }
@@ -306,7 +306,7 @@ impl Numbers {
 /// Free rows of histograms, side by side: the first of them.
 fn take_rows(taken: &mut u32, count: u32) -> Option<u32> {
     let (first, end) = (*taken, *taken + count);
-    (end <= abi::MAX_ROWS).then(|| {
+    (end <= abi::ROWS_MAX).then(|| {
         *taken = end;
         first
     })

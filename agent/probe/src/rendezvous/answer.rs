@@ -50,8 +50,8 @@ impl HeldActions {
     pub(super) fn new(records: Arc<Records>) -> HeldActions {
         HeldActions {
             records,
-            actions: (0..abi::MAX_HOLDS).map(|_| Mutex::new(None)).collect(),
-            watched: (0..abi::MAX_HOLDS).map(|_| AtomicBool::new(false)).collect(),
+            actions: (0..abi::HOLDS_MAX).map(|_| Mutex::new(None)).collect(),
+            watched: (0..abi::HOLDS_MAX).map(|_| AtomicBool::new(false)).collect(),
         }
     }
 

@@ -167,9 +167,9 @@ impl KernelRendezvous {
 
 impl Rendezvous for KernelRendezvous {
     fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<Ticket, String> {
-        let index = (0..abi::MAX_HOLDS)
+        let index = (0..abi::HOLDS_MAX)
             .find(|index| !self.armed.contains_key(index))
-            .ok_or_else(|| format!("{} actions wait for their sync points already", abi::MAX_HOLDS))?;
+            .ok_or_else(|| format!("{} actions wait for their sync points already", abi::HOLDS_MAX))?;
         let process = u32::try_from(request.point.pid().number).map_err(|error| error.to_string())?;
         if self.armed.is_empty() {
             self.keep_awake(true);
@@ -264,8 +264,8 @@ fn hold(request: &HoldRequest, process: u32) -> Hold {
     };
     Hold {
         process: u64::from(process),
-        answer_ns_max: request.answer_ns_max.min(abi::MAX_HOLD_NS / 2),
-        action_ns_max: request.action_ns_max.min(abi::MAX_HOLD_NS / 2),
+        answer_ns_max: request.answer_ns_max.min(abi::HOLD_NS_MAX / 2),
+        action_ns_max: request.action_ns_max.min(abi::HOLD_NS_MAX / 2),
         misses_max: request.misses_max,
         address,
         expected,

@@ -38,7 +38,7 @@ const GIVE_UP_SHARE: f64 = 0.1;
 const GIVE_UP_AFTER: u64 = 10_000;
 
 /// With fewer collectives, no result is reported.
-const LEAST: u64 = 3;
+const COLLECTIVES_MIN: u64 = 3;
 
 /// The current values cover about this much time, in nanoseconds.
 const RECENT_NS: u64 = 2_000_000_000;
@@ -242,7 +242,7 @@ impl Collectives {
         if share_apart > APART_MAX {
             return Err(NoSplit::Apart(share_apart));
         }
-        if sums.ways < LEAST || sums.elapsed_ns == 0 || sums.longest_ns == 0 {
+        if sums.ways < COLLECTIVES_MIN || sums.elapsed_ns == 0 || sums.longest_ns == 0 {
             return Err(NoSplit::TooFew);
         }
         let share = |ns: u64| ns as f64 / (sums.elapsed_ns as f64 * ranks as f64);

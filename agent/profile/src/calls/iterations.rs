@@ -12,7 +12,7 @@ const RECENT: usize = 512;
 const RECENT_NS: u64 = 2_000_000_000;
 
 /// The current values cover at least this many iterations.
-const RECENT_LEAST: usize = 3;
+const RECENT_MIN: usize = 3;
 
 /// Parts of the run whose pace is kept; when there are more, two and two become one.
 const PARTS: usize = 64;
@@ -98,7 +98,7 @@ impl Iterations {
             self.recent.pop_front();
         }
         self.recent.push_back(mark);
-        while self.recent.len() > RECENT_LEAST + 1 && mark.at_ns - self.recent[1].at_ns >= RECENT_NS {
+        while self.recent.len() > RECENT_MIN + 1 && mark.at_ns - self.recent[1].at_ns >= RECENT_NS {
             self.recent.pop_front();
         }
         before.map(|before| before.at_ns..mark.at_ns)
@@ -135,7 +135,7 @@ impl Iterations {
         let part = self.parts.iter().rev();
         let mut recent = Pace::default();
         for part in part {
-            if recent.count >= RECENT_LEAST as u64 && recent.sum_ns >= RECENT_NS / 2 {
+            if recent.count >= RECENT_MIN as u64 && recent.sum_ns >= RECENT_NS / 2 {
                 break;
             }
             recent.add(*part);

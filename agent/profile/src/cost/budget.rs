@@ -18,19 +18,19 @@ use super::unwatched::PRICE_ERROR;
 const IN_A_ROW: u32 = 3;
 
 /// Unless they take more than this part of the job's CPU time: then it is done at once.
-const MOST_OF_JOB: f64 = 0.5;
+const JOB_PART_MAX: f64 = 0.5;
 
 /// After this many expensive looks, the budget is enforced even if processes keep joining.
-const EXPENSIVE_MOST: u32 = 10;
+const EXPENSIVE_MAX: u32 = 10;
 
 /// Windows for new processes may take at most this much more, in total, than the gaps have saved.
-const EARLY_MOST_NS: f64 = 10e9;
+const EARLY_NS_MAX: f64 = 10e9;
 
 /// From the begin of a window to that of the next, on average, in nanoseconds.
 const CYCLE_NS: f64 = 8e9;
 
 /// Probes are never attached for less, on average.
-const ATTACHED_LEAST_NS: f64 = 60e6;
+const ATTACHED_NS_MIN: f64 = 60e6;
 
 /// A window lasts at least this many times what attaching takes: while attaching it costs and measures
 /// nothing, some milliseconds for each process.
@@ -44,16 +44,16 @@ const CLOSING_NS: f64 = 10e6;
 const BESIDE: f64 = 0.25;
 
 /// No gap is longer than this.
-const GAP_MOST_NS: f64 = 300e9;
+const GAP_NS_MAX: f64 = 300e9;
 
 /// If the agent and requested probes take all of the budget, the windows still have this part of it.
-const LEAST_PART: f64 = 0.25;
+const PART_MIN: f64 = 0.25;
 
 /// All is watched again where that would cost less than this part of what it may.
 const BACK: f64 = 0.7;
 
 /// Windows are never a greater part of the time.
-const WINDOWS_MOST: f64 = 0.8;
+const WINDOWS_MAX: f64 = 0.8;
 
 /// A window that has cost so many times as much as it was to is over.
 const OVERSPENT: f64 = 4.0;
@@ -145,13 +145,13 @@ impl Load {
     /// What the other functions may take.
     fn left(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
-        (allowed - self.agent - self.requested - self.counted).max(LEAST_PART * allowed)
+        (allowed - self.agent - self.requested - self.counted).max(PART_MIN * allowed)
     }
 
     /// What those that rules only count may take: what all others leave of it.
     fn left_to_counted(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
-        (allowed - self.agent - self.requested - self.of_functions()).max(LEAST_PART * allowed)
+        (allowed - self.agent - self.requested - self.of_functions()).max(PART_MIN * allowed)
     }
 }
 
@@ -172,8 +172,8 @@ fn part(load: &Load, share: f64, functions: &BTreeSet<u32>) -> f64 {
     let sampled = load.of(|probe| functions.contains(&probe));
     let left = load.left(share) - load.of(|probe| !functions.contains(&probe));
     match sampled > 0.0 {
-        true => (left / (sampled * (1.0 + PRICE_ERROR))).clamp(1e-4, WINDOWS_MOST),
-        false => WINDOWS_MOST,
+        true => (left / (sampled * (1.0 + PRICE_ERROR))).clamp(1e-4, WINDOWS_MAX),
+        false => WINDOWS_MAX,
     }
 }
 
@@ -279,7 +279,7 @@ impl Windows {
     pub fn rest_ns(&self, load: &Load, watched_ns: u64) -> Option<u64> {
         let left = load.left_to_counted(self.budget.0?);
         let rest_ns = (load.counted / left - 1.0) * watched_ns as f64;
-        (rest_ns > 0.0).then(|| rest_ns.min(GAP_MOST_NS) as u64)
+        (rest_ns > 0.0).then(|| rest_ns.min(GAP_NS_MAX) as u64)
     }
 
     /// Once a second, while all are watched all the time.
@@ -292,8 +292,8 @@ impl Windows {
             true => (self.in_a_row + 1, self.expensive + 1),
             false => (0, 0),
         };
-        let takes_most = load.of_functions() > MOST_OF_JOB * load.job;
-        if self.in_a_row < IN_A_ROW && self.expensive < EXPENSIVE_MOST && !(is_over && takes_most) {
+        let takes_most = load.of_functions() > JOB_PART_MAX * load.job;
+        if self.in_a_row < IN_A_ROW && self.expensive < EXPENSIVE_MAX && !(is_over && takes_most) {
             return Turn::Stay;
         }
         self.costs = load
@@ -310,14 +310,14 @@ impl Windows {
             return false;
         };
         let rest_ns = until_ns.saturating_sub(now_ns) as f64;
-        self.early_ns + self.made_up_by(rest_ns) + for_ns as f64 <= EARLY_MOST_NS
+        self.early_ns + self.made_up_by(rest_ns) + for_ns as f64 <= EARLY_NS_MAX
     }
 
     /// Somebody has come who is to be seen without a gap until then: no window ends before, nor is a gap
     /// begun for what it costs by then. But where one comes after the other that has an end.
     pub fn stay_open(&mut self, least_ns: u64) {
         self.in_a_row = 0;
-        let left_ns = (EARLY_MOST_NS - self.early_ns).max(0.0) as u64;
+        let left_ns = (EARLY_NS_MAX - self.early_ns).max(0.0) as u64;
         if let Phase::Open {
             since_ns,
             until_ns,
@@ -427,8 +427,8 @@ impl Windows {
             _ => 0.0,
         };
         let early_ns = self.early_ns + attached_ns;
-        let gap_ns = gap_ns.max((early_ns / self.part - early_ns).min(GAP_MOST_NS));
-        self.early_ns = (early_ns - self.made_up_by(gap_ns)).clamp(0.0, EARLY_MOST_NS);
+        let gap_ns = gap_ns.max((early_ns / self.part - early_ns).min(GAP_NS_MAX));
+        self.early_ns = (early_ns - self.made_up_by(gap_ns)).clamp(0.0, EARLY_NS_MAX);
         self.phase = Phase::Shut {
             until_ns: now_ns + gap_ns as u64,
             then_ns: window_ns,
@@ -443,10 +443,10 @@ impl Windows {
     /// Of the next window and of the gap before it.
     fn lengths(&mut self) -> (u64, f64) {
         let cycle = CYCLE_NS * self.chance.between(0.5, 1.5);
-        let least = ATTACHED_LEAST_NS.max(TIMES_ATTACHING * self.attaching_ns);
+        let least = ATTACHED_NS_MIN.max(TIMES_ATTACHING * self.attaching_ns);
         let least = least * self.chance.between(0.75, 1.25);
         let attached = (self.part * cycle).max(least);
-        let gap = (attached / self.part - attached).min(GAP_MOST_NS);
+        let gap = (attached / self.part - attached).min(GAP_NS_MAX);
         ((attached - CLOSING_NS) as u64, gap + CLOSING_NS)
     }
 }

@@ -57,7 +57,7 @@ fn common(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
 
 /// The rule for the kernel side, without a number; none if a value is not an integer.
 pub fn rule(partial_sum: &WantedSum, probe: &Probe) -> Option<SumRule> {
-    let mut of = [SumValue::plain(SumValue::NOTHING); abi::MAX_SUMMED];
+    let mut of = [SumValue::plain(SumValue::NOTHING); abi::SUMMED_MAX];
     if partial_sum.values.len() > of.len() {
         return None;
     }

@@ -35,7 +35,7 @@ table! {
     label "jobid", 1,
         "what the site calls the job: the batch system's number (Slurm, PBS, LSF, Flux, Grid Engine), else the number of the process that started it";
     label "function", FUNCTIONS_MAX, "a function, by its C name";
-    label "rank", abi::MAX_PROCESSES as usize,
+    label "rank", abi::PROCESSES_MAX as usize,
         "MPI's rank; `pid8123` for a process that has none, `0:8123` where several processes have the same";
     label "direction", 4,
         "`sent`: passed to MPI for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` from files";

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 
 use super::{Mark, Plot, PlotMarkKind, Series};
 
-pub(super) const MOST_PANELS: usize = 5;
-pub(super) const MOST_DRAWN: usize = 12;
+pub(super) const PANELS_MAX: usize = 5;
+pub(super) const DRAWN_MAX: usize = 12;
 
 /// A rule with its panels and its marks, each mark with its number in the list.
 pub(super) struct Group<'a> {
@@ -43,7 +43,7 @@ impl<'a> Choice<'a> {
             Reverse((changed, own.count() > 0, is_objective(plot, series)))
         });
         let with_value = series.len() + plot.more_metrics.len();
-        series.truncate(MOST_PANELS);
+        series.truncate(PANELS_MAX);
         let left_out = (with_value - series.len(), never);
         Choice {
             headline,
@@ -80,7 +80,7 @@ fn rank(kind: PlotMarkKind) -> u8 {
 
 fn most_important(mut marks: Vec<&Mark>) -> Vec<&Mark> {
     marks.sort_by_key(|mark| Reverse(rank(mark.kind)));
-    marks.truncate(MOST_DRAWN);
+    marks.truncate(DRAWN_MAX);
     marks.sort_by(|one, other| one.time_s.total_cmp(&other.time_s));
     marks
 }

@@ -12,11 +12,11 @@ mod svg;
 use rules::{Dimension, MetricReading};
 
 /// A series keeps at most this many points; beyond, neighbours become one.
-const MOST_POINTS: usize = 2000;
+const POINTS_MAX: usize = 2000;
 /// At most this many metrics are kept, of which some are drawn; the others are counted.
-const MOST_SERIES: usize = 256;
+const SERIES_MAX: usize = 256;
 /// At most this many marks are kept, of which some are drawn; the others are counted.
-const MOST_MARKS: usize = 4096;
+const MARKS_MAX: usize = 4096;
 
 /// What a mark stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Mark {
 
 /// Keeps a mark while there is room; how many were not kept.
 fn keep(marks: &mut Vec<Mark>, mark: Mark) -> usize {
-    let has_room = marks.len() < MOST_MARKS;
+    let has_room = marks.len() < MARKS_MAX;
     marks.extend(has_room.then_some(mark));
     usize::from(!has_room)
 }
@@ -148,7 +148,7 @@ impl Series {
             self.in_last += 1;
             return;
         }
-        if self.points.len() == MOST_POINTS {
+        if self.points.len() == POINTS_MAX {
             let pairs = self.points.chunks(2);
             let merged = pairs.filter_map(|pair| pair.iter().copied().reduce(Point::and));
             self.points = merged.collect();
@@ -211,7 +211,7 @@ impl Plot {
         let is_it = |series: &Series| series.rule == rule && series.metric == metric;
         let place = self.series.iter().position(is_it).unwrap_or(self.series.len());
         if place == self.series.len() {
-            if place == MOST_SERIES {
+            if place == SERIES_MAX {
                 self.more_metrics.insert((rule.to_owned(), metric.to_owned()));
                 return;
             }

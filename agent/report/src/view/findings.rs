@@ -10,7 +10,7 @@ use profile::{
 /// Findings shown; of more, users read none.
 const FINDINGS_SHOWN: usize = 5;
 /// A program that wants fewer CPUs than this loses nothing by waiting for them.
-const WANTED_LEAST: f64 = 0.5;
+const WANTED_MIN: f64 = 0.5;
 /// Waiting for a greater share of the time is worth a word.
 const WAITING_SHOWN: f64 = 0.2;
 
@@ -194,7 +194,7 @@ fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
         (sum.0 + rates.cpu, sum.1 + rates.runqueue)
     });
     let share = waiting / (cpu + waiting);
-    (cpu + waiting > WANTED_LEAST && share > WAITING_SHOWN).then(|| {
+    (cpu + waiting > WANTED_MIN && share > WAITING_SHOWN).then(|| {
         format!(
             "    but it waits for a CPU {} of the time that it wants one: tuneagent ps shows what else runs here",
             percent(share)

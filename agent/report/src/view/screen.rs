@@ -12,8 +12,8 @@ use super::{cost, cpus, durations, findings, history, pace, pairs, sizes, spread
 
 const FUNCTIONS_SHOWN: usize = 8;
 /// Columns of a function's name.
-const NAME_LEAST: usize = 20;
-const NAME_MOST: usize = 40;
+const NAME_MIN: usize = 20;
+const NAME_MAX: usize = 40;
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
 
@@ -302,7 +302,7 @@ fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
     let rest = all.len().saturating_sub(FUNCTIONS_SHOWN);
     let shown: Vec<Row> = all.take(FUNCTIONS_SHOWN).collect();
     let longest = shown.iter().map(|row| row.name.chars().count()).max();
-    let name = longest.unwrap_or_default().clamp(NAME_LEAST, NAME_MOST);
+    let name = longest.unwrap_or_default().clamp(NAME_MIN, NAME_MAX);
     let mut lines = vec![format!(
         " {:<name$} {calls:>9}  {:>8}   share of the time",
         "function", "mean"

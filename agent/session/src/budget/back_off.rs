@@ -24,7 +24,7 @@ pub const TICK: Duration = Duration::from_millis(500);
 /// And this often while none of the processes runs.
 const TICK_STILL: Duration = Duration::from_secs(1);
 
-const TICK_LEAST: Duration = Duration::from_millis(50);
+const TICK_MIN: Duration = Duration::from_millis(50);
 
 /// After this many ticks in a row at which no process has run, ticks become rarer again.
 const IDLE_TICKS: u32 = 4;
@@ -113,7 +113,7 @@ impl BackOff {
             true => TICK_STILL,
             false => TICK,
         };
-        longest.min(shortest_window()).max(TICK_LEAST)
+        longest.min(shortest_window()).max(TICK_MIN)
     }
 
     /// How often ticks come while nothing happens.

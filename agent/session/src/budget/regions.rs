@@ -16,7 +16,7 @@ const BUDGET: f64 = 0.003;
 const SPEND_NS: f64 = 20e6;
 
 /// And then rest for so long at least.
-const REST_LEAST_NS: u64 = 5_000_000_000;
+const REST_NS_MIN: u64 = 5_000_000_000;
 
 /// Where regions stand among what is wanted, and when they are probed.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +89,7 @@ impl Regions {
             return BudgetEffects::new();
         }
         let until_ns = now_ns.max(since_ns + (cost / BUDGET) as u64);
-        self.until_ns = until_ns.max(now_ns + REST_LEAST_NS);
+        self.until_ns = until_ns.max(now_ns + REST_NS_MIN);
         let is_new = !std::mem::replace(&mut self.is_said, true) && !look.is_used;
         let share = cost / elapsed.max(1.0);
         let notice = is_new.then_some(BudgetEffect::SayRegionsRest(share));

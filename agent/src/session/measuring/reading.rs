@@ -38,7 +38,7 @@ impl Measuring {
         self.observe(context, now);
         self.take_account(now);
         // The kernel side has room for so many threads; those that have ended make place.
-        if threads.len() < abi::MAX_THREADS as usize / 2 {
+        if threads.len() < abi::THREADS_MAX as usize / 2 {
             self.profile.keep_threads(threads);
             return Ok(());
         }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{doubles, lawful, split, times};
 use crate::aggregate::product::{exp2, log2};
-use crate::aggregate::{MOST_VALUES, Product, WhyNone};
+use crate::aggregate::{VALUES_MAX, Product, WhyNone};
 
 proptest! {
     #[test]
@@ -81,7 +81,7 @@ fn products_are_what_rational_arithmetic_gives() {
 #[test]
 fn one_factor_more_than_there_may_be_is_an_overflow() {
     let mut product = Product::default();
-    product.put(-f64::MAX, MOST_VALUES);
+    product.put(-f64::MAX, VALUES_MAX);
     assert_eq!(product.product(), Err(WhyNone::TooLarge));
     product.add(1.0);
     assert_eq!(product.product(), Err(WhyNone::Overflow));

@@ -43,7 +43,7 @@ const TRIMMED: (usize, usize) = (3, 10);
 const REPEATED: usize = 2;
 /// Each of them has to show at least this share of the gain.
 const SHARE_REPEATED: f64 = 0.5;
-pub(super) const MOST_PAIRS: usize = LOOKS[LOOKS.len() - 1].0;
+pub(super) const PAIRS_MAX: usize = LOOKS[LOOKS.len() - 1].0;
 
 #[derive(Clone, Copy, Debug)]
 struct Pair {
@@ -140,7 +140,7 @@ impl Alternation {
     }
 
     pub(super) fn is_last(&self) -> bool {
-        self.pairs.len() >= MOST_PAIRS
+        self.pairs.len() >= PAIRS_MAX
     }
 
     /// With what was compared, for people.
@@ -258,7 +258,7 @@ mod tests {
     fn what_varies_by_itself_is_inconclusive_after_the_last_pair() {
         let mut seed = 0;
         let (found, pairs) = tried(1, 1.1, || (4.0 * uniform(&mut seed)).exp());
-        assert_eq!((found.verdict, pairs), (GuardEffect::Inconclusive, MOST_PAIRS));
+        assert_eq!((found.verdict, pairs), (GuardEffect::Inconclusive, PAIRS_MAX));
     }
 
     /// Paces of which a comparison of two times would be wrong: a jump at one moment, and a rhythm.

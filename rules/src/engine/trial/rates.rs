@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use plan::GuardEffect;
 
-use super::alternation::MOST_PAIRS;
+use super::alternation::PAIRS_MAX;
 use super::*;
 use crate::rule::CheckedRule;
 use crate::value::Time;
@@ -82,7 +82,7 @@ const OVER: u32 = 5;
 
 /// Windows before the change, of the first comparison, and of the longest alternation, with those that are
 /// left out.
-const SERIES: usize = 5 + 6 + MOST_PAIRS * 2 * 2 + 1;
+const SERIES: usize = 5 + 6 + PAIRS_MAX * 2 * 2 + 1;
 /// A series begins so many windows after the one before it.
 const APART: usize = 30;
 
@@ -180,7 +180,7 @@ const CHANGED: usize = 100;
 fn programs(noise: Noise, deviation: f64, over: u32) -> Vec<(usize, Vec<f64>)> {
     let mut random = Random(20_070_501);
     let over = over as usize;
-    let longest = over + 2 + 2 * MOST_PAIRS * (over / 4 + 1);
+    let longest = over + 2 + 2 * PAIRS_MAX * (over / 4 + 1);
     let program = |number: u64| {
         let before = if number.is_multiple_of(2) {
             over

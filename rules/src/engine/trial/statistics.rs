@@ -8,7 +8,7 @@ const NORMAL: f64 = 2.326;
 /// The correlation of a window with the next that is assumed before anything is known, and after how many
 /// pairs what was measured counts as much. Measured on recorded programs: docs/guard.md.
 const ASSUMED: (f64, f64) = (0.5, 60.0);
-const MOST_CORRELATION: f64 = 0.9;
+const CORRELATION_MAX: f64 = 0.9;
 
 /// Student's quantile where the normal one is `z`: the expansion of Abramowitz and Stegun (1964), 26.7.5.
 /// Nothing is known below two degrees of freedom, where it is too small; at two it is 2 % too small.
@@ -147,7 +147,7 @@ fn inflation(before: &Middle, after: &Middle) -> f64 {
     let (assumed, weight) = ASSUMED;
     let pairs = pairs as f64;
     let correlation = (unbiased * pairs + assumed * weight) / (pairs + weight);
-    let correlation = correlation.clamp(0.0, MOST_CORRELATION);
+    let correlation = correlation.clamp(0.0, CORRELATION_MAX);
     (1.0 + correlation) / (1.0 - correlation)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::content::{Content, Groups, MOST_ROWS, least};
+use super::content::{Content, Groups, ROWS_MAX, least};
 use super::state::{Place, State};
 use crate::eval::rows::fix;
 use crate::eval::{Context, WindowData, boolean};
@@ -225,8 +225,8 @@ impl Sum {
                 self.rows.entry(Key::Process(process)).or_insert_with(empty);
             }
         }
-        if self.rows.len() > MOST_ROWS {
-            return Err(format!("it has more than {MOST_ROWS} rows"));
+        if self.rows.len() > ROWS_MAX {
+            return Err(format!("it has more than {ROWS_MAX} rows"));
         }
         let rows = self.rows.iter();
         Ok(Value::Table(

@@ -342,7 +342,7 @@ pub(crate) fn jump(from: Address, to: Address, length: usize) -> Option<Vec<u8>>
 
 /// Instructions that do nothing and take `length` bytes together.
 pub(crate) fn nothing(length: usize) -> Vec<u8> {
-    const LONGEST: [&[u8]; 9] = [
+    const NOPS: [&[u8]; 9] = [
         &[0x90],
         &[0x66, 0x90],
         &[0x0f, 0x1f, 0x00],
@@ -355,7 +355,7 @@ pub(crate) fn nothing(length: usize) -> Vec<u8> {
     ];
     let mut bytes = Vec::new();
     while bytes.len() < length {
-        bytes.extend_from_slice(LONGEST[(length - bytes.len()).min(LONGEST.len()) - 1]);
+        bytes.extend_from_slice(NOPS[(length - bytes.len()).min(NOPS.len()) - 1]);
     }
     bytes
 }

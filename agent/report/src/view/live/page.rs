@@ -85,12 +85,12 @@ pub(super) fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<Line<'sta
 }
 
 /// Columns and lines without which nothing can be read.
-const LEAST: (u16, u16) = (40, 8);
+const SIZE_MIN: (u16, u16) = (40, 8);
 
 pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State, log: &Log, glyphs: Glyphs) {
     let area = frame.area();
-    if area.width < LEAST.0 || area.height < LEAST.1 {
-        let (columns, rows) = LEAST;
+    if area.width < SIZE_MIN.0 || area.height < SIZE_MIN.1 {
+        let (columns, rows) = SIZE_MIN;
         let text = format!("too small: {columns} columns and {rows} lines are needed (q ends, or --plain)");
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
