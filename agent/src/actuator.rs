@@ -44,7 +44,7 @@ pub enum StartError {
     Journal(#[from] tuner::journal::JournalError),
 }
 
-/// A running actuator. When it is dropped, the actuator takes back what was not confirmed, and ends.
+/// A running actuator. When it is dropped, the actuator reverts what was not confirmed, and ends.
 #[derive(Debug)]
 pub struct Actuator {
     /// The connection for requests.
@@ -107,21 +107,21 @@ impl Actuator {
         self.child.id().cast_signed()
     }
 
-    /// Its stream once more: when that is shut down the actuator takes back what was not confirmed, and ends.
+    /// Its stream once more: when that is shut down the actuator reverts what was not confirmed, and ends.
     pub fn stream(&self) -> io::Result<UnixStream> {
         self.stream.try_clone()
     }
 
-    /// Ends the session: takes back what does not stay.
-    pub fn finish(mut self) -> Result<tuner::actuator::Farewell, ClientError> {
-        let farewell = self.client.shutdown();
-        // It has answered, so it is about to end; or its stream has ended, and it takes back what it can,
+    /// Ends the session: reverts what does not stay.
+    pub fn finish(mut self) -> Result<tuner::actuator::RevertSummary, ClientError> {
+        let summary = self.client.shutdown();
+        // It has answered, so it is about to end; or its stream has ended, and it reverts what it can,
         // unless it hangs.
         let given_up = Instant::now() + ANSWER_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < given_up {
             std::thread::sleep(Duration::from_millis(1));
         }
-        farewell
+        summary
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Guard {
     pub(crate) keeps_unless_worse: bool,
     /// Of the window before the change, known in the objective as `was`: then the tune follows.
     pub(crate) was: Option<Typed>,
-    /// After so many windows an undone tune tries again.
+    /// After so many windows a reverted tune tries again.
     pub(crate) retry: Option<u32>,
 }
 

@@ -129,7 +129,7 @@ pub struct PlannedAction {
     pub role: String,
     /// It changes the program's code or loads a library: only a rule that is named may do it.
     pub changes_code: bool,
-    /// It is a call of which the rule does not say how it is taken back: it stays.
+    /// It is a call of which the rule does not say how it is reverted: it stays.
     pub stays: bool,
 }
 

@@ -123,8 +123,8 @@ pub(crate) struct Tune {
     pub(crate) finding: Option<Filled>,
     pub(crate) next_start: Option<Filled>,
     pub(crate) action: Option<Change>,
-    /// What was done is undone when the condition no longer holds.
-    pub(crate) undo_after: bool,
+    /// What was done is reverted when the condition no longer holds.
+    pub(crate) revert_after: bool,
     /// Written at the start, until its first window.
     pub(crate) initial: Option<Scalar>,
     pub(crate) expect: Option<Typed>,

@@ -109,7 +109,7 @@ fn patched(writer: &mut Writer, request: &PatchRequest) -> Result<(Times, Times)
         let receipt = writer.patch(request, Reason::default())?;
         there.add(&receipt);
         let began = std::time::Instant::now();
-        writer.undo(receipt.change)?;
+        writer.revert(receipt.change)?;
         back.took
             .push(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         back.held.push(0);
@@ -212,10 +212,10 @@ fn run(target: &Target) -> Result<(), WriterError> {
         .into_owned();
     for _ in 0..ROUNDS / 10 {
         let receipt = writer.load(&library, 5_000, Reason::default())?;
-        writer.undo(receipt.change)?;
+        writer.revert(receipt.change)?;
         loaded.add(&receipt);
         let receipt = writer.affinity(&"0".parse().unwrap(), Reason::default())?;
-        writer.undo(receipt.change)?;
+        writer.revert(receipt.change)?;
         bound.add(&receipt);
     }
     loaded.print("load a library", None);

@@ -55,7 +55,7 @@ pub mod spelling;
 pub mod symbol;
 pub mod sync;
 mod sys;
-pub mod undo;
+pub mod revert;
 pub mod unwind;
 
 pub mod variable;

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Lets the signals that end a session pass by: the actuator ends when its stream ends, with every change
-/// taken back, never in the middle of one.
+/// reverted, never in the middle of one.
 pub(crate) fn ignore_termination_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: SIG_IGN is a constant, no handler of ours runs; it fails only for signals that cannot be

@@ -96,7 +96,7 @@ pub enum WriteError {
         /// What has become of the value.
         found: Elsewhere,
     },
-    /// It was stored, and the kernel lets it neither be read nor be put back.
+    /// It was stored, and the kernel lets it neither be read nor be restored.
     #[error("`{symbol}` of process {pid} COULD NOT BE READ BACK, AND ITS OLD VALUE NOT RESTORED")]
     Unverified { pid: Pid, symbol: String },
     /// It began another program in the very moment of the store.
@@ -125,7 +125,7 @@ pub enum WriteError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elsewhere {
     /// It was in what is mapped there now, and was replaced by what had been there.
-    PutBack,
+    Restored,
     /// It is not there.
     Nowhere,
     /// It is there, and could not be replaced.
@@ -135,7 +135,7 @@ pub enum Elsewhere {
 impl Elsewhere {
     fn text(self) -> &'static str {
         match self {
-            Elsewhere::PutBack => "the value was written to another mapping, whose old bytes were restored",
+            Elsewhere::Restored => "the value was written to another mapping, whose old bytes were restored",
             Elsewhere::Nowhere => "the value is nowhere",
             Elsewhere::Left => {
                 "the value was written to another mapping, WHOSE OLD BYTES COULD NOT BE RESTORED"
@@ -249,7 +249,7 @@ fn read_back(slot: &Slot, way: Way<'_>) -> Result<Bytes, WriteError> {
 fn elsewhere(slot: &Slot, way: Way<'_>, expected: Bytes, new: Bytes) -> WriteError {
     let found = match read_back(slot, way) {
         Ok(found) if found == new => match store(slot, way, expected) {
-            Ok(()) => Elsewhere::PutBack,
+            Ok(()) => Elsewhere::Restored,
             Err(_) => Elsewhere::Left,
         },
         Ok(_) | Err(WriteError::Memory(MemoryError::Unmapped { .. })) => Elsewhere::Nowhere,

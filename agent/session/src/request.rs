@@ -21,7 +21,7 @@ pub enum Request {
         given: Box<Given>,
         mode: Mode,
     },
-    /// A rule is evaluated no more, its probes end, and what it changed is put back.
+    /// A rule is evaluated no more, its probes end, and what it changed is reverted.
     Remove {
         rule: String,
         /// What it changed stays as it is.
@@ -49,8 +49,9 @@ pub enum Answer {
         missing: Vec<String>,
     },
     Removed {
-        /// Changes that are put back.
-        put_back: usize,
+        /// Changes that are reverted.
+        #[serde(rename = "put_back")]
+        reverted: usize,
         kept: usize,
     },
     /// To stop: it ends now.

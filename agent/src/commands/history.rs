@@ -3,7 +3,7 @@
 use plan::SyncPoint;
 use serde_json::json;
 use tuner::{
-    actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, Farewell},
+    actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary},
     journal::{Change, RevertOutcome, StateDir, Status, WriteHold},
     lock::writer_of,
     process::Pid,
@@ -168,34 +168,34 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     let mut actuator = Actuator::start(true, true).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
-    let undone = match args.change {
+    let reverted = match args.change {
         // A change has a number in its own process only.
         Some(change) => match pids.iter().find(|member| member.number == pid) {
             Some(member) => one(&mut actuator, *member, change),
-            None => Ok(Farewell::default()),
+            None => Ok(RevertSummary::default()),
         },
         None if args.last => last(&mut actuator, &pids),
-        None => actuator.client.undo_all(&pids),
+        None => actuator.client.revert_all(&pids),
     };
-    let undone = undone.map_err(|error| Failure {
+    let reverted = reverted.map_err(|error| Failure {
         code: super::by_hand::code(&error),
         message: error.to_string(),
     })?;
     actuator.finish().map_err(Failure::no)?;
-    say(&undone)
+    say(&reverted)
 }
 
-fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<Farewell, ClientError> {
-    let (undone, mut farewell) = actuator.client.undo_each(&[ChangeNumber { pid, change }]);
-    for undone in undone {
-        farewell.undone.push((pid, undone?));
+fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<RevertSummary, ClientError> {
+    let (reverted, mut summary) = actuator.client.revert_each(&[ChangeNumber { pid, change }]);
+    for reverted in reverted {
+        summary.reverted.push((pid, reverted?));
     }
-    Ok(farewell)
+    Ok(summary)
 }
 
 /// The newest change in force of each process, all in one go. One that a crash left undecided is settled by
 /// trying, and may turn out never to have been written; then it is the one before.
-fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> {
+fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
     let state = StateDir::usual().map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
     let mut left = Vec::new();
     for pid in pids {
@@ -203,11 +203,11 @@ fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> 
         let history = history.map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
         left.push((*pid, history.standing().into_iter()));
     }
-    let mut farewell = Farewell::default();
+    let mut summary = RevertSummary::default();
     loop {
         left.retain(|(_, standing)| !standing.as_slice().is_empty());
         if left.is_empty() {
-            return Ok(farewell);
+            return Ok(summary);
         }
         let tried: Vec<(ChangeNumber, Status)> = left
             .iter_mut()
@@ -215,8 +215,8 @@ fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> 
             .map(|(pid, change)| (number_of(pid, &change), change.status))
             .collect();
         let numbers: Vec<ChangeNumber> = tried.iter().map(|(number, _)| *number).collect();
-        let (results, inherited) = actuator.client.undo_each(&numbers);
-        farewell.extend(inherited);
+        let (results, inherited) = actuator.client.revert_each(&numbers);
+        summary.extend(inherited);
         for ((number, status), result) in tried.into_iter().zip(results) {
             match result {
                 Err(ClientError::Refused(refusal))
@@ -224,9 +224,9 @@ fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> 
                 {
                     continue;
                 }
-                Err(ClientError::Refused(refusal)) => farewell.failed.push((number, refusal)),
+                Err(ClientError::Refused(refusal)) => summary.failed.push((number, refusal)),
                 Err(error) => return Err(error),
-                Ok(undone) => farewell.undone.push((number.pid, undone)),
+                Ok(reverted) => summary.reverted.push((number.pid, reverted)),
             }
             left.retain(|(pid, _)| *pid != number.pid);
         }
@@ -303,10 +303,10 @@ fn other_writer(job: &Job) -> Option<String> {
     ))
 }
 
-fn say(farewell: &Farewell) -> CommandResult {
+fn say(summary: &RevertSummary) -> CommandResult {
     let mut code = Code::Done;
-    for (pid, undone) in &farewell.undone {
-        let said = match &undone.outcome {
+    for (pid, reverted) in &summary.reverted {
+        let said = match &reverted.outcome {
             RevertOutcome::Reverted => "is as it was".to_owned(),
             RevertOutcome::ChangedSince(_) => {
                 code = Code::No;
@@ -317,20 +317,20 @@ fn say(farewell: &Farewell) -> CommandResult {
                 format!("could not be reverted: {reason}")
             }
         };
-        say!("{pid:>8}  change {}: {} {said}", undone.change, undone.symbol);
+        say!("{pid:>8}  change {}: {} {said}", reverted.change, reverted.symbol);
     }
-    for (number, refusal) in &farewell.failed {
+    for (number, refusal) in &summary.failed {
         code = Code::No;
         say!("{:>8}  change {}: {refusal}", number.pid, number.change);
     }
-    for (pid, refusal) in &farewell.refused {
+    for (pid, refusal) in &summary.refused {
         // A process that has ended took its changes with it.
         if refusal.kind != ActuatorRefusalKind::Ended {
             code = super::by_hand::code_of(refusal.kind);
         }
         say!("{pid:>8}  {refusal}");
     }
-    if farewell.undone.is_empty() && farewell.failed.is_empty() && farewell.refused.is_empty() {
+    if summary.reverted.is_empty() && summary.failed.is_empty() && summary.refused.is_empty() {
         say!("nothing to revert");
     }
     Ok(code)

@@ -190,7 +190,7 @@ impl Outputs {
                     let time = duration(since_ns as f64);
                     // A verdict says itself what it is.
                     let kind = match kind {
-                        plan::MarkKind::Kept | plan::MarkKind::Undone => String::new(),
+                        plan::MarkKind::Kept | plan::MarkKind::Reverted => String::new(),
                         other => format!("{}: ", other.name()),
                     };
                     say!("{time:>9}  session  {rule}   {kind}{}", indented(&text));
@@ -208,7 +208,7 @@ impl Outputs {
                         PlotMarkKind::Finding => "finding ",
                         PlotMarkKind::Gone => "gone    ",
                         PlotMarkKind::Decision => "decision",
-                        PlotMarkKind::Kept | PlotMarkKind::Undone => "guard   ",
+                        PlotMarkKind::Kept | PlotMarkKind::Reverted => "guard   ",
                     };
                     let text = indented(&text);
                     let line = format!("{:>9}  {word} {rule}   {text}", duration(since_ns as f64));
@@ -290,7 +290,7 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
             let kind = if *keeps {
                 PlotMarkKind::Kept
             } else {
-                PlotMarkKind::Undone
+                PlotMarkKind::Reverted
             };
             Some((kind, rule, guard.text.clone()))
         }

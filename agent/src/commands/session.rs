@@ -26,11 +26,11 @@ pub(super) fn run(command: &SessionCommand) -> CommandResult {
         }
         SessionCommand::Add(args) => add(args),
         SessionCommand::Remove { session, rule, keep } => {
-            let (put_back, kept) = find(session)?.remove(rule, *keep).map_err(failure)?;
-            let what = match (put_back, kept) {
+            let (reverted, kept) = find(session)?.remove(rule, *keep).map_err(failure)?;
+            let what = match (reverted, kept) {
                 (0, 0) => "it had changed nothing".to_owned(),
                 (0, kept) => format!("{} left in place", plural(kept, "change")),
-                (put_back, _) => format!("{} reverted", plural(put_back, "change")),
+                (reverted, _) => format!("{} reverted", plural(reverted, "change")),
             };
             say!("{rule} is removed; {what}");
             Ok(Code::Done)

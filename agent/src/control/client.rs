@@ -136,11 +136,11 @@ impl SessionClient {
         }
     }
 
-    /// Removes a rule; how many changes of it are put back, and how many stay.
+    /// Removes a rule; how many changes of it are reverted, and how many stay.
     pub fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ControlError> {
         let rule = rule.to_owned();
         match self.ask(&Request::Remove { rule, keep })? {
-            Answer::Removed { put_back, kept } => Ok((put_back, kept)),
+            Answer::Removed { reverted, kept } => Ok((reverted, kept)),
             _ => Err(self.out_of_step()),
         }
     }

@@ -193,7 +193,7 @@ pub fn begin() -> Result<(), RightsError> {
 
 /// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way
 /// to get one; what it needs for an instant only stays permitted and is not in force. Before other threads
-/// are started; it cannot be taken back.
+/// are started; it cannot be revoked.
 pub fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
     let keep = part.keeps();
     // Needs CAP_SETPCAP; without it nothing can be added to what is dropped either, for no_new_privs says so.

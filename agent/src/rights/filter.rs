@@ -233,13 +233,13 @@ const OLDER: &[(c_long, When)] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[(c_long, When)] = &[];
 
-/// Leaves the list to the calling thread and those that it starts. It cannot be taken back.
+/// Leaves the list to the calling thread and those that it starts. It cannot be revoked.
 pub(super) fn leave_to_this_thread() -> Result<(), RightsError> {
     seccompiler::apply_filter(&without_clone3()?)?;
     Ok(seccompiler::apply_filter(&filter(BPF, &[])?)?)
 }
 
-/// Leaves the list to all threads of this process. It cannot be taken back.
+/// Leaves the list to all threads of this process. It cannot be revoked.
 pub(super) fn leave_to_all() -> Result<(), RightsError> {
     apply_to_all(&without_clone3()?)?;
     apply_to_all(&filter(BPF, &[])?)

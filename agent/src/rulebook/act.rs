@@ -57,7 +57,7 @@ pub(super) fn found(finding: rules::Finding, is_new: bool) -> Act {
     }
 }
 
-/// What is to be taken back goes before all else, and what was done last before what it may rest on: a
+/// What is to be reverted goes before all else, and what was done last before what it may rest on: a
 /// function of a library before the library.
 pub(super) fn newest_first(acts: Vec<Act>) -> Vec<Act> {
     let (mut judged, others): (Vec<Act>, Vec<Act>) = acts

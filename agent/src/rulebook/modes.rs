@@ -80,7 +80,7 @@ impl RuleBook {
     }
 }
 
-/// Whether a rule makes calls of which it does not say how they are taken back.
+/// Whether a rule makes calls of which it does not say how they are reverted.
 fn stays(rule: &CheckedRule) -> bool {
     rule.plan().actions.iter().any(|action| action.stays)
 }

@@ -7,7 +7,7 @@ use super::RuleBook;
 
 impl RuleBook {
     /// What came of a decision. False when the rules no longer wait for it: what was written for it must be
-    /// undone.
+    /// reverted.
     pub fn receipt(&mut self, decision: u64, outcome: Result<(), NotDone>, now_ns: u64) -> bool {
         let outcome = match outcome {
             Ok(()) => rules::DecisionOutcome::Applied,

@@ -151,8 +151,8 @@ impl Actuation {
                 None
             }
             OrderReceipt::Confirmed(_, _, Ok(())) => None,
-            OrderReceipt::Undone(pid, number, result) => {
-                Some(ChangeEvent::Undone(here(pid, number), receipts::undo(result)))
+            OrderReceipt::Reverted(pid, number, result) => {
+                Some(ChangeEvent::Reverted(here(pid, number), receipts::revert(result)))
             }
         }
     }
@@ -172,7 +172,7 @@ impl Actuation {
                     task: ordered.work.get(*part)?.task.clone(),
                     at: ordered.at.clone(),
                 };
-                return Some(undo(replaces).into_iter().chain([task]).collect());
+                return Some(revert(replaces).into_iter().chain([task]).collect());
             }
             Order::Together { decision } => {
                 let ordered = self.ordered.get(decision)?;
@@ -184,7 +184,7 @@ impl Actuation {
             }
             Order::GiveUp(decision) => actuator_queue::QueuedOrder::GiveUp(*decision),
             Order::Confirm(change) => actuator_queue::QueuedOrder::Confirm(pid_of(change.pid), change.number),
-            Order::Undo(changes) => return Some(undo(changes).into_iter().collect()),
+            Order::Revert(changes) => return Some(revert(changes).into_iter().collect()),
         };
         Some(vec![single])
     }
@@ -199,12 +199,12 @@ pub(super) fn here(pid: Pid, number: u64) -> ChangeId {
     }
 }
 
-/// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past
+/// None where there is nothing to revert: an order, be it empty, keeps the next one from being sent past
 /// the thread.
-fn undo(changes: &[ChangeId]) -> Option<actuator_queue::QueuedOrder> {
+fn revert(changes: &[ChangeId]) -> Option<actuator_queue::QueuedOrder> {
     let number = |change: &ChangeId| ChangeNumber {
         pid: pid_of(change.pid),
         change: change.number,
     };
-    (!changes.is_empty()).then(|| actuator_queue::QueuedOrder::Undo(changes.iter().map(number).collect()))
+    (!changes.is_empty()).then(|| actuator_queue::QueuedOrder::Revert(changes.iter().map(number).collect()))
 }

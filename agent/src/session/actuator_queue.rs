@@ -22,11 +22,11 @@ use tokio::sync::mpsc;
 use tuner::{
     action::ActionReceipt,
     actuator::{
-        ActCommand, ChangeNumber, ClientError, Farewell, GetCommand, SentSet, SetCommand, SetWarmUp,
+        ActCommand, ChangeNumber, ClientError, RevertSummary, GetCommand, SentSet, SetCommand, SetWarmUp,
         TogetherCommand,
     },
     process::Pid,
-    undo::Undone,
+    revert::RevertReceipt,
 };
 
 use crate::actuator::Actuator;
@@ -75,8 +75,8 @@ pub enum QueuedOrder {
     GiveUp(u64),
     /// The guard keeps this change.
     Confirm(Pid, u64),
-    /// These changes are taken back, in the order of their numbers.
-    Undo(Vec<ChangeNumber>),
+    /// These changes are reverted, in the order of their numbers.
+    Revert(Vec<ChangeNumber>),
 }
 
 #[derive(Debug)]
@@ -98,8 +98,8 @@ pub enum OrderReceipt {
     },
     /// Of [`QueuedOrder::Confirm`].
     Confirmed(Pid, u64, Result<(), ClientError>),
-    /// Of [`QueuedOrder::Undo`].
-    Undone(Pid, u64, Result<Undone, ClientError>),
+    /// Of [`QueuedOrder::Revert`].
+    Reverted(Pid, u64, Result<RevertReceipt, ClientError>),
 }
 
 /// What the thread and those who order share.
@@ -198,7 +198,7 @@ pub struct ActuatorQueue {
     receipts: mpsc::Receiver<OrderReceipt>,
     /// Those that were taken past the thread.
     taken: VecDeque<OrderReceipt>,
-    thread: JoinHandle<Result<Farewell, ClientError>>,
+    thread: JoinHandle<Result<RevertSummary, ClientError>>,
 }
 
 impl ActuatorQueue {
@@ -299,7 +299,7 @@ impl ActuatorQueue {
 
     /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no
     /// longer; the receipts that were not fetched come with the farewell.
-    pub async fn finish(mut self) -> (Vec<OrderReceipt>, Result<Farewell, ClientError>) {
+    pub async fn finish(mut self) -> (Vec<OrderReceipt>, Result<RevertSummary, ClientError>) {
         drop(self.orders);
         let mut last = Vec::from(self.taken);
         while let Some(receipt) = self.receipts.recv().await {

@@ -81,7 +81,7 @@ impl Ordered {
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) task: ProcessTask,
-    /// A call of which the rule says that it leaves nothing to be taken back.
+    /// A call of which the rule says that it leaves nothing to be reverted.
     pub(super) leaves_nothing: bool,
     /// What was in force before a call that changed nothing, as it is shown.
     pub(super) needless_where: Option<String>,

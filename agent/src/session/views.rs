@@ -311,7 +311,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// The commands that take back what is left in place.
+    /// The commands that revert what is left in place.
     pub(super) fn undo_commands(&self) -> String {
         let targets = self.options.typed.split(' ');
         let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));

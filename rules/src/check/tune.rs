@@ -101,7 +101,7 @@ impl Checker<'_> {
         };
         let more = more?;
         let tune = Tune {
-            undo_after: entry.while_holds.is_some(),
+            revert_after: entry.while_holds.is_some(),
             initial: more.initial,
             expect: more.expect,
             stale: more.stale,

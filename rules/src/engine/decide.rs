@@ -236,7 +236,7 @@ impl TuneState {
             let left = self.quiet_until.since(turn.now) as f64 / 1e9;
             return Some(format!("cooldown: {} left", human(left, Dimension::TIME, false)));
         }
-        if tune.undo_after && !self.has_room() {
+        if tune.revert_after && !self.has_room() {
             return Some("it has as many changes in force as can be undone together".to_string());
         }
         let known = self.before.len();

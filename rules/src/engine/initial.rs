@@ -72,7 +72,7 @@ impl Engine {
         let mut out = Vec::new();
         for (place, (tune, state)) in running.rule.tunes.iter().zip(&mut running.tunes).enumerate() {
             for decision in state.take_confirmed() {
-                let mut verdict = Verdict::undo(decision, rule, place, tune.guard());
+                let mut verdict = Verdict::revert(decision, rule, place, tune.guard());
                 verdict.keep = true;
                 verdict.text = "as in the other processes of its role; kept".to_string();
                 out.push(Output::Verdict(verdict));

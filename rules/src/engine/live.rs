@@ -129,7 +129,7 @@ impl Engine {
     }
 
     /// A rule is there no longer: a change of it that is still on trial is given up, what it found is closed,
-    /// and whatever it has in force is for the caller to take back. The others do not notice, but that a
+    /// and whatever it has in force is for the caller to revert. The others do not notice, but that a
     /// trial may begin.
     pub fn remove(&mut self, rule: RuleId) -> Vec<Output> {
         let out = self.set_mode(rule, Mode::Off);

@@ -202,7 +202,7 @@ impl Engine {
     }
 
     /// Sets what a rule may do. Applying takes tunes off hold; leaving it gives up a change that is still on
-    /// trial: the verdict says to undo it. Switching off closes findings.
+    /// trial: the verdict says to revert it. Switching off closes findings.
     pub fn set_mode(&mut self, rule: RuleId, mode: Mode) -> Vec<Output> {
         let Some(running) = self.rules.get_mut(rule.0) else {
             return Vec::new();
@@ -225,7 +225,7 @@ impl Engine {
     /// What came of a decision; `Applied` starts its guard's trial.
     ///
     /// False if no such decision is waiting: it was given up when its rule was switched, and what was written
-    /// is to be undone.
+    /// is to be reverted.
     pub fn receipt(&mut self, decision: DecisionId, outcome: DecisionOutcome, now: Time) -> bool {
         for running in &mut self.rules {
             for (tune, checked) in running.tunes.iter_mut().zip(&running.rule.tunes) {

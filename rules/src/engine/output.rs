@@ -293,11 +293,11 @@ pub struct Verdict {
     pub rule: RuleId,
     /// The tune, by its place in the file.
     pub tune: usize,
-    /// Whether the change stays; if not, it is to be undone now.
+    /// Whether the change stays; if not, it is to be reverted now.
     pub keep: bool,
-    /// It is undone because the `while` that it was in force for no longer holds: nothing was judged.
+    /// It is reverted because the `while` that it was in force for no longer holds: nothing was judged.
     pub ended: bool,
-    /// It is undone to be compared with the time without it: the trial goes on.
+    /// It is reverted to be compared with the time without it: the trial goes on.
     pub compares: bool,
     /// What was found; none where nothing was judged.
     pub verdict: Option<plan::GuardEffect>,

@@ -44,10 +44,10 @@ impl Phase {
         }
     }
 
-    /// After an undo; `undone` is how many there were in a row before.
-    pub(super) fn after_undo(reason: String, guard: Option<&Guard>, undone: u32) -> Phase {
+    /// After an undo; `reverted` is how many there were in a row before.
+    pub(super) fn after_revert(reason: String, guard: Option<&Guard>, reverted: u32) -> Phase {
         let retry = guard.and_then(|guard| guard.retry);
-        let left = retry.map(|windows| windows.saturating_mul(1 << undone.min(DOUBLINGS_MAX)));
+        let left = retry.map(|windows| windows.saturating_mul(1 << reverted.min(DOUBLINGS_MAX)));
         Phase::OnHold { reason, left }
     }
 
@@ -65,7 +65,7 @@ impl Phase {
 
 impl Verdict {
     /// To undo without having compared; the text is still to be said.
-    pub(super) fn undo(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
+    pub(super) fn revert(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
         let dimension = guard.map_or(Dimension::NONE, |guard| guard.objective.of.dimension());
         Verdict {
             decision,

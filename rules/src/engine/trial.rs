@@ -60,7 +60,7 @@ pub(super) enum Step {
     Revert(Verdict),
     /// To be made again; without its number.
     Again(Decision),
-    /// The newest decision's first: changes are put back in that order.
+    /// The newest decision's first: changes are reverted in that order.
     Over(Vec<Verdict>),
 }
 
@@ -126,7 +126,7 @@ impl Trial {
         let Some(newest) = self.newest() else {
             return Step::Wait;
         };
-        let verdict = || Verdict::undo(newest, rule, place, Some(guard));
+        let verdict = || Verdict::revert(newest, rule, place, Some(guard));
         let Ok(Scalar::Number(value)) = objective else {
             let mut verdict = verdict();
             if let Err(reason) = objective {

@@ -20,7 +20,7 @@ use crate::ids::{DecisionId, RuleId};
 use crate::rule::{Filled, Trigger, Tune};
 use crate::value::{Cell, ProcessId, Scalar, Time};
 
-/// Decisions in force that are to be undone together; with more a tune decides no further.
+/// Decisions in force that are to be reverted together; with more a tune decides no further.
 const KEPT_MAX: usize = 1000;
 
 #[derive(Clone, Debug)]
@@ -46,12 +46,12 @@ pub(super) struct TuneState {
     pub(super) has_turned: bool,
     /// A change of it was kept and is in force.
     pub(super) applied: bool,
-    /// What is in force while the condition holds, to be undone: decisions with the processes they changed.
+    /// What is in force while the condition holds, to be reverted: decisions with the processes they changed.
     pub(super) kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
     /// Decisions given up because they were stale.
     given_up: u64,
     /// Undone since the last that was kept.
-    pub(super) undone: u32,
+    pub(super) reverted: u32,
     /// Decisions that something was in the way of, since the last that was carried out.
     hindered: u32,
     pub(super) quiet_until: Time,
@@ -80,7 +80,7 @@ impl TuneState {
             applied: false,
             kept: Vec::new(),
             given_up: 0,
-            undone: 0,
+            reverted: 0,
             hindered: 0,
             quiet_until: Time(0),
             needless: None,
@@ -112,7 +112,7 @@ impl TuneState {
     /// that joins later and was given nothing yet is to have it too.
     pub(super) fn in_force(&self, tune: &Tune) -> Option<&Action> {
         let holds = self.held.held() > 0;
-        let is_settled = matches!(self.phase, Phase::Watching) && self.applied && !holds && !tune.undo_after;
+        let is_settled = matches!(self.phase, Phase::Watching) && self.applied && !holds && !tune.revert_after;
         let mut done = self.done.values().filter(|_| is_settled);
         let first = done.next()?;
         done.all(|action| action == first).then_some(first)
@@ -259,7 +259,7 @@ impl TuneState {
             (Phase::OnHold { .. } | Phase::Trial(_), _) => {}
         }
         if looked.is_some() {
-            self.undo_after(turn, tune, &mut outbox.outputs);
+            self.revert_after(turn, tune, &mut outbox.outputs);
         }
     }
 
@@ -272,7 +272,7 @@ impl TuneState {
         if let (Some(change), Some(condition), Phase::Watching) = (&tune.action, &condition, &self.phase) {
             self.decide(turn, tune, change, condition, outbox);
         }
-        self.undo_after(turn, tune, &mut outbox.outputs);
+        self.revert_after(turn, tune, &mut outbox.outputs);
     }
 
     /// Looks at the condition: what it is, and the finding that follows. Nothing while processes are missing.
@@ -332,34 +332,34 @@ impl TuneState {
         is_over
     }
 
-    /// What is in force while a condition holds is undone when it has failed as long as it had to hold; of a
+    /// What is in force while a condition holds is reverted when it has failed as long as it had to hold; of a
     /// condition for each process, in those in which it failed.
-    fn undo_after(&mut self, turn: &Turn<'_>, tune: &Tune, out: &mut Vec<Output>) {
-        if !tune.undo_after || !matches!(self.phase, Phase::Watching) {
+    fn revert_after(&mut self, turn: &Turn<'_>, tune: &Tune, out: &mut Vec<Output>) {
+        if !tune.revert_after || !matches!(self.phase, Phase::Watching) {
             return;
         }
-        let mut undone = BTreeSet::new();
-        // The newest first: each change is put back to what it found.
+        let mut reverted = BTreeSet::new();
+        // The newest first: each change is reverted to what it found.
         for (decision, processes) in self.kept.iter_mut().rev() {
             let failed = |process: &ProcessId| self.held.failed_for(*process) >= tune.holds_for;
             let failed: BTreeSet<ProcessId> = processes.iter().copied().filter(failed).collect();
             if failed.is_empty() {
                 continue;
             }
-            let mut verdict = Verdict::undo(*decision, turn.id, turn.place, tune.guard());
+            let mut verdict = Verdict::revert(*decision, turn.id, turn.place, tune.guard());
             verdict.processes = (failed.len() < processes.len()).then(|| failed.clone());
             verdict.text = "its condition no longer holds; undone".to_string();
             verdict.ended = true;
             out.push(Output::Verdict(verdict));
             processes.retain(|process| !failed.contains(process));
-            undone.extend(failed);
+            reverted.extend(failed);
         }
-        if undone.is_empty() {
+        if reverted.is_empty() {
             return;
         }
         self.kept.retain(|(_, processes)| !processes.is_empty());
-        self.done.retain(|process, _| !undone.contains(process));
-        self.acted.retain(|process| !undone.contains(process));
+        self.done.retain(|process, _| !reverted.contains(process));
+        self.acted.retain(|process| !reverted.contains(process));
         self.before.clear();
         if !self.kept.is_empty() {
             return;
@@ -523,7 +523,7 @@ impl TuneState {
             return Phase::Trial(trial);
         }
         self.applied = true;
-        if tune.undo_after {
+        if tune.revert_after {
             self.kept.push((decision, changed));
         }
         self.set_finding(FindingState::Applied);
@@ -531,7 +531,7 @@ impl TuneState {
         Phase::Watching
     }
 
-    /// Whether there is room to remember one more decision that is to be undone.
+    /// Whether there is room to remember one more decision that is to be reverted.
     pub(super) fn has_room(&self) -> bool {
         self.kept.len() < KEPT_MAX
     }
@@ -550,7 +550,7 @@ impl TuneState {
             let text = "the rule was switched before its change was judged; undone";
             self.end_trial(false, false, text.to_string(), None);
             out.extend(open.into_iter().map(|decision| {
-                let undo = Verdict::undo(decision, rule, place, tune.guard());
+                let undo = Verdict::revert(decision, rule, place, tune.guard());
                 Output::Verdict(Verdict {
                     text: text.to_string(),
                     ..undo

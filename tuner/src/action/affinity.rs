@@ -72,7 +72,7 @@ impl Writer {
 
     /// Gives every thread that still has what we gave it what it had; a younger one what the first thread
     /// had.
-    pub(crate) fn take_back_affinity(
+    pub(crate) fn revert_affinity(
         &mut self,
         change: u64,
         action: &ThreadAffinities,
@@ -100,7 +100,7 @@ impl Writer {
     }
 
     /// Finds out what a crash left: one thread that has what we gave, and had something else, is enough to
-    /// take back.
+    /// revert.
     pub(crate) fn settle_affinity(
         &mut self,
         known: &Change,

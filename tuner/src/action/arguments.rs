@@ -37,7 +37,7 @@ enum Source {
     Constant,
     /// A variable, by its name: when the call is made.
     Variable(String, Box<Location>),
-    /// The value that was read just before the call that is taken back.
+    /// The value that was read just before the call that is reverted.
     Was,
 }
 

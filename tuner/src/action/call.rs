@@ -77,7 +77,7 @@ impl Called {
 }
 
 impl Writer {
-    /// Calls a function once. Without an inverse it cannot be taken back. Where it does not return within the
+    /// Calls a function once. Without an inverse it cannot be reverted. Where it does not return within the
     /// time that was given, the receipt has no outcome, the call goes on, and [`Writer::reconcile`] finds out
     /// later what came of it.
     pub fn call(&mut self, request: CallRequest, reason: Reason) -> Result<ActionReceipt, WriterError> {
@@ -368,7 +368,7 @@ impl Plan {
     }
 
     /// A plan without an inverse of its own; where it is one itself, `was` is what was read before the call
-    /// that it takes back.
+    /// that it reverts.
     pub(super) fn with(
         space: &AddressSpace,
         request: CallRequest,

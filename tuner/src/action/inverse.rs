@@ -25,7 +25,7 @@ const TRIES: u32 = 8;
 const NOT_MADE: &str = "the writer ended, or a jump of the program left the call that reverts it, before the function was called";
 const LEFT: &str = "a jump of the program left the call that reverts it";
 
-/// Finds and checks the functions of an inverse before the call that it takes back is made.
+/// Finds and checks the functions of an inverse before the call that it reverts is made.
 pub(super) fn planned(
     space: &AddressSpace,
     call: &Invocation,

@@ -1,6 +1,6 @@
 //! Carries out the actions beyond `set`: a call, a library, code that is changed, threads that are bound.
 //! Each is a method of
-//! [`crate::writer::Writer`]: announced in the journal before the first byte changes, taken back by `undo`.
+//! [`crate::writer::Writer`]: announced in the journal before the first byte changes, reverted by `undo`.
 //!
 //! - `function`: which code a name means, and its bytes
 //! - `arguments`: what a function is called with
@@ -113,12 +113,12 @@ impl Writer {
     }
 
     /// Takes anything but a value back.
-    pub(crate) fn take_back_action(&mut self, known: &Change) -> Result<RevertOutcome, WriterError> {
+    pub(crate) fn revert_action(&mut self, known: &Change) -> Result<RevertOutcome, WriterError> {
         let change = known.intent.change;
         match &known.intent.action {
-            ActionRecord::Affinity(affinity) => self.take_back_affinity(change, affinity),
+            ActionRecord::Affinity(affinity) => self.revert_affinity(change, affinity),
             ActionRecord::Load(call) => self.unload(&self.space()?, change, call, known.returned),
-            ActionRecord::Patch(patch) => self.take_back_patch(change, patch),
+            ActionRecord::Patch(patch) => self.revert_patch(change, patch),
             ActionRecord::Call(call) => self.call_inverse(known, call),
             ActionRecord::Set(_) => {
                 let why = "a value is not reverted like this".to_owned();

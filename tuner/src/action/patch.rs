@@ -80,7 +80,7 @@ impl Writer {
     }
 
     /// Puts the old bytes back where ours still stand, and unmaps our memory.
-    pub(crate) fn take_back_patch(
+    pub(crate) fn revert_patch(
         &mut self,
         change: u64,
         patch: &Patch,
@@ -132,7 +132,7 @@ impl Writer {
         let ended = || "the writer ended before the code was changed".to_owned();
         match (known.status, written) {
             (Status::Pending, 0) => self.recover_outcome(change, Outcome::NotWritten(ended())),
-            // Also a part of it: it can be taken back.
+            // Also a part of it: it can be reverted.
             (Status::Pending, _) => self.recover_outcome(change, Outcome::Applied),
             (_, 0) => self.record_revert(change, RevertOutcome::Reverted, true, None),
             (_, _) => self.record_revert(change, RevertOutcome::Failed(ended()), true, None),

@@ -26,7 +26,7 @@ pub(super) enum State {
 
 impl State {
     /// What is to be written down of a call. Of one that was left, only where another call takes it back:
-    /// that makes what it may have done undone, whatever it was.
+    /// that makes what it may have done reverted, whatever it was.
     pub(super) fn answer(&self, action: &CallRecord) -> Option<&Answer> {
         match self {
             State::Returned(answer) => Some(answer),

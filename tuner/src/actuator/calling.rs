@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use plan::{Action, SyncPoint};
 
 use super::session::Session;
-use super::undoing::UNDO_LOOK;
+use super::reverting::REVERT_LOOK;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{ActionOutcome, ActionReceipt, CallThere, Reached};
@@ -14,7 +14,7 @@ use crate::journal::{Mechanism, RevertOutcome, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX, Ticket};
 use crate::sync::Passage;
-use crate::undo::Undone;
+use crate::revert::RevertReceipt;
 
 /// A call that is to be over when a session ends is waited for so long; its thread is on its way then.
 const LAST_LOOKS: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ pub(super) struct WaitingCall {
     others: u64,
 }
 
-/// A call that is being taken back at its sync point.
+/// A call that is being reverted at its sync point.
 pub(super) struct InverseThere(WaitingCall);
 
 impl Session {
@@ -120,7 +120,7 @@ impl Session {
         rendezvous.and_then(|by| by.arm(&request, call.action()).map_err(refused))
     }
 
-    /// Announces that a call is taken back at its sync point, and arms that.
+    /// Announces that a call is reverted at its sync point, and arms that.
     pub(super) fn arm_inverse(
         &mut self,
         pid: Pid,
@@ -138,12 +138,12 @@ impl Session {
     pub(super) fn wait_for_inverse(
         &mut self,
         InverseThere(mut call): InverseThere,
-    ) -> Result<Undone, Refusal> {
+    ) -> Result<RevertReceipt, Refusal> {
         let result = loop {
             let is_late = Instant::now() >= call.until || !call.pid.is_alive();
             match self.look_at(&mut call, is_late) {
                 Some(result) => break result,
-                None => std::thread::sleep(UNDO_LOOK),
+                None => std::thread::sleep(REVERT_LOOK),
             }
         };
         let outcome = match result.map(|receipt| receipt.outcome) {
@@ -155,7 +155,7 @@ impl Session {
         };
         let change = call.call.change();
         let known = self.writer(call.pid)?.known(change)?;
-        Ok(Undone {
+        Ok(RevertReceipt {
             change,
             symbol: known.intent.action.symbol().to_owned(),
             outcome,

@@ -10,16 +10,16 @@ use thiserror::Error;
 
 use super::{
     ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRequest, ArmActCommand, ArmCommand, ChangeNumber,
-    Collected, Expectation, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply,
+    Collected, Expectation, RevertSummary, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply,
     SetCommand, SetWarmUp, TogetherCommand, VariableReading, line,
 };
 use crate::action::ActionReceipt;
 use crate::journal::Change;
 use crate::process::Pid;
-use crate::undo::Undone;
+use crate::revert::RevertReceipt;
 use crate::writer::Receipt;
 
-/// Changes in one request to take back: the request and its answer stay within their bounds.
+/// Changes in one request to revert: the request and its answer stay within their bounds.
 const UNDO_MAX: usize = 500;
 
 #[derive(Debug, Error)]
@@ -164,23 +164,23 @@ impl ActuatorClient {
         expect!(self.ask(ActuatorCommand::Confirm(ChangeNumber { pid, change }))?, ActuatorAnswer::Confirmed => ())
     }
 
-    pub fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, ClientError> {
-        let (mut undone, _) = self.undo_each(&[ChangeNumber { pid, change }]);
-        undone.pop().unwrap_or(Err(ClientError::OutOfStep))
+    pub fn revert(&mut self, pid: Pid, change: u64) -> Result<RevertReceipt, ClientError> {
+        let (mut reverted, _) = self.revert_each(&[ChangeNumber { pid, change }]);
+        reverted.pop().unwrap_or(Err(ClientError::OutOfStep))
     }
 
     /// Takes changes back, the newest first: by one write those that have followed each other at the same
     /// place. What came of each, in the order in which they are given, and what was tried in the processes
     /// that were forked while they were in force. A long list is taken in parts, the last of it first.
-    pub fn undo_each(&mut self, changes: &[ChangeNumber]) -> (Vec<Result<Undone, ClientError>>, Farewell) {
-        let (mut parts, mut all_inherited) = (Vec::new(), Farewell::default());
+    pub fn revert_each(&mut self, changes: &[ChangeNumber]) -> (Vec<Result<RevertReceipt, ClientError>>, RevertSummary) {
+        let (mut parts, mut all_inherited) = (Vec::new(), RevertSummary::default());
         for part in changes.rchunks(UNDO_MAX) {
             let changes = part.to_vec();
-            let answer = self.ask(ActuatorCommand::Undo { changes });
+            let answer = self.ask(ActuatorCommand::Revert { changes });
             let answer = answer.and_then(
-                |answer| expect!(answer, ActuatorAnswer::Undone { each, inherited } => (each, inherited)),
+                |answer| expect!(answer, ActuatorAnswer::Reverted { each, inherited } => (each, inherited)),
             );
-            let mut undone = match answer {
+            let mut reverted = match answer {
                 Ok((each, inherited)) => {
                     all_inherited.extend(inherited);
                     each.into_iter()
@@ -190,17 +190,17 @@ impl ActuatorClient {
                 Err(error) => vec![Err(error)],
             };
             // If it answers less, it has ended.
-            undone.resize_with(part.len(), || Err(ClientError::Ended));
-            parts.push(undone);
+            reverted.resize_with(part.len(), || Err(ClientError::Ended));
+            parts.push(reverted);
         }
         (parts.into_iter().rev().flatten().collect(), all_inherited)
     }
 
     /// Takes all changes of these processes back, those of earlier sessions too, in one go: what was done to
     /// one of them is never taken for what another did.
-    pub fn undo_all(&mut self, pids: &[Pid]) -> Result<Farewell, ClientError> {
+    pub fn revert_all(&mut self, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
         let pids = pids.to_vec();
-        expect!(self.ask(ActuatorCommand::UndoAll { pids })?, ActuatorAnswer::UndoneAll(farewell) => farewell)
+        expect!(self.ask(ActuatorCommand::RevertAll { pids })?, ActuatorAnswer::RevertedAll(summary) => summary)
     }
 
     /// The changes of a process, oldest first, and how many older ones did not fit.
@@ -209,8 +209,8 @@ impl ActuatorClient {
     }
 
     /// Ends the session, and returns what was reverted and what stays.
-    pub fn shutdown(mut self) -> Result<Farewell, ClientError> {
-        expect!(self.ask(ActuatorCommand::Shutdown)?, ActuatorAnswer::Goodbye(farewell) => farewell)
+    pub fn shutdown(mut self) -> Result<RevertSummary, ClientError> {
+        expect!(self.ask(ActuatorCommand::Shutdown)?, ActuatorAnswer::Goodbye(summary) => summary)
     }
 
     fn ask(&mut self, command: ActuatorCommand) -> Result<ActuatorAnswer, ClientError> {

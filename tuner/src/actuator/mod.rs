@@ -1,8 +1,8 @@
-//! The actuator: a process of its own that writes, journals and takes back, and outlives the agent by as long
+//! The actuator: a process of its own that writes, journals and reverts, and outlives the agent by as long
 //! as that takes.
 //!
 //! It talks over one stream, a JSON object per line, a reply for each request, in order. When the stream
-//! ends, for whatever reason, it takes back every change of the session, except those that were confirmed
+//! ends, for whatever reason, it reverts every change of the session, except those that were confirmed
 //! when the session said `keep`.
 //!
 //! A change that waits for its sync point is armed, and its receipt is collected later: the stream never
@@ -10,8 +10,8 @@
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting`
 //! the changes that wait, `armed` one of them, `calling` the calls that do, `together` those of several
-//! processes at once and `assembly` how these come to the same iteration; `undoing` reverts changes,
-//! `undoing_together` those of several processes, `offspring` those in processes forked since; `warm_up` runs
+//! processes at once and `assembly` how these come to the same iteration; `reverting` reverts changes,
+//! `reverting_together` those of several processes, `offspring` those in processes forked since; `warm_up` runs
 //! a set without its write.
 
 mod armed;
@@ -24,8 +24,8 @@ mod refusal;
 mod serve;
 mod session;
 mod together;
-mod undoing;
-mod undoing_together;
+mod reverting;
+mod reverting_together;
 mod waiting;
 mod warm_up;
 
@@ -42,7 +42,7 @@ use crate::action::ActionReceipt;
 use crate::address::Address;
 use crate::journal::{Change, Reason};
 use crate::process::Pid;
-use crate::undo::Undone;
+use crate::revert::RevertReceipt;
 use crate::who::Who;
 use crate::writer::Receipt;
 
@@ -86,11 +86,11 @@ pub enum ActuatorCommand {
     Confirm(ChangeNumber),
     /// Takes changes back: at each place by one write those that have followed each other there, at sync
     /// points all processes at a time.
-    Undo {
+    Revert {
         changes: Vec<ChangeNumber>,
     },
     /// Takes all changes of these processes back, those of earlier sessions too.
-    UndoAll {
+    RevertAll {
         pids: Vec<Pid>,
     },
     Changes {
@@ -235,13 +235,13 @@ pub enum ActuatorAnswer {
     Acted(Box<ActionReceipt>),
     Value(VariableReading),
     Confirmed,
-    Undone {
+    Reverted {
         /// What came of each, in their order.
-        each: Vec<Result<Undone, Refusal>>,
+        each: Vec<Result<RevertReceipt, Refusal>>,
         /// What was tried in the processes that have inherited them.
-        inherited: Farewell,
+        inherited: RevertSummary,
     },
-    UndoneAll(Farewell),
+    RevertedAll(RevertSummary),
     /// To changes: oldest first.
     Changes {
         /// The newest that fit into a reply.
@@ -249,7 +249,7 @@ pub enum ActuatorAnswer {
         /// How many older ones were left out.
         omitted: usize,
     },
-    Goodbye(Farewell),
+    Goodbye(RevertSummary),
 }
 
 /// What became of the changes that waited for a sync point.
@@ -283,11 +283,11 @@ impl VariableReading {
     }
 }
 
-/// What was taken back, what could not be, and what stays.
+/// What was reverted, what could not be, and what stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Farewell {
+pub struct RevertSummary {
     /// Tried: each says whether the old value is back.
-    pub undone: Vec<(Pid, Undone)>,
+    pub reverted: Vec<(Pid, RevertReceipt)>,
     /// Could not be tried.
     pub failed: Vec<(ChangeNumber, Refusal)>,
     /// Processes of which nothing could be tried.

@@ -17,7 +17,7 @@ use std::fs;
 use plan::Value;
 
 use super::session::Session;
-use super::undoing::Tried;
+use super::reverting::Tried;
 use super::{ActuatorRefusalKind, Refusal};
 use crate::address::Address;
 use crate::clock;
@@ -25,7 +25,7 @@ use crate::journal::{ActionRecord, Assignment, Change, Status};
 use crate::memory::Memory;
 use crate::process::{Pid, Process, auxiliary, children};
 use crate::space::AddressSpace;
-use crate::undo::{Attempt, has_inherited};
+use crate::revert::{Attempt, has_inherited};
 
 /// More are not looked at.
 const OFFSPRING_MAX: usize = 4096;
@@ -66,7 +66,7 @@ fn forked(ticks: u64, (announced_ns, applied_ns): (u64, u64)) -> Forked {
 impl Session {
     /// Reverts values in offspring that were reverted in their process a moment ago: what it forks from now
     /// on has the old ones. Failures are in `left_alone`.
-    pub(super) fn undo_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Tried)> {
+    pub(super) fn revert_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Tried)> {
         if children(parent.number).is_empty() {
             return Vec::new();
         }
@@ -84,7 +84,7 @@ impl Session {
         let mut done = Vec::new();
         for fork in forks(parent, mark) {
             for (change, set) in back.iter().filter_map(|change| Some((change, plain(change)?))) {
-                match self.undo_inherited(parent, &fork, (change, set)) {
+                match self.revert_inherited(parent, &fork, (change, set)) {
                     Ok(tried) => done.extend(tried.map(|tried| (fork.pid, tried))),
                     // It has ended in this very moment.
                     Err(_) if !fork.pid.is_alive() => {}
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// None where it has not inherited the value, or holds something else by now.
-    fn undo_inherited(
+    fn revert_inherited(
         &mut self,
         parent: Pid,
         fork: &Fork,
@@ -130,7 +130,7 @@ impl Session {
             return Err(unknown(parent, change, set));
         }
         let change = writer.inherit(parent, change, set.clone())?;
-        let result = writer.undo(change);
+        let result = writer.revert(change);
         Ok(Some(Attempt { change, result }.into()))
     }
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::session::Session;
 use super::{
-    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, Farewell, Hello,
+    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, RevertSummary, Hello,
     REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply, line,
 };
 use crate::rendezvous::Rendezvous;
@@ -47,7 +47,7 @@ pub enum ServeError {
 
 /// Serves one session until its stream ends, reverts the session's changes, and returns the result. Ignores
 /// SIGINT, SIGTERM and SIGHUP for the rest of the process's life.
-pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<Farewell, ServeError> {
+pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<RevertSummary, ServeError> {
     sys::ignore_termination_signals();
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream;
@@ -70,13 +70,13 @@ pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<Farewell, Serv
     Ok(run(&mut reader, &mut writer, hello, options))
 }
 
-/// From here on nothing may return before the changes are taken back.
+/// From here on nothing may return before the changes are reverted.
 fn run(
     reader: &mut BufReader<UnixStream>,
     writer: &mut UnixStream,
     hello: Hello,
     options: ServeOptions,
-) -> Farewell {
+) -> RevertSummary {
     let mut session = Session::new(hello, options);
     loop {
         match line::read(reader, REQUEST_BYTES_MAX) {
@@ -84,10 +84,10 @@ fn run(
                 id,
                 command: ActuatorCommand::Shutdown,
             })) => {
-                let farewell = session.finish();
+                let summary = session.finish();
                 // The agent may be gone already: the farewell is also returned.
-                let _ = answer(writer, id, Ok(ActuatorAnswer::Goodbye(farewell.clone())));
-                return farewell;
+                let _ = answer(writer, id, Ok(ActuatorAnswer::Goodbye(summary.clone())));
+                return summary;
             }
             Ok(Some(ActuatorRequest {
                 command: ActuatorCommand::Expect(Expectation { look_out_us, like }),

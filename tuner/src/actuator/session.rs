@@ -6,10 +6,10 @@ use std::sync::Arc;
 use plan::{Literal, ValueError, ValueType};
 use serde::Serialize;
 
-use super::undoing::Tried;
+use super::reverting::Tried;
 use super::waiting::Waiting;
 use super::{
-    ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, Farewell, GetCommand,
+    ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, RevertSummary, GetCommand,
     Hello, REPLY_BYTES_MAX, Refusal, ServeOptions, SetCommand, SetWarmUp, VariableReading,
 };
 use crate::journal::{Change, StateDir, Status};
@@ -94,11 +94,11 @@ impl Session {
                 self.writer(pid)?.confirm(change)?;
                 Ok(ActuatorAnswer::Confirmed)
             }
-            ActuatorCommand::Undo { changes } => {
-                let (each, inherited) = self.undo_these(&changes);
-                Ok(ActuatorAnswer::Undone { each, inherited })
+            ActuatorCommand::Revert { changes } => {
+                let (each, inherited) = self.revert_these(&changes);
+                Ok(ActuatorAnswer::Reverted { each, inherited })
             }
-            ActuatorCommand::UndoAll { pids } => Ok(ActuatorAnswer::UndoneAll(self.undo_processes(pids))),
+            ActuatorCommand::RevertAll { pids } => Ok(ActuatorAnswer::RevertedAll(self.revert_processes(pids))),
             ActuatorCommand::Changes { pid } => {
                 let mut changes = self.state.history(pid).map_err(WriterError::from)?.changes();
                 let omitted = keep_newest(&mut changes, REPLY_BYTES_MAX / 2);
@@ -256,31 +256,31 @@ impl Session {
         writer.ok_or_else(|| ProcessError::Ended { pid }.into())
     }
 
-    /// Takes back all changes of these processes.
-    fn undo_processes(&mut self, pids: Vec<Pid>) -> Farewell {
+    /// Reverts all changes of these processes.
+    fn revert_processes(&mut self, pids: Vec<Pid>) -> RevertSummary {
         self.disarm_all(|waiting| pids.contains(&waiting));
-        let mut farewell = Farewell::default();
-        for (pid, tried) in self.undo_all(pids, &|_, _| true) {
+        let mut summary = RevertSummary::default();
+        for (pid, tried) in self.revert_all(pids, &|_, _| true) {
             match tried {
                 Ok(tried) => {
-                    farewell.add(pid, tried);
+                    summary.add(pid, tried);
                     if let Ok(writer) = self.writer(pid) {
-                        farewell.add_undecided(pid, writer.changes());
+                        summary.add_undecided(pid, writer.changes());
                     }
                 }
-                Err(refusal) => farewell.refused.push((pid, refusal)),
+                Err(refusal) => summary.refused.push((pid, refusal)),
             }
         }
-        farewell.refused.append(&mut self.left_alone);
-        farewell.shorten();
-        farewell
+        summary.refused.append(&mut self.left_alone);
+        summary.shorten();
+        summary
     }
 
-    /// Takes back what this session changed, except what is to be kept; then lets go of all processes.
-    pub(super) fn finish(&mut self) -> Farewell {
+    /// Reverts what this session changed, except what is to be kept; then lets go of all processes.
+    pub(super) fn finish(&mut self) -> RevertSummary {
         self.disarm_all(|_| true);
         let keep = self.keep;
-        let mut farewell = Farewell::default();
+        let mut summary = RevertSummary::default();
         // A process that ended took its changes with it.
         self.writers.retain(|_, writer| writer.process().is_alive());
         let mut newest_before = BTreeMap::new();
@@ -294,8 +294,8 @@ impl Session {
                 .get(&pid)
                 .is_some_and(|before| change.intent.change > *before)
         };
-        let take_back = |pid: Pid, change: &Change| is_mine(pid, change) && !(keep && change.confirmed);
-        let results = self.undo_all(newest_before.keys().copied().collect(), &take_back);
+        let must_revert = |pid: Pid, change: &Change| is_mine(pid, change) && !(keep && change.confirmed);
+        let results = self.revert_all(newest_before.keys().copied().collect(), &must_revert);
         for (pid, result) in results {
             let Some(writer) = self.writers.remove(&pid) else {
                 continue;
@@ -310,24 +310,24 @@ impl Session {
             });
             match result {
                 Ok(attempts) => {
-                    farewell.add(pid, attempts);
-                    farewell.kept.extend(in_force);
+                    summary.add(pid, attempts);
+                    summary.kept.extend(in_force);
                     let mine = changes.iter().filter(|change| is_mine(pid, change));
-                    farewell.add_undecided(pid, mine.cloned());
+                    summary.add_undecided(pid, mine.cloned());
                 }
                 // It ended in this very moment.
                 Err(_) if !writer.process().is_alive() => {}
                 Err(error) => {
                     // The reader cannot distinguish what was to stay from the rest: all are named.
-                    farewell
+                    summary
                         .failed
                         .extend(in_force.map(|number| (number, error.clone())));
                 }
             }
         }
-        farewell.refused.append(&mut self.left_alone);
-        farewell.shorten();
-        farewell
+        summary.refused.append(&mut self.left_alone);
+        summary.shorten();
+        summary
     }
 }
 
@@ -365,10 +365,10 @@ impl Drop for Session {
     }
 }
 
-impl Farewell {
+impl RevertSummary {
     /// Adds another summary.
-    pub fn extend(&mut self, other: Farewell) {
-        self.undone.extend(other.undone);
+    pub fn extend(&mut self, other: RevertSummary) {
+        self.reverted.extend(other.reverted);
         self.failed.extend(other.failed);
         self.refused.extend(other.refused);
         self.kept.extend(other.kept);
@@ -378,7 +378,7 @@ impl Farewell {
     pub(super) fn add(&mut self, pid: Pid, tried: Vec<Tried>) {
         for Tried { change, result } in tried {
             match result {
-                Ok(undone) => self.undone.push((pid, undone)),
+                Ok(reverted) => self.reverted.push((pid, reverted)),
                 Err(refusal) => self.failed.push((ChangeNumber { pid, change }, refusal)),
             }
         }
@@ -390,9 +390,9 @@ impl Farewell {
         for change in changes {
             let number = change.intent.change;
             let is_reported = self
-                .undone
+                .reverted
                 .iter()
-                .any(|(of, undone)| (*of, undone.change) == (pid, number))
+                .any(|(of, reverted)| (*of, reverted.change) == (pid, number))
                 || self
                     .failed
                     .iter()
@@ -413,7 +413,7 @@ impl Farewell {
 
     pub(super) fn shorten(&mut self) {
         let share = REPLY_BYTES_MAX / 8;
-        self.omitted += keep_newest(&mut self.undone, share)
+        self.omitted += keep_newest(&mut self.reverted, share)
             + keep_newest(&mut self.failed, share)
             + keep_newest(&mut self.refused, share)
             + keep_newest(&mut self.kept, share);

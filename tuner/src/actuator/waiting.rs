@@ -1,7 +1,7 @@
 //! The changes that wait for their sync points.
 //!
 //! What holds the program is behind [`Rendezvous`]; what is written and how is in `armed`, and decided before
-//! anything is armed. Nothing here waits for the program; taking back, which does, is in `undoing`.
+//! anything is armed. Nothing here waits for the program; taking back, which does, is in `reverting`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -239,12 +239,12 @@ impl Session {
             Over::Late(hold) => {
                 let found = set.armed.slot().read().map_err(WriteError::from);
                 let receipt = writer.conclude(&set.announced, found, Some(hold))?;
-                let undone = receipt.change.map(|change| writer.undo(change));
-                let now = match undone {
-                    Some(Ok(undone)) if undone.outcome == RevertOutcome::Reverted => {
+                let reverted = receipt.change.map(|change| writer.revert(change));
+                let now = match reverted {
+                    Some(Ok(reverted)) if reverted.outcome == RevertOutcome::Reverted => {
                         "it was reverted".to_owned()
                     }
-                    Some(Ok(undone)) => format!("it could not be reverted: {:?}", undone.outcome),
+                    Some(Ok(reverted)) => format!("it could not be reverted: {:?}", reverted.outcome),
                     Some(Err(error)) => format!("it could not be reverted: {error}"),
                     None => "nothing was changed".to_owned(),
                 };

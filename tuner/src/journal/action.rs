@@ -43,7 +43,7 @@ pub struct Assignment {
     pub old: Bytes,
     /// What it is to hold.
     pub new: Bytes,
-    /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any
+    /// The sync point at which it is to take effect, and at which alone it may be reverted; none when any
     /// instant will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPoint>,
@@ -230,7 +230,7 @@ impl ActionRecord {
         }
     }
 
-    /// Both change the same bytes, the same thing of all threads, or what the same function takes back.
+    /// Both change the same bytes, the same thing of all threads, or what the same function reverts.
     pub fn overlaps(&self, other: &ActionRecord) -> bool {
         match (self, other) {
             (ActionRecord::Affinity(_), ActionRecord::Affinity(_)) => return true,

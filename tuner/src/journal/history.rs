@@ -19,7 +19,7 @@ pub enum Status {
     Pending,
     Applied,
     Failed,
-    /// Done, and nothing that could be taken back: a call without an inverse.
+    /// Done, and nothing that could be reverted: a call without an inverse.
     Done,
     /// As pending, for taking it back.
     RevertPending,
@@ -65,7 +65,7 @@ pub struct Change {
     pub thread: Option<ThreadId>,
     /// Memory that was mapped to take it back.
     pub revert_arena: Option<Arena>,
-    /// The oldest change that was to be taken back with it, by the same write.
+    /// The oldest change that was to be reverted with it, by the same write.
     pub revert_through: Option<u64>,
 }
 
@@ -191,7 +191,7 @@ impl History {
     }
 
     /// A library is in force as long as it is loaded, a call until its inverse is made; of another call
-    /// nothing is left to take back.
+    /// nothing is left to revert.
     fn returned(&mut self, change: u64, word: u64, result: String) {
         if let Some(change) = self.changes.get_mut(&change) {
             change.returned = Some(word);
@@ -236,7 +236,7 @@ impl History {
     }
 
     /// One change. An applied change whose variable a later one has changed again is superseded, until that
-    /// is taken back.
+    /// is reverted.
     pub fn change(&self, number: u64) -> Option<Change> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
@@ -256,7 +256,7 @@ impl History {
     }
 
     /// The sets of the same place, at the same sync point if they have one, that one follows, newest first
-    /// and itself included: each found what the one before it had written. One write takes back any first
+    /// and itself included: each found what the one before it had written. One write reverts any first
     /// part of them: it puts back what the last of that part found.
     pub fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
         let mut earlier = self.changes.range(..=number).rev().map(|(_, change)| change);
@@ -298,7 +298,7 @@ impl History {
 /// What the memory says of a pending change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// The old value is there: not written, or taken back.
+    /// The old value is there: not written, or reverted.
     Old,
     /// The new value is there.
     New,
@@ -491,7 +491,7 @@ mod tests {
         let third = step(3, 8, (3, 4));
         let undecided = [&[first, applied, announced][..], &third].concat();
         assert_eq!(run(&undecided), [3]);
-        // One that was taken back is passed over.
+        // One that was reverted is passed over.
         let gone = [
             &step(1, 8, (1, 2))[..],
             &step(2, 8, (2, 3)),

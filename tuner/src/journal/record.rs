@@ -160,7 +160,7 @@ pub enum JournalRecord {
         change: u64,
         at: Instant,
     },
-    /// Before a change is taken back.
+    /// Before a change is reverted.
     RevertIntent {
         change: u64,
         at: Instant,
@@ -168,7 +168,7 @@ pub enum JournalRecord {
         /// Memory that is mapped for it in the program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arena: Option<Arena>,
-        /// The oldest change that is taken back with it, by the same write
+        /// The oldest change that is reverted with it, by the same write
         /// ([`History::run_of`](super::History::run_of)).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         through: Option<u64>,

@@ -246,7 +246,7 @@ fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
     for (place, part) in parts.iter().enumerate() {
         if let Err(reason) = part.write() {
             let before = parts.get(..place).unwrap_or_default();
-            return Err(never(reason + &put_back(before)));
+            return Err(never(reason + &revert_writes(before)));
         }
         (hooks.underway)();
     }
@@ -269,7 +269,7 @@ impl Part {
 }
 
 /// Puts back what was written; what could not be is said.
-fn put_back(parts: &[Part]) -> String {
+fn revert_writes(parts: &[Part]) -> String {
     let back = |part: &Part| {
         let (old, new) = part.change;
         let pid = part.slot.pid();

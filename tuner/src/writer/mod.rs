@@ -1,8 +1,8 @@
 //! The holder of the right to change one process: announces, writes, records. Decides nothing about values.
-//! [`crate::undo`] opens it and takes back.
+//! [`crate::revert`] opens it and reverts.
 //!
 //! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the
-//! journal. `revert` is what the journal gets of a change that is taken back.
+//! journal. `revert` is what the journal gets of a change that is reverted.
 
 mod error;
 mod revert;

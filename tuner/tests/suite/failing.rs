@@ -55,7 +55,7 @@ fn failed(load: &mut Load, failing: &Path, action: Option<&Action>, number: usiz
     let (mut session, mut process) = session(load.state(), false, &[]);
     let follower = Failing::start(failing, process.id(), number)?;
     if let Ok(change) = act(&mut session, load, action) {
-        let _ = session.undo(load.program.process().pid, change);
+        let _ = session.revert(load.program.process().pid, change);
     }
     drop(session);
     let _ = process.wait().unwrap();

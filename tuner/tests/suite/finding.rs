@@ -31,7 +31,7 @@ fn write(workshop: &Workshop, program: &Program, location: &Location, value: Val
     writer.set(&slot, to(value)).unwrap().change.unwrap()
 }
 
-/// What each path names is what the program calls so, and is taken back.
+/// What each path names is what the program calls so, and is reverted.
 fn each_is_written(workshop: &Workshop, program: &mut Program, cases: &[(&str, &str)]) {
     for (path, name) in cases {
         let location = program
@@ -40,7 +40,7 @@ fn each_is_written(workshop: &Workshop, program: &mut Program, cases: &[(&str, &
         let change = write(workshop, program, &location, Value::I32(77));
         assert_eq!(program.sees(name), "77", "{path}");
         let mut writer = program.writer(workshop.path()).unwrap();
-        writer.undo(change).unwrap();
+        writer.revert(change).unwrap();
     }
 }
 
@@ -181,7 +181,7 @@ fn parts_and_what_pointers_lead_to_are_written_and_taken_back() {
         let change = write(&workshop, &program, &location, value);
         assert_eq!(program.sees(name), new, "{path}");
         let mut writer = program.writer(workshop.path()).unwrap();
-        writer.undo(change).unwrap();
+        writer.revert(change).unwrap();
         assert_eq!(program.sees(name), old, "{path}");
     }
 }
@@ -209,7 +209,7 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     );
     assert_eq!(program.sees("value"), "22");
     // Moved since: taking back would write into memory that is somebody else's now.
-    refused!(writer.undo(change), WriterError::Moved { .. });
+    refused!(writer.revert(change), WriterError::Moved { .. });
     assert_eq!(program.sees("value"), "22");
 }
 

@@ -160,7 +160,7 @@ fn tried(subject: &Subject, rule: &str) -> tuneagent_e2e::Outcome<String> {
     crowd.pace(0.1)?;
     let mut agent = crowd.judged(&["--rules", "none", rule, "--apply"])?;
     agent.signal(Signal::INT)?;
-    // It ends with 1 where a guard has undone a change.
+    // It ends with 1 where a guard has reverted a change.
     agent.wait(PATIENCE)?;
     crowd.finish()?;
     Ok(agent.lines.text())

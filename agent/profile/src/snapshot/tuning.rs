@@ -75,7 +75,7 @@ pub struct FindingView {
     pub at: Duration,
     /// What was found, with its numbers.
     pub text: String,
-    /// What can be done now, and what that does; of a repair that was put back at the end, how it stays.
+    /// What can be done now, and what that does; of a repair that was reverted at the end, how it stays.
     pub now: Option<String>,
     /// What to start the program with next time.
     pub next_start: Option<String>,
@@ -154,7 +154,7 @@ pub struct GuardView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<plan::GuardEffect>,
     /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or
-    /// at the end `not judged`; `being undone` until it is, and `not undone` where that failed; `reverted to
+    /// at the end `not judged`; `being reverted` until it is, and `not reverted` where that failed; `reverted to
     /// compare` where it was made again.
     #[serde(deserialize_with = "verdict")]
     pub verdict: Word,

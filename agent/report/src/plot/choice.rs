@@ -71,7 +71,7 @@ fn marks(plot: &Plot) -> Vec<&Mark> {
 
 fn rank(kind: PlotMarkKind) -> u8 {
     match kind {
-        PlotMarkKind::Kept | PlotMarkKind::Undone => 3,
+        PlotMarkKind::Kept | PlotMarkKind::Reverted => 3,
         PlotMarkKind::Decision => 2,
         PlotMarkKind::Finding => 1,
         PlotMarkKind::Gone => 0,

@@ -26,14 +26,14 @@ pub enum PlotMarkKind {
     Gone,
     Decision,
     Kept,
-    Undone,
+    Reverted,
 }
 
 impl PlotMarkKind {
     fn is_of_change(self) -> bool {
         matches!(
             self,
-            PlotMarkKind::Decision | PlotMarkKind::Kept | PlotMarkKind::Undone
+            PlotMarkKind::Decision | PlotMarkKind::Kept | PlotMarkKind::Reverted
         )
     }
 }
@@ -44,7 +44,7 @@ impl From<plan::MarkKind> for PlotMarkKind {
         match kind {
             plan::MarkKind::Finding => PlotMarkKind::Finding,
             plan::MarkKind::Kept => PlotMarkKind::Kept,
-            plan::MarkKind::Undone => PlotMarkKind::Undone,
+            plan::MarkKind::Reverted => PlotMarkKind::Reverted,
             plan::MarkKind::Change | plan::MarkKind::Verdict => PlotMarkKind::Decision,
         }
     }

@@ -52,7 +52,7 @@ const KINDS: [PlotMarkKind; 5] = [
     PlotMarkKind::Gone,
     PlotMarkKind::Decision,
     PlotMarkKind::Kept,
-    PlotMarkKind::Undone,
+    PlotMarkKind::Reverted,
 ];
 
 impl PlotMarkKind {
@@ -62,7 +62,7 @@ impl PlotMarkKind {
             PlotMarkKind::Gone => "gone",
             PlotMarkKind::Decision => "decision",
             PlotMarkKind::Kept => "kept",
-            PlotMarkKind::Undone => "undone",
+            PlotMarkKind::Reverted => "undone",
         }
     }
 }

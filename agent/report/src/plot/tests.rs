@@ -62,7 +62,7 @@ fn plot() -> Plot {
             "step: 91.4 ms -> 12 ms (10 windows each); kept",
         ),
         (27, PlotMarkKind::Gone, ""),
-        (40, PlotMarkKind::Undone, "worse"),
+        (40, PlotMarkKind::Reverted, "worse"),
     ] {
         plot.mark(at * 1_000_000_000, RULE, kind, text);
     }

@@ -103,12 +103,12 @@ pub struct ShownChange {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Undo {
+pub enum RevertResult {
     /// The old value is back.
     Reverted,
     /// The program has changed it since; it was left alone.
     ChangedSince,
-    /// It was not taken back.
+    /// It was not reverted.
     Failed {
         reason: String,
         /// Later it may be.
@@ -135,8 +135,9 @@ pub enum Ending {
 
 /// What the actuator of a machine did at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MachineFarewell {
-    pub undone: Vec<(ChangeId, Undo)>,
+pub struct MachineReverts {
+    #[serde(rename = "undone")]
+    pub reverted: Vec<(ChangeId, RevertResult)>,
     /// What could not be tried, why, and whether the process has ended.
     pub failed: Vec<(ChangeId, String, bool)>,
     /// What is still in force.
@@ -169,13 +170,14 @@ pub enum ChangeEvent {
         rule: String,
         /// The verdict, as it is shown.
         guard: GuardView,
-        /// The changes stay, else they are taken back.
+        /// The changes stay, else they are reverted.
         keeps: bool,
         /// The slots of the processes that are judged; none is all.
         slots: Option<BTreeSet<u32>>,
     },
     /// An order to take a change back was answered.
-    Undone(ChangeId, Undo),
+    #[serde(rename = "undone")]
+    Reverted(ChangeId, RevertResult),
     /// A rule is removed, with or without what it changed.
     Removed {
         rule: String,
@@ -189,13 +191,15 @@ pub enum ChangeEvent {
         /// What is judged and never will be to the end.
         on_trial: Vec<Trial>,
     },
-    /// The actuator of a machine has put back what is not confirmed, and ended.
-    Farewell(MachineId, MachineFarewell),
-    /// The last line of the session is to be said: [`ChangeEffect::LastWords`].
-    LastWords {
+    /// The actuator of a machine has reverted what is not confirmed, and ended.
+    #[serde(rename = "farewell")]
+    ActuatorEnded(MachineId, MachineReverts),
+    /// The last line of the session is to be said: [`ChangeEffect::Summary`].
+    #[serde(rename = "last_words")]
+    Summary {
         /// Changes that are in the journal alone.
         unknown: usize,
-        /// The command that takes back what was left.
+        /// The command that reverts what was left.
         undo: String,
         program: String,
     },
@@ -209,7 +213,7 @@ pub enum Order {
     Do {
         decision: u64,
         part: usize,
-        /// What is taken back before.
+        /// What is reverted before.
         replaces: Vec<ChangeId>,
     },
     /// All parts of a decision that are on this machine, at the same iteration.
@@ -219,8 +223,9 @@ pub enum Order {
     /// What of a decision still waits for its place is to wait no longer.
     GiveUp(u64),
     Confirm(ChangeId),
-    /// These changes are taken back.
-    Undo(Vec<ChangeId>),
+    /// These changes are reverted.
+    #[serde(rename = "undo")]
+    Revert(Vec<ChangeId>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -236,11 +241,11 @@ pub enum ChangeEffect {
     SwitchBack(Vec<ProbeSwitch>),
     /// Log that an order was dropped.
     NoRoom(MachineId, Order),
-    /// End the actuators, which put back what is not confirmed; [`ChangeEvent::Farewell`] says what came of
+    /// End the actuators, which revert what is not confirmed; [`ChangeEvent::ActuatorEnded`] says what came of
     /// it.
     Finish,
     /// What became of all changes, for the last line of the session.
-    LastWords(String),
+    Summary(String),
 }
 
 pub type ChangeEffects = Vec<ChangeEffect>;
@@ -273,12 +278,12 @@ pub enum ChangeNotice {
         rule: String,
         reason: String,
     },
-    /// A change could not be taken back, and is tried again.
+    /// A change could not be reverted, and is tried again.
     Retried {
         change: ChangeId,
         outcome: ChangeOutcome,
     },
-    /// A change that could not be taken back is settled.
+    /// A change that could not be reverted is settled.
     Settled {
         change: ChangeId,
         outcome: ChangeOutcome,

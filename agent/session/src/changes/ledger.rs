@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     event::ChangeId,
-    last_words::Left,
+    summary::Left,
     made::{Made, SHOWN_MAX},
     outcome::Standing,
 };

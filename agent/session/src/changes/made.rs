@@ -6,7 +6,7 @@ use super::{
     Changes,
     event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange, Trial},
     outcome::{ChangeOutcome, Standing},
-    undoing::Judgement,
+    reverting::Judgement,
 };
 use profile::{
     cost::HoldTotals,
@@ -111,8 +111,8 @@ impl Made {
     }
 
     /// A guard takes it back, or has.
-    pub(super) fn is_being_undone(&self) -> bool {
-        matches!(self.judgement, Some(Judgement::Undoing | Judgement::Undone))
+    pub(super) fn is_being_reverted(&self) -> bool {
+        matches!(self.judgement, Some(Judgement::Reverting | Judgement::Reverted))
     }
 
     pub(super) fn judge(&mut self, judgement: Judgement, guard: &GuardView) {
@@ -121,7 +121,7 @@ impl Made {
     }
 
     pub(super) fn settle(&mut self, outcome: ChangeOutcome) {
-        // A call that changed nothing changed nothing when it was taken back, either.
+        // A call that changed nothing changed nothing when it was reverted, either.
         if self.outcome != ChangeOutcome::AlreadyThere {
             self.outcome = outcome;
         }

@@ -5,7 +5,7 @@
 mod event;
 mod findings;
 mod judging;
-mod last_words;
+mod summary;
 mod ledger;
 mod made;
 mod outcome;
@@ -13,7 +13,7 @@ mod retry;
 mod switch;
 #[cfg(test)]
 mod tests;
-mod undoing;
+mod reverting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,13 +23,13 @@ use std::{
 pub use self::{
     event::{
         ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending, How,
-        MachineFarewell, MachineId, MemberProcess, Order, OrderAnswer, OrderPart, ShownChange, Trial, Undo,
+        MachineReverts, MachineId, MemberProcess, Order, OrderAnswer, OrderPart, ShownChange, Trial, RevertResult,
     },
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,
 };
 use self::{
-    findings::Findings, last_words::Left, ledger::Ledger, made::Made, retry::Retry, undoing::Undoing,
+    findings::Findings, summary::Left, ledger::Ledger, made::Made, retry::Retry, reverting::Reverting,
 };
 use profile::{
     cost::HoldTotals,
@@ -38,7 +38,7 @@ use profile::{
 };
 use rules::Time;
 
-/// So many decisions may be in force at a time: each is remembered, for it may have to be taken back.
+/// So many decisions may be in force at a time: each is remembered, for it may have to be reverted.
 const DECISIONS_MAX: usize = 100_000;
 
 /// Why an order is refused when the queue is full.
@@ -71,8 +71,8 @@ pub struct Changes {
     /// As many as there are slots on the kernel side, at most.
     ended: BTreeSet<MemberProcess>,
     retry: Retry,
-    /// Guards whose changes are being taken back.
-    undoing: Undoing,
+    /// Guards whose changes are being reverted.
+    reverting: Reverting,
     /// What is said of changes that no guard has judged, once the session is over.
     unjudged: BTreeMap<u64, GuardView>,
     /// Changes of processes that are not known here, as of forked ones.
@@ -112,7 +112,7 @@ impl Changes {
                 keeps,
                 slots,
             } => self.judged(decision, &rule, guard, keeps, slots.as_ref()),
-            ChangeEvent::Undone(change, undo) => self.undone(change, undo, now),
+            ChangeEvent::Reverted(change, undo) => self.reverted(change, undo, now),
             ChangeEvent::Removed { rule, keeps } => self.removed(&rule, keeps),
             ChangeEvent::Ended(process) => {
                 self.end(process);
@@ -120,15 +120,15 @@ impl Changes {
             }
             ChangeEvent::Tick => {
                 let due = self.retry.due(now);
-                self.undo(&due)
+                self.revert(&due)
             }
             ChangeEvent::Stop { ending, on_trial } => self.stop(ending, on_trial),
-            ChangeEvent::Farewell(machine, farewell) => self.farewell(machine, farewell),
-            ChangeEvent::LastWords {
+            ChangeEvent::ActuatorEnded(machine, reverts) => self.actuator_ended(machine, reverts),
+            ChangeEvent::Summary {
                 unknown,
                 undo,
                 program,
-            } => vec![ChangeEffect::LastWords(self.last_words(unknown, &undo, &program))],
+            } => vec![ChangeEffect::Summary(self.summary(unknown, &undo, &program))],
         }
     }
 
@@ -159,7 +159,7 @@ impl Changes {
                 part,
                 answer,
             } if !answer.outcome.is_done() => Some(self.part(*decision, *part)?.process),
-            ChangeEvent::Undone(change, Undo::Failed { .. }) => self.process_of(*change),
+            ChangeEvent::Reverted(change, RevertResult::Failed { .. }) => self.process_of(*change),
             _ => None,
         }
     }
@@ -321,7 +321,7 @@ impl Changes {
                 return effects;
             }
             effects.push(ChangeEffect::Say(ChangeNotice::TooLate { rule }));
-            effects.extend(self.undo(&written));
+            effects.extend(self.revert(&written));
             return effects;
         };
         let mut effects = ChangeEffects::new();
@@ -331,7 +331,7 @@ impl Changes {
             effects.push(ChangeEffect::Result(decision, Err(why)));
             effects.push(ChangeEffect::Say(ChangeNotice::NotDone { rule, reason }));
         }
-        effects.extend(self.undo(&written));
+        effects.extend(self.revert(&written));
         effects
     }
 
@@ -348,14 +348,14 @@ impl Changes {
                     .flat_map(|part| self.receipt(decision, part, refused()))
                     .collect()
             }
-            Order::Undo(changes) => changes
+            Order::Revert(changes) => changes
                 .into_iter()
                 .flat_map(|change| {
                     let (reason, may_pass) = (NO_ROOM.to_owned(), true);
-                    self.undone(change, Undo::Failed { reason, may_pass }, now)
+                    self.reverted(change, RevertResult::Failed { reason, may_pass }, now)
                 })
                 .collect(),
-            // What is neither confirmed nor undone now is put back at the end, and what was given up when it
+            // What is neither confirmed nor reverted now is reverted at the end, and what was given up when it
             // is done.
             Order::Confirm(_) | Order::GiveUp(_) => vec![ChangeEffect::NoRoom(machine, order)],
         }
@@ -399,16 +399,16 @@ impl Changes {
             .collect()
     }
 
-    /// Orders that these are taken back, but for those that are gone with their processes.
-    fn undo(&self, changes: &[ChangeId]) -> ChangeEffects {
+    /// Orders that these are reverted, but for those that are gone with their processes.
+    fn revert(&self, changes: &[ChangeId]) -> ChangeEffects {
         let mut by_machine: BTreeMap<MachineId, Vec<ChangeId>> = BTreeMap::new();
         for change in changes.iter().filter(|change| !self.is_gone(**change)) {
             by_machine.entry(change.machine).or_default().push(*change);
         }
-        // Once it is stopped the actuator takes back whatever is not confirmed.
+        // Once it is stopped the actuator reverts whatever is not confirmed.
         let orders = by_machine.into_iter().filter(|_| !self.is_stopped);
         orders
-            .map(|(machine, changes)| ChangeEffect::Order(machine, Order::Undo(changes)))
+            .map(|(machine, changes)| ChangeEffect::Order(machine, Order::Revert(changes)))
             .collect()
     }
 
@@ -475,19 +475,19 @@ impl Changes {
     fn forget_compared(&mut self, decision: u64) {
         self.made.withdraw(decision);
         self.decisions.remove(&decision);
-        self.undoing.forget(decision);
+        self.reverting.forget(decision);
     }
 
-    /// What was undone, refused or gone with its process is forgotten when there is much of it.
+    /// What was reverted, refused or gone with its process is forgotten when there is much of it.
     fn drop_settled(&mut self) {
-        let (waiting, undoing, ended) = (&self.waiting, &self.undoing, &self.ended);
-        let is_settled = |decision: u64| !waiting.contains(&decision) && !undoing.is_open(decision);
+        let (waiting, reverting, ended) = (&self.waiting, &self.reverting, &self.ended);
+        let is_settled = |decision: u64| !waiting.contains(&decision) && !reverting.is_open(decision);
         let gone = self
             .made
             .drop_settled(is_settled, |made| ended.contains(&made.process));
         for decision in gone {
             self.decisions.remove(&decision);
-            self.undoing.forget(decision);
+            self.reverting.forget(decision);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::{
     changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
     decision::ResolvedDecision,
-    leave::{self, Parting},
+    leave::{self, ActuatorEnd},
     request::{Answer, Mode, Request},
     requests::{NotAdded, NotSwitched, RemoveResult},
 };
@@ -61,9 +61,9 @@ pub enum Event {
     },
     /// The session is to end.
     Stop(&'static str),
-    /// What came of [`leave::LeaveEffect::PutBack`], and how many changes the actuator did not name.
-    PutBack {
-        parting: Box<Parting>,
+    /// What came of [`leave::LeaveEffect::Revert`], and how many changes the actuator did not name.
+    Reverted {
+        actuator_end: Box<ActuatorEnd>,
         unnamed: usize,
     },
     /// What came of [`leave::LeaveEffect::Show`].
@@ -73,7 +73,7 @@ pub enum Event {
         closing: Vec<String>,
         /// The processes that have ended or run another program by then.
         ended: Vec<MemberProcess>,
-        /// The command that takes back what was left.
+        /// The command that reverts what was left.
         undo: String,
         program: String,
     },

@@ -154,7 +154,7 @@ impl Parts {
                 step,
             } => {
                 let guard = in_the_users_unit(guard, step);
-                let kind = if keeps { MarkKind::Kept } else { MarkKind::Undone };
+                let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
                 let mut effects = vec![Effect::Record(kind, rule.clone(), guard.text.clone())];
                 let judged = changes::ChangeEvent::Judged {
                     decision,
@@ -182,9 +182,9 @@ impl Parts {
             Event::Added(rule, mode, result) => self.steps(requests::added(rule, mode, result)),
             Event::Removed { rule, keeps, result } => self.removed(rule, keeps, result, now),
             Event::Stop(reason) => self.stop(reason, now),
-            Event::PutBack { parting, unnamed } => {
+            Event::Reverted { actuator_end, unnamed } => {
                 self.unnamed = Some(unnamed);
-                self.leaving_on(leave::LeaveEvent::PutBack(parting), now)
+                self.leaving_on(leave::LeaveEvent::Reverted(actuator_end), now)
             }
             Event::Shown {
                 header,
@@ -196,8 +196,8 @@ impl Parts {
                 let ready = leave::LeaveEvent::Ready {
                     header,
                     closing,
-                    has_undone: self.has_undone(),
-                    changes: self.last_words(ended, undo, program, now),
+                    has_reverted: self.has_reverted(),
+                    changes: self.summary(ended, undo, program, now),
                 };
                 self.leaving_on(ready, now)
             }
@@ -290,7 +290,7 @@ impl Parts {
                 }
                 changes::ChangeEffect::NoRoom(_, order) => effects.push(Effect::Dropped(order)),
                 // The end waits for the actuator, and says the last words.
-                changes::ChangeEffect::Finish | changes::ChangeEffect::LastWords(_) => {}
+                changes::ChangeEffect::Finish | changes::ChangeEffect::Summary(_) => {}
             }
         }
         effects
@@ -359,9 +359,9 @@ impl Parts {
         for effect in self.log.on(&mut self.leaving, event, now) {
             match effect {
                 leave::LeaveEffect::Say(line) => effects.push(Effect::Say(line)),
-                leave::LeaveEffect::TellChanges(farewell) => {
-                    let farewell = changes::ChangeEvent::Farewell(MachineId::HERE, farewell);
-                    effects.extend(self.changes_on(farewell, now));
+                leave::LeaveEffect::ReportReverts(reverts) => {
+                    let reverts = changes::ChangeEvent::ActuatorEnded(MachineId::HERE, reverts);
+                    effects.extend(self.changes_on(reverts, now));
                 }
                 effect => effects.push(Effect::Leaving(effect)),
             }
@@ -370,26 +370,26 @@ impl Parts {
     }
 
     /// A guard took a change back, or could not.
-    fn has_undone(&self) -> bool {
+    fn has_reverted(&self) -> bool {
         let views = self.changes.views(&[]);
         let mut guards = views.iter().filter_map(|change| change.guard.as_ref());
         guards.any(|guard| [UNDONE, NOT_UNDONE].contains(&guard.verdict))
     }
 
     /// What became of all changes; nothing where the actuator did not say it.
-    fn last_words(&mut self, ended: Vec<MemberProcess>, undo: String, program: String, now: Time) -> String {
+    fn summary(&mut self, ended: Vec<MemberProcess>, undo: String, program: String, now: Time) -> String {
         let Some(unknown) = self.unnamed else {
             return String::new();
         };
         ended.into_iter().for_each(|process| self.ended(process, now));
-        let event = changes::ChangeEvent::LastWords {
+        let event = changes::ChangeEvent::Summary {
             unknown,
             undo,
             program,
         };
         let effects = self.log.on(&mut self.changes, event, now).into_iter();
         let mut words = effects.filter_map(|effect| match effect {
-            changes::ChangeEffect::LastWords(words) => Some(words),
+            changes::ChangeEffect::Summary(words) => Some(words),
             _ => None,
         });
         words.next().unwrap_or_default()

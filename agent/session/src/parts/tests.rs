@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     changes::{ActuatorPid, ChangeId, Decided, How, MemberProcess, OrderAnswer, OrderPart},
     decision::ResolvedDecision,
-    leave::Parting,
+    leave::ActuatorEnd,
     members::MembersOrigin,
     request::Mode,
     requests::{NotAdded, NotSwitched, tests::check},
@@ -272,7 +272,7 @@ fn a_finding_is_said_when_it_is_new_and_of_several_tunes_once() {
 
 #[test]
 fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
-    let undo = format!("order Undo({:?})", [CHANGE]);
+    let undo = format!("order Revert({:?})", [CHANGE]);
     let confirm = format!("order Confirm({CHANGE:?})");
     for (verdict, text, shown, kind, order) in [
         (
@@ -425,7 +425,7 @@ fn a_rule_that_is_removed_has_its_changes_put_back() {
         keeps: false,
         result: RemoveResult::Removed,
     };
-    let undo = format!("order Undo({:?})", [CHANGE]);
+    let undo = format!("order Revert({:?})", [CHANGE]);
     assert_eq!(
         it.does(removed, 5),
         [undo.as_str(), "say r removed; 1 change reverted"]
@@ -526,11 +526,11 @@ fn the_last_words_know_who_has_ended_and_how_many_changes_the_actuator_did_not_n
     ] {
         let mut it = changed(false);
         it.on(Event::Stop("Ctrl-C"), ms(5));
-        let put_back = Event::PutBack {
-            parting: Box::<Parting>::default(),
+        let reverted = Event::Reverted {
+            actuator_end: Box::<ActuatorEnd>::default(),
             unnamed,
         };
-        assert_eq!(it.does(put_back, 6), ["Show"]);
+        assert_eq!(it.does(reverted, 6), ["Show"]);
         let shown = Event::Shown {
             header: "app".to_owned(),
             closing: vec!["MPI 12 %".to_owned()],

@@ -21,7 +21,7 @@ const PLACE: &str = "entry:libc.so.6:write";
 const WAIT: Duration = Duration::from_secs(20);
 
 /// Sets a variable of the child twice when it writes what it has read: while it is held, and while it is
-/// stopped. Then the child is ended, so that there is nothing to take back. How that went.
+/// stopped. Then the child is ended, so that there is nothing to revert. How that went.
 pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> Result<String, String> {
     let mut actuator =
         Actuator::start_in(state.to_owned(), false, true).map_err(|error| error.to_string())?;

@@ -249,7 +249,7 @@ fn write_into_child(folder: &Path) -> Result<&'static str, String> {
     };
     let receipt = writer.set(&slot, request).map_err(|error| error.to_string())?;
     if let Some(change) = receipt.change {
-        writer.undo(change).map_err(|error| error.to_string())?;
+        writer.revert(change).map_err(|error| error.to_string())?;
     }
     Ok("a plain write")
 }

@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::mpsc;
 use tuner::actuator::{
     ActuatorClient, ActuatorRefusalKind, ArmActCommand, ArmCommand, ChangeNumber, ClientError, Collected,
-    Farewell, Refusal, TogetherCommand,
+    RevertSummary, Refusal, TogetherCommand,
 };
 
 use super::{Done, OrderReceipt, ProcessTask, QueuedOrder, SYNC_WAIT, Shared};
@@ -27,7 +27,7 @@ pub(super) fn serve(
     shared: &Shared,
     orders: &Receiver<QueuedOrder>,
     receipts: &mpsc::Sender<OrderReceipt>,
-) -> Result<Farewell, ClientError> {
+) -> Result<RevertSummary, ClientError> {
     // If the receiver is gone, the orders are still carried out.
     let report = |receipt| drop(receipts.blocking_send(receipt));
     let mut waiting = BTreeMap::new();
@@ -176,7 +176,7 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
         QueuedOrder::Confirm(pid, change) => {
             return vec![OrderReceipt::Confirmed(pid, change, client.confirm(pid, change))];
         }
-        QueuedOrder::Undo(changes) => return undo(client, &changes),
+        QueuedOrder::Revert(changes) => return revert(client, &changes),
     };
     vec![OrderReceipt::Done {
         decision,
@@ -185,12 +185,12 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
     }]
 }
 
-fn undo(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderReceipt> {
+fn revert(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderReceipt> {
     // What was left alone in processes that were forked meanwhile is reported at the end of the session.
-    let (results, _) = client.undo_each(changes);
+    let (results, _) = client.revert_each(changes);
     let receipts = changes.iter().zip(results);
     receipts
-        .map(|(number, result)| OrderReceipt::Undone(number.pid, number.change, result))
+        .map(|(number, result)| OrderReceipt::Reverted(number.pid, number.change, result))
         .collect()
 }
 
@@ -198,7 +198,7 @@ fn undo(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderRecei
 fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<OrderReceipt> {
     let Collected { finished, acted, .. } = match actuator.client.collect() {
         Ok(collected) => collected,
-        // The actuator is gone, and takes back what it has begun.
+        // The actuator is gone, and reverts what it has begun.
         Err(error) => {
             tracing::warn!(%error, "the changes that waited for their sync points are lost");
             let lost = std::mem::take(waiting).into_values();

@@ -1,6 +1,6 @@
 //! The code by which a thread calls a function for us and goes on, without us: entered by one change of its
 //! registers, it saves everything, calls, stores the result, restores everything and jumps back. Where the
-//! call is to be taken back with a value read beforehand, the same thread calls the function that reads it
+//! call is to be reverted with a value read beforehand, the same thread calls the function that reads it
 //! first.
 
 use iced_x86::IcedError;

@@ -106,7 +106,7 @@ fn argument(a: &mut CodeAssembler, parameter: Parameter, expression: &Expression
     }
 }
 
-/// The original lies in r11, results in rax; rax, rdx, r10 and rbp are put back.
+/// The original lies in r11, results in rax; rax, rdx, r10 and rbp are restored.
 fn integer_argument(
     a: &mut CodeAssembler,
     register: AsmRegister64,

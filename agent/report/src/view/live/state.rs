@@ -116,7 +116,7 @@ impl Look {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) tab: Tab,
-    /// Rows above the first one that is shown, by tab. The page takes back what goes beyond the end.
+    /// Rows above the first one that is shown, by tab. The page limits them to the end.
     pub(super) scroll: [usize; Tab::ALL.len()],
     order: [usize; Tab::ALL.len()],
     is_reversed: [bool; Tab::ALL.len()],

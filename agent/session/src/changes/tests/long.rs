@@ -55,9 +55,9 @@ fn what_is_settled_is_counted_and_forgotten_and_what_is_in_force_stays() {
     let left: Vec<ChangeId> = it.in_force_of("r").collect();
     assert_eq!(left, in_force.map(|id| change(R1, id)).collect::<Vec<_>>());
     assert_eq!(it.held().values().map(|held| held.changes).sum::<u64>(), 100_003);
-    let undone = left.clone();
+    let reverted = left.clone();
     it.on(stop(), s(1_000));
-    it.on(farewell(&undone, &[]), s(1_000));
+    it.on(reverts(&reverted, &[]), s(1_000));
     let said = at_last(&it);
     let reverted = SETTLED[2].1.replace("25 000", "25 003");
     assert_eq!(said, format!("{reverted}; {}", SETTLED[3].1));

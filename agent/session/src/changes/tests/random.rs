@@ -1,5 +1,5 @@
 //! Random events against a model of what the actuators have in force: never a panic, never an order for an
-//! ended process, every order is answered, undone or reported, and at the end nothing is left changed unless
+//! ended process, every order is answered, reverted or reported, and at the end nothing is left changed unless
 //! it was kept.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug)]
 enum Sent {
     Part(u64, usize, Rank),
-    Undo(ChangeId, Rank),
+    Revert(ChangeId, Rank),
 }
 
 /// The session, its actuators and its processes.
@@ -92,7 +92,7 @@ impl World {
                 part,
                 replaces,
             } => {
-                replaces.into_iter().for_each(|change| self.send_undo(change));
+                replaces.into_iter().for_each(|change| self.send_revert(change));
                 self.send_part(machine, decision, part);
             }
             Order::Together { decision } => {
@@ -105,9 +105,9 @@ impl World {
                     self.send_part(machine, decision, part);
                 }
             }
-            Order::Undo(changes) => {
+            Order::Revert(changes) => {
                 assert!(!changes.is_empty());
-                changes.into_iter().for_each(|change| self.send_undo(change));
+                changes.into_iter().for_each(|change| self.send_revert(change));
             }
             Order::Confirm(change) => {
                 let rank = self.in_force.get(&change);
@@ -130,10 +130,10 @@ impl World {
         self.sent.push(Sent::Part(decision, part, rank));
     }
 
-    fn send_undo(&mut self, change: ChangeId) {
+    fn send_revert(&mut self, change: ChangeId) {
         let rank = RANKS.into_iter().find(|rank| pid(*rank) == change.pid).unwrap();
         assert!(!self.ended.contains(&rank), "an order for an ended process");
-        self.sent.push(Sent::Undo(change, rank));
+        self.sent.push(Sent::Revert(change, rank));
     }
 
     /// The actuator answers one of what was sent.
@@ -144,21 +144,21 @@ impl World {
         let sent = self.sent.remove(usize::from(which) % self.sent.len());
         match sent {
             Sent::Part(decision, part, rank) => self.answer_part(decision, part, rank, how),
-            Sent::Undo(change, rank) => {
+            Sent::Revert(change, rank) => {
                 let has_ended = self.ended.contains(&rank);
                 let undo = match how % 4 {
                     _ if has_ended => failed("it has ended", false),
                     0 => failed("busy", true),
                     1 => {
                         self.in_force.remove(&change);
-                        Undo::ChangedSince
+                        RevertResult::ChangedSince
                     }
                     _ => {
                         self.in_force.remove(&change);
-                        Undo::Reverted
+                        RevertResult::Reverted
                     }
                 };
-                self.on(ChangeEvent::Undone(change, undo));
+                self.on(ChangeEvent::Reverted(change, undo));
             }
         }
     }
@@ -259,7 +259,7 @@ impl World {
         }
         let mut left: BTreeSet<ChangeId> = BTreeSet::new();
         for machine in [MachineId(0), MachineId(1)] {
-            let mut parting = MachineFarewell::default();
+            let mut actuator_end = MachineReverts::default();
             let here: Vec<ChangeId> = self
                 .in_force
                 .keys()
@@ -268,14 +268,14 @@ impl World {
                 .collect();
             for change in here {
                 if keeps && self.confirmed.contains(&change) {
-                    parting.kept.push(change);
+                    actuator_end.kept.push(change);
                     left.insert(change);
                 } else {
-                    parting.undone.push((change, Undo::Reverted));
+                    actuator_end.reverted.push((change, RevertResult::Reverted));
                     self.in_force.remove(&change);
                 }
             }
-            self.on(ChangeEvent::Farewell(machine, parting));
+            self.on(ChangeEvent::ActuatorEnded(machine, actuator_end));
         }
         assert_eq!(self.in_force.keys().copied().collect::<BTreeSet<_>>(), left);
     }

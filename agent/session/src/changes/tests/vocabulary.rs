@@ -212,26 +212,26 @@ fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTree
 }
 
 pub(super) fn reverted(rank: Rank, number: u64) -> ChangeEvent {
-    ChangeEvent::Undone(change(rank, number), Undo::Reverted)
+    ChangeEvent::Reverted(change(rank, number), RevertResult::Reverted)
 }
 
 pub(super) fn changed_since(rank: Rank, number: u64) -> ChangeEvent {
-    ChangeEvent::Undone(change(rank, number), Undo::ChangedSince)
+    ChangeEvent::Reverted(change(rank, number), RevertResult::ChangedSince)
 }
 
-/// It may be taken back later.
+/// It may be reverted later.
 pub(super) fn stuck(rank: Rank, number: u64) -> ChangeEvent {
-    ChangeEvent::Undone(change(rank, number), failed("busy", true))
+    ChangeEvent::Reverted(change(rank, number), failed("busy", true))
 }
 
 /// It never will be.
 pub(super) fn lost(rank: Rank, number: u64) -> ChangeEvent {
-    ChangeEvent::Undone(change(rank, number), failed("unmapped", false))
+    ChangeEvent::Reverted(change(rank, number), failed("unmapped", false))
 }
 
-pub(super) fn failed(reason: &str, may_pass: bool) -> Undo {
+pub(super) fn failed(reason: &str, may_pass: bool) -> RevertResult {
     let reason = reason.to_owned();
-    Undo::Failed { reason, may_pass }
+    RevertResult::Failed { reason, may_pass }
 }
 
 pub(super) fn removed(rule: &str, keeps: bool) -> ChangeEvent {
@@ -254,21 +254,21 @@ pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> ChangeEvent {
 }
 
 /// The actuator of this machine has taken these back, and left those.
-pub(super) fn farewell(undone: &[ChangeId], kept: &[ChangeId]) -> ChangeEvent {
-    let undone = undone.iter().map(|change| (*change, Undo::Reverted));
-    let farewell = MachineFarewell {
-        undone: undone.collect(),
+pub(super) fn reverts(reverted: &[ChangeId], kept: &[ChangeId]) -> ChangeEvent {
+    let reverted = reverted.iter().map(|change| (*change, RevertResult::Reverted));
+    let reverts = MachineReverts {
+        reverted: reverted.collect(),
         kept: kept.to_vec(),
-        ..MachineFarewell::default()
+        ..MachineReverts::default()
     };
-    ChangeEvent::Farewell(MachineId::HERE, farewell)
+    ChangeEvent::ActuatorEnded(MachineId::HERE, reverts)
 }
 
 pub(super) fn order(rank: Rank, decision: u64, part: usize) -> ChangeEffect {
     order_after(rank, decision, part, [])
 }
 
-/// The same, once these are taken back.
+/// The same, once these are reverted.
 pub(super) fn order_after<const N: usize>(
     rank: Rank,
     decision: u64,
@@ -291,7 +291,7 @@ pub(super) fn order_together(machine: u32, decision: u64) -> ChangeEffect {
 }
 
 pub(super) fn undo<const N: usize>(changes: [ChangeId; N]) -> ChangeEffect {
-    ChangeEffect::Order(changes[0].machine, Order::Undo(changes.to_vec()))
+    ChangeEffect::Order(changes[0].machine, Order::Revert(changes.to_vec()))
 }
 
 pub(super) fn confirm(rank: Rank, number: u64) -> ChangeEffect {
@@ -381,7 +381,7 @@ pub(super) fn verdicts(changes: &Changes) -> Vec<&'static str> {
 
 /// The last line of the session.
 pub(super) fn at_last(changes: &Changes) -> String {
-    changes.last_words(0, "tuneagent undo 7", "app")
+    changes.summary(0, "tuneagent undo 7", "app")
 }
 
 /// Rule `r` has found something.

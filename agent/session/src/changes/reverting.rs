@@ -1,4 +1,4 @@
-//! What a guard says while its changes are being taken back, and once it is known whether they were.
+//! What a guard says while its changes are being reverted, and once it is known whether they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ const ENDINGS: [&str; 2] = ["; undone", "; reverted to compare"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     Kept,
-    /// It is being taken back.
-    Undoing,
-    /// It was taken back.
-    Undone,
-    /// It could not be taken back.
-    NotUndone,
+    /// It is being reverted.
+    Reverting,
+    /// It was reverted.
+    Reverted,
+    /// It could not be reverted.
+    NotReverted,
 }
 
-/// Verdicts of guards whose changes are being taken back, or could not be.
+/// Verdicts of guards whose changes are being reverted, or could not be.
 #[derive(Debug, Default)]
-pub(super) struct Undoing {
+pub(super) struct Reverting {
     verdicts: BTreeMap<u64, Verdict>,
     decisions: BTreeMap<ChangeId, u64>,
 }
@@ -44,14 +44,14 @@ impl Verdict {
             return None;
         }
         let Some(reason) = self.failed.values().next() else {
-            return Some((Judgement::Undone, self.guard.clone()));
+            return Some((Judgement::Reverted, self.guard.clone()));
         };
         let guard = GuardView {
             verdict: NOT_UNDONE,
             text: ended(&self.guard.text, &format!("; not undone: {reason}")),
             ..self.guard.clone()
         };
-        Some((Judgement::NotUndone, guard))
+        Some((Judgement::NotReverted, guard))
     }
 }
 
@@ -61,7 +61,7 @@ fn ended(text: &str, end: &str) -> String {
     format!("{}{end}", kept.unwrap_or(text))
 }
 
-impl Undoing {
+impl Reverting {
     /// Whether it is not known yet of all changes of a decision.
     pub(super) fn is_open(&self, decision: u64) -> bool {
         let verdict = self.verdicts.get(&decision);
@@ -76,7 +76,7 @@ impl Undoing {
         }
     }
 
-    /// What a guard says of a decision whose changes are now taken back: at once where there are none.
+    /// What a guard says of a decision whose changes are now reverted: at once where there are none.
     pub(super) fn begin(
         &mut self,
         decision: u64,
@@ -84,7 +84,7 @@ impl Undoing {
         changes: &[ChangeId],
     ) -> (Judgement, GuardView) {
         if changes.is_empty() {
-            return (Judgement::Undone, guard);
+            return (Judgement::Reverted, guard);
         }
         let shown = GuardView {
             verdict: UNDOING,
@@ -99,10 +99,10 @@ impl Undoing {
             failed: BTreeMap::new(),
         });
         verdict.waiting.extend(changes.iter().copied());
-        (Judgement::Undoing, shown)
+        (Judgement::Reverting, shown)
     }
 
-    /// A change was taken back, or could not be, for this reason: what its guard says now, if that is known
+    /// A change was reverted, or could not be, for this reason: what its guard says now, if that is known
     /// and was not said before.
     pub(super) fn answered(
         &mut self,
