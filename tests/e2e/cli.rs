@@ -400,7 +400,7 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
     require!(Cc);
     let path = programs::c("settings")?;
     let path = path.to_str().ok_or("the path is no text")?;
-    // One journal for all: what is set is reverted.
+    // One journal for all: what is set is taken back.
     let state = tempfile::tempdir()?;
     let run = |arguments: &[&str], expected: i32, words: &[&str]| -> Outcome {
         let (code, text) = Agent::run_in(state.path(), arguments)?;

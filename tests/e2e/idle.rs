@@ -26,7 +26,7 @@ const NAP_US: &str = "6000000";
 /// Of a core, without optimisation, beside whatever else runs: what is counted above says more.
 const CPU: f64 = 0.05;
 
-/// Of memory that is its own: code and maps are pages of files, which the kernel reverts when it needs them.
+/// Of memory that is its own: code and maps are pages of files, which the kernel takes back when it needs them.
 const PRIVATE_KIB: u64 = 8 << 10;
 
 fn asleep_for(us: &str) -> Outcome<Job> {

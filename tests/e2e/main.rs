@@ -86,7 +86,7 @@ mod lammps;
 // The run-time rules: programs that nobody prepared become faster, with the same results.
 mod runtime;
 
-// What is written, by hand and by rules, what is reverted, and what cannot be written.
+// What is written, by hand and by rules, what is put back, and what cannot be written.
 mod change;
 
 // The promises of README.md, a test for each.
@@ -136,7 +136,7 @@ mod cli;
 // The published models, on running programs.
 mod models;
 
-// The guard in the loop: wrong decisions are reverted, right ones are not.
+// The guard in the loop: wrong decisions are undone, right ones are not.
 mod guarded;
 
 // Changes that wait in programs that stand still, and processes that end meanwhile.

@@ -1,4 +1,4 @@
-//! Functions called and code changed by hand: what is printed, what the program counts itself, what is reverted.
+//! Functions called and code changed by hand: what is printed, what the program counts itself, what is taken back.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

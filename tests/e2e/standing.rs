@@ -1,5 +1,5 @@
 //! Changes that wait for a place which the program does not come to: what is no longer wanted is not done later, who ends meanwhile keeps
-//! nobody else from a change, and what could not be reverted is, as soon as the program goes on.
+//! nobody else from a change, and what could not be taken back is, as soon as the program goes on.
 
 use std::fs;
 use std::time::{Duration, Instant};

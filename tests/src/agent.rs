@@ -334,7 +334,7 @@ impl Agent {
         self.finish_with(within, &[0])
     }
 
-    /// The same with one of these exit codes: 1 says that a change was reverted.
+    /// The same with one of these exit codes: 1 says that a change was undone.
     pub fn finish_with(&mut self, within: Duration, codes: &[i32]) -> Outcome<Value> {
         match self.wait(within)? {
             code if codes.contains(&code) => self.report(),
@@ -345,7 +345,7 @@ impl Agent {
         }
     }
 
-    /// Waits until it ends by itself, whether it says done (0) or that a change had to be reverted (1), then reads its report.
+    /// Waits until it ends by itself, whether it says done (0) or that a change had to be undone (1), then reads its report.
     pub fn finish_anyhow(&mut self, within: Duration) -> Outcome<Value> {
         match self.wait(within)? {
             0 | 1 => self.report(),

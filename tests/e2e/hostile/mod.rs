@@ -108,7 +108,7 @@ fn session(batch: &Batch, what: &str, words: &[&str], line: Option<&str>) -> Out
     batch.makes_rounds(MORE_ROUNDS)?;
     agent.signal(Signal::INT).or(armed)?;
     let code = agent.wait(SOON)?;
-    // 1: a change was reverted, or could not be made.
+    // 1: a change was undone, or could not be made.
     if code != 0 && (line.is_none() || code != 1) {
         batch.fails(format!("the session ended with {code}: {}", agent.lines.text()));
     }
@@ -176,7 +176,7 @@ fn one_by_hand(batch: &Batch, row: &Row, words: &[&str], library: &str) -> Outco
     batch.makes_rounds_of(row, 2)?;
     let undo = || Agent::run_in(state.path(), &["undo", &pid, "--all"]);
     let (mut code, mut text) = undo()?;
-    // What is not reverted is said, and why. Whoever is told so tries again: a place may not have been reached in time.
+    // What is not put back is said, and why. Whoever is told so tries again: a place may not have been reached in time.
     for _ in 0..2 {
         if code == 0 || !batch.lives(row) {
             break;

@@ -12,10 +12,10 @@ use tuneagent_e2e::{Outcome, Problem};
 /// How a change stands, by the last line about it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Standing {
-    /// Announced, or being reverted: what came of it is not written down.
+    /// Announced, or being taken back: what came of it is not written down.
     Open,
     InForce,
-    /// Never written, or reverted.
+    /// Never written, or taken back.
     Out,
     /// A call that has returned.
     Done,

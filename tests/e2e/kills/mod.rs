@@ -1,6 +1,6 @@
 //! SIGKILL at random instants, for the agent, its actuator, or both, in the middle of every kind of change and of taking it
 //! back. The program goes on with right results; what the journal says is what the memory holds (`journal` reads both); the next
-//! start reverts what is left, to the last byte.
+//! start takes back what is left, to the last byte.
 //!
 //! The instants come from a seed that is printed; TUNEAGENT_SEED is another. They are hit as exactly as a busy machine permits.
 
@@ -143,7 +143,7 @@ impl Scene {
     fn words(&self, change: usize, phase: Phase) -> Vec<String> {
         let (verb, rest) = match phase {
             Phase::Change => CHANGES[change],
-            Phase::Revert => ("undo", &[][..]),
+            Phase::Undo => ("undo", &[][..]),
         };
         let mut words = vec![verb.to_owned(), self.program.pid().to_string()];
         words.extend(rest.iter().map(|word| {
@@ -250,11 +250,11 @@ impl Scene {
         Ok(open)
     }
 
-    /// The next start finds out what was left open, and reverts what is in force; then all is as it was.
+    /// The next start finds out what was left open, and takes back what is in force; then all is as it was.
     fn take_back(&mut self, open: &[(u64, Option<bool>)], what: &str) -> Outcome {
         let deadline = Instant::now() + SOON;
         loop {
-            let said = self.run(0, Phase::Revert).while_(what)?;
+            let said = self.run(0, Phase::Undo).while_(what)?;
             // A thread of the program may still be on its way through a call.
             if said.is_ok() && !self.journal()?.is_open() {
                 break;
@@ -310,11 +310,11 @@ impl Lengths {
     fn of(&mut self, scene: &mut Scene, change: usize, phase: Phase) -> Outcome<Duration> {
         if let Entry::Vacant(place) = self.0.entry(change) {
             let there = scene.run(change, Phase::Change)??;
-            let back = scene.run(change, Phase::Revert)??;
+            let back = scene.run(change, Phase::Undo)??;
             scene.take_back(&[], &format!("{:?}", CHANGES[change]))?;
             place.insert([there, back]);
         }
-        Ok(self.0[&change][usize::from(phase == Phase::Revert)])
+        Ok(self.0[&change][usize::from(phase == Phase::Undo)])
     }
 }
 
@@ -329,10 +329,10 @@ fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back(
     let (mut killed, mut too_late, mut left_open, mut given_up) = (0, 0, 0, 0);
     while killed < wanted {
         let change = random.below(CHANGES.len() as u64) as usize;
-        // A call and a session leave nothing to be reverted.
+        // A call and a session leave nothing to be taken back.
         let is_lasting = !matches!(CHANGES[change].0, "call" | "attach");
         let phase = if is_lasting && random.below(2) == 0 {
-            Phase::Revert
+            Phase::Undo
         } else {
             Phase::Change
         };
@@ -343,7 +343,7 @@ fn killed_in_the_middle_of_any_change_the_journal_is_true_and_all_is_taken_back(
         );
         let length = lengths.of(&mut scene, change, phase)?;
         let before = scene.journal()?.newest();
-        if phase == Phase::Revert
+        if phase == Phase::Undo
             && let Err(said) = scene.run(change, Phase::Change).while_(&what)?
         {
             println!("{what}: not even begun: {said}");
