@@ -47,6 +47,7 @@ pub mod process;
 pub mod ptrace;
 mod remote;
 pub mod rendezvous;
+pub mod revert;
 mod seccomp;
 pub mod site;
 pub mod slot;
@@ -55,7 +56,6 @@ pub mod spelling;
 pub mod symbol;
 pub mod sync;
 mod sys;
-pub mod revert;
 pub mod unwind;
 
 pub mod variable;

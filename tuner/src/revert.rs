@@ -35,7 +35,11 @@ pub struct Attempt<E = WriterError> {
 
 impl<E> Attempt<E> {
     /// Of one change and of those that were to be reverted by the same write: they are where it is.
-    pub(crate) fn of_each(change: u64, result: Result<RevertReceipt, E>, with_it: Vec<u64>) -> Vec<Attempt<E>> {
+    pub(crate) fn of_each(
+        change: u64,
+        result: Result<RevertReceipt, E>,
+        with_it: Vec<u64>,
+    ) -> Vec<Attempt<E>> {
         let reverted = result.as_ref().ok().cloned();
         let reverted = reverted.filter(|reverted| reverted.outcome == RevertOutcome::Reverted);
         let also = |(change, reverted): (u64, RevertReceipt)| Attempt {

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tuner::{
     action::ActionReceipt,
     actuator::{
-        ActCommand, ChangeNumber, ClientError, RevertSummary, GetCommand, SentSet, SetCommand, SetWarmUp,
+        ActCommand, ChangeNumber, ClientError, GetCommand, RevertSummary, SentSet, SetCommand, SetWarmUp,
         TogetherCommand,
     },
     process::Pid,

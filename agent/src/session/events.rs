@@ -86,8 +86,7 @@ impl Session {
                 return Some(Event::Added(name, mode, result));
             }
             Effect::Remove { rule, keeps } => {
-                let (result, acts) =
-                    self.measure(|measuring, context| measuring.remove_rule(context, &rule));
+                let (result, acts) = self.measure(|measuring, context| measuring.remove_rule(context, &rule));
                 self.follow(acts);
                 return Some(Event::Removed { rule, keeps, result });
             }

@@ -10,7 +10,7 @@ use tuner::{
 use super::{
     actuation::here,
     actuator_queue::Done,
-    changes::{ChangeOutcome, MachineReverts, OrderAnswer, ShownChange, RevertResult},
+    changes::{ChangeOutcome, MachineReverts, OrderAnswer, RevertResult, ShownChange},
     leave::ActuatorEnd,
     orders::{Ordered, Work, pid_here},
 };

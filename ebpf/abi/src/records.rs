@@ -1,6 +1,6 @@
 //! What the kernel side keeps and sends. Times are nanoseconds of CLOCK_MONOTONIC.
 
-use crate::{CAPTURES_MAX, FRAMES_MAX, TEXT_MAX, Pending};
+use crate::{CAPTURES_MAX, FRAMES_MAX, Pending, TEXT_MAX};
 
 /// What one process did in one probed function since the probe was armed. Updated with atomic additions; one
 /// cache line, so that two processes never share one.

@@ -1,6 +1,6 @@
 //! What a probe does at a hit.
 
-use crate::{CAPTURES_MAX, READS_MAX, MessageRule, SumRule};
+use crate::{CAPTURES_MAX, MessageRule, READS_MAX, SumRule};
 
 /// Where the way to a captured value begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

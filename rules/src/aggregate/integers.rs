@@ -2,7 +2,7 @@
 
 use super::moments::Moments;
 use super::natural::{Natural, SignedInteger};
-use super::{Count, VALUES_MAX, Merge, WhyNone};
+use super::{Count, Merge, VALUES_MAX, WhyNone};
 
 /// Exact count, sum and sum of squares of u64 and i64.
 ///

@@ -9,7 +9,7 @@ use super::advance::Due;
 use super::instance::{Instance, Surroundings};
 use super::track::Closed;
 use super::tune::{Outbox, TuneState, Turn};
-use super::{ClosedWindow, Engine, CLOSED_MAX, Mode, Open, Running};
+use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Running};
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::run::RunState;

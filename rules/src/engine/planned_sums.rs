@@ -3,7 +3,7 @@
 
 use super::keyed_intake::{ByKey, is_looked_at};
 use crate::function::Reduction;
-use crate::partial_sum::{Grouping, VALUES_MAX, PlannedSum, SummedValue};
+use crate::partial_sum::{Grouping, PlannedSum, SummedValue, VALUES_MAX};
 use crate::plan::Delivery;
 use crate::read::{Base, Layout};
 use crate::rule::{CheckedRule, Trigger};

@@ -112,7 +112,8 @@ impl TuneState {
     /// that joins later and was given nothing yet is to have it too.
     pub(super) fn in_force(&self, tune: &Tune) -> Option<&Action> {
         let holds = self.held.held() > 0;
-        let is_settled = matches!(self.phase, Phase::Watching) && self.applied && !holds && !tune.revert_after;
+        let is_settled =
+            matches!(self.phase, Phase::Watching) && self.applied && !holds && !tune.revert_after;
         let mut done = self.done.values().filter(|_| is_settled);
         let first = done.next()?;
         done.all(|action| action == first).then_some(first)

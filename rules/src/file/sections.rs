@@ -1,7 +1,7 @@
 //! The entries of the sections of a rule, tunes apart: roles, probes, captures, joins, windows, metrics.
 
 use super::keys;
-use super::lower::{Fields, ENTRIES_MAX, Wrong, check_name, formula, mapping, text, wrong_shape};
+use super::lower::{ENTRIES_MAX, Fields, Wrong, check_name, formula, mapping, text, wrong_shape};
 use super::yaml::{Node, Tree};
 use super::{
     CaptureEntry, JoinEntry, KeyEntry, MetricEntry, Named, ProbeEntry, RoleEntry, Site, WindowEntry,

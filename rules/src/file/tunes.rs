@@ -3,7 +3,7 @@
 use plan::{Keyword, Moment};
 
 use super::keys;
-use super::lower::{Fields, ENTRIES_MAX, Wrong, formula, wrong_shape};
+use super::lower::{ENTRIES_MAX, Fields, Wrong, formula, wrong_shape};
 use super::yaml::{Node, Tree};
 use super::{ActionEntry, GuardEntry, InverseEntry, SyncEntry, TuneEntry};
 use crate::diag::{Diagnostic, Span};

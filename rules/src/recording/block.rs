@@ -5,7 +5,7 @@
 //! is noticed. Its length and sum have a sum of their own: a length that is wrong is damage, not a missing
 //! rest.
 
-use super::{MAJOR, BLOCK_MAX, MINOR, ReadError};
+use super::{BLOCK_MAX, MAJOR, MINOR, ReadError};
 
 const MAGIC: [u8; 8] = *b"\x89tunerec";
 /// Magic, major version, minor version.

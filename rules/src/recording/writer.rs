@@ -2,7 +2,7 @@
 
 use super::record::{Header, Record};
 use super::stored::{self, Block, Stored};
-use super::{BLOCK_TARGET, BLOCK_MAX, TooLarge, block};
+use super::{BLOCK_MAX, BLOCK_TARGET, TooLarge, block};
 
 /// Makes a recording. Hand what [`RecordingWriter::take`] gives to the file, in order, and
 /// [`RecordingWriter::finish`]'s at the end.

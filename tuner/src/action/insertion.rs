@@ -129,8 +129,8 @@ impl Insertion {
             last_end = room.start.0 + room.length as u64;
             refuse_jumps_into(into, &room.inside(), Self::DONE)?;
             let start = plan.next(&arena);
-            let code =
-                trampoline::assemble(&self.work(&passed), &Then::Displaced(&room), start).map_err(|why| refused(&why))?;
+            let code = trampoline::assemble(&self.work(&passed), &Then::Displaced(&room), start)
+                .map_err(|why| refused(&why))?;
             plan.code.extend(code);
             lead(context, &mut plan, into, body, &room, start, Self::DONE)?;
         }
@@ -168,10 +168,12 @@ impl Insertion {
         let arena = plan.room(context, into, bytes, Self::DONE)?;
         let passed = self.pass(&mut plan, &arena)?;
         let before = plan.next(&arena);
-        let code = trampoline::assemble(&self.work(&passed), &Then::Return, before).map_err(|why| refused(&why))?;
+        let code =
+            trampoline::assemble(&self.work(&passed), &Then::Return, before).map_err(|why| refused(&why))?;
         plan.code.extend(code);
         let start = plan.next(&arena);
-        plan.code.extend(body.copy(start, before).map_err(|why| refused(&why))?);
+        plan.code
+            .extend(body.copy(start, before).map_err(|why| refused(&why))?);
         if plan.code.len() as u64 > arena.code_bytes {
             return Err(refused(&"its copy is larger than estimated"));
         }

@@ -80,11 +80,7 @@ impl Writer {
     }
 
     /// Puts the old bytes back where ours still stand, and unmaps our memory.
-    pub(crate) fn revert_patch(
-        &mut self,
-        change: u64,
-        patch: &Patch,
-    ) -> Result<RevertOutcome, WriterError> {
+    pub(crate) fn revert_patch(&mut self, change: u64, patch: &Patch) -> Result<RevertOutcome, WriterError> {
         let (space, ground) = self.space_and_ground()?;
         let machinery = Machinery::of(&space, &mut self.machinery)?;
         let places = places(&space, &ground, change, patch)?;

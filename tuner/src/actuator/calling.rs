@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use plan::{Action, SyncPoint};
 
-use super::session::Session;
 use super::reverting::REVERT_LOOK;
+use super::session::Session;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{ActionOutcome, ActionReceipt, CallThere, Reached};
 use crate::journal::{Mechanism, RevertOutcome, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX, Ticket};
-use crate::sync::Passage;
 use crate::revert::RevertReceipt;
+use crate::sync::Passage;
 
 /// A call that is to be over when a session ends is waited for so long; its thread is on its way then.
 const LAST_LOOKS: Duration = Duration::from_secs(2);

@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use super::{
     ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRequest, ArmActCommand, ArmCommand, ChangeNumber,
-    Collected, Expectation, RevertSummary, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply,
-    SetCommand, SetWarmUp, TogetherCommand, VariableReading, line,
+    Collected, Expectation, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply,
+    RevertSummary, SetCommand, SetWarmUp, TogetherCommand, VariableReading, line,
 };
 use crate::action::ActionReceipt;
 use crate::journal::Change;
@@ -172,7 +172,10 @@ impl ActuatorClient {
     /// Takes changes back, the newest first: by one write those that have followed each other at the same
     /// place. What came of each, in the order in which they are given, and what was tried in the processes
     /// that were forked while they were in force. A long list is taken in parts, the last of it first.
-    pub fn revert_each(&mut self, changes: &[ChangeNumber]) -> (Vec<Result<RevertReceipt, ClientError>>, RevertSummary) {
+    pub fn revert_each(
+        &mut self,
+        changes: &[ChangeNumber],
+    ) -> (Vec<Result<RevertReceipt, ClientError>>, RevertSummary) {
         let (mut parts, mut all_inherited) = (Vec::new(), RevertSummary::default());
         for part in changes.rchunks(UNDO_MAX) {
             let changes = part.to_vec();

@@ -21,11 +21,11 @@ mod client;
 mod line;
 mod offspring;
 mod refusal;
+mod reverting;
+mod reverting_together;
 mod serve;
 mod session;
 mod together;
-mod reverting;
-mod reverting_together;
 mod waiting;
 mod warm_up;
 

@@ -16,16 +16,16 @@ use std::fs;
 
 use plan::Value;
 
-use super::session::Session;
 use super::reverting::Tried;
+use super::session::Session;
 use super::{ActuatorRefusalKind, Refusal};
 use crate::address::Address;
 use crate::clock;
 use crate::journal::{ActionRecord, Assignment, Change, Status};
 use crate::memory::Memory;
 use crate::process::{Pid, Process, auxiliary, children};
-use crate::space::AddressSpace;
 use crate::revert::{Attempt, has_inherited};
+use crate::space::AddressSpace;
 
 /// More are not looked at.
 const OFFSPRING_MAX: usize = 4096;

@@ -9,11 +9,11 @@ use super::armed::{Armed, How, Over};
 use super::calling::InverseThere;
 use super::session::Session;
 use super::waiting::not_reached;
-use super::{ChangeNumber, RevertSummary, Refusal};
+use super::{ChangeNumber, Refusal, RevertSummary};
 use crate::journal::{ActionRecord, Change, RevertOutcome, Status};
 use crate::process::Pid;
-use crate::sync::ResolvedPoint;
 use crate::revert::{Attempt, Back, Returning, RevertReceipt, outcome_of};
+use crate::sync::ResolvedPoint;
 use crate::write::WriteError;
 use crate::writer::WriterError;
 
@@ -155,7 +155,11 @@ impl Session {
     /// Reverts what needs no sync point, and arms the newest change that does and was not tried yet. What
     /// was done to the code waits until all later changes were tried: a library must not go before the
     /// variables in it.
-    fn revert_plain_and_arm(&mut self, pid: Pid, reverting: &mut Reverting) -> Result<Option<ArmedRevert>, Refusal> {
+    fn revert_plain_and_arm(
+        &mut self,
+        pid: Pid,
+        reverting: &mut Reverting,
+    ) -> Result<Option<ArmedRevert>, Refusal> {
         loop {
             let is_left =
                 |change: &Change| reverting.is_left(pid, change) && change.intent.action.together().is_none();
@@ -248,7 +252,9 @@ impl Session {
                 (RevertOutcome::Failed(why), hold)
             }
         };
-        Ok(self.writer(pid)?.conclude_revert(returning, outcome, Some(hold))?)
+        Ok(self
+            .writer(pid)?
+            .conclude_revert(returning, outcome, Some(hold))?)
     }
 }
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::assembly::{Assembled, Assembly, Member};
+use super::reverting::{REVERT_LOOK, REVERT_WAIT, Reverting, Tried};
 use super::session::Session;
-use super::reverting::{Tried, REVERT_LOOK, REVERT_WAIT, Reverting};
 use super::waiting::refused;
 use super::{ActuatorRefusalKind, Refusal};
 use crate::journal::{Bond, Change, Mechanism, RevertOutcome, Status, WriteHold};
 use crate::process::Pid;
-use crate::sync::{self, Passage, ResolvedPoint};
 use crate::revert::{Back, Returning};
+use crate::sync::{self, Passage, ResolvedPoint};
 use crate::write::Hooks;
 
 impl Session {

@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use super::session::Session;
 use super::{
-    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, RevertSummary, Hello,
-    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply, line,
+    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, Hello,
+    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply, RevertSummary, line,
 };
 use crate::rendezvous::Rendezvous;
 use crate::sys;

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::reverting::Tried;
 use super::waiting::Waiting;
 use super::{
-    ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, RevertSummary, GetCommand,
-    Hello, REPLY_BYTES_MAX, Refusal, ServeOptions, SetCommand, SetWarmUp, VariableReading,
+    ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, GetCommand, Hello,
+    REPLY_BYTES_MAX, Refusal, RevertSummary, ServeOptions, SetCommand, SetWarmUp, VariableReading,
 };
 use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
@@ -98,7 +98,9 @@ impl Session {
                 let (each, inherited) = self.revert_these(&changes);
                 Ok(ActuatorAnswer::Reverted { each, inherited })
             }
-            ActuatorCommand::RevertAll { pids } => Ok(ActuatorAnswer::RevertedAll(self.revert_processes(pids))),
+            ActuatorCommand::RevertAll { pids } => {
+                Ok(ActuatorAnswer::RevertedAll(self.revert_processes(pids)))
+            }
             ActuatorCommand::Changes { pid } => {
                 let mut changes = self.state.history(pid).map_err(WriterError::from)?.changes();
                 let omitted = keep_newest(&mut changes, REPLY_BYTES_MAX / 2);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use plan::{Key, SyncPoint};
 
 use super::assembly::{Assembled, Assembly, Member};
-use super::session::Session;
 use super::reverting::REVERT_LOOK;
+use super::session::Session;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, refused};
 use super::{Refusal, SetCommand, TogetherCommand};
 use crate::clock;

@@ -167,7 +167,11 @@ fn sets_that_followed_each_other_are_taken_back_by_one_write_at_the_end_of_the_s
         session.set(setting.write("knob", value)).unwrap();
     }
     let summary = session.shutdown().unwrap();
-    let changes: Vec<u64> = summary.reverted.iter().map(|(_, reverted)| reverted.change).collect();
+    let changes: Vec<u64> = summary
+        .reverted
+        .iter()
+        .map(|(_, reverted)| reverted.change)
+        .collect();
     assert_eq!(changes, [3, 2, 1]);
     assert_eq!(setting.program.sees("knob"), "10");
     assert_eq!(writes_back(setting.state(), setting.pid()), 1);

@@ -287,7 +287,9 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
     let mut undo = |first: u64| {
         let attempts = writer.revert_all(|change| change.intent.change >= first).unwrap();
         let reverted = attempts.into_iter().map(|attempt| attempt.result.unwrap());
-        let reverted: Vec<_> = reverted.map(|reverted| (reverted.change, reverted.outcome)).collect();
+        let reverted: Vec<_> = reverted
+            .map(|reverted| (reverted.change, reverted.outcome))
+            .collect();
         (reverted, program.sees("knob"), writes_back(state, slot.pid()))
     };
     let back = RevertOutcome::Reverted;

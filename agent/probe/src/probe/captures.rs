@@ -5,7 +5,10 @@ use job::discover::Job;
 use profile::probe::width;
 use tuner::mark::MarkPlace;
 
-use super::{Probe, ProbeCapture, Read, Wanted, WantedCapture, ways::{NoWay, Way}};
+use super::{
+    Probe, ProbeCapture, Read, Wanted, WantedCapture,
+    ways::{NoWay, Way},
+};
 
 /// Why a function cannot be probed as requested.
 #[derive(Debug, thiserror::Error)]

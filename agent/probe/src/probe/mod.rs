@@ -36,11 +36,11 @@ pub use ::profile::probe::{
     sum_rule,
 };
 
-pub use self::{captures::CaptureError, ways::NoWay};
 use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
 pub use self::selection::{PATTERN_MAX, has_regions};
+pub use self::{captures::CaptureError, ways::NoWay};
 use crate::kernel::{
     self, At, Calibration, CloseTicket, Closer, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring,
     knows_number_of,

@@ -1,6 +1,6 @@
 use rules::{Dimension, MetricReading};
 
-use super::{MARKS_MAX, POINTS_MAX, SERIES_MAX, Plot, PlotMarkKind};
+use super::{MARKS_MAX, POINTS_MAX, Plot, PlotMarkKind, SERIES_MAX};
 
 fn reading(low: f64, high: f64) -> Option<MetricReading> {
     Some(MetricReading {

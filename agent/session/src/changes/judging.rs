@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use super::{
     Changes,
     event::{
-        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, How, MachineReverts, MachineId, Order,
-        Trial, RevertResult,
+        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, How, MachineId, MachineReverts, Order,
+        RevertResult, Trial,
     },
-    summary::{self, Left},
     made::Made,
     outcome::{ChangeOutcome, Standing},
     reverting::Judgement,
+    summary::{self, Left},
 };
 use crate::changes::ProbeSwitch;
 use profile::snapshot::{GuardView, outcome as words};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::{
     event::ChangeId,
-    summary::Left,
     made::{Made, SHOWN_MAX},
     outcome::Standing,
+    summary::Left,
 };
 use profile::cost::HoldTotals;
 

@@ -5,15 +5,15 @@
 mod event;
 mod findings;
 mod judging;
-mod summary;
 mod ledger;
 mod made;
 mod outcome;
 mod retry;
+mod reverting;
+mod summary;
 mod switch;
 #[cfg(test)]
 mod tests;
-mod reverting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,13 +23,14 @@ use std::{
 pub use self::{
     event::{
         ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending, How,
-        MachineReverts, MachineId, MemberProcess, Order, OrderAnswer, OrderPart, ShownChange, Trial, RevertResult,
+        MachineId, MachineReverts, MemberProcess, Order, OrderAnswer, OrderPart, RevertResult, ShownChange,
+        Trial,
     },
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,
 };
 use self::{
-    findings::Findings, summary::Left, ledger::Ledger, made::Made, retry::Retry, reverting::Reverting,
+    findings::Findings, ledger::Ledger, made::Made, retry::Retry, reverting::Reverting, summary::Left,
 };
 use profile::{
     cost::HoldTotals,

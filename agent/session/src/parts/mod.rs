@@ -182,7 +182,10 @@ impl Parts {
             Event::Added(rule, mode, result) => self.steps(requests::added(rule, mode, result)),
             Event::Removed { rule, keeps, result } => self.removed(rule, keeps, result, now),
             Event::Stop(reason) => self.stop(reason, now),
-            Event::Reverted { actuator_end, unnamed } => {
+            Event::Reverted {
+                actuator_end,
+                unnamed,
+            } => {
                 self.unnamed = Some(unnamed);
                 self.leaving_on(leave::LeaveEvent::Reverted(actuator_end), now)
             }
@@ -327,13 +330,7 @@ impl Parts {
         effects
     }
 
-    fn removed(
-        &mut self,
-        rule: String,
-        keeps: bool,
-        result: RemoveResult,
-        now: Time,
-    ) -> Effects {
+    fn removed(&mut self, rule: String, keeps: bool, result: RemoveResult, now: Time) -> Effects {
         let failure = match result {
             RemoveResult::Removed => None,
             RemoveResult::StillProbed(why) => Some(why),

@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::mpsc;
 use tuner::actuator::{
     ActuatorClient, ActuatorRefusalKind, ArmActCommand, ArmCommand, ChangeNumber, ClientError, Collected,
-    RevertSummary, Refusal, TogetherCommand,
+    Refusal, RevertSummary, TogetherCommand,
 };
 
 use super::{Done, OrderReceipt, ProcessTask, QueuedOrder, SYNC_WAIT, Shared};

@@ -1,7 +1,7 @@
 //! At 2⁶³ values everything fits; with one more it is an overflow, in whatever order.
 
 use super::numbers::results;
-use crate::aggregate::{FittedLine, Integers, VALUES_MAX, Merge, Reals, Regression, WhyNone};
+use crate::aggregate::{FittedLine, Integers, Merge, Reals, Regression, VALUES_MAX, WhyNone};
 
 #[test]
 fn as_many_of_the_greatest_doubles_as_there_may_be_are_summed_exactly() {

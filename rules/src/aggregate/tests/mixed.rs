@@ -7,7 +7,7 @@ use super::numbers::results;
 use super::{doubles, finite, lawful, split};
 use crate::aggregate::quantiles::rank;
 use crate::aggregate::{
-    FEW, Finite, Integers, VALUES_MAX, Merge, Numbers, Quantiles, Reals, Truths, WhyNone,
+    FEW, Finite, Integers, Merge, Numbers, Quantiles, Reals, Truths, VALUES_MAX, WhyNone,
 };
 
 proptest! {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{doubles, lawful, split, times};
 use crate::aggregate::product::{exp2, log2};
-use crate::aggregate::{VALUES_MAX, Product, WhyNone};
+use crate::aggregate::{Product, VALUES_MAX, WhyNone};
 
 proptest! {
     #[test]

@@ -123,7 +123,10 @@ fn a_rule_that_is_switched_off_on_trial_undoes_everything_of_the_trial_newest_fi
     let mut program = Program::new(FOLLOWING);
     program.windows(&[4.0, 8.0, 8.0]);
     let reverted = program.engine.set_mode(RuleId(0), Mode::Advising);
-    let decisions: Vec<DecisionId> = verdicts(&reverted).iter().map(|verdict| verdict.decision).collect();
+    let decisions: Vec<DecisionId> = verdicts(&reverted)
+        .iter()
+        .map(|verdict| verdict.decision)
+        .collect();
     assert_eq!(decisions, [DecisionId(2), DecisionId(1)]);
     assert!(verdicts(&reverted).iter().all(|verdict| !verdict.keep));
 }

@@ -1,7 +1,7 @@
 //! The loads of the simulator, how it is run under one, and what the model says of it.
 
 use super::{
-    ALONE, BALANCE_FIRST, BALANCED, BEST, LATENCY_S, RUNS_MAX, Measured, POINT_BYTES, POINTS, TUNED, WATCHED,
+    ALONE, BALANCE_FIRST, BALANCED, BEST, LATENCY_S, Measured, POINT_BYTES, POINTS, RUNS_MAX, TUNED, WATCHED,
     WORKERS_FIRST, indices, mean_index,
 };
 use crate::Result;
