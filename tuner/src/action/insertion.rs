@@ -96,7 +96,7 @@ impl Insertion {
         }
         let returns: Vec<u64> = body.returns().map(iced_x86::Instruction::ip).collect();
         if returns.is_empty() {
-            return Err(refused("it never returns".to_owned()));
+            return Err(refused(&"it never returns"));
         }
         match self.in_place(context, into, &body, &returns) {
             Err(ActionError::Refused { .. }) => self.by_copy(context, into, &body),

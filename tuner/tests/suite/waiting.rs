@@ -237,12 +237,9 @@ fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_
     let (session, mut process) = changed_three_times(&setting, &gate);
     let summary = session.shutdown().unwrap();
     assert!(process.wait().unwrap().success());
-    let reverted = |(_, reverted): &(_, RevertReceipt)| (reverted.change, reverted.outcome.clone());
+    let outcome = |(_, one): &(_, RevertReceipt)| (one.change, one.outcome.clone());
     let reverted = [3, 2, 1].map(|number| (number, RevertOutcome::Reverted));
-    assert_eq!(
-        summary.reverted.iter().map(reverted).collect::<Vec<_>>(),
-        reverted
-    );
+    assert_eq!(summary.reverted.iter().map(outcome).collect::<Vec<_>>(), reverted);
     assert_eq!(summary.kept, []);
     assert_eq!(setting.program.sees("knob"), "10");
     assert!((1..=3).all(|change| setting.status(change) == Status::Reverted));

@@ -101,8 +101,8 @@ mod tests {
         let compact = dealt(Cores::Compact, 6, &[9, 9, 9]).unwrap();
         assert_eq!(compact, [[0, 3], [1, 4], [2, 5]]);
         assert_eq!(
-            dealt(Cores::Spread, 2, &[1, 1]),
-            Err("2 processes cannot have cores of their own: the job may use 1".to_owned())
+            dealt(Cores::Spread, 2, &[1, 1]).unwrap_err().to_string(),
+            "2 processes cannot have cores of their own: the job may use 1"
         );
     }
 
