@@ -32,7 +32,7 @@ pub use probe_requests::facts;
 pub use recorder::Recorder;
 pub use replay::{ReplayEvent, replay};
 /// Nanoseconds of the clock of hits and readings.
-pub use rules::Time;
+pub use rules::{DecisionId, Time};
 pub use sources::{beside, checked, given, load};
 
 use std::{
@@ -394,16 +394,13 @@ impl RuleBook {
     }
 
     /// Whether the rules wait for what comes of a decision.
-    pub fn awaits(&self, decision: u64) -> bool {
-        self.engine.awaits(rules::DecisionId(decision))
+    pub fn awaits(&self, decision: DecisionId) -> bool {
+        self.engine.awaits(decision)
     }
 
     /// The decisions that are being judged, each after how many windows of how many.
-    pub fn on_trial(&self) -> Vec<(u64, usize, u32)> {
-        let trials = self.engine.on_trial().into_iter();
-        trials
-            .map(|(decision, seen, over)| (decision.0, seen, over))
-            .collect()
+    pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+        self.engine.on_trial()
     }
 
     /// Whether a change is being judged, also while it is reverted to be compared.

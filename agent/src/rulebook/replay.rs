@@ -52,7 +52,7 @@ struct Functions {
     counted: Vec<Counted>,
     at: Option<(ProcessId, Time)>,
     /// Probes that decisions switched.
-    switched: std::collections::BTreeMap<u64, Vec<ProbeSwitch>>,
+    switched: std::collections::BTreeMap<rules::DecisionId, Vec<ProbeSwitch>>,
 }
 
 /// Replays recordings of one session (of several hosts, joined by their clocks). `report` is called with the

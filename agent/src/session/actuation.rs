@@ -1,5 +1,6 @@
 //! What acts: the way to the actuator, and what was ordered there. Decides nothing.
 
+use crate::rulebook::DecisionId;
 use std::{collections::BTreeMap, time::Duration};
 
 use tuner::{
@@ -25,7 +26,7 @@ pub(super) struct Actuation {
     /// None in a session that does not write.
     pub(super) queue: Option<ActuatorQueue>,
     /// What the actuator is to do for decisions that are not answered.
-    pub(super) ordered: BTreeMap<u64, Ordered>,
+    pub(super) ordered: BTreeMap<DecisionId, Ordered>,
     /// Hits are looked for without sleeping, on CPUs that are there for it, of which there are two at least
     /// or not.
     busy_poll: bool,
@@ -84,7 +85,7 @@ impl Actuation {
     /// What a decision comes to, as the changes take it; what the actuator is to do for it stays here.
     pub(super) fn resolved(
         &mut self,
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         resolved: Result<(Decided, Ordered), String>,
     ) -> ChangeEvent {
@@ -112,7 +113,7 @@ impl Actuation {
 
     /// A decision was ordered: the way it took. If only the actuator needs the CPU, its receipt is waited for
     /// here, no longer than hits are polled at a time.
-    pub(super) fn ordered(&mut self, decision: u64, begun_ns: u64, evaluated_ns: u64) {
+    pub(super) fn ordered(&mut self, decision: DecisionId, begun_ns: u64, evaluated_ns: u64) {
         let path = Path {
             begun_ns,
             evaluated_ns,

@@ -6,6 +6,7 @@
 //! ordering thread, and only its receipt is waited for here: waking this thread first would take as long as
 //! the write itself. A caller with a CPU to spare waits for the receipt too, and the thread sleeps on.
 
+use crate::rulebook::DecisionId;
 use std::{
     collections::VecDeque,
     sync::{
@@ -52,7 +53,7 @@ pub enum ProcessTask {
 pub enum QueuedOrder {
     /// Something for a decision.
     Do {
-        decision: u64,
+        decision: DecisionId,
         /// Which of what is done for it.
         part: usize,
         task: ProcessTask,
@@ -61,7 +62,7 @@ pub enum QueuedOrder {
     },
     /// Write a variable of each of several processes at the same iteration, for a decision.
     Together {
-        decision: u64,
+        decision: DecisionId,
         /// How many: the parts of the decision are in the order of the sets.
         parts: usize,
         /// What to write, and where.
@@ -72,7 +73,7 @@ pub enum QueuedOrder {
     /// The receipt of what was sent already. No order of its own.
     TakeReceipt,
     /// What of a decision still waits for its place is to wait no longer.
-    GiveUp(u64),
+    GiveUp(DecisionId),
     /// The guard keeps this change.
     Confirm(Pid, u64),
     /// These changes are reverted, in the order of their numbers.
@@ -91,7 +92,7 @@ pub enum Done {
 pub enum OrderReceipt {
     /// Of [`QueuedOrder::Do`].
     Done {
-        decision: u64,
+        decision: DecisionId,
         /// Which of what is done for it.
         part: usize,
         result: Result<Box<Done>, ClientError>,
@@ -120,7 +121,7 @@ struct Talk {
 }
 
 struct Sent {
-    decision: u64,
+    decision: DecisionId,
     part: usize,
     set: Result<SentSet, ClientError>,
 }

@@ -273,7 +273,7 @@ impl Resolver<'_> {
             rule: decision.rule.clone(),
             pid: pid.number,
             rank,
-            decision: decision.id,
+            decision: decision.id.0,
             at: self.start.since_armed(),
             expect: decision.expect.clone(),
             because: decision.because.clone(),

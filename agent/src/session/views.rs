@@ -1,5 +1,6 @@
 //! What is shown of a session, read of its parts. Changes nothing.
 
+use crate::rulebook::DecisionId;
 use std::{collections::BTreeSet, time::Duration};
 
 use job::place::Namer;
@@ -233,7 +234,7 @@ impl<'a> Views<'a> {
     }
 
     /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
-    fn step_around(&self, decision: u64) -> Option<String> {
+    fn step_around(&self, decision: DecisionId) -> Option<String> {
         let at = self.parts.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
         let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;

@@ -24,6 +24,7 @@ pub(super) fn is_quick(decision: &ResolvedDecision) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rulebook::DecisionId;
     use plan::{Inverse, Invocation, Scalar, Set};
 
     fn decision(everywhere: bool) -> ResolvedDecision {
@@ -34,7 +35,7 @@ mod tests {
             value: Scalar::Number(11.0),
         };
         ResolvedDecision {
-            id: 1,
+            id: DecisionId(1),
             rule: "r".into(),
             because: Vec::new(),
             expect: None,

@@ -1,5 +1,6 @@
 //! What can happen to changes, and what is to be done then: plain data.
 
+use rules::DecisionId;
 use std::{collections::BTreeSet, fmt};
 
 use plan::MarkKind;
@@ -23,7 +24,7 @@ pub struct ChangeId {
 /// A decision of the rules, resolved to what each process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decided {
-    pub id: u64,
+    pub id: DecisionId,
     pub rule: String,
     /// What the rule promises of it.
     pub promise: Option<String>,
@@ -119,7 +120,7 @@ pub enum RevertResult {
 /// How far the judgement of a decision is, in windows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Trial {
-    pub decision: u64,
+    pub decision: DecisionId,
     pub seen: usize,
     /// Windows that it takes.
     pub over: u32,
@@ -150,23 +151,23 @@ pub enum ChangeEvent {
     Decided(Decided),
     /// The rules decided something that cannot be ordered.
     NotOrdered {
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         reason: String,
     },
     Receipt {
-        decision: u64,
+        decision: DecisionId,
         part: usize,
         answer: OrderAnswer,
     },
     /// An order found no room in the queue to the actuator.
     NoRoom(MachineId, Order),
     /// What came of [`ChangeEffect::Switch`].
-    Switched(u64, Result<(), String>),
+    Switched(DecisionId, Result<(), String>),
     /// The rules wait for a decision no longer: it grew stale, or its rule was switched or removed.
-    GaveUp(u64),
+    GaveUp(DecisionId),
     Judged {
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         /// The verdict, as it is shown.
         guard: GuardView,
@@ -211,17 +212,17 @@ pub enum ChangeEvent {
 pub enum Order {
     /// A part of a decision.
     Do {
-        decision: u64,
+        decision: DecisionId,
         part: usize,
         /// What is reverted before.
         replaces: Vec<ChangeId>,
     },
     /// All parts of a decision that are on this machine, at the same iteration.
     Together {
-        decision: u64,
+        decision: DecisionId,
     },
     /// What of a decision still waits for its place is to wait no longer.
-    GiveUp(u64),
+    GiveUp(DecisionId),
     Confirm(ChangeId),
     /// These changes are reverted.
     #[serde(rename = "undo")]
@@ -235,9 +236,9 @@ pub enum ChangeEffect {
     Order(MachineId, Order),
     Say(ChangeNotice),
     /// Report the result of a decision to the rules.
-    Result(u64, Result<(), NotDone>),
+    Result(DecisionId, Result<(), NotDone>),
     /// Switch probes for a decision; [`ChangeEvent::Switched`] says what came of it.
-    Switch(u64, Vec<ProbeSwitch>),
+    Switch(DecisionId, Vec<ProbeSwitch>),
     SwitchBack(Vec<ProbeSwitch>),
     /// Log that an order was dropped.
     NoRoom(MachineId, Order),
@@ -245,6 +246,7 @@ pub enum ChangeEffect {
     /// it.
     Finish,
     /// What became of all changes, for the last line of the session.
+    #[serde(rename = "last_words")]
     Summary(String),
 }
 

@@ -15,12 +15,12 @@ use super::{
 };
 use crate::changes::ProbeSwitch;
 use profile::snapshot::{GuardView, outcome as words};
-use rules::Time;
+use rules::{DecisionId, Time};
 
 impl Changes {
     pub(super) fn judged(
         &mut self,
-        decision: u64,
+        decision: DecisionId,
         rule: &str,
         guard: GuardView,
         keeps: bool,
@@ -53,7 +53,13 @@ impl Changes {
         effects
     }
 
-    fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[ChangeId]) -> ChangeEffects {
+    fn keep(
+        &mut self,
+        decision: DecisionId,
+        rule: &str,
+        guard: &GuardView,
+        changes: &[ChangeId],
+    ) -> ChangeEffects {
         self.judge(decision, Judgement::Kept, guard);
         let is_confirmed = guard.effect == Some(plan::GuardEffect::Confirmed);
         if is_confirmed && self.made.of_decision(decision).any(Made::is_made) {

@@ -1,5 +1,6 @@
 //! One change of one process, as it was made and as it stands.
 
+use rules::DecisionId;
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
@@ -18,7 +19,7 @@ pub(super) const SHOWN_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Made {
-    pub(super) decision: u64,
+    pub(super) decision: DecisionId,
     pub(super) process: MemberProcess,
     pid: ActuatorPid,
     /// 0 where nothing was made.
@@ -32,7 +33,7 @@ pub(super) struct Made {
 
 impl Made {
     pub(super) fn new(
-        decision: u64,
+        decision: DecisionId,
         part: OrderPart,
         outcome: ChangeOutcome,
         shown: Option<Box<ShownChange>>,
@@ -167,7 +168,7 @@ impl Changes {
             let reason = format!("{} of {} windows", trial.seen, trial.over);
             (trial.decision, GuardView::without(words::ON_TRIAL, reason))
         });
-        let trials: BTreeMap<u64, GuardView> = on_trial.chain(self.unjudged.clone()).collect();
+        let trials: BTreeMap<DecisionId, GuardView> = on_trial.chain(self.unjudged.clone()).collect();
         let shown = self.made.newest(SHOWN_MAX);
         shown.map(|made| made.view(trials.get(&made.decision))).collect()
     }
@@ -183,7 +184,7 @@ impl Changes {
         made.map(|made| made.settle(outcome.clone())).is_some()
     }
 
-    pub(super) fn judge(&mut self, decision: u64, judgement: Judgement, guard: &GuardView) {
+    pub(super) fn judge(&mut self, decision: DecisionId, judgement: Judgement, guard: &GuardView) {
         self.made
             .change_decision(decision, |made| made.judge(judgement, guard));
     }

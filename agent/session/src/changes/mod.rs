@@ -37,7 +37,7 @@ use profile::{
     format::plural,
     snapshot::{GuardView, outcome as words},
 };
-use rules::Time;
+use rules::{DecisionId, Time};
 
 /// So many decisions may be in force at a time: each is remembered, for it may have to be reverted.
 const DECISIONS_MAX: usize = 100_000;
@@ -66,16 +66,16 @@ struct Known {
 pub struct Changes {
     pub findings: Findings,
     made: Ledger,
-    decisions: BTreeMap<u64, Known>,
+    decisions: BTreeMap<DecisionId, Known>,
     /// Those of them whose receipts are not all in.
-    waiting: BTreeSet<u64>,
+    waiting: BTreeSet<DecisionId>,
     /// As many as there are slots on the kernel side, at most.
     ended: BTreeSet<MemberProcess>,
     retry: Retry,
     /// Guards whose changes are being reverted.
     reverting: Reverting,
     /// What is said of changes that no guard has judged, once the session is over.
-    unjudged: BTreeMap<u64, GuardView>,
+    unjudged: BTreeMap<DecisionId, GuardView>,
     /// Changes of processes that are not known here, as of forked ones.
     strangers: Vec<Left>,
     /// Nothing is ordered any more: the actuator puts back what is not confirmed.
@@ -139,7 +139,7 @@ impl Changes {
         &self,
         event: ChangeEvent,
         has_ended: impl Fn(MemberProcess) -> bool,
-        awaits: impl Fn(u64) -> bool,
+        awaits: impl Fn(DecisionId) -> bool,
     ) -> Vec<ChangeEvent> {
         let ended = self.failed_in(&event).filter(|process| has_ended(*process));
         let given_up = match &event {
@@ -250,7 +250,7 @@ impl Changes {
             .collect()
     }
 
-    fn receipt(&mut self, decision: u64, number: usize, answer: OrderAnswer) -> ChangeEffects {
+    fn receipt(&mut self, decision: DecisionId, number: usize, answer: OrderAnswer) -> ChangeEffects {
         let Some(known) = self.decisions.get_mut(&decision) else {
             return ChangeEffects::new();
         };
@@ -297,7 +297,7 @@ impl Changes {
     }
 
     /// Every process has answered: reports to the rules, and reverts what a refused decision has written.
-    fn answered(&mut self, decision: u64) -> ChangeEffects {
+    fn answered(&mut self, decision: DecisionId) -> ChangeEffects {
         self.waiting.remove(&decision);
         let written: Vec<ChangeId> = self.in_force_of_decision(decision).map(Made::change).collect();
         let Some(known) = self.decisions.get_mut(&decision) else {
@@ -363,7 +363,7 @@ impl Changes {
     }
 
     /// Probes are the session's own: nothing is written, and it is done at once.
-    fn switched(&mut self, decision: u64, result: Result<(), String>) -> ChangeEffects {
+    fn switched(&mut self, decision: DecisionId, result: Result<(), String>) -> ChangeEffects {
         let Some(known) = self.decisions.get(&decision) else {
             return ChangeEffects::new();
         };
@@ -385,7 +385,7 @@ impl Changes {
         vec![ChangeEffect::Say(said), ChangeEffect::Result(decision, result)]
     }
 
-    fn gave_up(&mut self, decision: u64) -> ChangeEffects {
+    fn gave_up(&mut self, decision: DecisionId) -> ChangeEffects {
         let known = self.decisions.get_mut(&decision);
         let Some(known) = known.filter(|known| !known.waiting.is_empty() && !known.is_given_up) else {
             return ChangeEffects::new();
@@ -431,22 +431,22 @@ impl Changes {
         made.is_some_and(|made| self.has_ended(made.process))
     }
 
-    fn in_force_of_decision(&self, decision: u64) -> impl Iterator<Item = &Made> {
+    fn in_force_of_decision(&self, decision: DecisionId) -> impl Iterator<Item = &Made> {
         let of = self.made.of_decision(decision);
         of.filter(|made| made.is_in_force())
     }
 
     /// The decisions that wait for receipts. If the rules are known to wait for none, [`ChangeEvent::GaveUp`]
     /// is not needed.
-    pub fn waiting(&self) -> impl Iterator<Item = u64> {
+    pub fn waiting(&self) -> impl Iterator<Item = DecisionId> {
         self.waiting.iter().copied()
     }
 
-    pub fn is_waiting(&self, decision: u64) -> bool {
+    pub fn is_waiting(&self, decision: DecisionId) -> bool {
         self.waiting.contains(&decision)
     }
 
-    pub fn part(&self, decision: u64, part: usize) -> Option<&OrderPart> {
+    pub fn part(&self, decision: DecisionId, part: usize) -> Option<&OrderPart> {
         self.decisions.get(&decision)?.decided.parts.get(part)
     }
 
@@ -456,7 +456,7 @@ impl Changes {
     }
 
     /// When a decision was carried out, since the probes were armed.
-    pub fn carried_out(&self, decision: u64) -> Option<Duration> {
+    pub fn carried_out(&self, decision: DecisionId) -> Option<Duration> {
         self.made.of_decision(decision).map(Made::at).min()
     }
 
@@ -473,7 +473,7 @@ impl Changes {
     }
 
     /// A decision that was reverted to be compared is forgotten.
-    fn forget_compared(&mut self, decision: u64) {
+    fn forget_compared(&mut self, decision: DecisionId) {
         self.made.withdraw(decision);
         self.decisions.remove(&decision);
         self.reverting.forget(decision);
@@ -482,7 +482,7 @@ impl Changes {
     /// What was reverted, refused or gone with its process is forgotten when there is much of it.
     fn drop_settled(&mut self) {
         let (waiting, reverting, ended) = (&self.waiting, &self.reverting, &self.ended);
-        let is_settled = |decision: u64| !waiting.contains(&decision) && !reverting.is_open(decision);
+        let is_settled = |decision: DecisionId| !waiting.contains(&decision) && !reverting.is_open(decision);
         let gone = self
             .made
             .drop_settled(is_settled, |made| ended.contains(&made.process));
@@ -503,7 +503,7 @@ fn together(decided: &Decided) -> ChangeEffects {
         .collect()
 }
 
-fn refuse(decision: u64, rule: String, reason: String) -> ChangeEffects {
+fn refuse(decision: DecisionId, rule: String, reason: String) -> ChangeEffects {
     let said = ChangeNotice::NotDone {
         rule,
         reason: reason.clone(),

@@ -1,5 +1,6 @@
 //! What a guard says while its changes are being reverted, and once it is known whether they were.
 
+use rules::DecisionId;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::ChangeId;
@@ -26,8 +27,8 @@ pub(super) enum Judgement {
 /// Verdicts of guards whose changes are being reverted, or could not be.
 #[derive(Debug, Default)]
 pub(super) struct Reverting {
-    verdicts: BTreeMap<u64, Verdict>,
-    decisions: BTreeMap<ChangeId, u64>,
+    verdicts: BTreeMap<DecisionId, Verdict>,
+    decisions: BTreeMap<ChangeId, DecisionId>,
 }
 
 #[derive(Debug)]
@@ -63,13 +64,13 @@ fn ended(text: &str, end: &str) -> String {
 
 impl Reverting {
     /// Whether it is not known yet of all changes of a decision.
-    pub(super) fn is_open(&self, decision: u64) -> bool {
+    pub(super) fn is_open(&self, decision: DecisionId) -> bool {
         let verdict = self.verdicts.get(&decision);
         verdict.is_some_and(|verdict| !verdict.waiting.is_empty())
     }
 
     /// Nothing more will be said of a decision.
-    pub(super) fn forget(&mut self, decision: u64) {
+    pub(super) fn forget(&mut self, decision: DecisionId) {
         let changes = self.verdicts.remove(&decision).map(|verdict| verdict.failed);
         for change in changes.into_iter().flatten().map(|(change, _)| change) {
             self.decisions.remove(&change);
@@ -79,7 +80,7 @@ impl Reverting {
     /// What a guard says of a decision whose changes are now reverted: at once where there are none.
     pub(super) fn begin(
         &mut self,
-        decision: u64,
+        decision: DecisionId,
         guard: GuardView,
         changes: &[ChangeId],
     ) -> (Judgement, GuardView) {
@@ -108,7 +109,7 @@ impl Reverting {
         &mut self,
         change: ChangeId,
         failed: Option<&str>,
-    ) -> Option<(u64, Judgement, GuardView)> {
+    ) -> Option<(DecisionId, Judgement, GuardView)> {
         let decision = *self.decisions.get(&change)?;
         let verdict = self.verdicts.get_mut(&decision)?;
         let is_new = verdict.waiting.remove(&change);

@@ -11,7 +11,7 @@ use crate::{
 };
 use plan::MarkKind;
 use profile::snapshot::{FindingView, GuardView};
-use rules::CheckedRule;
+use rules::{CheckedRule, DecisionId};
 
 /// What can happen, beside what happens to members.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub enum Event {
     /// The rules decided something.
     Decided(Box<ResolvedDecision>),
     Judged {
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         guard: GuardView,
         keeps: bool,
@@ -41,7 +41,7 @@ pub enum Event {
     /// To what was changed.
     Changes(changes::ChangeEvent),
     /// What came of [`Effect::SwitchProbes`].
-    ProbesSwitched(Option<u64>, Result<(), String>),
+    ProbesSwitched(Option<DecisionId>, Result<(), String>),
     /// Something is not measured.
     NotMeasured(String),
     Tick,
@@ -91,9 +91,9 @@ pub enum Effect {
     /// [`changes::ChangeEvent::NotOrdered`].
     Resolve(Box<ResolvedDecision>),
     /// Report the result of a decision to the rules.
-    Result(u64, Result<(), NotDone>),
+    Result(DecisionId, Result<(), NotDone>),
     /// Switch probes, for a decision or back: [`Event::ProbesSwitched`].
-    SwitchProbes(Option<u64>, Vec<ProbeSwitch>),
+    SwitchProbes(Option<DecisionId>, Vec<ProbeSwitch>),
     /// Say a line that stays.
     Say(String),
     /// Say it with the time of day.

@@ -21,7 +21,7 @@ use profile::snapshot::{
     FindingView, GuardView,
     outcome::{NOT_UNDONE, UNDONE},
 };
-use rules::Time;
+use rules::{DecisionId, Time};
 
 /// How a session was started.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ impl Parts {
 
     /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be
     /// done any more.
-    pub fn given_up(&self, awaits: impl Fn(u64) -> bool) -> Vec<Event> {
+    pub fn given_up(&self, awaits: impl Fn(DecisionId) -> bool) -> Vec<Event> {
         let given_up = self.changes.waiting().filter(|decision| !awaits(*decision));
         given_up
             .map(changes::ChangeEvent::GaveUp)
@@ -239,7 +239,7 @@ impl Parts {
     }
 
     /// `of` is the decision, or none where probes are switched back.
-    fn probes_switched(&mut self, of: Option<u64>, result: Result<(), String>, now: Time) -> Effects {
+    fn probes_switched(&mut self, of: Option<DecisionId>, result: Result<(), String>, now: Time) -> Effects {
         match (of, result) {
             (Some(decision), result) => {
                 self.changes_on(changes::ChangeEvent::Switched(decision, result), now)

@@ -10,6 +10,7 @@ use crate::{
     requests::{NotAdded, NotSwitched, tests::check},
 };
 use profile::snapshot::{ChangeView, FindingView, GuardView, outcome::KEPT};
+use rules::DecisionId;
 
 const R0: MemberProcess = MemberProcess {
     machine: MachineId::HERE,
@@ -51,10 +52,12 @@ fn word(effect: &Effect) -> String {
     match effect {
         Effect::Order(_, order) => format!("order {order:?}"),
         Effect::Dropped(order) => format!("dropped {order:?}"),
-        Effect::Resolve(decision) => format!("resolve {}", decision.id),
-        Effect::Result(decision, Ok(())) => format!("result {decision}"),
-        Effect::Result(decision, Err(why)) => format!("result {decision}: {}", why.reason),
-        Effect::SwitchProbes(Some(decision), switches) => format!("switch {} for {decision}", switches.len()),
+        Effect::Resolve(decision) => format!("resolve {}", decision.id.0),
+        Effect::Result(decision, Ok(())) => format!("result {}", decision.0),
+        Effect::Result(decision, Err(why)) => format!("result {}: {}", decision.0, why.reason),
+        Effect::SwitchProbes(Some(decision), switches) => {
+            format!("switch {} for {}", switches.len(), decision.0)
+        }
         Effect::SwitchProbes(None, switches) => format!("switch {} back", switches.len()),
         Effect::Say(line) => format!("say {line}"),
         Effect::SayWhen(line) => format!("say when {line}"),
@@ -85,7 +88,7 @@ fn decided(id: u64) -> Event {
 
 fn decision(id: u64) -> ResolvedDecision {
     ResolvedDecision {
-        id,
+        id: DecisionId(id),
         rule: "r".to_owned(),
         because: Vec::new(),
         expect: None,
@@ -113,7 +116,7 @@ fn resolved(id: u64) -> Event {
         },
     };
     Event::Changes(changes::ChangeEvent::Decided(Decided {
-        id,
+        id: DecisionId(id),
         rule: "r".to_owned(),
         promise: None,
         summary: None,
@@ -125,7 +128,7 @@ fn resolved(id: u64) -> Event {
 
 fn receipt(decision: u64, answer: OrderAnswer) -> changes::ChangeEvent {
     changes::ChangeEvent::Receipt {
-        decision,
+        decision: DecisionId(decision),
         part: 0,
         answer,
     }
@@ -148,7 +151,7 @@ fn written(decision: u64) -> changes::ChangeEvent {
 
 fn judged(verdict: &'static str, text: &str) -> Event {
     Event::Judged {
-        decision: 1,
+        decision: DecisionId(1),
         rule: "r".to_owned(),
         guard: GuardView {
             verdict,
@@ -230,7 +233,7 @@ fn what_the_rules_wait_for_no_longer_is_given_up_once() {
     it.on(decided(1), ms(1));
     it.on(resolved(1), ms(1));
     assert_eq!(it.given_up(|_| true).len(), 0);
-    let given_up = it.given_up(|decision| decision != 1);
+    let given_up = it.given_up(|decision| decision != DecisionId(1));
     assert_eq!(given_up.len(), 1);
     let effects: Vec<String> = (given_up.into_iter())
         .flat_map(|event| it.does(event, 2))

@@ -1,6 +1,7 @@
 //! The thread that talks to the actuator: carries orders out one after the other and reports the result of
 //! each. A change at a sync point is armed here, and its receipt fetched when the program was there.
 
+use crate::rulebook::DecisionId;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -73,12 +74,12 @@ pub(super) fn serve(
 }
 
 /// What waits for sync points that were not reached yet: by ticket, the decision and the part.
-type Waiting = BTreeMap<u64, (u64, usize)>;
+type Waiting = BTreeMap<u64, (DecisionId, usize)>;
 
 /// A receipt for each process if it was refused, else they come later.
 fn arm_together(
     client: &mut ActuatorClient,
-    (decision, parts): (u64, usize),
+    (decision, parts): (DecisionId, usize),
     command: TogetherCommand,
     waiting: &mut Waiting,
 ) -> Vec<OrderReceipt> {
@@ -104,7 +105,7 @@ fn arm_together(
 }
 
 /// Its receipts are collected as all others.
-fn give_up(client: &mut ActuatorClient, decision: u64, waiting: &Waiting) -> Vec<OrderReceipt> {
+fn give_up(client: &mut ActuatorClient, decision: DecisionId, waiting: &Waiting) -> Vec<OrderReceipt> {
     let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
     for ticket in of.map(|(ticket, _)| *ticket) {
         // Where this fails the actuator is gone, and so is what waited.

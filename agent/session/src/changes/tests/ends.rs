@@ -156,7 +156,7 @@ fn an_order_that_was_never_answered_is_reported_at_the_end() {
     let rule = "r".to_owned();
     let said = ChangeEffect::Say(ChangeNotice::NoAnswer { rule });
     gives!(it, reverts(&[], &[]), s(601) => [said]);
-    assert!(!it.is_waiting(1));
+    assert!(!it.is_waiting(DecisionId(1)));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_machine_that_says_farewell_answers_for_itself_alone() {
     it.on(decided(1, [R0, FAR]), ms(0));
     it.on(stop(), s(1));
     assert_eq!(it.on(reverts(&[], &[]), s(1)).len(), 1);
-    assert!(it.is_waiting(1), "the other machine has not answered");
+    assert!(it.is_waiting(DecisionId(1)), "the other machine has not answered");
     gives!(it, written(1, 1, 4), s(2) => [say_done(1), applied(1)]);
 }
 
@@ -177,7 +177,7 @@ fn nothing_is_decided_kept_or_given_up_after_a_stop() {
     let reason = "the session has ended";
     gives!(it, decided(3, [R0]), s(1) => [say_not_done(reason), not_applied(3, reason)]);
     gives!(it, kept(1), s(1) => [say_guard("kept")]);
-    gives!(it, ChangeEvent::GaveUp(2), s(1) => []);
+    gives!(it, ChangeEvent::GaveUp(DecisionId(2)), s(1) => []);
     gives!(it, removed("r", false), s(1) => []);
 }
 
@@ -213,7 +213,7 @@ fn the_newest_changes_are_shown_and_the_others_counted() {
 #[test]
 fn how_far_a_trial_is_stands_beside_what_was_made() {
     let mut it = with_one_change();
-    let (decision, seen, over) = (1, 2, 5);
+    let (decision, seen, over) = (DecisionId(1), 2, 5);
     let views = it.views(&[Trial { decision, seen, over }]);
     let guard = views[0].guard.clone().unwrap();
     assert_eq!(
@@ -230,7 +230,7 @@ fn what_was_not_made_has_no_trial() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
     it.on(refused(1, 0, "read-only"), ms(1));
-    let (decision, seen, over) = (1, 2, 5);
+    let (decision, seen, over) = (DecisionId(1), 2, 5);
     assert_eq!(it.views(&[Trial { decision, seen, over }])[0].guard, None);
 }
 

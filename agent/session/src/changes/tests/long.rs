@@ -76,9 +76,9 @@ fn what_waits_or_could_not_be_undone_is_not_forgotten() {
         it.on(decided(id, [R0]), ms(id));
         it.on(refused(id, 0, "read-only"), ms(id));
     }
-    assert!(it.is_waiting(1) && it.part(1, 1).is_some());
+    assert!(it.is_waiting(DecisionId(1)) && it.part(DecisionId(1), 1).is_some());
     assert_eq!(it.process_of(change(R1, 2)), Some(R1));
     let settled = it.on(reverted(R1, 2), s(100));
     assert_eq!(settled[0], say_settled(R1, 2, ChangeOutcome::Reverted));
-    assert!(it.part(3, 0).is_none(), "it was refused long ago");
+    assert!(it.part(DecisionId(3), 0).is_none(), "it was refused long ago");
 }

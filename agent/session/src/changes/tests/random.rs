@@ -79,7 +79,7 @@ impl World {
                     self.on(ChangeEvent::NoRoom(machine, order))
                 }
                 ChangeEffect::Order(machine, order) => self.send(machine, order),
-                ChangeEffect::Result(decision, _) => *self.results.entry(decision).or_default() += 1,
+                ChangeEffect::Result(decision, _) => *self.results.entry(decision.0).or_default() += 1,
                 _ => {}
             }
         }
@@ -93,16 +93,16 @@ impl World {
                 replaces,
             } => {
                 replaces.into_iter().for_each(|change| self.send_revert(change));
-                self.send_part(machine, decision, part);
+                self.send_part(machine, decision.0, part);
             }
             Order::Together { decision } => {
-                let ranks = self.ranks(decision);
+                let ranks = self.ranks(decision.0);
                 for (part, _) in ranks
                     .iter()
                     .enumerate()
                     .filter(|(_, rank)| rank.machine == machine)
                 {
-                    self.send_part(machine, decision, part);
+                    self.send_part(machine, decision.0, part);
                 }
             }
             Order::Revert(changes) => {
@@ -164,7 +164,7 @@ impl World {
     }
 
     fn answer_part(&mut self, decision: u64, part: usize, rank: Rank, how: u8) {
-        if !self.changes.is_waiting(decision) {
+        if !self.changes.is_waiting(DecisionId(decision)) {
             return;
         }
         self.made += 1;
@@ -203,14 +203,16 @@ impl World {
             Step::GiveUp(which) => {
                 if let Some(decision) = pick(which, &self.decisions) {
                     self.given_up
-                        .extend(self.changes.is_waiting(decision).then_some(decision));
-                    self.on(ChangeEvent::GaveUp(decision));
+                        .extend(self.changes.is_waiting(DecisionId(decision)).then_some(decision));
+                    self.on(ChangeEvent::GaveUp(DecisionId(decision)));
                 }
             }
             Step::Judge { which, keeps } => {
                 let decision = pick(which, &self.decisions);
                 // What has not been answered has not been judged.
-                if let Some(decision) = decision.filter(|decision| !self.changes.is_waiting(*decision)) {
+                if let Some(decision) =
+                    decision.filter(|decision| !self.changes.is_waiting(DecisionId(*decision)))
+                {
                     self.on(if keeps {
                         kept(decision)
                     } else {

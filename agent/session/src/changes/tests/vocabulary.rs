@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-pub(super) use rules::Time;
+pub(super) use rules::{DecisionId, Time};
 
 pub(super) use super::super::*;
 pub(super) use crate::changes::ProbeSwitch;
@@ -72,7 +72,7 @@ fn decision<const N: usize>(
     ranks: [Rank; N],
 ) -> Decided {
     Decided {
-        id,
+        id: DecisionId(id),
         rule: rule.to_owned(),
         promise: None,
         again: false,
@@ -143,7 +143,7 @@ fn receipt(id: u64, part: usize, outcome: ChangeOutcome, number: u64, may_pass: 
         })
     });
     ChangeEvent::Receipt {
-        decision: id,
+        decision: DecisionId(id),
         part,
         answer: OrderAnswer {
             outcome,
@@ -203,7 +203,7 @@ pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> ChangeEvent {
 
 fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTreeSet<u32>>) -> ChangeEvent {
     ChangeEvent::Judged {
-        decision,
+        decision: DecisionId(decision),
         rule: "r".to_owned(),
         guard: guard(verdict),
         keeps,
@@ -245,7 +245,7 @@ pub(super) fn stop() -> ChangeEvent {
 
 pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> ChangeEvent {
     let on_trial = decisions.iter().map(|decision| Trial {
-        decision: *decision,
+        decision: DecisionId(*decision),
         seen: 2,
         over: 5,
     });
@@ -279,7 +279,7 @@ pub(super) fn order_after<const N: usize>(
     ChangeEffect::Order(
         rank.machine,
         Order::Do {
-            decision,
+            decision: DecisionId(decision),
             part,
             replaces,
         },
@@ -287,7 +287,12 @@ pub(super) fn order_after<const N: usize>(
 }
 
 pub(super) fn order_together(machine: u32, decision: u64) -> ChangeEffect {
-    ChangeEffect::Order(MachineId(machine), Order::Together { decision })
+    ChangeEffect::Order(
+        MachineId(machine),
+        Order::Together {
+            decision: DecisionId(decision),
+        },
+    )
 }
 
 pub(super) fn undo<const N: usize>(changes: [ChangeId; N]) -> ChangeEffect {
@@ -299,7 +304,7 @@ pub(super) fn confirm(rank: Rank, number: u64) -> ChangeEffect {
 }
 
 pub(super) fn give_up(machine: u32, decision: u64) -> ChangeEffect {
-    ChangeEffect::Order(MachineId(machine), Order::GiveUp(decision))
+    ChangeEffect::Order(MachineId(machine), Order::GiveUp(DecisionId(decision)))
 }
 
 /// The queue is full for this order.
@@ -312,11 +317,11 @@ pub(super) fn no_room(effect: ChangeEffect) -> ChangeEvent {
 
 /// The rules are told that a decision was carried out.
 pub(super) fn applied(decision: u64) -> ChangeEffect {
-    ChangeEffect::Result(decision, Ok(()))
+    ChangeEffect::Result(DecisionId(decision), Ok(()))
 }
 
 pub(super) fn not_applied(decision: u64, reason: &str) -> ChangeEffect {
-    ChangeEffect::Result(decision, Err(NotDone::for_good(reason)))
+    ChangeEffect::Result(DecisionId(decision), Err(NotDone::for_good(reason)))
 }
 
 pub(super) fn not_now(decision: u64, reason: &str) -> ChangeEffect {
@@ -324,11 +329,11 @@ pub(super) fn not_now(decision: u64, reason: &str) -> ChangeEffect {
         may_pass: true,
         ..NotDone::for_good(reason)
     };
-    ChangeEffect::Result(decision, Err(why))
+    ChangeEffect::Result(DecisionId(decision), Err(why))
 }
 
 pub(super) fn not_needed(decision: u64, processes: usize) -> ChangeEffect {
-    ChangeEffect::Result(decision, Err(NotDone::there(processes)))
+    ChangeEffect::Result(DecisionId(decision), Err(NotDone::there(processes)))
 }
 
 pub(super) fn say_done(count: usize) -> ChangeEffect {
