@@ -44,6 +44,15 @@ pub enum StartError {
     Journal(#[from] tuner::journal::JournalError),
 }
 
+/// What an actuator is started for.
+#[derive(Clone, Copy, Debug)]
+pub struct StartOptions {
+    /// Confirmed changes stay at the end.
+    pub keeps: bool,
+    /// There will be changes at sync points.
+    pub has_sync_points: bool,
+}
+
 /// A running actuator. When it is dropped, the actuator reverts what was not confirmed, and ends.
 #[derive(Debug)]
 pub struct Actuator {
@@ -54,10 +63,9 @@ pub struct Actuator {
 }
 
 impl Actuator {
-    /// Starts one. With `keep`, confirmed changes stay at the end; with `sync` there will be changes at sync
-    /// points. Must be called before the right to write is dropped.
-    pub fn start(keep: bool, sync: bool) -> Result<Actuator, StartError> {
-        Actuator::start_in(StateDir::usual()?.path().to_owned(), keep, sync)
+    /// Starts one. Must be called before the right to write is dropped.
+    pub fn start(options: StartOptions) -> Result<Actuator, StartError> {
+        Actuator::start_in(StateDir::usual()?.path().to_owned(), options)
     }
 
     /// One that does what the user names by hand, which stays; with `despite_seccomp` it calls functions
@@ -73,14 +81,14 @@ impl Actuator {
     }
 
     /// As `start`, with its journals in this folder.
-    pub fn start_in(state_dir: PathBuf, keep: bool, sync: bool) -> Result<Actuator, StartError> {
+    pub fn start_in(state_dir: PathBuf, options: StartOptions) -> Result<Actuator, StartError> {
         let hello = Hello {
-            keep,
+            keep: options.keeps,
             despite_seccomp: false,
             state_dir,
             who: Who::current(),
         };
-        Actuator::begin(hello, sync)
+        Actuator::begin(hello, options.has_sync_points)
     }
 
     fn begin(hello: Hello, sync: bool) -> Result<Actuator, StartError> {

@@ -93,14 +93,14 @@ fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him
     require_root!();
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
-    sleeper.kernel.listen();
+    sleeper.kernel.mark_asleep();
     sleeper.puts(BATCH);
     assert!(!sleeper.was_woken(MOMENT_MS), "by hits that may lie");
     sleeper.puts_deciding();
     assert!(sleeper.was_woken(SOON_MS));
     sleeper.puts_deciding();
     assert!(!sleeper.was_woken(MOMENT_MS), "who is awake is not woken");
-    sleeper.kernel.listen();
+    sleeper.kernel.mark_asleep();
     sleeper.puts_deciding();
     assert!(sleeper.was_woken(SOON_MS));
 }
@@ -129,11 +129,11 @@ fn any_hit_wakes_who_does_not_look_by_himself_or_has_let_half_of_the_ring_fill_a
     require_root!();
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(0);
-    sleeper.kernel.listen();
+    sleeper.kernel.mark_asleep();
     sleeper.puts(1);
     assert!(sleeper.was_woken(SOON_MS), "nobody would have looked");
     sleeper.kernel.look_at(FAR);
-    sleeper.kernel.listen();
+    sleeper.kernel.mark_asleep();
     for _ in 0..HALF / BATCH {
         sleeper.puts(BATCH);
     }

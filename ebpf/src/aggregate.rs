@@ -2,7 +2,7 @@
 //! Nothing waits, and no sum is overwritten before it was read. A hit that cannot be aggregated is left to
 //! the caller.
 
-use abi::{Loss, SumCell, SumRule, ValueSums, SumValue};
+use abi::{Loss, SumCell, SumRule, SumValue, ValueSums};
 use aya_ebpf::{macros::map, maps::Array};
 
 use crate::{
@@ -222,7 +222,11 @@ fn lock(partial_sum: *mut SumCell) -> Option<u64> {
 /// decision is due at it, and it may lie until the next hit. If there is no room for it, the reader is awake.
 #[inline(always)]
 fn hand_over(partial_sum: &SumCell, now_ns: u64) {
-    if partial_sum.count > 0 && HITS.output::<SumCell>(partial_sum, maps::wakeup_flag(false, now_ns)).is_err() {
+    if partial_sum.count > 0
+        && HITS
+            .output::<SumCell>(partial_sum, maps::wakeup_flag(false, now_ns))
+            .is_err()
+    {
         maps::lost(Loss::RingFull);
     }
 }

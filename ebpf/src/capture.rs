@@ -3,7 +3,7 @@
 //! Functions that are exported take numbers and records of numbers: the kernel's verifier looks at each of
 //! them once, by itself, and not once for each way that leads to it.
 
-use abi::{Capture, CaptureKind, CAPTURES_MAX, TEXT_MAX, ProbeSpec, UNKNOWN_BYTES};
+use abi::{CAPTURES_MAX, Capture, CaptureKind, ProbeSpec, TEXT_MAX, UNKNOWN_BYTES};
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::{bpf_probe_read_user, generated::bpf_probe_read_user_str},
@@ -94,7 +94,11 @@ pub fn at_return(moment: &HitContext, captured: &mut CapturedValues) {
 /// Reads one value if it is one of a function's entry.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn capture_entering(moment: *const HitContext, captured: *mut CapturedValues, place: u64) -> u32 {
+pub extern "C" fn capture_entering(
+    moment: *const HitContext,
+    captured: *mut CapturedValues,
+    place: u64,
+) -> u32 {
     // SAFETY: callers pass complete records; the verifier checks it.
     let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
         return 0;
@@ -127,7 +131,11 @@ pub extern "C" fn capture_entering(moment: *const HitContext, captured: *mut Cap
 /// Reads one value if it is one of a function's return.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn capture_returning(moment: *const HitContext, captured: *mut CapturedValues, place: u64) -> u32 {
+pub extern "C" fn capture_returning(
+    moment: *const HitContext,
+    captured: *mut CapturedValues,
+    place: u64,
+) -> u32 {
     // SAFETY: callers pass complete records; the verifier checks it.
     let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
         return 0;

@@ -1,6 +1,6 @@
 //! Sends a hit on its own, or has it added up.
 
-use abi::{HitRecord, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags};
+use abi::{HitKind, HitRecord, Loss, NO_DURATION, ProbeSpec, SpecFlags};
 
 use crate::{aggregate, capture::CapturedValues, maps, task::Task};
 

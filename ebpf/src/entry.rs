@@ -68,7 +68,13 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     }
     // What a library calls within itself is no hit of it.
     if spec.flags & SpecFlags::SEND_ENTRY != 0 && !is_nested {
-        emit::hit(&task, (probe, spec), HitKind::Entry, (now, NO_DURATION), &captured);
+        emit::hit(
+            &task,
+            (probe, spec),
+            HitKind::Entry,
+            (now, NO_DURATION),
+            &captured,
+        );
     }
     Some(())
 }

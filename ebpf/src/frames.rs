@@ -5,7 +5,7 @@
 //! A thread that switches stacks (coroutines) makes live calls look abandoned; they are counted as unpaired
 //! as well.
 
-use abi::{Frame, FRAMES_MAX, Thread};
+use abi::{FRAMES_MAX, Frame, Thread};
 
 use crate::{maps, task};
 

@@ -234,7 +234,11 @@ pub fn send(hit: HitRecord, decides: bool, timed: impl FnOnce(u64)) {
     let is_sent = match hit.is_short() {
         true => put(hit, decides, timed, |hit| {
             // SAFETY: a hit is longer than that, and without padding.
-            unsafe { (&raw const *hit).cast::<[u64; HitRecord::SHORT_BYTES / 8]>().read() }
+            unsafe {
+                (&raw const *hit)
+                    .cast::<[u64; HitRecord::SHORT_BYTES / 8]>()
+                    .read()
+            }
         }),
         false => put(hit, decides, timed, |hit| *hit),
     };
@@ -245,7 +249,12 @@ pub fn send(hit: HitRecord, decides: bool, timed: impl FnOnce(u64)) {
 
 /// As what it is `sent` as; whether there was room.
 #[inline(always)]
-fn put<T: 'static>(hit: HitRecord, decides: bool, timed: impl FnOnce(u64), sent: impl FnOnce(&HitRecord) -> T) -> bool {
+fn put<T: 'static>(
+    hit: HitRecord,
+    decides: bool,
+    timed: impl FnOnce(u64),
+    sent: impl FnOnce(&HitRecord) -> T,
+) -> bool {
     let Some(mut entry) = HITS.reserve::<T>(0) else {
         return false;
     };

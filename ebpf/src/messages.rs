@@ -35,7 +35,6 @@ pub static REQUESTS: HashMap<[u64; 2], Template> =
 const NO_PROCESS: i64 = -1;
 /// It could be anybody.
 const ANYBODY: i64 = -2;
-/// It is unknown.
 const UNSTATED: i64 = -3;
 
 /// An outermost call is entered. `pending` receives what its return needs; null if there is no room for that.
@@ -71,7 +70,11 @@ pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pendi
         prepared(moment, rule, (end, comm), pending);
         return 1;
     }
-    let carried = if end == NO_PROCESS { 0 } else { bytes::of_call(moment) };
+    let carried = if end == NO_PROCESS {
+        0
+    } else {
+        bytes::of_call(moment)
+    };
     if spec.flags & SpecFlags::BYTES != 0 {
         message_counted(moment, carried, u32::from(end != NO_PROCESS));
     }

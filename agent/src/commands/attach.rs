@@ -7,7 +7,7 @@ use rustix::process::geteuid;
 
 use super::target;
 use crate::{
-    actuator::Actuator,
+    actuator::{Actuator, StartOptions},
     cli::{AttachArgs, ExportArgs, WatchArgs},
     control::Control,
     discover::{Discovery, Job, Member, ProcessTable, job_id},
@@ -115,7 +115,6 @@ pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> 
     read.transpose().map_err(Failure::not_there)
 }
 
-/// The requested rules.
 pub(super) fn rules(args: &WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {
     let settings = args.rules.settings.as_settings();
     RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), can_probe)
@@ -213,11 +212,11 @@ fn exports(args: ExportArgs) -> Exports {
 /// Starts the actuator if rules may write. Where probes are permitted it is ready for sync points, since a
 /// rule that is added later may use them.
 fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Failure> {
-    let at_places = rules.waits_for_places() || options.cannot_probe.is_none();
-    let started = options
-        .applies
-        .then(|| Actuator::start(options.keep, at_places))
-        .transpose();
+    let start = StartOptions {
+        keeps: options.keep,
+        has_sync_points: rules.waits_for_places() || options.cannot_probe.is_none(),
+    };
+    let started = options.applies.then(|| Actuator::start(start)).transpose();
     started.map_err(Failure::not_there)
 }
 

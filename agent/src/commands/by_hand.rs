@@ -18,7 +18,7 @@ use super::{
     target,
 };
 use crate::{
-    actuator::{Actuator, passage_text},
+    actuator::{Actuator, StartOptions, passage_text},
     cli::{GetArgs, SetArgs},
     discover::{Discovery, Job, Member},
     exit::{Code, CommandResult, Failure},
@@ -145,7 +145,11 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
     let mut discovery = Discovery::default();
     let job = target::job(&mut discovery, &args.target, args.any_user)?;
     let processes = members(&job, &args.target, args.only)?;
-    let mut actuator = Actuator::start(true, args.at.is_some()).map_err(Failure::not_there)?;
+    let mut actuator = Actuator::start(StartOptions {
+        keeps: true,
+        has_sync_points: args.at.is_some(),
+    })
+    .map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut hand = ByHand {
         actuator: &mut actuator,

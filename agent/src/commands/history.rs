@@ -11,7 +11,7 @@ use tuner::{
 
 use super::target;
 use crate::{
-    actuator::{Actuator, hold_text, passage_text},
+    actuator::{Actuator, StartOptions, hold_text, passage_text},
     cli::{JournalArgs, UndoArgs},
     console::printable,
     control,
@@ -165,7 +165,11 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     let pid = target::pid(&args.target)?;
     let mut discovery = Discovery::default();
     let job = target::job(&mut discovery, &args.target, args.any_user)?;
-    let mut actuator = Actuator::start(true, true).map_err(Failure::not_there)?;
+    let mut actuator = Actuator::start(StartOptions {
+        keeps: true,
+        has_sync_points: true,
+    })
+    .map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
     let reverted = match args.change {

@@ -47,7 +47,6 @@ pub struct Answered {
     pub silent: Vec<ControlError>,
 }
 
-/// A connected session.
 #[derive(Debug)]
 pub struct SessionClient {
     path: PathBuf,

@@ -16,7 +16,6 @@ pub enum RuleConflict {
 #[derive(Clone, Debug)]
 pub struct Added {
     id: RuleId,
-    /// Its probe requests.
     pub wanted: Vec<Wanted>,
     numbers: std::ops::Range<usize>,
 }
@@ -30,7 +29,7 @@ impl RuleBook {
             .add(rule, Time(now_ns))
             .map_err(|conflict| RuleConflict::Conflict(conflict.to_string()))?;
         tracing::debug!(rule = name, "added");
-        self.are_unasked = false;
+        self.has_only_builtin_rules = false;
         let requests = self
             .engine
             .rule(id)

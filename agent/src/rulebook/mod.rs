@@ -100,7 +100,7 @@ pub struct RuleBook {
     /// What the last reading of each process came to, by slot.
     summed: BTreeMap<u32, Summed>,
     /// The user named none of the rules that are loaded.
-    are_unasked: bool,
+    has_only_builtin_rules: bool,
 }
 
 impl RuleBook {
@@ -115,7 +115,7 @@ impl RuleBook {
     ) -> Result<RuleBook, Failure> {
         let checked = sources::load(paths, settings, probes)?;
         Ok(RuleBook {
-            are_unasked: paths.iter().all(|path| path == "none"),
+            has_only_builtin_rules: paths.iter().all(|path| path == "none"),
             ..RuleBook::of(checked, apply)?
         })
     }
@@ -148,7 +148,7 @@ impl RuleBook {
             warm_up: EngineWarmUp::default(),
             calls_observed: BTreeMap::new(),
             summed: BTreeMap::new(),
-            are_unasked: false,
+            has_only_builtin_rules: false,
         })
     }
 
@@ -431,7 +431,7 @@ impl RuleBook {
     /// Whether windows may be longer than their rules state while the program is idle: the user named no
     /// rule, and nothing is recorded.
     pub fn may_linger(&self) -> bool {
-        self.are_unasked && self.recorder.is_none()
+        self.has_only_builtin_rules && self.recorder.is_none()
     }
 
     /// Whether a window of a length is over: what is measured is to be read before it is evaluated.

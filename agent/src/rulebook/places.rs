@@ -13,7 +13,6 @@ use crate::{mpi::BytesKind, probe::Probe};
 pub struct ProbePlaces {
     /// MPI's functions, and whether what they carry is sent.
     pub(super) mpi: Vec<(usize, bool)>,
-    /// By request.
     pub(super) requested: BTreeMap<usize, Vec<usize>>,
     /// What rules want to know of MPI function by function.
     pub(super) by_call: BTreeSet<Measure>,

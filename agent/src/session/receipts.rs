@@ -10,7 +10,7 @@ use tuner::{
 use super::{
     actuation::here,
     actuator_queue::Done,
-    changes::{ChangeOutcome, MachineReverts, OrderAnswer, RevertResult, ShownChange},
+    changes::{ChangeOutcome, MachineReverts, NotDone, OrderAnswer, RevertResult, ShownChange},
     leave::ActuatorEnd,
     orders::{Ordered, Work, pid_here},
 };
@@ -28,7 +28,8 @@ pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, Client
             answer
         }
         Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.work(part)),
-        Err(error) => OrderAnswer::not_done(error.to_string(), may_pass(&error)),
+        Err(error) if may_pass(&error) => OrderAnswer::not_done(NotDone::for_now(error.to_string())),
+        Err(error) => OrderAnswer::not_done(NotDone::for_good(error.to_string())),
     }
 }
 

@@ -45,7 +45,6 @@ pub enum Form {
     Startall = 8,
     /// None, and the request at the argument is no more.
     Free = 9,
-    /// It is unknown.
     Unstated = 10,
 }
 

@@ -22,7 +22,7 @@ mod namespace;
 
 use core::ffi::c_void;
 
-use abi::{HitRecord, HitKind};
+use abi::{HitKind, HitRecord};
 use aya_ebpf::{helpers::bpf_loop, programs::RawTracePointContext};
 
 /// What hits have in common.

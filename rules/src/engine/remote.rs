@@ -33,13 +33,6 @@ impl Engine {
         self.nodes.entry(node).or_default();
     }
 
-    /// A node will hand in nothing more: what it has not handed in is lost.
-    pub fn node_left(&mut self, node: Machine) {
-        if let Some(remote) = self.nodes.remove(&node) {
-            self.lose(&remote, Time(u64::MAX));
-        }
-    }
-
     /// Takes a report; false if the node never joined. One that comes twice changes nothing, one that comes
     /// before its turn waits for those before it.
     pub fn take_report(&mut self, report: Report) -> bool {

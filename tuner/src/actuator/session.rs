@@ -368,7 +368,6 @@ impl Drop for Session {
 }
 
 impl RevertSummary {
-    /// Adds another summary.
     pub fn extend(&mut self, other: RevertSummary) {
         self.reverted.extend(other.reverted);
         self.failed.extend(other.failed);

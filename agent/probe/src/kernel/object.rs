@@ -18,6 +18,7 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError},
 };
 
+use super::partial_sums::SumId;
 use super::{
     calls::{Rings, ring_size},
     cells::Cells,
@@ -335,13 +336,13 @@ impl Kernel {
     /// The next record of the ring of hits; none if all were read. The caller may sleep then: a hit at which
     /// something may fall due wakes it, even if it was woken meanwhile by a hit that it has read.
     pub fn take_hit<'ring>(&self, ring: &'ring mut Ring) -> Option<&'ring [u8]> {
-        ring.take_until(|| !self.listen())
+        ring.take_until(|| !self.mark_asleep())
     }
 
     /// Marks the reader of the hit ring as asleep: the next hit at which something may fall due wakes it.
     /// Returns true if it was not marked before; hits may then have arrived without a wake-up, so the caller
     /// must check the ring once more.
-    pub fn listen(&self) -> bool {
+    pub fn mark_asleep(&self) -> bool {
         let state = self.alarm.word(0, offset_of!(Alarm, state) / size_of::<u64>());
         // A record that caused no wake-up, because the reader was awake, was reserved before this swap: the
         // next check of the ring finds it.
@@ -383,11 +384,10 @@ impl Kernel {
         fence(Ordering::SeqCst);
     }
 
-    /// Where a cell of what is added up is, and its version: of the slot of a process, the number of what is
-    /// added up, and 0 or 1. None where there is no room for it.
-    pub(super) fn sum_cell(&self, (slot, number, odd): (u32, u16, u8)) -> Option<(usize, u64)> {
-        let number = u32::from(number).checked_sub(1)?;
-        let place = ((slot * self.options.partial_sums + number) * 2 + u32::from(odd)) as usize;
+    /// Where the cell of an aggregate is, and its version. None if there is no room for it.
+    pub(super) fn sum_cell(&self, of: SumId) -> Option<(usize, u64)> {
+        let number = u32::from(of.number).checked_sub(1)?;
+        let place = ((of.slot * self.options.partial_sums + number) * 2 + u32::from(of.is_odd)) as usize;
         let version = self.partial_sums.first_word(place)?;
         (number < self.options.partial_sums).then_some((place, version))
     }
@@ -466,7 +466,12 @@ impl Kernel {
 
     /// Whether hits of our own can be added up.
     pub(super) fn adds_calibrated(&self) -> bool {
-        self.sum_cell((self.options.processes, 1, 0)).is_some()
+        let first = SumId {
+            slot: self.options.processes,
+            number: 1,
+            is_odd: false,
+        };
+        self.sum_cell(first).is_some()
     }
 
     /// They do no longer, and what they left is taken away. The calls of this thread at each of the first

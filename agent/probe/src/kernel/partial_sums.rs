@@ -11,8 +11,16 @@ use super::object::Kernel;
 /// thread is interrupted.
 const LOOKS: usize = 50;
 
-/// A cell: the slot of a process, the number of what is added up, and 0 or 1.
-type Cell = (u32, u16, u8);
+/// Which cell of an aggregate in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SumId {
+    /// The slot of a process.
+    pub(super) slot: u32,
+    /// The number of its aggregate.
+    pub(super) number: u16,
+    /// The cell for odd keys, or that for even ones.
+    pub(super) is_odd: bool,
+}
 
 /// What was read of what the kernel side adds up.
 #[derive(Debug, Default)]
@@ -20,7 +28,7 @@ pub struct SumReadings {
     /// The version of each cell when it was read, by its place.
     versions: Vec<u64>,
     /// What was taken of each key that had a cell, until it is all.
-    taken: BTreeMap<(Cell, u64), SumCell>,
+    taken: BTreeMap<(SumId, u64), SumCell>,
 }
 
 impl SumReadings {
@@ -40,9 +48,9 @@ impl SumReadings {
     }
 
     fn read_both(&mut self, kernel: &Kernel, slot: u32, number: u16, hear: &mut impl FnMut(SumCell)) -> bool {
-        for odd in 0..2 {
+        for is_odd in [false, true] {
             // What finds no cell is sent.
-            let Some((place, version)) = kernel.sum_cell((slot, number, odd)) else {
+            let Some((place, version)) = kernel.sum_cell(SumId { slot, number, is_odd }) else {
                 continue;
             };
             if self.versions.len() <= place {
@@ -69,7 +77,7 @@ impl SumReadings {
         let (more, cell) = (self.more(partial_sum), cell(&partial_sum));
         // Those before it were handed over too, or lost.
         let over = self.taken.range((cell, 0)..=(cell, partial_sum.generation));
-        let over: Vec<(Cell, u64)> = over.map(|(of, _)| *of).collect();
+        let over: Vec<(SumId, u64)> = over.map(|(of, _)| *of).collect();
         over.iter().for_each(|of| {
             self.taken.remove(of);
         });
@@ -86,12 +94,12 @@ impl SumReadings {
     }
 }
 
-fn cell(partial_sum: &SumCell) -> Cell {
-    (
-        partial_sum.process,
-        partial_sum.number as u16,
-        (partial_sum.key & 1) as u8,
-    )
+fn cell(partial_sum: &SumCell) -> SumId {
+    SumId {
+        slot: partial_sum.process,
+        number: partial_sum.number as u16,
+        is_odd: partial_sum.key & 1 == 1,
+    }
 }
 
 /// What was added to a cell. Its extremes and its first hit are those of all it has.

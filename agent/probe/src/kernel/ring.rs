@@ -11,7 +11,10 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-use super::{cells::Cells, sys::Mapping};
+use super::{
+    cells::Cells,
+    sys::{Access, Mapping},
+};
 
 const WORD: usize = size_of::<u64>();
 /// What stands before each record: its length, with two flags, and a word of the kernel's own.
@@ -45,8 +48,8 @@ impl Ring {
         let page = procfs::page_size();
         // As it is loaded: no ring is smaller than a page.
         let words = u64::from(bytes).max(page) as usize / WORD;
-        let consumer = Mapping::of(map, 0, 1, true)?;
-        let producer = Mapping::of(map, page, 1, false)?;
+        let consumer = Mapping::of(map, 0, 1, Access::Write)?;
+        let producer = Mapping::of(map, page, 1, Access::Read)?;
         let data = Cells::map_behind(map, 2 * page, words as u32)?;
         let read = consumer.load(0, Ordering::Acquire).unwrap_or_default();
         Ok(Ring {
@@ -185,7 +188,7 @@ mod tests {
             let file = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
             ftruncate(&file, 2 * page as u64 + u64::from(bytes)).unwrap();
             let words = bytes as usize / WORD;
-            let data = Mapping::of(file.as_fd(), page as u64, page / WORD + words, true).unwrap();
+            let data = Mapping::of(file.as_fd(), page as u64, page / WORD + words, Access::Write).unwrap();
             let ring = Ring::of(file.as_fd(), bytes).unwrap();
             let kernel = Kernel {
                 file,
@@ -235,7 +238,7 @@ mod tests {
             assert_eq!(word(ring.take()), Some((!round, 8 * (13 - words) as usize)));
             assert_eq!(ring.take(), None);
         }
-        let read = Mapping::of(kernel.file.as_fd(), 0, 1, false).unwrap();
+        let read = Mapping::of(kernel.file.as_fd(), 0, 1, Access::Read).unwrap();
         assert_eq!(read.load(0, Ordering::Relaxed), Some(kernel.written));
     }
 

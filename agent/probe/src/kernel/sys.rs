@@ -171,12 +171,19 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<()>() as u64
 }
 
+/// What a mapping is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
 /// A part of a map of the kernel side as shared memory, in words: no system call for each.
 #[derive(Debug)]
 pub(super) struct Mapping {
     first: NonNull<AtomicU64>,
     words: usize,
-    may_write: bool,
+    access: Access,
 }
 
 // SAFETY: the memory is only touched with atomic operations, and stays mapped as long as the value lives.
@@ -186,21 +193,17 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// So many words from `offset` on, in bytes, which is the begin of a page.
-    pub(super) fn of(map: BorrowedFd<'_>, offset: u64, words: usize, may_write: bool) -> io::Result<Mapping> {
+    pub(super) fn of(map: BorrowedFd<'_>, offset: u64, words: usize, access: Access) -> io::Result<Mapping> {
         let bytes = words * size_of::<u64>();
-        let protection = match may_write {
-            true => ProtFlags::READ | ProtFlags::WRITE,
-            false => ProtFlags::READ,
+        let protection = match access {
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+            Access::Read => ProtFlags::READ,
         };
         let anywhere = std::ptr::null_mut();
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let address = unsafe { mmap(anywhere, bytes, protection, MapFlags::SHARED, map, offset) }?;
         let first = NonNull::new(address.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Mapping {
-            first,
-            words,
-            may_write,
-        })
+        Ok(Mapping { first, words, access })
     }
 
     /// A word as it is now; `None` behind the last one.
@@ -232,7 +235,7 @@ impl Mapping {
 
     /// A word, to change; `None` where they may only be read.
     pub(super) fn word(&self, place: usize) -> Option<&AtomicU64> {
-        if !self.may_write || place >= self.words {
+        if self.access == Access::Read || place >= self.words {
             return None;
         }
         // SAFETY: within the mapping, by the check above; it lives as long as `self`, and the kernel's side

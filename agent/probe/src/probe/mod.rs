@@ -198,10 +198,9 @@ impl Probes {
         })?;
         let calibration = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
-        // With tracefs nothing can be attached once the right to write is given up: so all is attached, and
-        // hits of what is off are dropped.
+        // With tracefs nothing can be attached or detached once the right to write is given up: so all that
+        // is cheap is attached, and hits of what is off are dropped.
         let all_on = kernel.link_kind() == LinkKind::Tracefs;
-        // Nor taken off once it costs too much.
         let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
         let on = wanted
             .iter()

@@ -10,7 +10,6 @@ use crate::{
     mpi::{self, BytesKind},
 };
 
-/// A requested probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub selector: ProbeSelector,

@@ -75,10 +75,10 @@ pub struct OrderAnswer {
 
 impl OrderAnswer {
     /// It was not tried.
-    pub fn not_done(reason: String, may_pass: bool) -> OrderAnswer {
+    pub fn not_done(why: NotDone) -> OrderAnswer {
         OrderAnswer {
-            outcome: ChangeOutcome::Refused(reason),
-            may_pass,
+            outcome: ChangeOutcome::Refused(why.reason),
+            may_pass: why.may_pass,
             shown: None,
         }
     }

@@ -207,12 +207,12 @@ impl Changes {
         self.decisions.insert(id, known);
         for (number, process) in parts {
             if let Some(reason) = &refusal {
-                effects.extend(self.receipt(id, number, OrderAnswer::not_done(reason.clone(), false)));
+                effects.extend(self.receipt(id, number, OrderAnswer::not_done(NotDone::for_good(reason))));
             } else if is_each && self.has_ended(process) {
                 effects.extend(self.receipt(
                     id,
                     number,
-                    OrderAnswer::not_done(words::GONE.to_owned(), false),
+                    OrderAnswer::not_done(NotDone::for_good(words::GONE)),
                 ));
             }
         }
@@ -339,12 +339,12 @@ impl Changes {
     fn no_room(&mut self, machine: MachineId, order: Order, now: Time) -> ChangeEffects {
         match order {
             Order::Do { decision, part, .. } => {
-                self.receipt(decision, part, OrderAnswer::not_done(NO_ROOM.to_owned(), true))
+                self.receipt(decision, part, OrderAnswer::not_done(NotDone::for_now(NO_ROOM)))
             }
             Order::Together { decision } => {
                 let known = self.decisions.get(&decision);
                 let parts = known.map_or(0, |known| known.decided.parts.len());
-                let refused = || OrderAnswer::not_done(NO_ROOM.to_owned(), false);
+                let refused = || OrderAnswer::not_done(NotDone::for_good(NO_ROOM));
                 (0..parts)
                     .flat_map(|part| self.receipt(decision, part, refused()))
                     .collect()

@@ -28,6 +28,14 @@ impl NotDone {
         }
     }
 
+    /// Later it may go.
+    pub fn for_now(reason: impl Into<String>) -> NotDone {
+        NotDone {
+            may_pass: true,
+            ..NotDone::for_good(reason)
+        }
+    }
+
     /// All of these processes had it already.
     pub(super) fn there(processes: usize) -> NotDone {
         let processes = plural(processes, "process");
@@ -55,7 +63,6 @@ pub enum ChangeOutcome {
     /// The process ended before.
     Gone,
     Refused(String),
-    /// It was reverted.
     Reverted,
     /// It was to be reverted, and the program has changed it since.
     LeftAlone,

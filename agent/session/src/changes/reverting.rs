@@ -18,7 +18,6 @@ pub(super) enum Judgement {
     Kept,
     /// It is being reverted.
     Reverting,
-    /// It was reverted.
     Reverted,
     /// It could not be reverted.
     NotReverted,

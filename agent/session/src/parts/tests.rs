@@ -177,7 +177,7 @@ fn changed(keeps: bool) -> Parts {
 fn a_decision_is_resolved_ordered_and_its_result_is_what_the_rules_get() {
     let mut it = writing();
     assert_eq!(it.does(decided(1), 1), ["resolve 1"]);
-    let order = "order Do { decision: 1, part: 0, replaces: [] }";
+    let order = "order Do { decision: DecisionId(1), part: 0, replaces: [] }";
     assert_eq!(it.does(resolved(1), 2), [order]);
     let done = [
         "say when r   1 change written and read back",
@@ -238,7 +238,7 @@ fn what_the_rules_wait_for_no_longer_is_given_up_once() {
     let effects: Vec<String> = (given_up.into_iter())
         .flat_map(|event| it.does(event, 2))
         .collect();
-    assert_eq!(effects, ["order GiveUp(1)"]);
+    assert_eq!(effects, ["order GiveUp(DecisionId(1))"]);
     let again: Vec<Event> = it.given_up(|_| false);
     let again: Vec<String> = again.into_iter().flat_map(|event| it.does(event, 3)).collect();
     assert_eq!(again, [""; 0]);
