@@ -7,7 +7,7 @@ use tuner::slot::{Slot, SlotError};
 use tuner::variable::{Location, VariableError};
 use tuner::writer::WriterError;
 
-use crate::programs::{Program, Workshop, skip, source_path, to};
+use crate::programs::{FLAGS, Program, Workshop, skip, source_path, to};
 
 /// The program of two files, built with these flags.
 pub(crate) fn paths(workshop: &Workshop, flags: &[&str]) -> PathBuf {
@@ -64,17 +64,10 @@ const PARTS: [(&str, &str); 14] = [
 #[test]
 fn fields_elements_and_what_pointers_lead_to_are_read() {
     let workshop = or_skip!(Workshop::open());
-    for flags in [
-        &["-gdwarf-4"][..],
-        &["-gdwarf-5"],
-        &["-gdwarf-5", "-gz"],
-        &["-gdwarf-4", "-fdebug-types-section"],
-        &["-gdwarf-5", "-fdebug-types-section", "-no-pie"],
-        &["-flto", "-rdynamic"],
-    ] {
+    for (how, flags) in FLAGS {
         let program = or_skip!(Program::start(&paths(&workshop, flags), &[]));
         for (path, expected) in PARTS {
-            assert_eq!(read(&program, path).unwrap(), expected, "{path} {flags:?}");
+            assert_eq!(read(&program, path).unwrap(), expected, "{path}, {how}");
         }
     }
 }
@@ -274,7 +267,7 @@ fn names_of_cpp_are_written_as_in_the_source() {
     if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
         return skip("there is no C++ compiler `c++`");
     }
-    for flags in [&["-g", "-gdwarf-4"][..], &["-g", "-gdwarf-5"]] {
+    for (_, flags) in FLAGS {
         let path = workshop.build("classes.cc", "classes", flags);
         let mut program = or_skip!(Program::start(&path, &[]));
         let cases = [

@@ -466,12 +466,8 @@ impl Kernel {
 
     /// Whether hits of our own can be added up.
     pub(super) fn adds_calibrated(&self) -> bool {
-        let first = SumId {
-            slot: self.options.processes,
-            number: 1,
-            is_odd: false,
-        };
-        self.sum_cell(first).is_some()
+        let (slot, number, is_odd) = (self.options.processes, 1, false);
+        self.sum_cell(SumId { slot, number, is_odd }).is_some()
     }
 
     /// They do no longer, and what they left is taken away. The calls of this thread at each of the first
