@@ -34,7 +34,7 @@ pub enum CaptureError {
     NoWay {
         function: String,
         what: String,
-        why: NoWay,
+        why: Box<NoWay>,
     },
     /// There is no room.
     #[error(
@@ -71,6 +71,7 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
     let function = || (probe.name.clone(), want.what.clone());
     let way = Way::to(want, probe, job).map_err(|why| {
         let (function, what) = function();
+        let why = Box::new(why);
         CaptureError::NoWay { function, what, why }
     })?;
     let known = way.type_name().map(|name| (name, 0));
