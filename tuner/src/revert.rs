@@ -1,4 +1,4 @@
-//! Taking changes back, and settling by the target's memory what a crash left undecided: also before a writer
+//! Reverting changes, and settling by the target's memory what a crash left undecided: also before a writer
 //! does anything else.
 
 use std::sync::Arc;

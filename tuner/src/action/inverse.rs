@@ -90,7 +90,7 @@ fn value(returns: ReturnType, word: u64) -> Argument {
     typed.map_or(Argument::Integer(word.cast_signed()), of_value)
 }
 
-/// What came of a call that takes a change back, by what it returned, or by its having been left; none where
+/// What came of a call that reverts a change, by what it returned, or by its having been left; none where
 /// that is not known.
 fn judge(state: &State, judged: impl Fn(Option<u64>) -> Option<RevertOutcome>) -> Option<RevertOutcome> {
     match state {

@@ -73,7 +73,7 @@ pub enum ActionOutcome {
         /// What was read just before, as text.
         #[serde(default)]
         was: Option<String>,
-        /// What takes it back: it is in force until then. Without it the call stays.
+        /// What reverts it: it is in force until then. Without it the call stays.
         #[serde(default)]
         back: Option<String>,
     },

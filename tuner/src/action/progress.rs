@@ -25,7 +25,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// What is to be written down of a call. Of one that was left, only where another call takes it back:
+    /// What is to be written down of a call. Of one that was left, only where another call reverts it:
     /// that makes what it may have done reverted, whatever it was.
     pub(super) fn answer(&self, action: &CallRecord) -> Option<&Answer> {
         match self {

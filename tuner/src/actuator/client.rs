@@ -169,7 +169,7 @@ impl ActuatorClient {
         reverted.pop().unwrap_or(Err(ClientError::OutOfStep))
     }
 
-    /// Takes changes back, the newest first: by one write those that have followed each other at the same
+    /// Reverts changes, the newest first: by one write those that have followed each other at the same
     /// place. What came of each, in the order in which they are given, and what was tried in the processes
     /// that were forked while they were in force. A long list is taken in parts, the last of it first.
     pub fn revert_each(
@@ -199,7 +199,7 @@ impl ActuatorClient {
         (parts.into_iter().rev().flatten().collect(), all_inherited)
     }
 
-    /// Takes all changes of these processes back, those of earlier sessions too, in one go: what was done to
+    /// Reverts all changes of these processes, those of earlier sessions too, in one go: what was done to
     /// one of them is never taken for what another did.
     pub fn revert_all(&mut self, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
         let pids = pids.to_vec();

@@ -84,12 +84,12 @@ pub enum ActuatorCommand {
     Get(GetCommand),
     /// The guard found that a change did good.
     Confirm(ChangeNumber),
-    /// Takes changes back: at each place by one write those that have followed each other there, at sync
+    /// Reverts changes: at each place by one write those that have followed each other there, at sync
     /// points all processes at a time.
     Revert {
         changes: Vec<ChangeNumber>,
     },
-    /// Takes all changes of these processes back, those of earlier sessions too.
+    /// Reverts all changes of these processes, those of earlier sessions too.
     RevertAll {
         pids: Vec<Pid>,
     },

@@ -1,4 +1,4 @@
-//! The taking back of changes: those that were made at a sync point there, within [`UNDO_WAIT`], all others
+//! Reverting changes: those that were made at a sync point there, within [`REVERT_WAIT`], all others
 //! at once. What several processes have together is reverted in `reverting_together`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use crate::sync::ResolvedPoint;
 use crate::write::WriteError;
 use crate::writer::WriterError;
 
-/// How long taking back waits for sync points, all together.
+/// How long reverting waits for sync points, all together.
 pub(super) const REVERT_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks whether they were reached.
 pub(super) const REVERT_LOOK: Duration = Duration::from_millis(1);
@@ -41,7 +41,7 @@ pub(super) type Tried = Attempt<Refusal>;
 pub(super) type TriedIn = Result<Vec<Tried>, Refusal>;
 
 impl Session {
-    /// Takes these changes back, as [`Session::undo_all`] does. What came of each, in their order, and what
+    /// Reverts these changes, as [`Session::revert_all`] does. What came of each, in their order, and what
     /// was tried in the processes that have inherited them.
     pub(super) fn revert_these(
         &mut self,

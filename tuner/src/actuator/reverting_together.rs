@@ -1,4 +1,4 @@
-//! The taking back of changes that several processes made together: in all of them at the same iteration, or
+//! Reverting changes that several processes made together: in all of them at the same iteration, or
 //! in none. Groups that lie on each other in all of them go at once. How the processes agree on an iteration
 //! is [`super::assembly`]'s.
 

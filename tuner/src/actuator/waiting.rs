@@ -1,7 +1,7 @@
 //! The changes that wait for their sync points.
 //!
 //! What holds the program is behind [`Rendezvous`]; what is written and how is in `armed`, and decided before
-//! anything is armed. Nothing here waits for the program; taking back, which does, is in `reverting`.
+//! anything is armed. Nothing here waits for the program; reverting, which does, is in `reverting`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -47,7 +47,7 @@ pub struct Assignment {
     /// instant will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPoint>,
-    /// The processes that take it, and may take it back, at the same iteration only, all of them or none.
+    /// The processes that take it, and may revert it, at the same iteration only, all of them or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Bond>,
 }
@@ -102,7 +102,7 @@ pub struct CallRecord {
     /// The sync point whose thread is to make it; none when any thread may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPoint>,
-    /// What takes it back; without one it stays.
+    /// What reverts it; without one it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inverse: Option<InverseRecord>,
 }
@@ -219,7 +219,7 @@ impl ActionRecord {
         }
     }
 
-    /// What takes it back, if it is a call that can be.
+    /// What reverts it, if it is a call that can be reverted.
     pub fn inverse(&self) -> Option<&InverseRecord> {
         match self {
             ActionRecord::Call(call) => call.inverse.as_ref(),

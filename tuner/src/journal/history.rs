@@ -63,7 +63,7 @@ pub struct Change {
     /// The thread that made such a call.
     #[serde(default)]
     pub thread: Option<ThreadId>,
-    /// Memory that was mapped to take it back.
+    /// Memory that was mapped to revert it.
     pub revert_arena: Option<Arena>,
     /// The oldest change that was to be reverted with it, by the same write.
     pub revert_through: Option<u64>,

@@ -176,7 +176,7 @@ pub enum ChangeEvent {
         /// The slots of the processes that are judged; none is all.
         slots: Option<BTreeSet<u32>>,
     },
-    /// An order to take a change back was answered.
+    /// An order to revert a change was answered.
     #[serde(rename = "undone")]
     Reverted(ChangeId, RevertResult),
     /// A rule is removed, with or without what it changed.

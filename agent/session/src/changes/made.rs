@@ -111,7 +111,7 @@ impl Made {
         self.judgement == Some(Judgement::Kept)
     }
 
-    /// A guard takes it back, or has.
+    /// A guard reverts it, or has.
     pub(super) fn is_being_reverted(&self) -> bool {
         matches!(self.judgement, Some(Judgement::Reverting | Judgement::Reverted))
     }

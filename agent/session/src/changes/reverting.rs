@@ -9,7 +9,7 @@ use profile::snapshot::{
     outcome::{NOT_UNDONE, UNDOING},
 };
 
-/// How the verdicts of rules end that take a change back.
+/// The endings of the verdicts that revert a change.
 const ENDINGS: [&str; 2] = ["; undone", "; reverted to compare"];
 
 /// What a guard has come to.

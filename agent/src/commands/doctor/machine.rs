@@ -215,7 +215,7 @@ fn reading() -> Check {
 /// A variable of the C library that a program without options left to parse does not look at any more.
 const UNUSED: &str = "optopt";
 
-/// Writes a variable of a child of ours and takes it back, with a journal of its own.
+/// Writes a variable of a child of ours and reverts it, with a journal of its own.
 fn writing() -> Check {
     let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}", std::process::id()));
     let written = write_into_child(&folder);
