@@ -130,6 +130,13 @@ impl Images {
     }
 }
 
+/// A file of this machine, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
 /// An ELF file that is loaded in a process.
 #[derive(Debug, Clone)]
 pub struct Module {
@@ -176,9 +183,10 @@ impl Module {
 
     /// Which file it is, by device and inode of the open file: the same whether it is mapped or not. (On some
     /// file systems mappings show another device.)
-    pub fn file_id(&self) -> (u64, u64) {
+    pub fn file_id(&self) -> FileId {
         let meta = self.image.file().metadata();
-        meta.map_or((0, self.inode), |meta| (meta.dev(), meta.ino()))
+        let (device, inode) = meta.map_or((0, self.inode), |meta| (meta.dev(), meta.ino()));
+        FileId { device, inode }
     }
 
     /// The last part of the path.

@@ -11,7 +11,7 @@ use job::discover::Member;
 use tuner::{module::Module, process::Pid};
 
 use super::{
-    Group, Linked, Probe, Probes, Read, Target,
+    LinkGroup, LinkTarget, Linked, Probe, Probes, Read,
     places::{Place, address_of},
 };
 use crate::kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
@@ -145,9 +145,10 @@ impl Probes {
         places: &[Place],
         pid: i32,
     ) -> Result<(), KernelError> {
-        let pid = self.own_links.then_some(pid as u32);
-        let (device, inode) = module.file_id();
-        let to: Target = (device, inode, pid);
+        let to = LinkTarget {
+            file: module.file_id(),
+            process: self.own_links.then_some(pid as u32),
+        };
         if self.kernel.is_none() {
             return Ok(());
         }
@@ -175,8 +176,8 @@ impl Probes {
     }
 
     /// Links to these places of a file.
-    fn links_to(&self, path: &Path, places: &[Place], to: Target) -> Result<Vec<Linked>, KernelError> {
-        let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
+    fn links_to(&self, path: &Path, places: &[Place], to: LinkTarget) -> Result<Vec<Linked>, KernelError> {
+        let mut groups: BTreeMap<LinkGroup, Vec<Place>> = BTreeMap::new();
         for place in places {
             let group = groups.entry(self.group(place.site.probe)).or_default();
             group.push(*place);
@@ -203,14 +204,13 @@ impl Probes {
         path: &Path,
         sites: Vec<ProbeSite>,
         at: At,
-        to: Target,
+        to: LinkTarget,
     ) -> Result<Vec<Linked>, KernelError> {
         let Some(kernel) = &self.kernel else {
             return Ok(Vec::new());
         };
         let probes: BTreeSet<u32> = sites.iter().map(|site| site.probe).collect();
-        let (_, _, pid) = to;
-        let request = LinkRequest::new(path.to_owned(), sites, at, pid);
+        let request = LinkRequest::new(path.to_owned(), sites, at, to.process);
         let linked = |(probes, link)| Linked { probes, at, to, link };
         match kernel.attach(&request) {
             Ok(link) => Ok(vec![linked((probes, link))]),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use job::{clock::monotonic_ns, discover::Job};
-use tuner::module::Module;
+use tuner::module::{FileId, Module};
 
 use super::{ArmError, Member, ProbeSelector, Probes, SPARE_PROCESSES, Spare, Wanted};
 use crate::kernel::{FamilyRoot, Kernel, KernelError};
@@ -21,10 +21,10 @@ pub struct LateFile {
     pub is_again: bool,
 }
 
-/// What was attached to after the command began, by file (device, inode).
+/// What was attached to after the command began.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    files: BTreeMap<(u64, u64), LateFile>,
+    files: BTreeMap<FileId, LateFile>,
     /// What is attached to now was before.
     pub(super) is_again: bool,
 }

@@ -29,7 +29,7 @@ use job::{
     discover::{Job, Member},
     mpi,
 };
-use tuner::intact::CodeText;
+use tuner::{intact::CodeText, module::FileId};
 
 pub use ::profile::probe::{
     CaptureStep, Probe, ProbeCapture, ProbeSelector, Read, Wanted, WantedCapture, WantedSum, number_of,
@@ -83,7 +83,7 @@ pub struct Probes {
     closer: Closer,
     /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted
     /// twice.
-    closing: Vec<(CloseTicket, Target)>,
+    closing: Vec<(CloseTicket, LinkTarget)>,
     /// Since when something is not attached for that reason.
     put_off_since_ns: Option<u64>,
     /// Functions that are watched in windows are not watched now.
@@ -100,7 +100,7 @@ pub struct Probes {
     resting: BTreeSet<usize>,
     /// Which of the wanted are requested in each process, by slot.
     requested: Vec<Vec<bool>>,
-    attached: BTreeMap<Target, BTreeSet<Place>>,
+    attached: BTreeMap<LinkTarget, BTreeSet<Place>>,
     files: KnownFiles,
     /// The members of the job at the start are attached to.
     is_armed: bool,
@@ -109,25 +109,45 @@ pub struct Probes {
     /// Of a command: what was attached only when a process that runs it was seen.
     late: Option<family::Late>,
     missing: Missing,
-    /// Functions of files, shared by all processes, that one of them has overwritten: device, inode, probe.
-    overwritten: BTreeSet<(u64, u64, u32)>,
+    /// Functions of files, shared by all processes, that one of them has overwritten.
+    overwritten: BTreeSet<(FileId, u32)>,
     /// Processes whose library has not shown yet where it keeps who is who.
     unsettled: BTreeSet<u32>,
 }
 
-/// A file (device, inode), and the process that has a link of its own to it.
-type Target = (u64, u64, Option<u32>);
+/// A file, and the process that has a link of its own to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LinkTarget {
+    file: FileId,
+    process: Option<u32>,
+}
 
-/// Functions that share links, and so are attached and detached together. A function requested by name has
-/// links of its own. Functions of a pattern or of MPI are grouped by the requests that include them; MPI
-/// functions that no rule requests form two groups, polling functions (MPI_Test, MPI_Iprobe) and the others.
-type Group = (Vec<usize>, Option<u32>);
+/// Functions that share links, and so are attached and detached together: those that the same requests include,
+/// unless they have a class of their own.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct LinkGroup {
+    requests: Vec<usize>,
+    class: Option<LinkClass>,
+}
+
+/// Functions whose links come and go without those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LinkClass {
+    /// One that is requested by its name.
+    Named(u32),
+    /// Watched in windows.
+    Sampled,
+    /// What a process calls first.
+    First,
+    /// MPI_Test, MPI_Iprobe and others that are called repeatedly.
+    Polling,
+}
 
 /// A link, and the probes that it serves.
 struct Linked {
     probes: BTreeSet<u32>,
     at: At,
-    to: Target,
+    to: LinkTarget,
     link: Link,
 }
 
@@ -382,13 +402,19 @@ impl Probes {
         !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_requested))
     }
 
-    fn group(&self, probe: u32) -> Group {
+    fn group(&self, probe: u32) -> LinkGroup {
         let is_named = |want: &usize| matches!(self.wanted[*want].selector, ProbeSelector::Function(_));
         match self.numbers.probes.get(probe as usize) {
             Some(of) if of.mpi.is_some() => self.group_of_mpi(of),
-            Some(of) if of.wanted.iter().any(is_named) => (Vec::new(), Some(probe)),
-            Some(of) => (of.wanted.clone(), None),
-            None => (Vec::new(), None),
+            Some(of) if of.wanted.iter().any(is_named) => LinkGroup {
+                class: Some(LinkClass::Named(probe)),
+                ..LinkGroup::default()
+            },
+            Some(of) => LinkGroup {
+                requests: of.wanted.clone(),
+                class: None,
+            },
+            None => LinkGroup::default(),
         }
     }
 
@@ -406,7 +432,7 @@ impl Probes {
     }
 
     fn close(&mut self, over: Vec<Linked>) {
-        let targets: BTreeSet<Target> = over.iter().map(|linked| linked.to).collect();
+        let targets: BTreeSet<LinkTarget> = over.iter().map(|linked| linked.to).collect();
         let ticket = self.closer.close(in_order(over));
         self.closing.extend(targets.into_iter().map(|to| (ticket, to)));
     }
@@ -423,7 +449,7 @@ impl Probes {
     }
 
     /// Whether links to this file are being closed. Then what is to be attached there is put off.
-    fn puts_off(&mut self, to: Target) -> bool {
+    fn puts_off(&mut self, to: LinkTarget) -> bool {
         let puts_off = self.is_closing() && self.closing.iter().any(|(_, closing)| *closing == to);
         if puts_off {
             self.put_off_since_ns.get_or_insert_with(monotonic_ns);

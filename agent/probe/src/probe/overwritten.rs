@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tuner::{
     intact::{CodeText, Overwritten},
-    module::Module,
+    module::{FileId, Module},
     space::SpaceError,
 };
 
-use super::{Probes, places::Place};
+use super::{LinkTarget, Probes, places::Place};
 
 /// One line names no more functions of one file than this.
 const SHOWN_MAX: usize = 3;
@@ -49,12 +49,12 @@ impl Probes {
         places: &[Place],
     ) -> BTreeSet<u32> {
         let mut found = looked_at(text, module, places);
-        let (device, inode) = module.file_id();
+        let file = module.file_id();
         let mut refused: BTreeSet<u32> = BTreeSet::new();
         if !self.own_links {
-            let is_known = |probe: &u32| self.overwritten.contains(&(device, inode, *probe));
+            let is_known = |probe: &u32| self.overwritten.contains(&(file, *probe));
             refused.extend(places.iter().map(|place| place.site.probe).filter(is_known));
-            let attached = self.attached.get(&(device, inode, None));
+            let attached = self.attached.get(&LinkTarget { file, process: None });
             let is_new = |place: &&Place| {
                 let probe = place.site.probe;
                 attached.is_none_or(|attached| !attached.contains(place))
@@ -67,7 +67,7 @@ impl Probes {
         self.report_overwritten(module, &found);
         refused.extend(found.into_keys());
         if !self.own_links {
-            self.leave_alone(device, inode, &refused);
+            self.leave_alone(file, &refused);
         }
         refused
     }
@@ -102,11 +102,11 @@ impl Probes {
     }
 
     /// Functions of a file that no process is probed in from now on. A link that serves others too stays:
-    /// what somebody has written over its breakpoint stays as he wrote it.
-    fn leave_alone(&mut self, device: u64, inode: u64, refused: &BTreeSet<u32>) {
+    /// what somebody has written over its breakpoint stays as it is.
+    fn leave_alone(&mut self, file: FileId, refused: &BTreeSet<u32>) {
         self.overwritten
-            .extend(refused.iter().map(|probe| (device, inode, *probe)));
-        let to = (device, inode, None);
+            .extend(refused.iter().map(|probe| (file, *probe)));
+        let to = LinkTarget { file, process: None };
         let is_over = |probes: &BTreeSet<u32>| !probes.is_empty() && probes.is_subset(refused);
         let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links)
             .into_iter()

@@ -5,17 +5,8 @@ use std::collections::BTreeSet;
 use abi::Frame;
 use job::{clock::monotonic_ns, discover::Member};
 
-use super::{Group, Linked, Probe, Probes};
+use super::{LinkClass, LinkGroup, Linked, Probe, Probes};
 use crate::kernel::{Kernel, KernelError};
-
-/// Stands for the polling functions, where a group of links is named by a function.
-const POLLING: u32 = u32::MAX - 1;
-
-/// Stands for those that are watched in windows.
-const SAMPLED: u32 = u32::MAX - 3;
-
-/// Stands for those that a process calls first.
-const FIRST: u32 = u32::MAX - 2;
 
 impl Probes {
     /// Whether a function may be watched in windows: one of MPI that is in the profile alone, or one that the
@@ -60,13 +51,16 @@ impl Probes {
 
     /// The group with which a function of MPI is attached and detached: functions that are watched in
     /// windows, and polling functions that may be, come and go without the others.
-    pub(super) fn group_of_mpi(&self, probe: &Probe) -> Group {
+    pub(super) fn group_of_mpi(&self, probe: &Probe) -> LinkGroup {
         let apart = match (self.reports_newcomers(probe), probe.is_sampled) {
-            (true, _) => Some(FIRST),
-            (false, true) => Some(SAMPLED),
-            (false, false) => probe.is_polling().then_some(POLLING),
+            (true, _) => Some(LinkClass::First),
+            (false, true) => Some(LinkClass::Sampled),
+            (false, false) => probe.is_polling().then_some(LinkClass::Polling),
         };
-        (probe.wanted.clone(), apart.filter(|_| self.can_pause(probe)))
+        LinkGroup {
+            requests: probe.wanted.clone(),
+            class: apart.filter(|_| self.can_pause(probe)),
+        }
     }
 
     /// Whether probes can be taken off and put back.
