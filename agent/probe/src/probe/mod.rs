@@ -135,9 +135,8 @@ struct LinkGroup {
 enum LinkClass {
     /// One that is requested by its name.
     Named(u32),
-    /// Watched in windows.
     Sampled,
-    /// What a process calls first.
+    /// Functions that a process calls first.
     First,
     /// MPI_Test, MPI_Iprobe and others that are called repeatedly.
     Polling,
