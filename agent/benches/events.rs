@@ -1,5 +1,5 @@
-//! Hits at a rate, put into the ring of a session by a synthetic producer. Run by `cargo xtask bench events` and `bench scale`, which
-//! reckon; here they are made, and what was made is told in a line of JSON.
+//! Hits at a rate, put into the ring of a session by a synthetic producer. Run by `cargo xtask bench events`
+//! and `bench scale`, which reckon; here they are made, and what was made is told in a line of JSON.
 //!
 //!   events session PID PRODUCERS RATE SECONDS   into the ring of the agent with this number
 //!   events bare PRODUCERS RATE SECONDS          into a ring of its own, beside a thread that takes them out and does nothing else
@@ -21,7 +21,8 @@ use rustix::{
 use serde_json::{Value, json};
 use tuneagent::kernel::{Kernel, LoadOptions, Producer, read_hit};
 
-/// Most hits of one run of the program in the kernel, during which nothing else runs on its CPU: about 0.1 ms.
+/// Most hits of one run of the program in the kernel, during which nothing else runs on its CPU: about 0.1
+/// ms.
 const BATCH: u64 = 1024;
 
 /// Who has made all that were due waits so long for more to be.

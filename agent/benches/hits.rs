@@ -1,12 +1,14 @@
-//! What is done at a hit, and what each costs the program: counted, timed, counted by duration, values read, added up, sent to the agent.
-//! Run by `cargo xtask bench hits` and `bench sites`: for each line of its input it goes through all ways of probing once, and prints a line
-//! of JSON for each; so the tools that we are compared with have their turns in between.
+//! What is done at a hit, and what each costs the program: counted, timed, counted by duration, values read,
+//! added up, sent to the agent. Run by `cargo xtask bench hits` and `bench sites`: for each line of its input
+//! it goes through all ways of probing once, and prints a line of JSON for each; so the tools that we are
+//! compared with have their turns in between.
 //!
 //!   hits PROGRAM CALLS              some ways, at every place where a function may be probed
 //!   hits PROGRAM CALLS FUNCTION...  all ways, at the site of each of these functions
 //!
-//! The whole price is measured, as the program pays it: from call to call, less the same without a probe in the same round. What is sent is
-//! read when the calls are over: to read it is the agent's work, and not the program's.
+//! The whole price is measured, as the program pays it: from call to call, less the same without a probe in
+//! the same round. What is sent is read when the calls are over: to read it is the agent's work, and not the
+//! program's.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
 mod common;

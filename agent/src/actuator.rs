@@ -28,8 +28,8 @@ use crate::{
     rights::{self, ProgramPart},
 };
 
-/// An actuator that does not answer within this time is taken for dead, and asked no more. Where ranks spin on too few CPUs, which is what rules repair,
-/// it waits its turn at every thread that it holds.
+/// An actuator that does not answer within this time is considered dead, and gets no more requests. If ranks
+/// spin on too few CPUs, which is what rules repair, it waits its turn at every thread that it holds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -44,24 +44,32 @@ pub enum StartError {
     Journal(#[from] tuner::journal::JournalError),
 }
 
-/// A running actuator. When it is dropped, the actuator takes back what was not confirmed, and ends.
+/// What an actuator is started for.
+#[derive(Clone, Copy, Debug)]
+pub struct StartOptions {
+    /// Confirmed changes stay at the end.
+    pub keeps: bool,
+    /// There will be changes at sync points.
+    pub has_sync_points: bool,
+}
+
+/// A running actuator. When it is dropped, the actuator reverts what was not confirmed, and ends.
 #[derive(Debug)]
 pub struct Actuator {
-    /// What it can be asked.
+    /// The connection for requests.
     pub client: ActuatorClient,
     stream: UnixStream,
     child: Child,
 }
 
 impl Actuator {
-    /// Starts one. With `keep`, confirmed changes stay at the end; with `sync` there will be changes at sync points. Must be called
-    /// before the right to write is dropped.
-    pub fn start(keep: bool, sync: bool) -> Result<Actuator, StartError> {
-        Actuator::start_in(StateDir::usual()?.path().to_owned(), keep, sync)
+    /// Starts one. Must be called before the right to write is dropped.
+    pub fn start(options: StartOptions) -> Result<Actuator, StartError> {
+        Actuator::start_in(StateDir::usual()?.path().to_owned(), options)
     }
 
-    /// One that does what the user names by hand, which stays; with `despite_seccomp` it calls functions whatever the program's seccomp filters
-    /// may do to them.
+    /// One that does what the user names by hand, which stays; with `despite_seccomp` it calls functions
+    /// whatever the program's seccomp filters may do to them.
     pub fn by_hand(despite_seccomp: bool) -> Result<Actuator, StartError> {
         let hello = Hello {
             keep: true,
@@ -73,14 +81,14 @@ impl Actuator {
     }
 
     /// As `start`, with its journals in this folder.
-    pub fn start_in(state_dir: PathBuf, keep: bool, sync: bool) -> Result<Actuator, StartError> {
+    pub fn start_in(state_dir: PathBuf, options: StartOptions) -> Result<Actuator, StartError> {
         let hello = Hello {
-            keep,
+            keep: options.keeps,
             despite_seccomp: false,
             state_dir,
             who: Who::current(),
         };
-        Actuator::begin(hello, sync)
+        Actuator::begin(hello, options.has_sync_points)
     }
 
     fn begin(hello: Hello, sync: bool) -> Result<Actuator, StartError> {
@@ -107,28 +115,30 @@ impl Actuator {
         self.child.id().cast_signed()
     }
 
-    /// Its stream once more: when that is shut down the actuator takes back what was not confirmed, and ends.
+    /// Its stream once more: when that is shut down the actuator reverts what was not confirmed, and ends.
     pub fn stream(&self) -> io::Result<UnixStream> {
         self.stream.try_clone()
     }
 
-    /// Ends the session: takes back what does not stay.
-    pub fn finish(mut self) -> Result<tuner::actuator::Farewell, ClientError> {
-        let farewell = self.client.shutdown();
-        // It has answered, so it is about to end; or its stream has ended, and it takes back what it can, unless it hangs.
+    /// Ends the session: reverts what does not stay.
+    pub fn finish(mut self) -> Result<tuner::actuator::RevertSummary, ClientError> {
+        let summary = self.client.shutdown();
+        // It has answered, so it is about to end; or its stream has ended, and it reverts what it can,
+        // unless it hangs.
         let given_up = Instant::now() + ANSWER_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < given_up {
             std::thread::sleep(Duration::from_millis(1));
         }
-        farewell
+        summary
     }
 }
 
-/// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is prepared for
-/// changes at sync points; without, it has given up the right to probe.
+/// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is
+/// prepared for changes at sync points; without, it has given up the right to probe.
 pub fn serve(sync: bool) -> Result<(), String> {
     if sync {
-        // Before rights are dropped: to let a probe write by itself takes one that the actuator does not keep.
+        // Before rights are dropped: to let a probe write by itself takes one that the actuator does not
+        // keep.
         *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(false));
         heap::give_back();
     }

@@ -1,12 +1,15 @@
-//! Files that readers find whole or not at all, though whoever writes them gives up the right to open files long before.
+//! Files that readers find complete or not at all, though their writer gives up the right to open files long
+//! before.
 //!
-//! A file is written under another name in the same folder, and gets its own when it is complete. Root that has given up its
-//! capabilities may not rename in the folder of another user: there a new file has its name from the start, but nobody may read it
-//! (nobody but root) until it is complete, and a file of that user is rewritten at the end.
+//! A file is written under another name in the same folder, and gets its own when it is complete. Root that
+//! has given up its capabilities may not rename in the folder of another user: there a new file has its name
+//! from the start, but only root may read it until it is complete, and a file of that user is rewritten at
+//! the end.
 //!
-//! The folder is opened once, and names are looked up in it without following links. A link as the last part of a name is followed here, by
-//! the kernel's own rule for sticky folders (`fs.protected_symlinks`), whatever that setting is: not the link of another user. A file
-//! that is replaced keeps its mode, and its owner where we may give a file away.
+//! The folder is opened once, and names are looked up in it without following links. A link as the last part
+//! of a name is followed here, by the kernel's own rule for sticky folders (`fs.protected_symlinks`),
+//! whatever that setting is: not the link of another user. A file that is replaced keeps its mode, and its
+//! owner if we may change owners.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -44,7 +47,7 @@ pub struct AtomicFile {
 #[derive(Debug)]
 enum Hidden {
     Named(OsString),
-    /// Nobody may read it. It gets this mode when it is complete.
+    /// Not readable. It gets this mode when it is complete.
     Closed(u32),
     /// Not at all, but it keeps its old content until the new one is complete.
     Rewritten,
@@ -106,10 +109,10 @@ impl AtomicFile {
         Ok(file)
     }
 
-    /// Under its own name, and read by nobody.
+    /// Under its own name, and not readable.
     fn closed(place: Place, replaced: Option<&Stat>) -> io::Result<AtomicFile> {
         place.remove(&place.name)?;
-        // Mode 0666 less the umask, as any new file has it: whoever opens it now may read it later as well.
+        // Mode 0666 less the umask, as any new file has it: what may open it now may read it later as well.
         let file = place.new_file(&place.name, if replaced.is_some() { 0 } else { 0o666 })?;
         let mode = match replaced {
             Some(replaced) => permissions(replaced),
@@ -162,7 +165,8 @@ struct Place {
 /// Where a name leads.
 enum Found {
     Place(Place),
-    /// To what another descriptor has open (`/dev/stdout`, `/dev/fd/63`): only the kernel can follow such a link.
+    /// To what another descriptor has open (`/dev/stdout`, `/dev/fd/63`): only the kernel can follow such a
+    /// link.
     Open(File, Place),
 }
 
@@ -186,7 +190,8 @@ impl Place {
         Err(Errno::LOOP.into())
     }
 
-    /// The folder of `name` and its last part. The kernel follows the links on the way, and refuses those that it protects from.
+    /// The folder of `name` and its last part. The kernel follows the links on the way, and refuses those
+    /// that it protects from.
     fn below(folder: impl rustix::fd::AsFd, name: &Path) -> io::Result<Place> {
         let last = name.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
         let parent = name.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -272,7 +277,7 @@ impl Place {
         Ok(!own.is_root() || folder.st_uid == own.as_raw() || is_open && !(is_sticky && is_anothers))
     }
 
-    /// A file of the user whose folder it is, under one name only: rewriting it changes nobody else's.
+    /// A file of the user whose folder it is, under one name only: rewriting it does not affect other users.
     fn is_of_folders_owner(&self, file: &File) -> io::Result<bool> {
         let file = rustix::fs::fstat(file)?;
         let owner = rustix::fs::fstat(&self.folder)?.st_uid;
@@ -298,7 +303,7 @@ fn keep_owner_and_mode(file: &File, replaced: &Stat) -> io::Result<()> {
     let mode = permissions(replaced) & (0o707 | group);
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
     if own.st_uid != replaced.st_uid {
-        // Only root may; whoever else replaces a file of another user owns the new one.
+        // Only root may; any other user who replaces a file of another user owns the new one.
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(replaced.st_uid)), None);
     }
     Ok(())

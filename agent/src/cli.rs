@@ -1,4 +1,5 @@
-//! The command line: what users type. Every command is declared here once, and its flags in the modules below, with their help.
+//! The command line: what users type. Every command is declared here once, and its flags in the modules
+//! below, with their help.
 
 mod change;
 mod rule;
@@ -45,7 +46,8 @@ pub enum Command {
     /// Watch a running program; --apply lets rules change it
     #[command(after_help = ATTACH_HELP)]
     Attach(AttachArgs),
-    /// Start a command and watch it from its first instruction, with everything that it starts: tuneagent run -- mpirun -n 4 ./app
+    /// Start a command and watch it from its first instruction, with everything that it starts: tuneagent run
+    /// -- mpirun -n 4 ./app
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
     /// Revert changes
@@ -91,7 +93,8 @@ pub enum Command {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// The process that writes a session's report into a file; started by the agent itself, with the text as standard input.
+    /// The process that writes a session's report into a file; started by the agent itself, with the text as
+    /// standard input.
     #[command(hide = true)]
     WriteReport {
         /// The file.
@@ -104,7 +107,8 @@ pub enum Command {
         #[arg(long)]
         sync: bool,
     },
-    /// The process that closes the probes of a session; started by the agent itself, with its socket as standard input.
+    /// The process that closes the probes of a session; started by the agent itself, with its socket as
+    /// standard input.
     #[command(hide = true)]
     Closer,
 }

@@ -1,5 +1,5 @@
-//! Shows what is wrong with a rule file: file, line and column, the text underlined, what to do. The file may be anybody's: what a terminal
-//! would act on is replaced.
+//! Shows what is wrong with a rule file: file, line and column, the text underlined, what to do. The file may
+//! be anybody's: what a terminal would act on is replaced.
 
 use std::{borrow::Cow, io::IsTerminal};
 
@@ -56,7 +56,8 @@ fn rendered(name: &str, text: &str, diagnostics: &[Diagnostic], colour: bool) ->
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The text of the file with something of as many bytes in the place of every active character, so that all places stay.
+/// The text of the file with something of as many bytes in the place of every active character, so that all
+/// places stay.
 fn shown(text: &str) -> Cow<'_, str> {
     let is_replaced = |c: char| !matches!(c, '\n' | '\r' | '\t') && is_active(c);
     if !text.contains(is_replaced) && !text.replace("\r\n", "").contains('\r') {

@@ -1,4 +1,4 @@
-//! Commands of ours that a user is told to run: with the full path, quoted as a shell wants it.
+//! Commands of ours that a user is advised to run: with the full path, quoted for a shell.
 
 use job::root;
 use rustix::process::geteuid;

@@ -1,5 +1,5 @@
-//! Read-only HTTP: /metrics and /healthz. Nothing can be changed through it. Every local user can connect, so everything is bounded: connections,
-//! the time for a request, and the time for its answer.
+//! Read-only HTTP: /metrics and /healthz. Nothing can be changed through it. Every local user can connect, so
+//! everything is bounded: connections, the time for a request, and the time for its answer.
 
 use std::{
     convert::Infallible,
@@ -143,7 +143,7 @@ async fn scrape(shared: Shared) -> Response<Full<Bytes>> {
     }
 }
 
-/// What there is, for whoever comes with a browser.
+/// A list of the pages, for browsers.
 fn landing() -> Response<Full<Bytes>> {
     const PAGE: &str = "<!doctype html><html lang=\"en\"><title>tuneagent</title><h1>tuneagent</h1>\
         <p>A session that watches a running program. Nothing can be changed here.</p>\
@@ -164,8 +164,9 @@ fn text_with(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// The names under which a session answers. A web page can have a name of its own resolve to this machine and then ask in the user's browser (DNS
-/// rebinding); it cannot do so for an address, for localhost, nor for a name that is not its own.
+/// The names under which a session answers. A web page can have a name of its own resolve to this machine and
+/// then send requests from the user's browser (DNS rebinding); it cannot do so for an address, for localhost,
+/// nor for a name that is not its own.
 #[derive(Debug)]
 struct Names {
     /// It is served to this machine alone.

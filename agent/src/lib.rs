@@ -1,9 +1,9 @@
-//! The agent: the program `tuneagent`. It finds the job, arms the probes, reads what they count, has the rules evaluate it,
-//! passes their decisions to the actuator, and shows all of it.
+//! The agent: the program `tuneagent`. It finds the job, arms the probes, reads what they count, has the
+//! rules evaluate it, passes their decisions to the actuator, and shows all of it.
 //!
-//! The entry is [`commands::run`]. A session is [`session::Session`]; what it reads from the kernel comes through [`kernel`],
-//! what it knows of rules through [`rulebook`], and what it changes it changes through [`actuator`], which is another
-//! process. Everything shown is a [`snapshot::Snapshot`].
+//! The entry is [`commands::run`]. A session is [`session::Session`]; what it reads from the kernel comes
+//! through [`kernel`], what it knows of rules through [`rulebook`], and what it changes it changes through
+//! [`actuator`], which is another process. Everything shown is a [`snapshot::Snapshot`].
 #![deny(unsafe_code)]
 
 /// Prints a line on standard output.

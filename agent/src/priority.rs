@@ -1,5 +1,6 @@
-//! That the session is there when something is to be done, though ranks keep every CPU busy: its own niceness for as long as it lasts, and
-//! that of its group while it begins. No real-time priority: that is for sync points alone.
+//! That the session is there when something is to be done, though ranks keep every CPU busy: its own niceness
+//! for as long as it lasts, and that of its group while it begins. No real-time priority: that is for sync
+//! points alone.
 
 use std::{
     fs::{File, OpenOptions},
@@ -12,10 +13,11 @@ use rustix::process::{getpid, setpriority_process};
 /// Above busy ranks, below what keeps the machine alive.
 const NICE: i32 = -15;
 
-/// Where the kernel shares CPUs out by login sessions, what a process's is called and how nice all of it is together.
+/// Where the kernel shares CPUs out by login sessions, what a process's is called and how nice all of it is
+/// together.
 const GROUP: &str = "/proc/self/autogroup";
 
-/// Whoever is not root may change it once within this time.
+/// A user other than root may change it once within this time.
 const AGAIN: Duration = Duration::from_millis(110);
 
 /// Runs this process before busy ranks of its own group.
@@ -23,8 +25,9 @@ pub(crate) fn raise() -> io::Result<()> {
     Ok(setpriority_process(Some(getpid()), NICE)?)
 }
 
-/// All of our login session goes before others. mpirun may give each rank one of its own, among which ours would be one of many, however nice
-/// we are in it. It ends with this value: whoever is left in the terminal must not keep what we took.
+/// All of our login session goes before others. mpirun may give each rank one of its own, among which ours
+/// would be one of many, however nice we are in it. It ends with this value: what is left in the terminal
+/// must not keep the priority.
 #[derive(Debug)]
 pub struct Hurry {
     /// Open from the beginning: nothing can be opened for writing later.

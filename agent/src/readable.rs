@@ -1,4 +1,5 @@
-//! Waiting in the event loop until a descriptor can be read. The one place that registers descriptors with it.
+//! Waiting in the event loop until a descriptor can be read. The one place that registers descriptors with
+//! it.
 #![allow(unsafe_code, reason = "registering a descriptor with the event loop")]
 
 use std::{
@@ -15,13 +16,14 @@ pub struct Readable(AsyncFd<OwnedFd>);
 impl Readable {
     /// Registers. Must run inside the runtime.
     pub fn new(descriptor: OwnedFd) -> io::Result<Readable> {
-        // SAFETY: the descriptor is owned by the value that is registered, which nobody else can close or take out, so it
-        // stays open and the same for as long as it is registered.
+        // SAFETY: the descriptor is owned by the value that is registered, which no other code can close or
+        // take out, so it stays open and the same for as long as it is registered.
         let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
         registered.map(Readable).map_err(io::Error::from)
     }
 
-    /// Waits until there is something to read. What became readable before the last call that returned is not told again.
+    /// Waits until there is something to read. What became readable before the last call that returned is not
+    /// reported again.
     pub async fn wait(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();
         Ok(())

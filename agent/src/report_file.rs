@@ -1,6 +1,7 @@
-//! A report's file, in the hands of a process of its own that parses nothing: a session gives up the right to name, rename and remove files
-//! long before its report is complete. The process begins the file, waits for the text, and gives the file its name. Where no text
-//! comes because the session was killed, nothing is left of it.
+//! A report's file, written by a process of its own that parses nothing: a session gives up the right to
+//! name, rename and remove files long before its report is complete. The process begins the file, waits for
+//! the text, and gives the file its name. If no text comes because the session was killed, nothing is left of
+//! it.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -95,7 +96,7 @@ fn written(name: &str) -> io::Result<()> {
     file.complete(&text)
 }
 
-/// On a line. A session that has ended hears nothing.
+/// On a line. A session that has ended does not read it.
 fn say(error: Option<&io::Error>) {
     let text = error.map_or_else(|| DONE.to_owned(), |error| error.to_string().replace('\n', " "));
     console::line(format_args!("{text}"));

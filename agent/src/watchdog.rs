@@ -1,5 +1,6 @@
-//! Ends a session whose loop does not come round: one that hangs in a system call (a file of a dead network file system, a pipe that nobody fills)
-//! hears no signal and keeps to no duration, while its changes stay in force. When the watchdog ends it, the actuator puts them back.
+//! Ends a session whose loop hangs: one that hangs in a system call (a file of a dead network file system, a
+//! pipe without a writer) reads no signal and keeps to no duration, while its changes stay in force. When the
+//! watchdog ends it, the actuator reverts them.
 //!
 //! It counts its own ticks: while all of the process is stopped, or the machine sleeps, none comes.
 
@@ -20,7 +21,8 @@ use crate::{console, exit::Code};
 /// How often it looks.
 const TICK: Duration = Duration::from_secs(1);
 
-/// One step of the loop may take so many ticks. The longest that it waits for by itself is a fraction of that.
+/// One step of the loop may take so many ticks. The longest that it waits for by itself is a fraction of
+/// that.
 pub const TICKS_MAX: u32 = 60;
 
 /// For the message: a terminal or a pipe that takes nothing is not waited for longer.
@@ -94,8 +96,8 @@ struct Count {
 }
 
 impl Count {
-    /// One more tick. The step in which the loop hangs, once it has been in it for so many. A session that writes nothing into the program may wait for
-    /// a reader of its output as long as he likes.
+    /// One more tick. The step in which the loop hangs, once it has been in it for so many. A session that
+    /// writes nothing into the program may wait for a reader of its output as long as he likes.
     fn tick(&mut self, shown: u64, may_wait: bool, most: u32) -> Option<&'static str> {
         let (step, name) = step_of(shown);
         let stands = shown == self.shown && step != LoopStep::Waiting && !may_wait;
@@ -105,8 +107,8 @@ impl Count {
     }
 }
 
-/// Starts watching a loop. `actuator` is a stream to the actuator, where the session has one; `give_back` gives the terminal back before a
-/// message. Where there is no thread for it, nobody watches.
+/// Starts watching a loop. `actuator` is a stream to the actuator, if the session has one; `give_back`
+/// restores the terminal before a message. If no thread can be started, the loop is not watched.
 pub fn start(progress: &LoopProgress, actuator: Option<UnixStream>, give_back: fn()) {
     let started = watch(progress, actuator, give_back, (TICK, TICKS_MAX));
     if let Err(error) = started {
@@ -135,7 +137,8 @@ fn watch(
     thread.spawn(watch).map(drop)
 }
 
-/// The loop may never leave the system call that it is in, and this process not end before it does: so the actuator is let go first.
+/// The loop may never leave the system call that it is in, and this process not end before it does: so the
+/// actuator is let go first.
 fn end(step: &str, actuator: Option<&UnixStream>, give_back: fn(), after: Duration) -> ! {
     // What was ended already needs no ending.
     let _ = actuator.map(|stream| stream.shutdown(Shutdown::Both));
@@ -150,9 +153,9 @@ fn end(step: &str, actuator: Option<&UnixStream>, give_back: fn(), after: Durati
     let (said, observed) = mpsc::channel();
     let say = move || {
         give_back();
-        // Nobody is told where standard error cannot be written.
+        // If standard error cannot be written, there is no way to report it.
         console::error_line(format_args!("{text}"));
-        // Nobody waits any more.
+        // The receiver may have stopped waiting.
         let _ = said.send(());
     };
     let is_saying = std::thread::Builder::new().spawn(say).is_ok();

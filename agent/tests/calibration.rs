@@ -1,4 +1,5 @@
-//! What a hit costs is measured on a real kernel, and the measurement leaves nothing behind. Needs root; says so where it is not there.
+//! What a hit costs is measured on a real kernel, and the measurement leaves nothing behind. Needs root; says
+//! so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;

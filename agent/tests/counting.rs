@@ -1,5 +1,5 @@
-//! The program as its users start it, on a kernel of any age: what `doctor` says, and that calls are counted. `cargo xtask vm` runs this where
-//! it matters. Needs root; says so where it is not there.
+//! The program as its users start it, on a kernel of any age: what `doctor` says, and that calls are counted.
+//! `cargo xtask vm` runs this where it matters. Needs root; says so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;

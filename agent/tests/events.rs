@@ -1,5 +1,6 @@
-//! Every hit that is put into the ring is either read or counted as lost, whoever puts it there and however long nobody reads. The hits are
-//! those of a synthetic producer: no probe is needed, and their number is known. Needs root; says so where it is not there.
+//! Every hit that is put into the ring is either read or counted as lost, whoever puts it there and however
+//! long nobody reads. The hits are those of a synthetic producer: no probe is needed, and their number is
+//! known. Needs root; says so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;

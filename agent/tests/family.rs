@@ -1,5 +1,5 @@
-//! The family of a command on a real kernel: who belongs to it, from which call on it is counted, and who does not belong. Needs root;
-//! says so where it is not there.
+//! The family of a command on a real kernel: who belongs to it, from which call on it is counted, and who
+//! does not belong. Needs root; says so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -16,8 +16,8 @@ use needs::require_root;
 use tuneagent::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, ProbeSite, read_coming};
 use tuner::address::FileOffset;
 
-/// Works, starts children that work (every second one as a program of its own), and ends when they have. With a third argument its
-/// first thread ends at once and another one works.
+/// Works, starts children that work (every second one as a program of its own), and ends when they have. With
+/// a third argument its first thread ends at once and another one works.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -161,7 +161,8 @@ fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_roo
         comings.iter().all(|coming| coming.name.starts_with(b"target\0")),
         "{comings:?}"
     );
-    // One that works before it becomes another program goes on in its slot: children that only execute have not worked before.
+    // One that works before it becomes another program goes on in its slot: children that only execute have
+    // not worked before.
     for slot in all {
         assert_eq!(calls(&kernel, slot), (5, 5), "slot {slot}");
     }

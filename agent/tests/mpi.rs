@@ -1,5 +1,6 @@
-//! A job of MPI's, on a kernel of any age: its calls, what they carry and to whom. `cargo xtask vm` runs this where it matters; what is
-//! counted in real programs is compared in `tests/e2e/truth.rs`. Needs root and MPI; says so where they are not there.
+//! A job of MPI's, on a kernel of any age: its calls, what they carry and to whom. `cargo xtask vm` runs this
+//! where it matters; what is counted in real programs is compared in `tests/e2e/truth.rs`. Needs root and
+//! MPI; says so where they are not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;

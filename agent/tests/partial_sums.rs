@@ -1,5 +1,5 @@
-//! What the kernel side adds up of hits on a real kernel: each hit is in one sum or is sent, whoever hits and reads at the same time. Needs
-//! root; says so where it is not there.
+//! What the kernel side adds up of hits on a real kernel: each hit is in one sum or is sent, whoever hits and
+//! reads at the same time. Needs root; says so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -148,7 +148,7 @@ fn armed(target: &Running, partial_sums: u32, resolved: Wanted) -> (Kernel, Link
             number: 1,
             values: 1,
             key: resolved.key,
-            of: [SumValue::plain(SumValue::NOTHING); abi::MAX_SUMMED],
+            of: [SumValue::plain(SumValue::NOTHING); abi::SUMMED_MAX],
         },
         ..ProbeSpec::default()
     };

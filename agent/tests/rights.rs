@@ -1,4 +1,5 @@
-//! What an agent that only looks can still do: the calls are made from inside it, by a library that it is started with.
+//! What an agent that only looks can still do: the calls are made from inside it, by a library that it is
+//! started with.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -38,7 +39,8 @@ impl Drop for Killed {
     }
 }
 
-/// What came of the calls in `tuneagent` with these arguments, once that many filters are there: the errno of each, 0 for none.
+/// What came of the calls in `tuneagent` with these arguments, once that many filters are there: the errno of
+/// each, 0 for none.
 fn calls_inside(folder: &Path, arguments: &[&str], filters: u64, target: u32) -> Vec<(String, i32)> {
     let library = folder.join("refused_calls.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/refused_calls.c");

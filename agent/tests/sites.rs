@@ -1,5 +1,5 @@
-//! Probes at the sites that are chosen see what probes at the first byte see: the same calls, the same values. On a real kernel;
-//! needs root and says so where it is not there.
+//! Probes at the sites that are chosen see what probes at the first byte see: the same calls, the same
+//! values. On a real kernel; needs root and says so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -20,8 +20,8 @@ use tuner::{
 
 const CALLS: u64 = 200;
 
-/// Functions of eight arguments, two of them on the stack, each with another beginning; what they return depends on all. Each is
-/// called as often as asked for, with other arguments each time.
+/// Functions of eight arguments, two of them on the stack, each with another beginning; what they return
+/// depends on all. Each is called as often as asked for, with other arguments each time.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #define ADD "lea (%rdi,%rsi,2),%rax\n lea (%rax,%rdx,4),%rax\n lea (%rax,%rcx,8),%rax\n add %r8,%rax\n add %r9,%rax\n"
@@ -75,7 +75,7 @@ struct Seen {
     /// Calls, timed, unpaired, too deep of each function.
     totals: Vec<[u64; 4]>,
     /// Function, kind, which values are there, and the values of each hit.
-    hits: Vec<(u32, u16, u16, [u64; abi::MAX_CAPTURES])>,
+    hits: Vec<(u32, u16, u16, [u64; abi::CAPTURES_MAX])>,
     computed: String,
 }
 
@@ -86,7 +86,7 @@ struct Way {
     /// Functions are left at their last jumps, where they have any.
     by_jumps: bool,
     /// The argument, or what is returned.
-    captures: [Option<u8>; abi::MAX_CAPTURES],
+    captures: [Option<u8>; abi::CAPTURES_MAX],
 }
 
 fn spec(way: Way) -> ProbeSpec {
@@ -174,7 +174,8 @@ fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees
     let registers = [0, 1, 2, 3, 4, 5].map(Some);
     let stack = [Some(6), Some(7), Some(5), None, Some(0), None];
     for force_tracefs in [false, true] {
-        // Where links have no cookies nothing tells when a jump ends a call, and before the return nothing is returned.
+        // Where links have no cookies nothing tells when a jump ends a call, and before the return nothing is
+        // returned.
         let ways = [(false, registers), (false, stack), (true, registers)];
         for (by_jumps, captures) in ways {
             if !by_jumps || !force_tracefs {

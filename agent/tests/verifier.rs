@@ -1,5 +1,6 @@
-//! What the kernel's verifier has to follow of each of our programs. It refuses a program of a million instructions, older kernels come
-//! to that sooner than newer ones, and every attach waits for it. Needs root; says so where it is not there.
+//! What the kernel's verifier has to follow of each of our programs. It refuses a program of a million
+//! instructions, older kernels come to that sooner than newer ones, and every attach waits for it. Needs
+//! root; says so where it is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;

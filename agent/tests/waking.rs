@@ -1,5 +1,6 @@
-//! Who waits for hits is woken by those at which something may fall due, and by others only where he would not look by himself before long. The
-//! hits are those of a synthetic producer. Needs root; says so where it is not there.
+//! Who waits for hits is woken by those at which something may fall due, and by others only where he would
+//! not look by himself before long. The hits are those of a synthetic producer. Needs root; says so where it
+//! is not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
@@ -45,8 +46,8 @@ impl Sleeper {
         }
     }
 
-    /// Whether it was woken since it was asked last. The kernel wakes once the program at the hit is over, at the latest when this CPU
-    /// takes its next interrupt.
+    /// Whether it was woken since it was asked last. The kernel wakes once the program at the hit is over, at
+    /// the latest when this CPU takes its next interrupt.
     fn was_woken(&self, within_ms: i64) -> bool {
         let patience = Timespec {
             tv_sec: 0,
@@ -92,14 +93,14 @@ fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him
     require_root!();
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(FAR);
-    sleeper.kernel.listen();
+    sleeper.kernel.mark_asleep();
     sleeper.puts(BATCH);
     assert!(!sleeper.was_woken(MOMENT_MS), "by hits that may lie");
     sleeper.puts_deciding();
     assert!(sleeper.was_woken(SOON_MS));
     sleeper.puts_deciding();
     assert!(!sleeper.was_woken(MOMENT_MS), "who is awake is not woken");
-    sleeper.kernel.listen();
+    sleeper.kernel.mark_asleep();
     sleeper.puts_deciding();
     assert!(sleeper.was_woken(SOON_MS));
 }
@@ -128,11 +129,11 @@ fn any_hit_wakes_who_does_not_look_by_himself_or_has_let_half_of_the_ring_fill_a
     require_root!();
     let sleeper = Sleeper::new();
     sleeper.kernel.look_at(0);
-    sleeper.kernel.listen();
+    sleeper.kernel.mark_asleep();
     sleeper.puts(1);
     assert!(sleeper.was_woken(SOON_MS), "nobody would have looked");
     sleeper.kernel.look_at(FAR);
-    sleeper.kernel.listen();
+    sleeper.kernel.mark_asleep();
     for _ in 0..HALF / BATCH {
         sleeper.puts(BATCH);
     }

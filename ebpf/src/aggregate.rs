@@ -1,7 +1,8 @@
-//! Hits of which nobody asks for one are added up instead of being sent: by process, probe and key. Nothing waits and nothing is
-//! overwritten unseen. What cannot be added up is not dealt with here.
+//! Aggregates hits that are not needed one by one, instead of sending them: by process, probe and key.
+//! Nothing waits, and no sum is overwritten before it was read. A hit that cannot be aggregated is left to
+//! the caller.
 
-use abi::{Loss, SumCell, SumRule, ValueSums, SumValue};
+use abi::{Loss, SumCell, SumRule, SumValue, ValueSums};
 use aya_ebpf::{macros::map, maps::Array};
 
 use crate::{
@@ -11,8 +12,8 @@ use crate::{
     namespace::constant,
 };
 
-/// Two cells for each process and probe that is added up: (slot × TALLY_COUNT + number) × 2, and one more for odd keys. The user
-/// side sets the size at load and reads them as shared memory.
+/// Two cells for each process and probe that is added up: (slot × TALLY_COUNT + number) × 2, and one more for
+/// odd keys. The user side sets the size at load and reads them as shared memory.
 #[map]
 pub static PARTIAL_SUMS: Array<SumCell> = Array::with_max_entries(2, 1 << 10 /* BPF_F_MMAPABLE */);
 
@@ -33,7 +34,7 @@ pub struct Epoch {
 #[map]
 pub static LOOKED: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Number of probes of one process in TALLIES; set at load.
+/// Number of probes of one process in PARTIAL_SUMS; set at load.
 #[unsafe(no_mangle)]
 static SUM_COUNT: u32 = 0;
 
@@ -41,7 +42,7 @@ static SUM_COUNT: u32 = 0;
 const BOUND: u64 = 1 << 53;
 
 /// Hits that one cell takes: the squares of so many such numbers fit into 128 bits.
-const MOST: u64 = 1 << 20;
+const HITS_MAX: u64 = 1 << 20;
 
 /// How often a cell is tried to be had.
 const TRIES: usize = 8;
@@ -64,7 +65,8 @@ struct Seen<'a> {
     duration_ns: u64,
 }
 
-/// Adds a hit up: 1 if it need not be sent. `whose` is the slot of its process, and in the lower half the index of the probe's spec.
+/// Adds a hit up: 1 if it need not be sent. `whose` is the slot of its process, and in the lower half the
+/// index of the probe's spec.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn hit_is_added_up(
@@ -74,7 +76,7 @@ pub extern "C" fn hit_is_added_up(
     time_ns: u64,
     duration_ns: u64,
 ) -> u32 {
-    // SAFETY: whoever calls passes whole records: the verifier sees to it.
+    // SAFETY: callers pass complete records; the verifier checks it.
     let (Some(captured), Some(rule)) = (unsafe { (captured.as_ref(), rule.as_ref()) }) else {
         return 0;
     };
@@ -93,15 +95,15 @@ pub fn part(process: u32, since_ns: u64) {
     let Some(epoch) = EPOCHS.get_ptr_mut(process) else {
         return;
     };
-    // First: who finds the new number finds since when it is.
-    // SAFETY: the kernel returned the address of a whole `Epoch`, whose words are written in one piece each.
+    // First: a reader that finds the new number also finds its begin. SAFETY: the kernel returned the address
+    // of a complete `Epoch`, whose words are written in one piece each.
     unsafe {
         (&raw mut (*epoch).since_ns).write_volatile(since_ns);
         maps::add(&(*epoch).number, 1);
     }
 }
 
-/// The number of the stretch that a process is in, and since when.
+/// The number of the epoch that a process is in, and its begin.
 #[inline(always)]
 fn epoch(process: u32) -> Option<(u64, u64)> {
     let epoch = EPOCHS.get_ptr(process)?;
@@ -119,7 +121,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     if number >= count {
         return None;
     }
-    let mut values = [0; abi::MAX_SUMMED];
+    let mut values = [0; abi::SUMMED_MAX];
     for (place, (value, of)) in values.iter_mut().zip(&rule.of).enumerate() {
         if place >= usize::from(rule.values) {
             break;
@@ -134,15 +136,16 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
     let cell = (hit.process * count + number) * 2 + (key as u32 & 1);
     let (partial_sum, looked) = (PARTIAL_SUMS.get_ptr_mut(cell)?, LOOKED.get_ptr(0)?);
     let version = lock(partial_sum)?;
-    // SAFETY: the kernel returned the address of a whole `SumCell`, and nobody else writes to it while its version is odd.
+    // SAFETY: the kernel returned the address of a complete `SumCell`, and it has no other writer while its
+    // version is odd.
     let partial_sum = unsafe { &mut *partial_sum };
-    // The hit may have been kept from getting here. Who has looked at the cell meanwhile has said so before, and holds all up to then for
-    // known; and a stretch has no hits from before it. So it is no earlier than both: to ask the clock again would tell no more, and cost
-    // as much as all else here.
+    // The hit may have been delayed on its way here. A reader that has looked at the cell meanwhile has set
+    // the time before, and takes all up to then as known; and an epoch has no hits from before it. So the hit
+    // is no earlier than both: reading the clock again would add nothing, and cost as much as all else here.
     // SAFETY: the kernel returned the address of a word, which is read in one piece.
     let looked_ns = unsafe { looked.read_volatile() };
     let time_ns = hit.time_ns.max(since_ns).max(looked_ns);
-    if partial_sum.key != key || partial_sum.count == 0 || partial_sum.count >= MOST {
+    if partial_sum.key != key || partial_sum.count == 0 || partial_sum.count >= HITS_MAX {
         hand_over(partial_sum, hit.time_ns);
         partial_sum.generation += 1;
         partial_sum.key = key;
@@ -152,7 +155,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
         partial_sum.probe = hit.probe;
         partial_sum.process = hit.process;
         partial_sum.number = u64::from(rule.number);
-        partial_sum.sums = [NOTHING; abi::MAX_SUMMED];
+        partial_sum.sums = [NOTHING; abi::SUMMED_MAX];
     }
     partial_sum.count += 1;
     // Of several threads the one that was first need not be here first.
@@ -164,9 +167,9 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
         }
         sum(sums, value);
     }
-    // A plain write: nobody else writes it now, and the processor (x86-64) shows writes in their order. So must the compiler: to it
-    // the assembly may look at all memory.
-    // SAFETY: no instruction, and the word is the tally's own.
+    // A plain write: there is no other writer now, and the processor (x86-64) shows writes in their order.
+    // The compiler must keep it, too: it assumes that the assembly may read all memory. SAFETY: no
+    // instruction, and the word belongs to the sum.
     unsafe {
         core::arch::asm!("");
         core::ptr::write_volatile(&raw mut partial_sum.version, version + 1);
@@ -178,7 +181,7 @@ fn add(rule: &SumRule, hit: &Seen<'_>) -> Option<()> {
 #[inline(always)]
 fn number_of(of: &SumValue, hit: &Seen<'_>) -> Option<i64> {
     let place = opaque(u64::from(of.place));
-    let raw = if place < abi::MAX_CAPTURES as u64 {
+    let raw = if place < abi::CAPTURES_MAX as u64 {
         if hit.captured.valid >> place & 1 == 0 {
             return None;
         }
@@ -199,8 +202,8 @@ fn number_of(of: &SumValue, hit: &Seen<'_>) -> Option<i64> {
     (size < BOUND).then_some(value)
 }
 
-/// Has the cell for this hit alone, with an odd version from now on. Another thread of the process that has it is done in a fraction of a microsecond, unless it was
-/// interrupted: that is not waited for.
+/// Has the cell for this hit alone, with an odd version from now on. Another thread of the process that has
+/// it is done in a fraction of a microsecond, unless it was interrupted: that is not waited for.
 #[inline(always)]
 fn lock(partial_sum: *mut SumCell) -> Option<u64> {
     for _ in 0..TRIES {
@@ -215,11 +218,15 @@ fn lock(partial_sum: *mut SumCell) -> Option<u64> {
     None
 }
 
-/// Sends what is in a cell that another key needs. How that is submitted is asked before it has its place: nothing falls due at it, and it may
-/// lie until the next hit. Where there is no room for it, who reads is awake.
+/// Sends what is in a cell that another key needs. Its wake-up flag is read before it has its place: no
+/// decision is due at it, and it may lie until the next hit. If there is no room for it, the reader is awake.
 #[inline(always)]
 fn hand_over(partial_sum: &SumCell, now_ns: u64) {
-    if partial_sum.count > 0 && HITS.output::<SumCell>(partial_sum, maps::wakes(false, now_ns)).is_err() {
+    if partial_sum.count > 0
+        && HITS
+            .output::<SumCell>(partial_sum, maps::wakeup_flag(false, now_ns))
+            .is_err()
+    {
         maps::lost(Loss::RingFull);
     }
 }

@@ -3,13 +3,12 @@
 /// True when `word` was `from` and is now `to`.
 pub fn compare_and_swap(word: *mut u64, from: u64, to: u64) -> bool {
     let found: u64;
-    // SAFETY: the pointer is to an aligned u64 of a map. The instruction compares with r0 and leaves there what it found.
+    // SAFETY: the pointer is to an aligned u64 of a map. The instruction compares with r0 and leaves there
+    // what it found.
     unsafe {
         core::arch::asm!(
             "r0 = cmpxchg_64({0} + 0, r0, {1})",
-            in(reg) word,
-            in(reg) to,
-            inout("r0") from => found,
+            in(reg) word, in(reg) to, inout("r0") from => found,
         );
     }
     found == from

@@ -1,4 +1,4 @@
-//! The bytes that a call hands over, from its arguments. What cannot be told is [`UNKNOWN_BYTES`].
+//! The bytes that a call sends or receives, from its arguments; [`UNKNOWN_BYTES`] if unknown.
 
 use abi::{Amount, Form, MessageRule, NO_ARGUMENT, SizeLayout, SpecFlags, UNKNOWN_BYTES};
 use aya_ebpf::helpers::{bpf_loop, bpf_probe_read_user};
@@ -13,13 +13,13 @@ pub fn of_call(moment: &HitContext) -> u64 {
 /// The first of the two amounts of a call.
 pub const FIRST: u64 = 0;
 pub const OTHER: u64 = 1;
-/// The one that its bytes are: the other where it hands over in place.
+/// The amount that the call's bytes are: the other one if it works in place.
 const OF_CALL: u64 = 2;
 
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn bytes_of(moment: *const HitContext, which: u64) -> u64 {
-    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
+    // SAFETY: callers pass a complete record; the verifier checks it.
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return UNKNOWN_BYTES;
     };
@@ -70,8 +70,8 @@ pub fn argument(moment: &HitContext, index: u8) -> u64 {
     argument_or(moment, u64::from(index), UNREAD)
 }
 
-/// The product, unless a factor is not known or beyond what a message can be (then it was no count or no size). The target has no
-/// 128-bit multiplication, which an overflow check would need.
+/// The product, unless a factor is not known or beyond what a message can be (then it was no count or no
+/// size). The target has no 128-bit multiplication, which an overflow check would need.
 fn product(count: u64, size: u64) -> u64 {
     const COUNT_MAX: u64 = 1 << 43;
     const SIZE_MAX: u64 = 1 << 20;
@@ -160,7 +160,7 @@ struct Sum {
 fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> u64 {
     let ranks = ranks(moment, rule);
     let counts = argument(moment, amount.count);
-    if ranks == 0 || ranks > abi::MAX_COUNTS {
+    if ranks == 0 || ranks > abi::COUNTS_MAX {
         return UNKNOWN_BYTES;
     }
     let mut sum = Sum {
@@ -174,15 +174,9 @@ fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> 
         process: moment.process,
         zero: 0,
     };
-    // SAFETY: the callback has the signature that the helper asks for, and `sum` outlives the call.
-    unsafe {
-        bpf_loop(
-            ranks,
-            add_count as *mut core::ffi::c_void,
-            (&raw mut sum).cast(),
-            0,
-        )
-    };
+    let step = add_count as *mut core::ffi::c_void;
+    // SAFETY: the callback has the signature that the helper needs, and `sum` outlives the call.
+    unsafe { bpf_loop(ranks, step, (&raw mut sum).cast(), 0) };
     if sum.added == ranks {
         sum.total
     } else {
@@ -190,10 +184,10 @@ fn sum(moment: &HitContext, rule: &MessageRule, amount: &Amount, types: u64) -> 
     }
 }
 
-/// Adds the count of one rank; 1 ends the sum, which is not whole then.
+/// Adds the count of one rank; 1 ends the sum, which is incomplete then.
 #[inline(never)]
 extern "C" fn add_count(rank: u32, sum: *mut Sum) -> i64 {
-    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    // SAFETY: the helper passes on the pointer that it was given, and there is no other one.
     let sum = unsafe { &mut *sum };
     let mut count = count_at(sum.counts, rank, u32::from(sum.width));
     if sum.types != 0 && count != 0 {

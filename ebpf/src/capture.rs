@@ -1,9 +1,9 @@
 //! The values that a probe reads at a hit, each with a bit that says whether it could be read.
 //!
-//! Functions that are exported take numbers and records of numbers: the kernel's verifier looks at each of them once, by itself, and not
-//! once for each way that leads to it.
+//! Functions that are exported take numbers and records of numbers: the kernel's verifier looks at each of
+//! them once, by itself, and not once for each way that leads to it.
 
-use abi::{Capture, CaptureKind, MAX_CAPTURES, MAX_TEXT, ProbeSpec, UNKNOWN_BYTES};
+use abi::{CAPTURES_MAX, Capture, CaptureKind, ProbeSpec, TEXT_MAX, UNKNOWN_BYTES};
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::{bpf_probe_read_user, generated::bpf_probe_read_user_str},
@@ -19,25 +19,26 @@ use crate::{
 #[repr(C)]
 pub struct CapturedValues {
     /// The values, in the order of the spec.
-    pub values: [u64; MAX_CAPTURES],
+    pub values: [u64; CAPTURES_MAX],
     /// A bit for each that could be read.
     pub valid: u64,
 }
 
 impl CapturedValues {
-    /// Nothing. A zero that the compiler knows would be filled in byte by byte, by a loop that takes longer than all else at an entry.
+    /// Nothing. A zero that the compiler knows would be filled in byte by byte, by a loop that takes longer
+    /// than all else at an entry.
     #[inline(always)]
     pub fn nothing() -> CapturedValues {
         let zero = opaque(0);
         CapturedValues {
-            values: [zero; MAX_CAPTURES],
+            values: [zero; CAPTURES_MAX],
             valid: zero,
         }
     }
 }
 
-/// Whose hit it is, when, and what was passed. The stacks of all functions under way have 512 bytes together: what few ask for is not
-/// here.
+/// The process and time of a hit, and what was passed. The stacks of all functions under way have 512 bytes
+/// together: what is rarely needed is not here.
 #[repr(C)]
 pub struct HitContext {
     pub time_ns: u64,
@@ -72,7 +73,7 @@ impl HitContext {
 /// What can be read at a function's entry.
 pub fn at_entry(moment: &HitContext, captured: &mut CapturedValues, spec: &ProbeSpec, regs: &pt_regs) {
     for (place, capture) in spec.captures.iter().enumerate() {
-        // Any register may be asked for, and only from here can it be read.
+        // Any register may be requested, and only from here can it be read.
         if capture.kind == CaptureKind::Register as u8 {
             let Some(start) = registers::sum(regs, capture) else {
                 continue;
@@ -85,7 +86,7 @@ pub fn at_entry(moment: &HitContext, captured: &mut CapturedValues, spec: &Probe
 
 /// Adds what can be read only when the function has returned.
 pub fn at_return(moment: &HitContext, captured: &mut CapturedValues) {
-    for place in 0..MAX_CAPTURES as u64 {
+    for place in 0..CAPTURES_MAX as u64 {
         capture_returning(moment, captured, place);
     }
 }
@@ -93,8 +94,12 @@ pub fn at_return(moment: &HitContext, captured: &mut CapturedValues) {
 /// Reads one value if it is one of a function's entry.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn capture_entering(moment: *const HitContext, captured: *mut CapturedValues, place: u64) -> u32 {
-    // SAFETY: whoever calls passes whole records: the verifier sees to it.
+pub extern "C" fn capture_entering(
+    moment: *const HitContext,
+    captured: *mut CapturedValues,
+    place: u64,
+) -> u32 {
+    // SAFETY: callers pass complete records; the verifier checks it.
     let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
         return 0;
     };
@@ -126,8 +131,12 @@ pub extern "C" fn capture_entering(moment: *const HitContext, captured: *mut Cap
 /// Reads one value if it is one of a function's return.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn capture_returning(moment: *const HitContext, captured: *mut CapturedValues, place: u64) -> u32 {
-    // SAFETY: as for `capture_entering`.
+pub extern "C" fn capture_returning(
+    moment: *const HitContext,
+    captured: *mut CapturedValues,
+    place: u64,
+) -> u32 {
+    // SAFETY: callers pass complete records; the verifier checks it.
     let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
         return 0;
     };
@@ -144,7 +153,8 @@ pub extern "C" fn capture_returning(moment: *const HitContext, captured: *mut Ca
     start.map_or(0, |start| capture_following(moment, captured, place, start))
 }
 
-/// Puts the value at the end of the chain of reads into its place. A read that fails on the way leaves the capture without a value.
+/// Puts the value at the end of the chain of reads into its place. A read that fails on the way leaves the
+/// capture without a value.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn capture_following(
@@ -153,7 +163,7 @@ pub extern "C" fn capture_following(
     place: u64,
     start: u64,
 ) -> u32 {
-    // SAFETY: as for `capture_entering`.
+    // SAFETY: callers pass complete records; the verifier checks it.
     let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
         return 0;
     };
@@ -205,36 +215,43 @@ fn follow(start: u64, capture: &Capture, moment: &HitContext, place: u64) -> Opt
 /// What stands at an address of the program.
 #[inline(always)]
 pub fn number(address: u64, width: u8) -> Option<u64> {
-    // SAFETY: the helper checks the address; a page that is not resident is an error, not a fault.
-    unsafe {
-        match width {
-            1 => bpf_probe_read_user(address as *const u8).ok().map(u64::from),
-            2 => bpf_probe_read_user(address as *const u16).ok().map(u64::from),
-            4 => bpf_probe_read_user(address as *const u32).ok().map(u64::from),
-            8 => bpf_probe_read_user(address as *const u64).ok(),
-            _ => None,
-        }
+    match width {
+        1 => value::<u8>(address).map(u64::from),
+        2 => value::<u16>(address).map(u64::from),
+        4 => value::<u32>(address).map(u64::from),
+        8 => value::<u64>(address),
+        _ => None,
     }
 }
 
-/// Sends a text ahead of its hit; what stands in for it there is the time.
+/// An integer of the program; none if its page is not resident.
+#[inline(always)]
+fn value<T: Into<u64>>(address: u64) -> Option<T> {
+    // SAFETY: the helper checks the address; a page that is not resident is an error, not a fault.
+    unsafe { bpf_probe_read_user(address as *const T).ok() }
+}
+
+/// Sends a text before its hit; the hit has the text's time in its place.
 #[inline(never)]
 fn text(address: u64, width: u8, moment: &HitContext, place: u64) -> Option<u64> {
     let mut entry = maps::reserve_text()?;
     let record = entry.as_mut_ptr();
     let size = opaque(u64::from(width));
-    if size == 0 || size > MAX_TEXT as u64 {
+    if size == 0 || size > TEXT_MAX as u64 {
         entry.discard(0);
         return None;
     }
-    // SAFETY: `record` is room of the right size in the ring; its fields are written in place. The helper writes at most
-    // size + 1 bytes, which are fewer than `bytes` has, and checks the address that it reads.
-    let copied = unsafe {
+    // SAFETY: `record` is room of the right size in the ring; its fields are written in place.
+    unsafe {
         (*record).time_ns = moment.time_ns;
         (*record).probe = moment.probe;
         (*record).process = moment.process;
         (*record).thread = moment.thread as u32;
         (*record).place = place as u16;
+    }
+    // SAFETY: the helper writes at most size + 1 bytes, which are fewer than `bytes` has, and checks the
+    // address that it reads.
+    let copied = unsafe {
         let to = (&raw mut (*record).bytes).cast();
         bpf_probe_read_user_str(to, (size + 1) as u32, address as *const _)
     };
@@ -242,14 +259,15 @@ fn text(address: u64, width: u8, moment: &HitContext, place: u64) -> Option<u64>
         entry.discard(0);
         return None;
     }
-    // SAFETY: as above. The zero at the end is counted by the helper and no part of the text.
+    // SAFETY: `record` is room in the ring until it is submitted. The helper counts the zero at the end,
+    // which is no part of the text.
     unsafe { (*record).length = (copied - 1) as u16 };
-    entry.submit(maps::wakes(false, moment.time_ns));
+    entry.submit(maps::wakeup_flag(false, moment.time_ns));
     Some(moment.time_ns)
 }
 
-/// The same value, of which the compiler knows nothing: what is compared is the very register that is passed on, or the verifier
-/// does not see the bound; and what was read to have it is read there and not elsewhere.
+/// The same value, of which the compiler knows nothing: what is compared is the very register that is passed
+/// on, or the verifier does not see the bound; and what was read to have it is read there and not elsewhere.
 pub fn opaque(mut value: u64) -> u64 {
     // SAFETY: no instruction is executed.
     unsafe { core::arch::asm!("/* {0} */", inout(reg) value) };

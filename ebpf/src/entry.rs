@@ -1,4 +1,4 @@
-//! A probed function is entered: count the call, remember when, send the hit if asked to.
+//! A probed function is entered: count the call, remember when, send the hit if requested.
 
 use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Totals};
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
@@ -68,7 +68,13 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     }
     // What a library calls within itself is no hit of it.
     if spec.flags & SpecFlags::SEND_ENTRY != 0 && !is_nested {
-        emit::hit(&task, (probe, spec), HitKind::Entry, (now, NO_DURATION), &captured);
+        emit::hit(
+            &task,
+            (probe, spec),
+            HitKind::Entry,
+            (now, NO_DURATION),
+            &captured,
+        );
     }
     Some(())
 }

@@ -1,8 +1,9 @@
-//! The family of a command: itself and every process that it starts, kept here as they come and go, so that what one does is
-//! counted from its first instruction on, however short it lives. A member gets its slot when it first hits a probe.
+//! The family of a command: itself and every process that it starts, kept here as they come and go, so that
+//! what one does is counted from its first instruction on, however short it lives. A member gets its slot
+//! when it first hits a probe.
 //!
-//! A program that runs with more rights than the command had (set-uid, file capabilities) is no member: its affairs are not the
-//! user's. Without a command (`FAMILY_ROOT` is 0) none of this runs.
+//! A program that runs with more rights than the command had (set-uid, file capabilities) is no member: its
+//! affairs are not the user's. Without a command (`FAMILY_ROOT` is 0) none of this runs.
 
 use abi::{Coming, ComingKind, FamilyState, Loss};
 use aya_ebpf::{
@@ -24,7 +25,7 @@ use crate::{
 /// The members: the kernel's own number of the process → [`OPEN`], or [`NO_SLOT`].
 #[map]
 pub static FAMILY: HashMap<u32, u32> =
-    HashMap::with_max_entries(abi::MAX_FAMILY, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::FAMILY_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// Its counters, which the user side sees as shared memory.
 #[map]
@@ -42,7 +43,8 @@ const NONE: u64 = u64::MAX;
 
 const BPF_NOEXIST: u64 = 1;
 
-/// The command's number, as the agent's pid namespace counts; its family begins when it executes its program. All set at load.
+/// The command's number, as the agent's pid namespace counts; its family begins when it executes its program.
+/// All set at load.
 #[unsafe(no_mangle)]
 static FAMILY_ROOT: u32 = 0;
 /// How many slots there are.
@@ -73,7 +75,8 @@ static CRED_EUID: u32 = 0;
 #[unsafe(no_mangle)]
 static CRED_PERMITTED: u32 = 0;
 
-/// The slot of a member that hits a probe for the first time; none for everybody else, and when there is none left.
+/// The slot of a member that hits a probe for the first time; none for everybody else, and when there is none
+/// left.
 pub fn slot(key: u64) -> Option<u32> {
     if constant(&FAMILY_ROOT) == 0 {
         return None;
@@ -117,7 +120,8 @@ fn given(key: u64) -> Option<u32> {
 pub fn forked(ctx: &RawTracePointContext) -> Option<()> {
     let parent = number();
     standing(parent)?;
-    // SAFETY: the tracepoint passes two words, the threads' records: of the one that starts, and of the one that was started.
+    // SAFETY: the tracepoint passes two words, the threads' records: of the one that starts, and of the one
+    // that was started.
     let child = unsafe { *ctx.as_ptr().cast::<u64>().add(1) };
     let child: u32 = field(child, &TASK_TGID)?;
     // A thread has its process's number.
@@ -193,7 +197,7 @@ fn has_more_rights() -> bool {
         let permitted: u64 = field(rights, &CRED_PERMITTED)?;
         Some(acts_as != user || acts_for != group || permitted & !constant(&FAMILY_RIGHTS) != 0)
     };
-    // Whoever cannot be judged is left alone.
+    // A process that cannot be checked is left alone.
     has().unwrap_or(true)
 }
 

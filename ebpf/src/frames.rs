@@ -1,15 +1,16 @@
-//! The open calls of a thread. Each is told from the others by the stack pointer at its entry: the stack grows down, so a
-//! call that is still open has its frame above every later one. What is found at or below a newer frame was left without
-//! a return (longjmp, a cancelled thread), is closed unseen and counted as unpaired.
+//! The open calls of a thread. Each is identified by the stack pointer at its entry: the stack grows down, so
+//! a call that is still open has its frame above every later one. A frame that is found at or below a newer
+//! one was left without a return (longjmp, a cancelled thread), is closed unseen and counted as unpaired.
 //!
-//! A thread that switches stacks (coroutines) makes live calls look abandoned; they are counted as unpaired as well.
+//! A thread that switches stacks (coroutines) makes live calls look abandoned; they are counted as unpaired
+//! as well.
 
-use abi::{Frame, MAX_FRAMES, Thread};
+use abi::{FRAMES_MAX, Frame, Thread};
 
 use crate::{maps, task};
 
 /// A frame's place among those of its thread; masked, so that the verifier sees the bound.
-const LAST: usize = MAX_FRAMES - 1;
+const LAST: usize = FRAMES_MAX - 1;
 
 /// Stands for a probe that is not known, where the kernel does not say which function returned.
 pub const ANY_PROBE: u64 = u64::MAX;
@@ -21,16 +22,16 @@ pub fn close_abandoned(thread: &mut Thread, stack_pointer: u64, probe: u32) {
     }
 }
 
-/// A frame of another function at the very same place stays: it ended in a jump to the one that is entered now, and both return
-/// together.
+/// A frame of another function at the very same place stays: it ended in a jump to the one that is entered
+/// now, and both return together.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64, probe: u32) -> u32 {
-    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
+    // SAFETY: callers pass a complete record; the verifier checks it.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return 0;
     };
-    for _ in 0..MAX_FRAMES {
+    for _ in 0..FRAMES_MAX {
         let Some(top) = top(thread) else { return 1 };
         let again = top.stack_pointer == stack_pointer && top.probe == probe;
         if top.stack_pointer >= stack_pointer && !again {
@@ -41,8 +42,8 @@ pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64
     1
 }
 
-/// The open call of a probe, or of [`ANY_PROBE`], that returns to just above this stack pointer, taken off; what lies below it is closed as abandoned. Its place, for
-/// [`at`].
+/// The open call of a probe, or of [`ANY_PROBE`], that returns to just above this stack pointer, taken off;
+/// what lies below it is closed as abandoned. Its place, for [`at`].
 pub fn close_returning(thread: &mut Thread, stack_pointer: u64, probe: u64) -> Option<u32> {
     // Nearly always it is the newest.
     if let Some(newest) = thread.depth.checked_sub(1) {
@@ -64,11 +65,11 @@ pub fn at(thread: &Thread, place: u32) -> &Frame {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_close_returning(thread: *mut Thread, stack_pointer: u64, probe: u64) -> u32 {
-    // SAFETY: as for `frames_close_abandoned`.
+    // SAFETY: callers pass a complete record; the verifier checks it.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return 0;
     };
-    for _ in 0..MAX_FRAMES {
+    for _ in 0..FRAMES_MAX {
         let place = thread.depth;
         let Some(top) = top(thread) else { return 0 };
         if top.stack_pointer > stack_pointer {
@@ -91,7 +92,7 @@ pub fn is_open(thread: &Thread, probe: u32) -> bool {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_is_open(thread: *const Thread, probe: u32) -> u32 {
-    // SAFETY: as for `frames_close_abandoned`.
+    // SAFETY: callers pass a complete record; the verifier checks it.
     let Some(thread) = (unsafe { thread.as_ref() }) else {
         return 0;
     };
@@ -109,7 +110,7 @@ pub extern "C" fn frames_is_open(thread: *const Thread, probe: u32) -> u32 {
 /// Puts a call on top; false when there is no room.
 pub fn push(thread: &mut Thread, frame: Frame) -> bool {
     let depth = thread.depth as usize;
-    if depth >= MAX_FRAMES {
+    if depth >= FRAMES_MAX {
         thread.overflow += 1;
         return false;
     }
@@ -145,7 +146,7 @@ fn pop(thread: &mut Thread) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn frames_drop_top(thread: *mut Thread) -> u32 {
-    // SAFETY: as for `frames_close_abandoned`.
+    // SAFETY: callers pass a complete record; the verifier checks it.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return 0;
     };

@@ -1,12 +1,13 @@
-//! Histograms by powers of two, one addition for each value: messages by size, calls by duration. To which bucket a value belongs is said by
-//! [`abi`].
+//! Histograms by powers of two, one addition for each value: messages by size, calls by duration. To which
+//! bucket a value belongs is said by [`abi`].
 
 use abi::Row;
 use aya_ebpf::{macros::map, maps::Array};
 
 use crate::{maps::add, namespace::constant};
 
-/// The rows of each process: slot × ROW_COUNT + row. The user side sets the size at load and reads them as shared memory.
+/// The rows of each process: slot × ROW_COUNT + row. The user side sets the size at load and reads them as
+/// shared memory.
 #[map]
 pub static HISTOGRAMS: Array<Row> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 

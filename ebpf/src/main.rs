@@ -1,7 +1,8 @@
 //! The kernel side of tuneagent: what runs at every probe hit.
 //!
-//! One program for entries and two for exits serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what is
-//! captured, counted and sent. Nothing is decided here: the programs capture, aggregate, and count what they lose.
+//! One program for entries and two for exits serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what
+//! is captured, counted and sent. Nothing is decided here: the programs capture, aggregate, and count what
+//! they lose.
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
@@ -36,8 +37,9 @@ pub fn entry(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// Runs at an instruction by which a probed function is left, before it, or at the last jump before that: no address on the program's stack is changed, so exceptions, jumps,
-/// cancelled threads and fibers leave the function as ever.
+/// Runs at an instruction by which a probed function is left, before it, or at the last jump before that: no
+/// address on the program's stack is changed, so exceptions, jumps, cancelled threads and fibers leave the
+/// function as ever.
 #[uprobe]
 pub fn leaves(ctx: ProbeContext) -> u32 {
     returns::run(&ctx);
@@ -67,11 +69,13 @@ pub fn family_exits(_ctx: RawTracePointContext) -> i32 {
 
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
-    // The verifier refuses a loop without an end, so a panic that is not optimised away fails at load, not at a hit.
+    // The verifier refuses a loop without an end, so a panic that is not optimised away fails at load, not at
+    // a hit.
     loop {}
 }
 
-/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our licence.
+/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our
+/// licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -11,29 +11,30 @@ use crate::{atomic::compare_and_swap, namespace::constant};
 
 /// What each probe does; the index is its cookie less one.
 #[map]
-pub static PROBES: Array<ProbeSpec> = Array::with_max_entries(abi::MAX_PROBES, 0);
+pub static PROBES: Array<ProbeSpec> = Array::with_max_entries(abi::PROBES_MAX, 0);
 
 /// The processes that are watched: number of the process → its slot.
 #[map]
-pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::MAX_PROCESSES, 0);
+pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::PROCESSES_MAX, 0);
 
-/// How often PROCESSES has changed. Who changes it adds here afterwards; the user side does so as in shared memory.
+/// How often PROCESSES has changed. Who changes it adds here afterwards; the user side does so as in shared
+/// memory.
 #[map]
 pub static CHANGES: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// One cell per process and probe: slot × PROBE_COUNT + probe. The user side sets the size at load and reads the cells as
-/// shared memory.
+/// One cell per process and probe: slot × PROBE_COUNT + probe. The user side sets the size at load and reads
+/// the cells as shared memory.
 #[map]
 pub static TOTALS: Array<Totals> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Where each process has the variables that are captured: one address a capture, in the order of TOTALS; 0 where there
-/// is none. The user side sets the size at load.
+/// Where each process has the variables that are captured: one address a capture, in the order of TOTALS; 0
+/// where there is none. The user side sets the size at load.
 #[map]
 pub static ADDRESSES: Array<u64> = Array::with_max_entries(1, 0);
 
 /// What is open in each thread; the key is the kernel's own `pid << 32 | tid`.
 #[map]
-pub static THREADS: HashMap<u64, Thread> = HashMap::with_max_entries(abi::MAX_THREADS, 0);
+pub static THREADS: HashMap<u64, Thread> = HashMap::with_max_entries(abi::THREADS_MAX, 0);
 
 /// A thread record of zeros: it is larger than the stack of a program may be.
 #[map]
@@ -42,10 +43,10 @@ pub static NEW_THREAD: Array<Thread> = Array::with_max_entries(1, 0);
 /// Probe by process and address, for links without cookies: `[process number, address]` → spec index.
 #[map]
 pub static SITES: HashMap<[u64; 2], u32> =
-    HashMap::with_max_entries(abi::MAX_SITES, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
-/// The newest calls of each process, a ring each: slot × RING_SIZE + number of the call. The user side sets the size at load and reads
-/// them as shared memory.
+/// The newest calls of each process, a ring each: slot × RING_SIZE + number of the call. The user side sets
+/// the size at load and reads them as shared memory.
 #[map]
 pub static CALLS: Array<Call> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
@@ -53,11 +54,11 @@ pub static CALLS: Array<Call> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAP
 #[map]
 pub static HEADS: Array<RingHead> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Call sites within language bindings of MPI, as `mpi_barrier_` of Fortran: `[slot, address]` → bytes on the stack from the return
-/// address to that of the binding's caller.
+/// Call sites within language bindings of MPI, as `mpi_barrier_` of Fortran: `[slot, address]` → bytes on the
+/// stack from the return address to that of the binding's caller.
 #[map]
 pub static BINDINGS: HashMap<[u64; 2], u64> =
-    HashMap::with_max_entries(abi::MAX_BINDING_SITES, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::BINDING_SITES_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// Hits that are sent on their own.
 #[map]
@@ -67,7 +68,8 @@ pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
 #[map]
 pub static ALARM: Array<Alarm> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// What was lost, by [`Loss`]. The user side looks at it each time that it reads hits, as shared memory: that costs no system call.
+/// What was lost, by [`Loss`]. The user side looks at it each time that it reads hits, as shared memory: that
+/// costs no system call.
 #[map]
 pub static LOSSES: Array<u64> = Array::with_max_entries(Loss::COUNT, 1 << 10 /* BPF_F_MMAPABLE */);
 
@@ -90,17 +92,20 @@ pub fn enter_call(process: u32, call: Call) {
     let Some(entry) = CALLS.get_ptr_mut(place) else {
         return;
     };
-    // SAFETY: the kernel returned the address of a whole `Call`. Who reads it reads word by word, and takes it for whole only when it
-    // finds the number there, which is written last.
+    // SAFETY: the kernel returned the address of a complete `Call`. The user side reads word by word, and
+    // takes it as complete only if it finds the number there, which is written last.
     unsafe {
         (&raw mut (*entry).number).write_volatile(0);
         (&raw mut (*entry).probe).write_volatile(call.probe);
         (&raw mut (*entry).site).write_volatile(call.site);
+        (&raw mut (*entry).thread).write_volatile(call.thread);
+        (&raw mut (*entry).stack).write_volatile(call.stack);
+    }
+    // SAFETY: the same record, whose number is written after all other words.
+    unsafe {
         (&raw mut (*entry).entered_ns).write_volatile(call.entered_ns);
         (&raw mut (*entry).duration_ns).write_volatile(call.duration_ns);
         (&raw mut (*entry).closed_ns).write_volatile(call.closed_ns);
-        (&raw mut (*entry).thread).write_volatile(call.thread);
-        (&raw mut (*entry).stack).write_volatile(call.stack);
         (&raw mut (*entry).number).write_volatile(number as u32 + 1);
     }
     // SAFETY: a word of the map, which the user side changes in one piece.
@@ -110,7 +115,8 @@ pub fn enter_call(process: u32, call: Call) {
     }
 }
 
-/// How far behind this call site the binding's caller has its return address; none where it is no site of a binding.
+/// How far behind this call site the binding's caller has its return address; none where it is no site of a
+/// binding.
 #[inline(always)]
 pub fn binding(process: u32, site: u64) -> Option<u64> {
     // SAFETY: the value is read at once; an entry is never changed.
@@ -125,12 +131,13 @@ pub fn has_bindings(process: u32) -> bool {
     head.is_some_and(|head| unsafe { (&raw const head.has_bindings).read_volatile() } != 0)
 }
 
-/// Once for all rings, until the user side sleeps again: it reads all of them then. Where there is no room it is awake.
+/// Once for all rings, until the user side sleeps again: it reads all of them then. Where there is no room it
+/// is awake.
 fn report_filling(process: u32) {
     let Some(first) = HEADS.get_ptr_mut(0) else {
         return;
     };
-    // SAFETY: the kernel returned the address of a whole `RingHead`.
+    // SAFETY: the kernel returned the address of a complete `RingHead`.
     let is_asleep = unsafe { &raw mut (*first).is_asleep };
     if compare_and_swap(is_asleep, 1, 0)
         && let Some(mut entry) = HITS.reserve::<Filling>(0)
@@ -138,7 +145,7 @@ fn report_filling(process: u32) {
         entry.write(Filling {
             process: u64::from(process),
         });
-        // Hits that wake nobody may lie before it.
+        // Hits that were submitted without a wake-up may lie before it.
         entry.submit(FORCE_WAKEUP);
     }
 }
@@ -156,7 +163,7 @@ pub fn totals(process: u32, probe: u32) -> Option<&'static Totals> {
 pub fn address(process: u32, probe: u32, capture: u32) -> Option<u64> {
     let cell = process * constant(&PROBE_COUNT) + probe;
     ADDRESSES
-        .get(cell * abi::MAX_CAPTURES as u32 + capture)
+        .get(cell * abi::CAPTURES_MAX as u32 + capture)
         .copied()
         .filter(|address| *address != 0)
 }
@@ -164,8 +171,8 @@ pub fn address(process: u32, probe: u32, capture: u32) -> Option<u64> {
 /// The record of a thread, for changing.
 pub fn thread(key: u64) -> Option<&'static mut Thread> {
     let pointer = THREADS.get_ptr_mut(key)?;
-    // SAFETY: the kernel returned the address of a whole `Thread`, which lives as long as the program runs; only the
-    // thread itself runs programs under its own key, so nobody else holds a reference.
+    // SAFETY: the kernel returned the address of a complete `Thread`, which lives as long as the program
+    // runs; only the thread itself runs programs under its own key, so there is no other reference.
     Some(unsafe { &mut *pointer })
 }
 
@@ -202,30 +209,36 @@ pub fn lost(what: Loss) {
 
 /// Adds to a counter that other threads of the process may be adding to.
 pub fn add(counter: &u64, amount: u64) {
-    // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic instruction.
-    // (The target has it, but not the compare-and-swap that `core::sync::atomic` asks for.)
+    // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic
+    // instruction. (The target has it, but not the compare-and-swap that `core::sync::atomic` needs.)
     unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
 }
 
 /// What a counter was before it was added to.
 pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
     let mut before = amount;
-    // SAFETY: as for `add`.
+    // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic
+    // instruction.
     unsafe {
         core::arch::asm!("{1} = atomic_fetch_add((u64 *)({0} + 0), {1})", in(reg) counter, inout(reg) before)
     }
     before
 }
 
-/// Sends a hit, or counts its loss. Its time is taken once it has its place in the ring: who finds the ring empty then knows that
-/// every hit up to that moment was seen, however long a program was kept from running in between. `timed` is called with it before
-/// anybody sees the hit. Where something may fall due at it, it `decides`.
+/// Sends a hit, or counts its loss. Its time is taken once it has its place in the ring: who finds the ring
+/// empty then knows that every hit up to that moment was seen, however long a program was kept from running
+/// in between. `timed` is called with it before anybody sees the hit. Where something may fall due at it, it
+/// `decides`.
 #[inline(always)]
 pub fn send(hit: HitRecord, decides: bool, timed: impl FnOnce(u64)) {
     let is_sent = match hit.is_short() {
         true => put(hit, decides, timed, |hit| {
             // SAFETY: a hit is longer than that, and without padding.
-            unsafe { (&raw const *hit).cast::<[u64; HitRecord::SHORT_BYTES / 8]>().read() }
+            unsafe {
+                (&raw const *hit)
+                    .cast::<[u64; HitRecord::SHORT_BYTES / 8]>()
+                    .read()
+            }
         }),
         false => put(hit, decides, timed, |hit| *hit),
     };
@@ -236,7 +249,12 @@ pub fn send(hit: HitRecord, decides: bool, timed: impl FnOnce(u64)) {
 
 /// As what it is `sent` as; whether there was room.
 #[inline(always)]
-fn put<T: 'static>(hit: HitRecord, decides: bool, timed: impl FnOnce(u64), sent: impl FnOnce(&HitRecord) -> T) -> bool {
+fn put<T: 'static>(
+    hit: HitRecord,
+    decides: bool,
+    timed: impl FnOnce(u64),
+    sent: impl FnOnce(&HitRecord) -> T,
+) -> bool {
     let Some(mut entry) = HITS.reserve::<T>(0) else {
         return false;
     };
@@ -244,7 +262,7 @@ fn put<T: 'static>(hit: HitRecord, decides: bool, timed: impl FnOnce(u64), sent:
     let time_ns = unsafe { bpf_ktime_get_ns() };
     timed(time_ns);
     entry.write(sent(&HitRecord { time_ns, ..hit }));
-    entry.submit(wakes(decides, time_ns));
+    entry.submit(wakeup_flag(decides, time_ns));
     true
 }
 
@@ -257,19 +275,20 @@ pub fn reserve_text() -> Option<RingBufEntry<TextRecord>> {
     entry
 }
 
-/// Of the kernel's interface: what waking depends on, and what can be asked of a ring.
+/// From the kernel's interface: flags of submitting, and a query of a ring.
 const NO_WAKEUP: u64 = 1;
 const FORCE_WAKEUP: u64 = 2;
 const UNREAD_BYTES: u64 = 0;
 
-/// How what has its place in the ring since then is submitted. To be asked after that place was taken: who finds the ring empty once he
-/// has said that he sleeps has then missed nothing. Only whoever reads the ring says that he sleeps again, once he has read all.
+/// The wake-up flag for submitting a record. Call it after `reserve`: the reader sets ASLEEP first and then
+/// checks the ring, so either it sees this record or we see ASLEEP and wake it. Only the reader sets ASLEEP
+/// again, after it has drained the ring.
 #[inline(always)]
-pub fn wakes(decides: bool, now_ns: u64) -> u64 {
+pub fn wakeup_flag(decides: bool, now_ns: u64) -> u64 {
     let Some(alarm) = ALARM.get_ptr_mut(0) else {
         return 0;
     };
-    // SAFETY: the kernel returned the address of a whole `Alarm`; its words are read in one piece.
+    // SAFETY: the kernel returned the address of a complete `Alarm`; its words are read in one piece.
     let (state, looks_ns) = unsafe {
         (
             (&raw const (*alarm).state).read_volatile(),

@@ -1,5 +1,6 @@
-//! What goes between whom: messages by pair of ranks and by size, persistent requests from their making to their starts, messages from
-//! their finding to their receiving, and the source of one that could come from anybody, which is known when the call returns.
+//! What goes between whom: messages by pair of ranks and by size, persistent requests from their making to
+//! their starts, messages from their finding to their receiving, and the source of one that could come from
+//! anybody, which is known when the call returns.
 
 use abi::{
     Flow, Form, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
@@ -23,25 +24,24 @@ use crate::{
 /// Messages of a process to and from each rank, by [`Pair::key`].
 #[map]
 pub static PAIRS: HashMap<u64, Pair> =
-    HashMap::with_max_entries(abi::MAX_PAIRS, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::PAIRS_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// What persistent requests were made for, and from whom messages are that were found: `[slot, handle]`.
 #[map]
 pub static REQUESTS: HashMap<[u64; 2], Template> =
-    HashMap::with_max_entries(abi::MAX_REQUESTS, 1 /* BPF_F_NO_PREALLOC */);
+    HashMap::with_max_entries(abi::REQUESTS_MAX, 1 /* BPF_F_NO_PREALLOC */);
 
 /// The other end is MPI_PROC_NULL: nothing is carried.
 const NO_PROCESS: i64 = -1;
 /// It could be anybody.
 const ANYBODY: i64 = -2;
-/// It cannot be told.
 const UNSTATED: i64 = -3;
 
-/// An outermost call is entered. `pending` is where it is kept what its return has to tell; null where there is no room for that.
+/// An outermost call is entered. `pending` receives what its return needs; null if there is no room for that.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pending) -> u32 {
-    // SAFETY: whoever calls passes whole records, or none: the verifier sees to it.
+    // SAFETY: callers pass complete records, or none; the verifier checks it.
     let (moment, mut pending) = unsafe { (moment.as_ref(), pending.as_mut()) };
     let Some(moment) = moment else { return 0 };
     let Some(spec) = task::spec(moment.probe) else {
@@ -70,7 +70,11 @@ pub extern "C" fn message_entered(moment: *const HitContext, pending: *mut Pendi
         prepared(moment, rule, (end, comm), pending);
         return 1;
     }
-    let carried = if end == NO_PROCESS { 0 } else { bytes::of_call(moment) };
+    let carried = if end == NO_PROCESS {
+        0
+    } else {
+        bytes::of_call(moment)
+    };
     if spec.flags & SpecFlags::BYTES != 0 {
         message_counted(moment, carried, u32::from(end != NO_PROCESS));
     }
@@ -107,12 +111,13 @@ fn received_found(moment: &HitContext, rule: &MessageRule) -> u32 {
 /// No pair of ranks: the message is from MPI_PROC_NULL.
 const FROM_NO_PROCESS: u64 = u64::MAX;
 
-/// The low half of the key of the pair of a message that was found, whose handle stands at an address; it is no more then.
+/// The low half of the key of the pair of a message that was found, whose handle stands at an address; it is
+/// no more then.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_found(process: u32, place: u64) -> u64 {
     let key = [u64::from(process), request_at(process, place)];
-    // SAFETY: a template is replaced as a whole, and a message is received by one thread.
+    // SAFETY: a template is replaced in one piece, and a message is received by one thread.
     let pair = match unsafe { REQUESTS.get(key) } {
         Some(found) if found.has_pair == 0 => FROM_NO_PROCESS,
         Some(found) => u64::from(found.pair),
@@ -160,7 +165,7 @@ fn received_too(moment: &HitContext, rule: &MessageRule, comm: u64, pending: Opt
     received(moment, rule, (from, comm, posted), pending);
 }
 
-/// A message is received: from whom, the status will tell where it could be anybody.
+/// A message is received: if its source may be any rank, the status will show it.
 #[inline(always)]
 fn received(
     moment: &HitContext,
@@ -202,7 +207,7 @@ pub fn close(spec: &ProbeSpec, process: u32, pending: &mut Pending) {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_returned(process: u32, pending: *mut Pending) -> u32 {
-    // SAFETY: as for `message_entered`.
+    // SAFETY: callers pass complete records, or none; the verifier checks it.
     let Some(pending) = (unsafe { pending.as_mut() }) else {
         return 0;
     };
@@ -299,7 +304,8 @@ pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
         lost(Loss::PairTable);
         return 0;
     };
-    // SAFETY: the kernel returned the address of a whole `Pair`, whose words are changed by atomic additions alone.
+    // SAFETY: the kernel returned the address of a complete `Pair`, whose words are changed by atomic
+    // additions alone.
     let pair = unsafe { &*pair };
     add(&pair.messages, 1);
     if bytes != UNKNOWN_BYTES {
@@ -308,11 +314,11 @@ pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
     1
 }
 
-/// Adds what a call carries to its function's totals and sizes. What goes to nobody has no size.
+/// Adds what a call carries to its function's totals and sizes. A message to no process has no size.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_counted(moment: *const HitContext, bytes: u64, has_size: u32) -> u32 {
-    // SAFETY: as for `message_entered`.
+    // SAFETY: callers pass complete records, or none; the verifier checks it.
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return 0;
     };
@@ -372,7 +378,7 @@ struct Starting {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
-    // SAFETY: as for `message_entered`.
+    // SAFETY: callers pass complete records, or none; the verifier checks it.
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return 0;
     };
@@ -397,16 +403,10 @@ pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
         known: 0,
         zero: 0,
     };
-    if count <= abi::MAX_COUNTS {
-        // SAFETY: the callback has the signature that the helper asks for, and `starting` outlives the call.
-        unsafe {
-            bpf_loop(
-                count,
-                start as *mut core::ffi::c_void,
-                (&raw mut starting).cast(),
-                0,
-            )
-        };
+    if count <= abi::COUNTS_MAX {
+        let step = start as *mut core::ffi::c_void;
+        // SAFETY: the callback has the signature that the helper needs, and `starting` outlives the call.
+        unsafe { bpf_loop(count, step, (&raw mut starting).cast(), 0) };
     }
     add(&totals.bytes, starting.bytes);
     if starting.known != count {
@@ -418,13 +418,13 @@ pub extern "C" fn message_started(moment: *const HitContext) -> u32 {
 /// One request starts. What it receives is no part of the bytes that are sent.
 #[inline(never)]
 extern "C" fn start(index: u32, starting: *mut Starting) -> i64 {
-    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    // SAFETY: the helper passes on the pointer that it was given, and there is no other one.
     let starting = unsafe { &mut *starting };
     let place = starting
         .place
         .wrapping_add(u64::from(index) * u64::from(starting.step));
     let key = [u64::from(starting.process), request_at(starting.process, place)];
-    // SAFETY: a template is replaced as a whole, and only when its request was made anew.
+    // SAFETY: a template is replaced in one piece, and only when its request was made anew.
     let Some(template) = (unsafe { REQUESTS.get(key) }) else {
         return 0;
     };

@@ -13,7 +13,8 @@ static NAMESPACE_INODE: u64 = 0;
 
 /// A value that the user side sets before the program is loaded.
 pub fn constant<T: Copy>(value: &'static T) -> T {
-    // SAFETY: `value` is a valid reference; the volatile read keeps the compiler from using the initial value.
+    // SAFETY: `value` is a valid reference; the volatile read keeps the compiler from using the initial
+    // value.
     unsafe { core::ptr::read_volatile(value) }
 }
 

@@ -18,8 +18,8 @@ pub fn sum(regs: &pt_regs, capture: &Capture) -> Option<u64> {
     Some(first.wrapping_add(second << (capture.shift & 3)))
 }
 
-/// By its number in the machine's code. Each is read by an instruction of its own, for the verifier wants the place in the context to
-/// be a constant: the compiler would else choose the place first and read then.
+/// By its number in the machine's code. Each is read by an instruction of its own, for the verifier wants the
+/// place in the context to be a constant: the compiler would else choose the place first and read then.
 #[inline(never)]
 fn register(regs: &pt_regs, number: u8) -> Option<u64> {
     Some(match number {
@@ -43,7 +43,8 @@ fn register(regs: &pt_regs, number: u8) -> Option<u64> {
     })
 }
 
-/// An integer argument of the probed function. Those beyond the sixth are on the stack, above the return address.
+/// An integer argument of the probed function. Those beyond the sixth are on the stack, above the return
+/// address.
 #[inline(always)]
 pub fn argument(moment: &HitContext, index: u64) -> Option<u64> {
     let index = opaque(index);
@@ -63,7 +64,7 @@ pub fn argument(moment: &HitContext, index: u64) -> Option<u64> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn argument_or(moment: *const HitContext, index: u64, otherwise: u64) -> u64 {
-    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
+    // SAFETY: callers pass a complete record; the verifier checks it.
     let moment = unsafe { moment.as_ref() };
     moment
         .and_then(|moment| argument(moment, index))

@@ -1,5 +1,5 @@
-//! A probed function is left, by a return instruction or by the last jump before one: close the call that was entered with this stack pointer, add its time, count it by that or send the
-//! hit if asked to.
+//! A probed function is left, by a return instruction or by the last jump before one: close the call that was
+//! entered with this stack pointer, add its time, and aggregate the hit or send it, if requested.
 
 use abi::{Call, Durations, ExitSite, Frame, HitKind, Loss, ProbeSpec, SpecFlags, Thread};
 use aya_ebpf::{
@@ -82,7 +82,8 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     Some(())
 }
 
-/// The caller's next instruction, which the stack says. Of a call through language bindings, the one of the caller of the outermost binding.
+/// The caller's next instruction, which the stack says. Of a call through language bindings, the one of the
+/// caller of the outermost binding.
 #[inline(always)]
 fn call_site(process: u32, stack_pointer: u64) -> u64 {
     let mut site = capture::number(stack_pointer, 8).unwrap_or_default();
@@ -90,7 +91,7 @@ fn call_site(process: u32, stack_pointer: u64) -> u64 {
         return site;
     }
     let mut place = stack_pointer;
-    for _ in 0..abi::MAX_BINDINGS {
+    for _ in 0..abi::BINDINGS_MAX {
         let Some(to_caller) = maps::binding(process, site) else {
             break;
         };

@@ -22,7 +22,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// The current thread, whose key this is; `None` for processes that nobody asked about.
+    /// The current thread, whose key this is; `None` for processes that are not watched.
     pub fn of(key: u64) -> Option<Task> {
         // SAFETY: a value of this map is not changed once it is there, and a u32 is read in one piece.
         let process = match unsafe { PROCESSES.get((key >> 32) as u32) } {
@@ -32,7 +32,8 @@ impl Task {
         Some(Task { key, process })
     }
 
-    /// The same with its record, which knows the process as long as none has come or gone: that saves a look-up at most hits.
+    /// The same with its record, which knows the process as long as none has come or gone: that saves a
+    /// look-up at most hits.
     pub fn with(key: u64, thread: &mut Thread) -> Option<Task> {
         // Before the look-up: what changes meanwhile is noticed the next time.
         let changes = maps::changes();
@@ -50,12 +51,13 @@ impl Task {
     }
 }
 
-/// Where the kernel keeps, in the record of a thread, how long it was ready to run but waited for a CPU; set at load, 0 when it is not
-/// known.
+/// Where the kernel keeps, in the record of a thread, how long it was ready to run but waited for a CPU; set
+/// at load, 0 when it is not known.
 #[unsafe(no_mangle)]
 static WAITED_OFFSET: u32 = 0;
 
-/// How long the current thread was ready to run but waited for a CPU, since it began. As it runs now, no wait is under way.
+/// How long the current thread was ready to run but waited for a CPU, since it began. As it runs now, no wait
+/// is under way.
 pub fn waited_ns() -> u64 {
     let offset = namespace::constant(&WAITED_OFFSET);
     if offset == 0 {

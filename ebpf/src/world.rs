@@ -1,8 +1,8 @@
-//! Ranks of the world, read out of the library's own structures: who is meant by a rank in a communicator. What cannot be read is
-//! said to be unresolved, never guessed.
+//! Ranks of the world, read from the library's own structures: the process of a rank in a communicator. A
+//! rank that cannot be read is unresolved, never guessed.
 //!
-//! Functions that take numbers alone are exported: the kernel's verifier then looks at them once, and not once for each way that leads to
-//! them.
+//! Functions that take numbers alone are exported: the kernel's verifier then checks them once, and not once
+//! for each path that leads to them.
 
 use abi::{Objects, Pair, RankMap, UNKNOWN_BYTES, World};
 use aya_ebpf::{helpers::bpf_probe_read_user, macros::map, maps::Array};
@@ -16,7 +16,7 @@ pub fn of(process: u32) -> Option<&'static World> {
     WORLDS.get(process)
 }
 
-/// The world's rank of a rank in a communicator; [`Pair::UNRESOLVED`] when it cannot be told.
+/// The world rank of a rank in a communicator; [`Pair::UNRESOLVED`] if it is unknown.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn world_rank(process: u32, comm: u64, rank: u32) -> u32 {
@@ -120,7 +120,8 @@ fn from_sentinel(world: &World, record: u64) -> Option<u32> {
     Some((record >> (world.sentinel_shift & 63)) as u32)
 }
 
-/// The size of a datatype that is no built-in one, where handles are integers; [`UNKNOWN_BYTES`] when it cannot be told.
+/// The size of a datatype that is no built-in one, where handles are integers; [`UNKNOWN_BYTES`] if it is
+/// unknown.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn world_type_size(process: u32, datatype: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! How many hits a second one core evaluates: the model optimal-workers on a master and 63 workers.
 //!
-//! `cargo bench -p tuneagent-rules`. An iteration has four sends, replies and computations of each worker, handed in
-//! process by process with a watermark each, as the agent does, and a tick.
+//! `cargo bench -p tuneagent-rules`. An iteration has four sends, replies and computations of each worker,
+//! handed in process by process with a watermark each, as the agent does, and a tick.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -108,8 +108,8 @@ fn one_engine(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// How long the tick takes that closes an iteration and decides on it: a master and a worker, with the model of the experiment
-/// `reaction`. What was there before is nine iterations.
+/// How long the tick takes that closes an iteration and decides on it: a master and a worker, with the model
+/// of the experiment `reaction`. What was there before is nine iterations.
 #[divan::bench(sample_count = 2000, sample_size = 1)]
 fn from_the_last_hit_to_the_decision(bencher: Bencher<'_, '_>) {
     let text = include_str!("../../tests/programs/reaction.yaml");

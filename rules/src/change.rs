@@ -1,4 +1,5 @@
-//! What a tune does, checked, with the formulas that say with which values. They are evaluated in [`crate::eval`].
+//! What a tune does, checked, with the formulas that say with which values. They are evaluated in
+//! [`crate::eval`].
 
 use plan::Action;
 

@@ -1,4 +1,5 @@
-//! The page of every diagnostic code: what is wrong, why it matters, what to do. Shown by `tuneagent explain`.
+//! The page of every diagnostic code: what is wrong, why it matters, what to do. Shown by `tuneagent
+//! explain`.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {

@@ -1,7 +1,7 @@
 //! Diagnostics as plain data: what is wrong, where, and what to do about it.
 //!
-//! Nothing here prints or knows of terminals: the agent renders a [`Diagnostic`] in colour, [`render`] does it in
-//! plain text. Every code has its page in [`crate::codes`].
+//! Nothing here prints or knows of terminals: the agent renders a [`Diagnostic`] in colour, [`render`] does
+//! it in plain text. Every code has its page in [`crate::codes`].
 
 use std::fmt::Write as _;
 
@@ -153,7 +153,8 @@ pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = 
         .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
 }
 
-/// Number of letters to insert, delete, replace or swap with a neighbour; case does not count, nor what is behind the 64th.
+/// Number of letters to insert, delete, replace or swap with a neighbour; case does not count, nor what is
+/// behind the 64th.
 fn distance(a: &str, b: &str) -> usize {
     let short = |word: &str| word.to_lowercase().chars().take(64).collect::<String>();
     strsim::osa_distance(&short(a), &short(b))

@@ -27,7 +27,7 @@ pub struct ProcessFacts {
     pub machine: Machine,
     /// Its mapped libraries; of a path only the file name counts.
     pub libraries: BTreeSet<String>,
-    /// Of the symbols that [`crate::Plan::symbols`] asks for, those it has.
+    /// Of the symbols that [`crate::Plan::symbols`] requests, those it has.
     pub symbols: BTreeSet<String>,
 }
 
@@ -47,8 +47,8 @@ impl ProcessFacts {
     }
 }
 
-/// Whether a pattern fits all of a text: `*` is any text and `?` any one character. Goes back to the last `*` only, so that the
-/// time is at most the product of the lengths.
+/// Whether a pattern fits all of a text: `*` is any text and `?` any one character. Goes back to the last `*`
+/// only, so that the time is at most the product of the lengths.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     // The pattern behind the last star, and the text that the star has not taken yet.

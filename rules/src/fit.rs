@@ -1,7 +1,6 @@
 //! Whether a rule fits a program: what it names is there, once, of a type that it can use.
 //!
-//! What the program has is handed in as data; it is not looked at here. Which names are of interest, [`CheckedRule::request`]
-//! tells.
+//! The caller passes what the program has as data. [`CheckedRule::request`] has the names of interest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +20,11 @@ pub struct SeenProcess {
     /// What it is called in messages: `process 8123`.
     pub name: String,
     pub facts: ProcessFacts,
-    /// The functions asked for that it has, each with the files that define it.
+    /// The requested functions that it has, each with the files that define it.
     pub functions: BTreeMap<String, Vec<String>>,
     /// Types of parameters, as the debug information says them, by function and number from 0.
     pub parameters: BTreeMap<(String, u8), String>,
-    /// The marks asked for that it has.
+    /// The requested marks that it has.
     pub marks: BTreeMap<String, SeenMark>,
     pub variables: BTreeMap<String, Result<SeenVariable, NoVariable>>,
 }
@@ -139,7 +138,8 @@ impl CheckedRule {
         request
     }
 
-    /// The arguments that its tunes set: the number of the tune, the function, the argument, and its type where the rule states it.
+    /// The arguments that its tunes set: the number of the tune, the function, the argument, and its type
+    /// where the rule states it.
     fn arguments(&self) -> impl Iterator<Item = (usize, &str, u8, Option<ValueType>)> {
         self.tunes.iter().enumerate().filter_map(|(number, tune)| {
             let Action::Patch(PatchRequest::SetArgument {
@@ -205,7 +205,8 @@ impl<'a> Fitting<'a> {
         self.by_role.get(role).cloned().unwrap_or_default()
     }
 
-    /// A role that nobody has may be taken later; a rule of which nobody has any role is about another program.
+    /// A role without a process may be taken later; a rule all of whose roles are without one is for another
+    /// program.
     fn roles(&mut self, processes: usize) {
         let file = self.file;
         for role in &file.roles {

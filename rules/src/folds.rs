@@ -13,7 +13,7 @@ pub(crate) struct Intake {
     pub(crate) of: Source,
     pub(crate) second: Option<Typed>,
     pub(crate) filter: Option<Typed>,
-    /// What tells its rows apart, those of processes apart.
+    /// The keys of its rows, those of processes apart.
     pub(crate) by: Option<Typed>,
     /// It waits for the close: its hits are kept.
     pub(crate) waits: bool,

@@ -67,7 +67,8 @@ pub struct FormulaFunction {
     pub(crate) meaning: Meaning,
 }
 
-/// A line for each function: its name, what it does, how many arguments, its usage, an example; then its document.
+/// A line for each function: its name, what it does, how many arguments, its usage, an example; then its
+/// document.
 macro_rules! functions {
     ($($name:literal => $meaning:expr, $arguments:expr, $usage:literal, $example:literal, $doc:literal;)*) => {
         /// Every built-in function, in the order of the documents.
@@ -168,8 +169,8 @@ fn named(is_it: impl Fn(Meaning) -> bool) -> &'static str {
         .map_or("", |function| function.name)
 }
 
-/// The three steps of the factoring model: how much task times vary, what that means for so many workers, and the
-/// factor of a batch. The errors say why there is none.
+/// The three steps of the factoring model: how much task times vary, what that means for so many workers, and
+/// the factor of a batch. The errors say why there is none.
 pub(crate) mod factoring {
     pub(crate) fn variation(mean: f64, stddev: f64) -> Result<f64, String> {
         if mean <= 0.0 || stddev < 0.0 {

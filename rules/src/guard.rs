@@ -1,4 +1,5 @@
-//! The guard of a tune, checked: what says whether a change is worth keeping. The judgement itself is in `engine::trial`.
+//! The guard of a tune, checked: what says whether a change is worth keeping. The judgement itself is in
+//! `engine::trial`.
 
 use crate::term::Typed;
 
@@ -15,7 +16,7 @@ pub(crate) struct Guard {
     pub(crate) keeps_unless_worse: bool,
     /// Of the window before the change, known in the objective as `was`: then the tune follows.
     pub(crate) was: Option<Typed>,
-    /// After so many windows an undone tune tries again.
+    /// After so many windows a reverted tune tries again.
     pub(crate) retry: Option<u32>,
 }
 
@@ -29,7 +30,8 @@ impl Guard {
         self.was.is_none() && !self.keeps_unless_worse
     }
 
-    /// How many windows before a change it must know. What says by itself what the change is compared with needs no more than one.
+    /// How many windows before a change it must know. What says by itself what the change is compared with
+    /// needs no more than one.
     pub(crate) fn needs_before(&self) -> usize {
         if self.was.is_some() { 1 } else { self.over as usize }
     }

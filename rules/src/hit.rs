@@ -41,7 +41,8 @@ impl Hit {
         }
     }
 
-    /// One order for all hits of a probe, whatever order they are delivered in: by time, then by all they have.
+    /// One order for all hits of a probe, whatever order they are delivered in: by time, then by all they
+    /// have.
     pub(crate) fn order(&self, other: &Hit) -> std::cmp::Ordering {
         let plain = |hit: &Hit| (hit.time, hit.process, hit.thread, hit.duration_ns);
         plain(self).cmp(&plain(other)).then_with(|| {

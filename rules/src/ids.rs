@@ -1,5 +1,7 @@
 //! Indices that the engine, its rules and the agent name things by.
 
+use serde::{Deserialize, Serialize};
+
 /// A rule of the engine, by its place in the list given to [`crate::Engine::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuleId(pub usize);
@@ -9,5 +11,5 @@ pub struct RuleId(pub usize);
 pub struct ProbeId(pub usize);
 
 /// A decision, numbered from 1 in the order they were made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DecisionId(pub u64);

@@ -1,22 +1,25 @@
 //! The rule language of tuneagent: a rule file goes in, decisions come out.
 //!
 //! ```text
-//! text ── RuleFile::parse ──▶ RuleFile ── check ──▶ CheckedRule ── plan ──▶ Plan (what to measure and ask)
+//! text ── RuleFile::parse ──▶ RuleFile ── check ──▶ CheckedRule ── plan ──▶ Plan (what to measure)
 //!                                                       │
 //!                              observations, ticks ──▶ Engine ──▶ decisions, findings, verdicts
 //!                                                       ▲               │
 //!                                                       └── receipts ◀──┘
 //! ```
-//! Everything here is pure: no files, no clock, no threads, no process is touched, and the same observations give the
-//! same decisions. Numbers are in seconds and bytes inside the language; what the agent hands in is in nanoseconds and
-//! bytes, as the kernel counts. A value may be *none*, with a reason: it spreads, never becomes 0 and never acts.
+//! Everything here is pure: no files, no clock, no threads, no process is touched, and the same observations
+//! give the same decisions. Numbers are in seconds and bytes inside the language; what the agent passes in is
+//! in nanoseconds and bytes, as the kernel counts. A value may be *none*, with a reason: it spreads, never
+//! becomes 0 and never acts.
 //!
-//! Beside this way: [`schema()`] is the JSON Schema of a rule file and [`page()`] a rule's page for people, both made of what the
-//! language declares; [`fit()`] compares a rule with what a program has before anything is attached; [`recording`] stores what an
-//! engine was told, so that rules can be replayed on it; [`explain()`] has a page for every error.
+//! Beside this way: [`schema()`] is the JSON Schema of a rule file and [`page()`] a rule's page for people,
+//! both made of what the language declares; [`fit()`] compares a rule with what a program has before anything
+//! is attached; [`recording`] stores what an engine observed, so that rules can be replayed on it;
+//! [`explain()`] has a page for every error.
 //!
-//! The language itself is described in `LANGUAGE.md` of this folder. Where to read: `lang` (formulas: text to tree),
-//! `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows, findings, trials).
+//! The language itself is described in `LANGUAGE.md` of this folder. Where to read: `lang` (formulas: text to
+//! tree), `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows,
+//! findings, trials).
 //!
 //! ```
 //! use rules::{
@@ -45,7 +48,7 @@
 //! let rule = CheckedRule::from_source(source).map_err(|wrong| rules::render("rule.yaml", source, &wrong)).unwrap();
 //! assert_eq!(rule.plan().variables[0].name, "number_of_threads");
 //!
-//! // The engine is told of a process and of what was measured.
+//! // A process joins, and is measured.
 //! let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
 //! engine.set_mode(RuleId(0), Mode::Applying);
 //! let worker = ProcessId(1);
@@ -64,7 +67,7 @@
 //! assert_eq!(decision.changes[0].action.to_string(), "set number_of_threads = 2");
 //! assert_eq!(decision.because[0], ("waiting".to_string(), "60 %".to_string()));
 //!
-//! // Once it is told that the change was made, the guard's trial begins.
+//! // With the receipt of the change, the guard's trial begins.
 //! engine.receipt(decision.id, DecisionOutcome::Applied, Time(500_100_000));
 //! assert!(engine.status()[0].why.starts_with("on trial"));
 //! ```

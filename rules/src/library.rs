@@ -43,7 +43,7 @@ pub fn library() -> &'static [(&'static str, &'static str)] {
     LIBRARY
 }
 
-/// Those of them that are for sessions that may not probe, and which rule each stands in for: it goes by what /proc tells of what that
+/// Rules for sessions that may not probe, and the rule that each stands in for: it uses /proc for what that
 /// one sees in calls.
 const WITHOUT_PROBES: &[(&str, &str)] = &[
     ("openmpi-crowded", "openmpi-busy-wait"),
@@ -53,13 +53,14 @@ const WITHOUT_PROBES: &[(&str, &str)] = &[
     ("openmp-crowded", "xgboost-threads"),
 ];
 
-/// Whether a session that has probes, or has none, loads a shipped rule without being told to.
+/// Whether a session that has probes, or has none, loads a shipped rule by itself.
 pub fn is_loaded(name: &str, probes: bool) -> bool {
     let left_out = |(without, with): &(&str, &str)| name == if probes { *without } else { *with };
     !WITHOUT_PROBES.iter().any(left_out)
 }
 
-/// Rules that hold a published model or metric: a program must be prepared for them, or be built on a framework that is.
+/// Rules that hold a published model or metric: a program must be prepared for them, or be built on a
+/// framework that is.
 const MODELS: &[(&str, &str)] = &[
     of!("models", "optimal-workers"),
     of!("models", "adjusting-factoring"),
@@ -83,8 +84,8 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
 }
 
 impl CheckedRule {
-    /// Reads and checks the text of a rule file with the values its parameters have in it; of other rules it may use the
-    /// shipped ones.
+    /// Reads and checks the text of a rule file with the values its parameters have in it; of other rules it
+    /// may use the shipped ones.
     ///
     /// # Errors
     /// As [`RuleFile::parse`] and [`RuleFile::check`].

@@ -1,4 +1,5 @@
-//! The built-in measures, declared once: the checker, the evaluator, the agent and the documents read this table.
+//! The built-in measures, declared once: the checker, the evaluator, the agent and the documents read this
+//! table.
 //!
 //! How a measure is obtained is not known here.
 

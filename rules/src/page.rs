@@ -43,7 +43,7 @@ fn acts(rule: &CheckedRule) -> bool {
         .any(|tune| tune.action.is_some() && !tune.switches())
 }
 
-/// What it does to a program and its results, and how that is taken back.
+/// What it does to a program and its results, and how that is reverted.
 fn safety(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     line!(out, "## Is it safe?\n");
     if !acts(rule) {

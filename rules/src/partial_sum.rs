@@ -1,22 +1,23 @@
-//! What may be added up of a probe's hits where they happen, because no formula asks for one of them: what a plan asks for,
-//! and what comes of it. Which probes these are is decided in [`crate::engine`].
+//! What may be aggregated of a probe's hits where they happen, because no formula needs them one by one: the
+//! request of a plan, and the result. Which probes these are is decided in [`crate::engine`].
 
 use crate::value::Time;
 
 /// Most values that are added up of one probe.
-pub(crate) const MOST_VALUES: usize = 4;
+pub(crate) const VALUES_MAX: usize = 4;
 
-/// What is to be added up of the hits of a probe. A hit that cannot be added up — a value of it could not be read, is no whole
-/// number or reaches 2⁵³, or there is no room — is handed in by itself, as [`crate::Observation::Hit`]: each hit in one way.
+/// The aggregates of a probe's hits. A hit that cannot be aggregated — a value of it could not be read, is no
+/// whole number or reaches 2⁵³, or there is no room — is passed in by itself, as [`crate::Observation::Hit`]:
+/// each hit in one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedSum {
-    /// What tells which hits of a process go together.
+    /// What decides which hits of a process are aggregated together.
     pub by: Grouping,
     /// What is added up, in this order.
     pub values: Vec<SummedValue>,
 }
 
-/// What tells which hits of a process go together.
+/// What decides which hits of a process are aggregated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// A whole number that is read at each, by its place in [`crate::PlannedProbe::captures`].
@@ -39,12 +40,12 @@ pub enum SummedValue {
 pub enum Group {
     /// Those with this number.
     Key(i64),
-    /// Those of this stretch of time; numbers say no more than that two are different.
+    /// Those of this epoch; the numbers are only compared.
     Epoch(u64),
 }
 
-/// What came of hits of one probe in one process that go together. Of one group several may be handed in one after the other,
-/// of different hits.
+/// What came of hits of one probe in one process that go together. Of one group several may be handed in one
+/// after the other, of different hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialSum {
     pub group: Group,
@@ -53,7 +54,7 @@ pub struct PartialSum {
     /// When the last of these hits ended.
     pub last: Time,
     pub count: u64,
-    /// Of each value that the plan asks for.
+    /// Of each value that the plan requests.
     pub sums: Vec<Sums>,
 }
 

@@ -21,12 +21,12 @@ pub struct Plan {
     pub probes: Vec<PlannedProbe>,
     /// Of every process that has a role, or of the node.
     pub measures: BTreeSet<Measure>,
-    /// Measures of MPI that formulas of timed windows ask for function by function: as
+    /// Measures of MPI that formulas of timed windows need function by function: as
     /// [`crate::Observation::CallCounter`].
     pub calls: BTreeSet<Measure>,
-    /// Symbols that roles ask for with `has()`.
+    /// Symbols that roles request with `has()`.
     pub symbols: BTreeSet<String>,
-    /// File name patterns that roles ask for with `loads()`.
+    /// File name patterns that roles request with `loads()`.
     pub libraries: BTreeSet<String>,
     /// What the rule would write.
     pub variables: Vec<PlannedVariable>,
@@ -39,7 +39,8 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedWindow {
     pub name: String,
-    /// Its length in nanoseconds; none where hits are its borders: then [`crate::Observation::Watermark`]s close it.
+    /// Its length in nanoseconds; none where hits are its boundaries: then [`crate::Observation::Watermark`]s
+    /// close it.
     pub every: Option<u64>,
     /// The window it lies in.
     pub within: Option<String>,
@@ -54,7 +55,8 @@ pub struct PlannedProbe {
     /// Entry, return or span.
     pub site: Site,
     pub target: Target,
-    /// Of a span between two functions, from the entry of one to the return of the other in the same thread, the latter.
+    /// Of a span between two functions, from the entry of one to the return of the other in the same thread,
+    /// the latter.
     pub to: Option<Target>,
     /// Where it sits, for people.
     pub function: String,
@@ -68,10 +70,11 @@ pub struct PlannedProbe {
     pub captures: Vec<PlannedCapture>,
     /// What is to be added up of its hits, where it delivers [`Delivery::PartialSums`].
     pub partial_sum: Option<PlannedSum>,
-    /// Its hits are borders of a window whose hits are added up: what was added up is to be handed in with them.
+    /// Its hits are boundaries of a window whose hits are added up: what was added up is to be handed in with
+    /// them.
     pub parts_sums: bool,
-    /// Something may fall due at its hits: they are borders of a window, a window may close with them, or a tune is looked at with them.
-    /// Hits of other probes are needed no sooner than the next of these.
+    /// A decision may fall due at its hits: they are boundaries of a window, a window may close with them, or
+    /// a tune is evaluated with them. Hits of other probes are needed no sooner than the next of these.
     pub decides: bool,
 }
 
@@ -84,8 +87,8 @@ pub enum Delivery {
     Count,
     /// [`crate::Observation::ProbeTotals`] with count and sum of durations.
     Durations,
-    /// [`crate::Observation::PartialSum`] of the hits that go together, or [`crate::Observation::Hit`] for each: every hit is handed in
-    /// once, in either way.
+    /// [`crate::Observation::PartialSum`] of the hits that go together, or [`crate::Observation::Hit`] for
+    /// each: every hit is handed in once, in either way.
     PartialSums,
     /// [`crate::Observation::Hit`] for each hit, and the totals, by which a lost hit is noticed.
     EachHit,
@@ -126,7 +129,7 @@ pub struct PlannedAction {
     pub role: String,
     /// It changes the program's code or loads a library: only a rule that is named may do it.
     pub changes_code: bool,
-    /// It is a call of which the rule does not say how it is taken back: it stays.
+    /// It is a call of which the rule does not say how it is reverted: it stays.
     pub stays: bool,
 }
 

@@ -15,7 +15,8 @@ pub struct PlannedCapture {
 }
 
 impl PlannedCapture {
-    /// As what tells processes which iteration they begin; none where it is no whole argument or global variable.
+    /// As a key: the number of the iteration that each process begins; none if it is no complete argument or
+    /// global variable.
     pub(crate) fn as_key(&self) -> Option<Key> {
         // Of what is no number of 4 or 8 bytes the size is one that the actuator refuses.
         let bytes = self.layout.map(|layout| match layout {
@@ -57,7 +58,7 @@ pub enum Base {
     ReturnValue,
     /// A global variable, or a static member of a class with `::`.
     Global(String),
-    /// What whoever probes the target knows of a hit without reading the program.
+    /// What is known of a hit without reading the program.
     Known(Known),
 }
 
@@ -99,7 +100,8 @@ impl Source {
         }
     }
 
-    /// As users name it on the command line, which has no brackets around a dereference: `(*head)[1]` is `head[0][1]`.
+    /// As users name it on the command line, which has no brackets around a dereference: `(*head)[1]` is
+    /// `head[0][1]`.
     pub(crate) fn as_path(&self) -> String {
         let pointed = |steps: &[Step]| {
             steps
@@ -194,7 +196,7 @@ layouts! {
 }
 
 /// The longest text that is read, in bytes.
-const LONGEST_TEXT: u8 = 64;
+const TEXT_BYTES_MAX: u8 = 64;
 
 impl Layout {
     /// What rules call it.
@@ -212,7 +214,7 @@ impl Layout {
         if let Some(length) = text {
             let length = length.parse().ok();
             return length
-                .filter(|length| (1..=LONGEST_TEXT).contains(length))
+                .filter(|length| (1..=TEXT_BYTES_MAX).contains(length))
                 .map(Layout::Str);
         }
         let found = Layout::ALL.iter().find(|(known, _)| *known == name);

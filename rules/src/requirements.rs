@@ -1,5 +1,5 @@
-//! What the formulas of a rule ask for, found once when it is checked: looking through all of them again takes an evaluation longer
-//! than its own arithmetic. Evaluates nothing.
+//! What the formulas of a rule need, found once when it is checked: searching all of them again takes longer
+//! than the arithmetic of an evaluation. Evaluates nothing.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::measure::Measure;
 pub(crate) struct Requirements {
     /// For each tune the metrics that it is computed from, theirs included.
     pub(crate) behind: Vec<Vec<usize>>,
-    /// For each window the measures at hits of its borders, each with the probe.
+    /// For each window the measures at hits of its boundaries, each with the probe.
     pub(crate) at_boundaries: Vec<Vec<(Measure, usize)>>,
     /// The roles of the processes whose hits come one by one.
     pub(crate) roles_with_hits: BTreeSet<usize>,
@@ -27,7 +27,7 @@ impl Requirements {
         self.roles_with_hits.iter().copied()
     }
 
-    /// The measures at the borders of a window.
+    /// The measures at the boundaries of a window.
     pub(crate) fn at_boundaries(&self, window: usize) -> &[(Measure, usize)] {
         self.at_boundaries.get(window).map_or(&[], Vec::as_slice)
     }

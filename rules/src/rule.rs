@@ -1,4 +1,4 @@
-//! A rule that passed every check, as data, and what can be asked of it.
+//! A rule that passed every check, as data, and queries on it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::requirements::Requirements;
 use crate::target::Site;
 use crate::target::Target;
 use crate::term::{Field, Term, Typed};
-use crate::value::{ProcessId, Scalar};
+use crate::value::{ProcessId, Reason, Scalar};
 use crate::window::{Boundaries, Window};
 
 /// A rule that can run: every name means something and every unit is right.
@@ -89,7 +89,7 @@ pub(crate) struct Run {
     pub(crate) window: usize,
     /// A single value in each instance.
     pub(crate) of: Typed,
-    /// What tells the rows apart, if it is a table: a single value in each instance.
+    /// The kind of its rows' keys, if it is a table: a single value in each instance.
     pub(crate) by: Option<Typed>,
     pub(crate) fold: RunFold,
     /// As written, for people.
@@ -123,8 +123,8 @@ pub(crate) struct Tune {
     pub(crate) finding: Option<Filled>,
     pub(crate) next_start: Option<Filled>,
     pub(crate) action: Option<Change>,
-    /// What was done is undone when the condition no longer holds.
-    pub(crate) undo_after: bool,
+    /// What was done is reverted when the condition no longer holds.
+    pub(crate) revert_after: bool,
     /// Written at the start, until its first window.
     pub(crate) initial: Option<Scalar>,
     pub(crate) expect: Option<Typed>,
@@ -134,7 +134,7 @@ pub(crate) struct Tune {
     pub(crate) after: Option<usize>,
     /// Where a change takes effect.
     pub(crate) at: Option<SyncPoint>,
-    /// Where the rule asks that a process waits there for the decision.
+    /// Where the rule requires that a process waits there for the decision.
     pub(crate) decide: Option<Span>,
     /// The window at whose begin all processes change.
     pub(crate) together: Option<String>,
@@ -244,7 +244,8 @@ impl CheckedRule {
         self.tunes.iter().any(waits)
     }
 
-    /// What a session that acts cannot do, each with its place in the file: a process is not held until a decision is made.
+    /// What a session that acts cannot do, each with its place in the file: a process is not held until a
+    /// decision is made.
     pub fn held_decisions(&self) -> Vec<Diagnostic> {
         let held = |span: Span| {
             let message =
@@ -259,13 +260,14 @@ impl CheckedRule {
             .collect()
     }
 
-    /// Where a tune has all processes change at the same iteration, if it does; or why they cannot agree on one.
-    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<Meeting, String>> {
+    /// Where a tune has all processes change at the same iteration, if it does; or why they cannot agree on
+    /// one.
+    pub(crate) fn together(&self, tune: &Tune) -> Option<Result<Meeting, Reason>> {
         tune.together.as_ref().map(|window| self.meeting(window))
     }
 
     /// Where a window begins in the program, and where the program itself says which instance of it begins.
-    fn meeting(&self, window: &str) -> Result<Meeting, String> {
+    fn meeting(&self, window: &str) -> Result<Meeting, Reason> {
         let known = self.windows.iter().find(|known| known.name == window);
         let boundaries = known.and_then(Window::boundaries).ok_or_else(|| {
             format!("`{window}` is a time: processes have no place in the program in common there")
@@ -325,7 +327,8 @@ impl CheckedRule {
         self.gained.as_deref()
     }
 
-    /// Whether it acts only where a user names it: its author wants that, or it changes code or loads libraries.
+    /// Whether it acts only where a user names it: its author wants that, or it changes code or loads
+    /// libraries.
     pub fn must_be_named(&self) -> bool {
         self.must_be_named || self.plan.actions.iter().any(|action| action.changes_code)
     }
@@ -335,7 +338,7 @@ impl CheckedRule {
         &self.parameters
     }
 
-    /// What must be measured, asked and written for it.
+    /// What must be measured, requested and written for it.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -390,7 +393,8 @@ impl CheckedRule {
         boundaries.begins_at().and_then(|probe| self.role_of(probe))
     }
 
-    /// Every formula of a window: its metrics, its conditions, and those of the tunes that are looked at with it.
+    /// Every formula of a window: its metrics, its conditions, and those of the tunes that are looked at with
+    /// it.
     pub(crate) fn formulas_of(&self, place: usize) -> Vec<&Typed> {
         let metrics = self.metrics.iter().filter(|metric| metric.window == place);
         let mut out: Vec<&Typed> = metrics.map(|metric| &metric.value).collect();

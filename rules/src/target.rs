@@ -103,8 +103,8 @@ impl Target {
         }
     }
 
-    /// Whether the function of this name is of it, as far as the name says: not for OpenMP's, BLAS's and a GPU's, whose
-    /// names are known elsewhere.
+    /// Whether the function of this name is of it, as far as the name says: not for OpenMP's, BLAS's and a
+    /// GPU's, whose names are known elsewhere.
     pub fn fits(&self, name: &str) -> bool {
         match self {
             Target::Function(known) | Target::Mark(known) => known == name,

@@ -1,4 +1,5 @@
-//! The checked tree: every name resolved, every part typed. Only the checker builds it; the evaluator trusts it.
+//! The checked tree: every name resolved, every part typed. Only the checker builds it; the evaluator trusts
+//! it.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub(crate) enum Field {
     Capture(usize),
 }
 
-/// What tells apart the rows that a fold of hits makes.
+/// The keys of the rows that a fold of hits makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Rowed {
     ByProcess,
@@ -37,8 +38,8 @@ pub(crate) enum FoldRange {
     Instance,
     /// Those so far of the open instance of the window, by its place, that encloses the formula's.
     Enclosing(usize),
-    /// Those of the newest closed instances of the formula's window, whole ones, the one that closes among them: as
-    /// many instances as it takes to have so many hits.
+    /// Those of the newest closed instances of the formula's window, whole ones, the one that closes among
+    /// them: as many instances as it takes to have so many hits.
     Newest(u32),
     /// Those of every instance since the beginning, the one that closes among them.
     Run,
@@ -62,7 +63,7 @@ pub(crate) struct Fold {
     pub(crate) text: String,
 }
 
-/// A fact about a process that roles may ask for.
+/// A fact about a process that roles may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
     Mpi,
@@ -162,9 +163,10 @@ pub(crate) enum Term {
     },
     /// The index of the open instance of an enclosing window.
     EnclosingIndex(usize),
-    /// A fold of the values that a formula had in every instance since the beginning, by its place among the rule's.
+    /// A fold of the values that a formula had in every instance since the beginning, by its place among the
+    /// rule's.
     Run(usize),
-    /// The value of a measure at the hit of a border.
+    /// The value of a measure at the hit of a boundary.
     At {
         measure: Measure,
         probe: usize,
@@ -217,7 +219,8 @@ pub(crate) enum Term {
     Apply(ScalarFunction, Vec<Typed>),
 }
 
-/// Parts of a formula; few have more. Formulas are walked through at each evaluation, so these take no memory of their own.
+/// Parts of a formula; few have more. Formulas are walked through at each evaluation, so these take no memory
+/// of their own.
 type Parts<T> = SmallVec<[T; 4]>;
 
 impl Typed {
@@ -293,8 +296,8 @@ impl Typed {
         }
     }
 
-    /// Whether the value differs from hit to hit, or with a variable. What a fold inside makes of its own hits does
-    /// not; a variable in it does.
+    /// Whether the value differs from hit to hit, or with a variable. What a fold inside makes of its own
+    /// hits does not; a variable in it does.
     pub(crate) fn varies(&self) -> bool {
         match &self.term {
             Term::Field(_) | Term::Variable(_) => true,

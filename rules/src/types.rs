@@ -10,7 +10,7 @@ pub(crate) enum Kind {
     Number(Dimension),
 }
 
-/// What tells the rows of a table apart.
+/// The kind of keys of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Process,
@@ -29,7 +29,7 @@ impl KeyKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Type {
     pub(crate) kind: Kind,
-    /// What tells its rows apart, if it is a table.
+    /// The kind of its keys, if it is a table.
     pub(crate) table: Option<KeyKind>,
     /// Written in percent; a matter of showing it only.
     pub(crate) percent: bool,

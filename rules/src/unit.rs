@@ -152,7 +152,8 @@ pub(crate) fn unit_named(name: &str) -> Option<&'static Unit> {
     UNITS.iter().find(|unit| unit.name == name)
 }
 
-/// `value` (seconds, bytes, or their powers) for people: `91.4 ms`, `3.2 KiB`, `2 100/s`; `80 %` if `percent`.
+/// `value` (seconds, bytes, or their powers) for people: `91.4 ms`, `3.2 KiB`, `2 100/s`; `80 %` if
+/// `percent`.
 pub fn human(value: f64, dimension: Dimension, percent: bool) -> String {
     match (dimension.time, dimension.bytes) {
         (0, 0) if percent => format!("{} %", digits(value * 100.0)),
@@ -219,7 +220,8 @@ fn digits(value: f64) -> String {
         _ => 3 + (-size.log10()).floor().max(0.0) as usize,
     };
     if value.fract() == 0.0 {
-        // As below, without the arithmetic of long numbers that the library takes to where a decimal is exact.
+        // As below, without the arithmetic of long numbers that the library takes to where a decimal is
+        // exact.
         return grouped(&(value as i64).to_string());
     }
     let mut text = format!("{value:.decimals$}");

@@ -1,4 +1,5 @@
-//! Values of the language at run time. A value may be none, with the reason; none spreads and never becomes 0.
+//! Values of the language at run time. A value may be none, with the reason; none spreads and never becomes
+//! 0.
 
 use std::collections::BTreeMap;
 
@@ -49,13 +50,17 @@ impl Time {
     }
 }
 
+/// Why a value is missing, as text: a value itself, which rules pass on and show.
+pub(crate) type Reason = String;
+
 /// A single value, or the reason why there is none.
-pub(crate) type Cell = Result<Scalar, String>;
+pub(crate) type Cell = Result<Scalar, Reason>;
 
-/// What was read at a hit, or why it was not: no memory of its own where that is not more than two values, as mostly.
-pub type Reads = smallvec::SmallVec<[Result<Scalar, String>; 2]>;
+/// What was read at a hit, or why it was not: no memory of its own where that is not more than two values, as
+/// mostly.
+pub type Reads = smallvec::SmallVec<[Result<Scalar, Reason>; 2]>;
 
-/// What tells the rows of a table apart.
+/// A key of a table's row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Process(ProcessId),
@@ -139,7 +144,8 @@ impl Value {
         }
     }
 
-    /// `f` on the values of equal keys; a single value goes with every row; a key that one side lacks is left out.
+    /// `f` on the values of equal keys; a single value goes with every row; a key that one side lacks is left
+    /// out.
     pub(crate) fn zip(self, other: Value, f: impl Fn(Scalar, Scalar) -> Cell) -> Value {
         let both = |a: Cell, b: Cell| f(a?, b?);
         match (self, other) {

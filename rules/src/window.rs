@@ -1,4 +1,5 @@
-//! The windows of a checked rule: where their instances begin and end, and what belongs to them. Collects nothing.
+//! The windows of a checked rule: where their instances begin and end, and what belongs to them. Collects
+//! nothing.
 
 use crate::term::Typed;
 
@@ -39,7 +40,7 @@ impl Begin {
     }
 }
 
-/// To which instance a span belongs that goes across a border.
+/// To which instance a span belongs that goes across a boundary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Straddle {
     /// The one it ends in.
@@ -55,7 +56,8 @@ pub(crate) enum Straddle {
 #[derive(Clone, Debug)]
 pub(crate) struct Boundaries {
     pub(crate) from: Vec<Begin>,
-    /// By its place among the probes. Without it and `until` each hit of `from` ends an instance and begins the next.
+    /// By its place among the probes. Without it and `until` each hit of `from` ends an instance and begins
+    /// the next.
     pub(crate) to: Option<usize>,
     /// It ends with the hit that makes this true of what it has so far.
     pub(crate) until: Option<Typed>,

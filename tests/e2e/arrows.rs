@@ -439,9 +439,9 @@ lock: memory process who
 writer: arena clock error journal lock memory module place process remote slot space sync variable who write
 action: address arch arena clock dwarf error foreign image journal memory module place process ptrace remote
     rendezvous site space symbol sync variable write writer
-undo: journal module process slot space variable who write writer
+revert: journal module process slot space variable who write writer
 actuator: action address clock error journal lock memory module place process ptrace rendezvous slot space
-    sync sys undo variable who write writer
+    sync sys revert variable who write writer
 catalog: address dwarf image spelling symbol
 exits: address code image symbol unwind
 function: address dwarf image module process space spelling symbol

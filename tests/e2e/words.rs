@@ -101,6 +101,16 @@ fn pages_rules_and_dashboards_have_no_banned_word() -> Outcome {
 /// What users may read of a source: its string literals, and in the command line the comments that clap prints.
 fn shown(name: &str, text: &str) -> String {
     let is_help = name.starts_with("agent/src/cli");
+    words_of(text, true, |comment| is_help && comment.starts_with("// "))
+}
+
+/// What readers of a source read in it beside code.
+fn comments(text: &str) -> String {
+    words_of(text, false, |_| true)
+}
+
+/// The string literals of a source and some of its comments, in their lines.
+fn words_of(text: &str, has_literals: bool, is_read: impl Fn(&str) -> bool) -> String {
     let mut shown = String::new();
     let mut characters = text.chars().peekable();
     while let Some(c) = characters.next() {
@@ -111,7 +121,7 @@ fn shown(name: &str, text: &str) -> String {
                 while let Some(c) = characters.next_if(|c| *c != '\n') {
                     comment.push(c);
                 }
-                if is_help && comment.starts_with("// ") {
+                if is_read(&comment) {
                     shown.push_str(&comment);
                 }
             }
@@ -138,7 +148,7 @@ fn shown(name: &str, text: &str) -> String {
                 }
                 characters.next();
                 // One word alone is a key, or the name of a map.
-                match literal.contains(' ') {
+                match has_literals && literal.contains(' ') {
                     true => shown.push_str(&format!(" {literal} ")),
                     false => shown.extend(literal.chars().filter(|c| *c == '\n')),
                 }
@@ -147,6 +157,25 @@ fn shown(name: &str, text: &str) -> String {
         }
     }
     shown
+}
+
+/// `whole` is as good a word as any where no user reads it.
+#[test]
+fn comments_have_no_banned_word() -> Outcome {
+    let others = [
+        "rules/src",
+        "rules/plan/src",
+        "tuner/src",
+        "ebpf/src",
+        "ebpf/abi/src",
+    ];
+    let mut found = Vec::new();
+    for source in sources(&agent_and(&others))? {
+        found.extend(banned(&source.name, &comments(&source.product)));
+    }
+    found.retain(|line| !line.contains(": whole;"));
+    assert_none(&found, "comments have words that must be decoded");
+    Ok(())
 }
 
 #[test]
@@ -165,6 +194,13 @@ fn a_banned_word_is_found_in_a_message_and_not_in_a_name() {
     assert_eq!(
         banned("a.rs", &shown("a.rs", source)),
         ["a.rs:4: told; better: reported, shown, estimated"]
+    );
+    assert_eq!(
+        banned("a.rs", &comments(source)),
+        [
+            "a.rs:1: told; better: reported, shown, estimated",
+            "a.rs:5: heard; better: observed"
+        ]
     );
     let help = shown("agent/src/cli.rs", "/// What a session hears.\n// told\n");
     assert_eq!(banned("cli", &help), ["cli:1: hears; better: observes"]);

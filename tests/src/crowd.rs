@@ -22,7 +22,7 @@ use crate::{Outcome, Problem};
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// 400 windows of half a second, and what a busy machine adds to them.
-pub(crate) const LONGEST_TRIAL: Duration = Duration::from_secs(300);
+pub(crate) const TRIAL_MAX: Duration = Duration::from_secs(300);
 
 /// Seconds after which an agent does what it does all along.
 const SETTLING: f64 = 2.0;
@@ -252,7 +252,7 @@ impl Crowd {
     /// Attaches with these words, and waits until a guard has judged.
     pub fn judged(&self, words: &[&str]) -> Outcome<Agent> {
         let agent = self.attach(words)?;
-        agent.lines.wait_for("a verdict", LONGEST_TRIAL, |lines| {
+        agent.lines.wait_for("a verdict", TRIAL_MAX, |lines| {
             lines.iter().any(|line| is_verdict(&line.text)).then_some(())
         })?;
         Ok(agent)

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::crowd::{Crowd, LONGEST_TRIAL, leave};
+use crate::crowd::{Crowd, TRIAL_MAX, leave};
 use crate::group::Group;
 use crate::needs::Need;
 use crate::{Outcome, programs, repairs};
@@ -90,7 +90,7 @@ impl Resized {
         agent.lines.wait_for_line("armed", SOON)?;
         group.set_quota(CPUS[0])?;
         agent.lines.wait_for_line(self.change, SOON)?;
-        agent.lines.wait_for_line("kept", LONGEST_TRIAL)?;
+        agent.lines.wait_for_line("kept", TRIAL_MAX)?;
         let phase = || -> Outcome<Phase> {
             let pace = crowd.pace(over)?;
             let team = crowd.newest("teams")[0][0].as_u64();

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Tests that share the machine at most. They wait most of the time.
-const MAX_SHARING: usize = 3;
+const SHARING_MAX: usize = 3;
 
 /// Who has the machine now, and how many wait to have it alone.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub fn machine() -> Machine {
 /// The machine beside a few others: for tests that are right however slowly they run, and look only at what they started.
 pub fn shared() -> Machine {
     // Who wants it alone goes first, or would wait until nobody else is left.
-    let is_full = |turns: &Turns| turns.is_taken || turns.waiting > 0 || turns.sharing == MAX_SHARING;
+    let is_full = |turns: &Turns| turns.is_taken || turns.waiting > 0 || turns.sharing == SHARING_MAX;
     wait_while(locked(), is_full).sharing += 1;
     Machine::new(false)
 }
@@ -122,7 +122,7 @@ mod tests {
                         alone.fetch_sub(1, Ordering::SeqCst);
                     } else {
                         let _machine = shared();
-                        assert!(sharing.fetch_add(1, Ordering::SeqCst) < MAX_SHARING);
+                        assert!(sharing.fetch_add(1, Ordering::SeqCst) < SHARING_MAX);
                         assert_eq!(alone.load(Ordering::SeqCst), 0);
                         std::thread::yield_now();
                         sharing.fetch_sub(1, Ordering::SeqCst);

@@ -1,8 +1,10 @@
-//! How long each action takes on a program of one thread and on one of many under load, beside what MATE published (Morajko, Morajko, Margalef,
-//! Luque, "MATE: Monitoring, Analysis and Tuning Environment", 2007, table 3.2). Run by `cargo xtask bench actions`.
+//! How long each action takes on a program of one thread and on one of many under load, beside what MATE
+//! published (Morajko, Morajko, Margalef, Luque, "MATE: Monitoring, Analysis and Tuning Environment", 2007,
+//! table 3.2). Run by `cargo xtask bench actions`.
 //!
-//! Times are from the request to the last record in the journal, in this process: without the way to the actuator and back
-//! (tens of microseconds), and with what is looked up each time (symbols, types, mappings). MATE's machine was another one.
+//! Times are from the request to the last record in the journal, in this process: without the way to the
+//! actuator and back (tens of microseconds), and with what is looked up each time (symbols, types, mappings).
+//! MATE's machine was another one.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -107,7 +109,7 @@ fn patched(writer: &mut Writer, request: &PatchRequest) -> Result<(Times, Times)
         let receipt = writer.patch(request, Reason::default())?;
         there.add(&receipt);
         let began = std::time::Instant::now();
-        writer.undo(receipt.change)?;
+        writer.revert(receipt.change)?;
         back.took
             .push(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
         back.held.push(0);
@@ -210,10 +212,10 @@ fn run(target: &Target) -> Result<(), WriterError> {
         .into_owned();
     for _ in 0..ROUNDS / 10 {
         let receipt = writer.load(&library, 5_000, Reason::default())?;
-        writer.undo(receipt.change)?;
+        writer.revert(receipt.change)?;
         loaded.add(&receipt);
         let receipt = writer.affinity(&"0".parse().unwrap(), Reason::default())?;
-        writer.undo(receipt.change)?;
+        writer.revert(receipt.change)?;
         bound.add(&receipt);
     }
     loaded.print("load a library", None);

@@ -1,8 +1,8 @@
-//! Memory of our own in the program: a range of pages, mapped for one change and unmapped with it. Where it may lie, and how it
-//! is recognised; mapping is done in [`crate::remote`].
+//! Memory of our own in the program: a range of pages, mapped for one change and unmapped with it. Where it
+//! may lie, and how it is recognised; mapping is done in [`crate::remote`].
 //!
-//! The first page or pages hold code, mapped readable and executable, never writable: what lies there is written from outside.
-//! One more page holds data, where a change needs some.
+//! The first page or pages hold code, mapped readable and executable, never writable: what lies there is
+//! written from outside. One more page holds data, where a change needs some.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,10 +17,11 @@ const MARK: &[u8; 16] = b"tuneagent\0arena1";
 pub(crate) const HEAD_BYTES: u64 = 32;
 /// A jump reaches 2 GiB; less, so that both ends of what it concerns are within reach.
 const REACH: u64 = (2 << 30) - (64 << 20);
-/// Left free on both sides, so that running off an end faults, and no mapping of the program grows together with ours.
+/// Left free on both sides, so that running off an end faults, and no mapping of the program grows together
+/// with ours.
 const GAP: u64 = 16 * PAGE;
-/// The heap grows upwards, stacks grow downwards, and what a program maps next the kernel puts right below what it mapped last: so
-/// much is left to them.
+/// The heap grows upwards, stacks grow downwards, and what a program maps next the kernel puts right below
+/// what it mapped last: so much is left to them.
 const GROWTH: u64 = 1 << 30;
 /// The kernel maps nothing below for ordinary users.
 const LOWEST: u64 = 1 << 20;
@@ -35,7 +36,8 @@ pub struct Arena {
     pub(crate) data_bytes: u64,
     /// Stands in it, so that no other is taken for it.
     pub number: u64,
-    /// It was asked for by hand whatever the program's seccomp filters may do (`--despite-seccomp`); whoever unmaps it does not ask again.
+    /// It was requested by hand with `--despite-seccomp`, whatever the program's filters may do; unmapping
+    /// does not check them again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub despite_seccomp: bool,
 }

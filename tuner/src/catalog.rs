@@ -1,5 +1,5 @@
-//! What a file has to offer: its functions and variables, each with type, size, section and what can be done with it. For listing; what
-//! a name means in a process is told by `variable` and `function`.
+//! What a file has to offer: its functions and variables, each with type, size, section and what can be done
+//! with it. For listing; `variable` and `function` resolve a name in a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,8 +83,8 @@ fn is_complete(of: VariableType) -> bool {
     of.kind == dwarf::ValueKind::Enum && matches!(of.size, 1 | 2 | 4 | 8)
 }
 
-/// All functions and variables that the file defines and `is_wanted` takes by name, in the order of their names. One that has several
-/// names comes with each.
+/// All functions and variables that the file defines and `is_wanted` takes by name, in the order of their
+/// names. One that has several names comes with each.
 pub fn entries(image: &Image, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<CatalogEntry>, ImageError> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -125,7 +125,7 @@ fn entry(image: &Image, symbol: Symbol, name: String) -> CatalogEntry {
     }
 }
 
-/// What the debug information tells of these, by address. Reads it once for all of them.
+/// The debug information of these, by address. Reads it once for all of them.
 pub fn describe<'e>(
     image: &Image,
     entries: impl IntoIterator<Item = &'e CatalogEntry>,

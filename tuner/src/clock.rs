@@ -29,7 +29,8 @@ pub fn monotonic_ns() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// Nanoseconds that CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC now: for so long the machine has been suspended since it was started.
+/// Nanoseconds that CLOCK_BOOTTIME is in front of CLOCK_MONOTONIC now: the time that the machine has been
+/// suspended since it was started.
 pub(crate) fn suspended_ns() -> u64 {
     let monotonic_ns = monotonic_ns();
     let time = clock_gettime(ClockId::Boottime);
@@ -37,13 +38,14 @@ pub(crate) fn suspended_ns() -> u64 {
     boot_ns.saturating_sub(monotonic_ns)
 }
 
-/// How long the ticks are in which /proc tells when a process started, in nanoseconds: USER_HZ is 100 on the architectures that we
-/// build for.
+/// The length of the ticks in which /proc reports when a process started, in nanoseconds: USER_HZ is 100 on
+/// the architectures that we build for.
 pub(crate) const TICK_NS: u64 = 10_000_000;
 
 /// The CPU time of a process, all its threads together, without a look into /proc: 0.2 us.
 ///
-/// A thread that is running is behind by up to a tick of the kernel's clock, as it is in /proc; one that sleeps is not.
+/// A thread that is running is behind by up to a tick of the kernel's clock, as it is in /proc; one that
+/// sleeps is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuClock(libc::clockid_t);
 
@@ -53,15 +55,15 @@ impl CpuClock {
         crate::sys::cpu_clock(pid).map(CpuClock)
     }
 
-    /// Nanoseconds so far; none once it is gone. The number may belong to another process then: whoever keeps a clock hears
-    /// of the end by other means.
+    /// Nanoseconds so far; none once it is gone. The number may belong to another process then: the owner of
+    /// a clock gets the end by other means.
     pub fn ns(self) -> Option<u64> {
         crate::sys::clock_ns(self.0)
     }
 }
 
-/// A time since 1970 as RFC 3339 writes it, UTC: days to a date by the era arithmetic of the proleptic Gregorian calendar (years start in March,
-/// so that the leap day is the last of its year).
+/// A time since 1970 as RFC 3339 writes it, UTC: days to a date by the era arithmetic of the proleptic
+/// Gregorian calendar (years start in March, so that the leap day is the last of its year).
 pub fn rfc3339(seconds: u64, millis: u32) -> String {
     let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;

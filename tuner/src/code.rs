@@ -1,4 +1,5 @@
-//! The instructions of a function, as far as probes need them: where it returns. x86-64 only; changes nothing.
+//! The instructions of a function, as far as probes need them: where it returns. x86-64 only; changes
+//! nothing.
 
 use std::os::unix::fs::FileExt;
 
@@ -33,8 +34,8 @@ pub enum CodeError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Returns {
     pub instructions: Vec<FileOffset>,
-    /// Jumps out of it: calls in its last position, and parts that the compiler moved elsewhere. It may be left through
-    /// them without a return instruction of its own.
+    /// Jumps out of it: calls in its last position, and parts that the compiler moved elsewhere. It may be
+    /// left through them without a return instruction of its own.
     pub jumps_out: Vec<FileOffset>,
 }
 

@@ -31,7 +31,8 @@ pub enum ActionError {
     Write(#[from] WriteError),
     #[error(transparent)]
     Expression(#[from] ExpressionError),
-    /// It is done by others: a value is set by an order of its own, and the session makes lists of CPUs and switches probes.
+    /// It is done by others: a value is set by an order of its own, and the session makes lists of CPUs and
+    /// switches probes.
     #[error("`{0}` is not done by the actuator")]
     NotOfActuator(String),
     #[error("process {pid} has no function `{name}`{}", within(.module))]

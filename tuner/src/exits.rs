@@ -1,5 +1,5 @@
-//! Where a function is left: by return instructions of its own, by those of code that it jumps to, or by its last jump. Machine code of
-//! x86-64 only; changes nothing.
+//! Where a function is left: by return instructions of its own, by those of code that it jumps to, or by its
+//! last jump. Machine code of x86-64 only; changes nothing.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -27,8 +27,8 @@ const PIECE_BYTES_MAX: u64 = 1 << 20;
 pub struct Exits {
     /// By what stands in the function itself.
     pub own: Places,
-    /// By what stands in other code of its file: parts that the compiler moved away, and functions that it calls in its last position.
-    /// Other functions may be left there, too.
+    /// By what stands in other code of its file: parts that the compiler moved away, and functions that it
+    /// calls in its last position. Other functions may be left there, too.
     pub elsewhere: Places,
     /// Jumps that were not followed: calls that leave by them are not seen to end.
     pub unknown: usize,
@@ -39,13 +39,13 @@ pub struct Exits {
 pub struct Places {
     /// Return instructions that take the return address off the stack, nothing more.
     pub returns: Vec<FileOffset>,
-    /// Jumps from which nothing but the last instructions before a return follows, which call nobody and write nothing to memory. A
-    /// kernel that single-steps returns does jumps by itself.
+    /// Jumps from which nothing but the last instructions before a return follows, which call nothing and
+    /// write nothing to memory. A kernel that single-steps returns does jumps by itself.
     pub jumps: Vec<LastJump>,
     /// Those of the return instructions that a call may come to without such a jump.
     pub beside_jumps: Vec<FileOffset>,
-    /// The last instructions that are known: a jump to another file or to a computed place, where the call goes on unseen, or a return
-    /// that takes more off the stack.
+    /// The last instructions that are known: a jump to another file or to a computed place, where the call
+    /// goes on unseen, or a return that takes more off the stack.
     pub last: Vec<FileOffset>,
 }
 
@@ -260,7 +260,7 @@ impl Walk<'_> {
             match target {
                 Some(target) if self.enter_piece(target.0) => self.come_back(&jump, target.0),
                 None if jump.is_always => self.enter(jump.at, is_elsewhere, |places| &mut places.last),
-                // It is left only sometimes by this jump: a probe there cannot tell when.
+                // It is left by this jump only sometimes: a probe there cannot know when.
                 _ => self.found.unknown += 1,
             }
         }

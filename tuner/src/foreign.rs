@@ -1,9 +1,9 @@
-//! Files that others name: what a watched program has mapped, debug information, libraries, scripts. Their names and contents are
-//! chosen by whoever runs the program, who may have fewer rights than we.
+//! Files that others name: what a watched program has mapped, debug information, libraries, scripts. Their
+//! names and contents are chosen by the user who runs the program, who may have fewer rights than we.
 //!
-//! Only regular files are opened. A name is looked up without opening anything (`O_PATH`), and what it leads to is opened once it is known
-//! to be a regular file: opening a FIFO would wait for somebody who writes, opening a device can have effects. No other module opens
-//! such files.
+//! Only regular files are opened. A name is looked up without opening anything (`O_PATH`), and what it leads
+//! to is opened once it is known to be a regular file: opening a FIFO would wait for a writer, opening a
+//! device can have effects. No other module opens such files.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -30,7 +30,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_found(&openat(CWD, path, LOOKUP, Mode::empty())?)
 }
 
-/// The regular file at `path` as a process sees it whose root folder is `root`: absolute links and `..` do not lead out of it.
+/// The regular file at `path` as a process sees it whose root folder is `root`: absolute links and `..` do
+/// not lead out of it.
 pub(crate) fn open_in(root: &Path, path: &Path) -> io::Result<File> {
     let root = openat(CWD, root, LOOKUP | OFlags::DIRECTORY, Mode::empty())?;
     open_found(&find(&root, path)?)
@@ -51,7 +52,8 @@ fn kind(file: impl AsFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(fstat(file)?.st_mode))
 }
 
-/// Looks `path` up below `root`, part by part. `openat2` can do the same, but a filter of system calls cannot look at its flags.
+/// Looks `path` up below `root`, part by part. `openat2` can do the same, but a filter of system calls cannot
+/// look at its flags.
 fn find(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
     let mut left = parts(path);
     // The way to `here`: no links.
@@ -108,7 +110,7 @@ enum Step {
 fn step(folder: &OwnedFd, name: &OsString, is_folder: bool) -> io::Result<Step> {
     let flags = LOOKUP | OFlags::NOFOLLOW;
     if is_folder {
-        // Asked for as a folder it is mounted, where that happens when somebody looks.
+        // Opened as a folder it is mounted, if it is an automount point.
         match openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty()) {
             Err(Errno::NOTDIR) => {}
             opened => return Ok(Step::Found(opened?)),

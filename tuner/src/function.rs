@@ -1,5 +1,6 @@
-//! Which function of a process a name means, as users write it: C++ with or without parameters, Fortran in any case. One function, or
-//! the reason why there is none: several, inlined, no code. Decides nothing about what is done with it.
+//! Which function of a process a name means, as users write it: C++ with or without parameters, Fortran in
+//! any case. One function, or the reason why there is none: several, inlined, no code. Decides nothing about
+//! what is done with it.
 
 use std::fmt;
 
@@ -49,7 +50,7 @@ pub enum FunctionError {
     #[error("`{name}` was inlined and has no code of its own: {}", inlined_list(.places, *.count))]
     Inlined {
         name: String,
-        /// Where, as far as told.
+        /// Where, as far as known.
         places: Vec<Inlined>,
         /// In how many places.
         count: usize,

@@ -1,8 +1,9 @@
-//! Whether a process still has the code that its file says, where a probe is to sit. Under a probe the kernel runs the instruction of
-//! the *file*: where somebody has overwritten it in memory (memory hooks of Open MPI and UCX, instrumentation), the thread would go on
-//! in the middle of what he wrote. What the kernel itself writes for probes is told from that.
+//! Whether a process still has the code of its file where a probe is to sit. Under a probe the kernel runs
+//! the instruction of the *file*: if it was overwritten in memory (memory hooks of Open MPI and UCX,
+//! instrumentation), the thread would go on in the middle of the new instructions. What the kernel itself
+//! writes for probes is recognised.
 //!
-//! Attaches nothing, changes nothing, and decides nothing about who is probed.
+//! Attaches nothing, changes nothing, and does not decide what is probed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,11 +22,13 @@ use crate::printable::printable;
 use crate::process::{Pid, Process, ProcessError};
 use crate::space::{AddressSpace, SpaceError, read_maps};
 
-/// So much of a function's begin is compared, if it is as long: what is written over the entry of a function is a jump.
+/// So much of a function's begin is compared, if it is as long: what is written over the entry of a function
+/// is a jump.
 const ENTRY_BYTES: u64 = 16;
 const INSTRUCTION_MAX: u64 = 15;
 const PAGE: u64 = 4096;
-/// The kernel's breakpoint of one byte, and what it makes of a nop of five bytes: a call into a page of its own.
+/// The kernel's breakpoint of one byte, and what it makes of a nop of five bytes: a call into a page of its
+/// own.
 const BREAKPOINT: u8 = 0xcc;
 const CALL: u8 = 0xe8;
 const NOP_5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
@@ -34,8 +37,9 @@ const KERNELS_CODE: &str = "[uprobes-trampoline]";
 /// A jump to anywhere takes at most so many instructions.
 const JUMP_INSTRUCTIONS: usize = 3;
 
-/// The bytes that must be those of the file for a probe at `site` of a function that begins at `begin` and has so many bytes: from its
-/// first one on, for who has a jump there does not come to the others in its way. 0 bytes are unknown many.
+/// The bytes that must be those of the file for a probe at `site` of a function that begins at `begin` and
+/// has so many bytes: from its first one on, for who has a jump there does not come to the others in its way.
+/// 0 bytes are unknown many.
 pub fn needed_at_entry(begin: FileOffset, size: u64, site: FileOffset) -> Range<u64> {
     let begun = (begin.0 + ENTRY_BYTES).min(begin.0.saturating_add(size));
     begin.0..begun.max(site.0 + 1)
@@ -46,8 +50,8 @@ pub fn needed_at(site: FileOffset) -> Range<u64> {
     site.0..site.0 + 1
 }
 
-/// Whether the kernel's breakpoint, or what it makes of a nop there, is at a place to which a probe was attached; none where that cannot be
-/// read.
+/// Whether the kernel's breakpoint, or what it makes of a nop there, is at a place to which a probe was
+/// attached; none where that cannot be read.
 pub fn has_probe(memory: &Memory, address: Address) -> Option<bool> {
     let mut found = [0];
     memory.read(address, &mut found).ok()?;
@@ -61,7 +65,7 @@ pub struct CodeText<'a> {
     memory: Arc<Memory>,
     maps: Arc<Vec<Mapping>>,
     are_maps_fresh: bool,
-    /// Tells what a jump leads to.
+    /// Resolves what a jump leads to.
     space: Option<&'a AddressSpace>,
     /// Of pages that were looked at, by their addresses: whether they are those of the file.
     pages: HashMap<u64, bool>,
@@ -102,8 +106,8 @@ impl<'a> CodeText<'a> {
         }
     }
 
-    /// Of any process that has the file of `module` mapped as code; none where it has not. Of us and of init nothing is asked: nobody
-    /// overwrites their code.
+    /// Of any process that has the file of `module` mapped as code; none if it has not. Our own code and that
+    /// of init are not compared: they are never overwritten.
     pub fn of_user(number: i32, module: &Module) -> Result<Option<CodeText<'static>>, SpaceError> {
         // Most have not: a look at their mappings is all they take.
         let has_it = |text: Vec<u8>| {
@@ -128,8 +132,8 @@ impl<'a> CodeText<'a> {
         }))
     }
 
-    /// The first instruction among these bytes of a module's file that the process has otherwise, wherever it has them mapped as
-    /// code. A process that is gone has none.
+    /// The first instruction among these bytes of a module's file that the process has otherwise, wherever it
+    /// has them mapped as code. A process that is gone has none.
     pub fn overwritten(
         &mut self,
         module: &Module,
@@ -250,9 +254,10 @@ impl<'a> CodeText<'a> {
     }
 }
 
-/// A mapping shows code of the module's file. On some file systems mappings show another device than the file has.
+/// A mapping shows code of the module's file. On some file systems mappings show another device than the file
+/// has.
 fn shows(map: &Mapping, module: &Module) -> bool {
-    // Asked of every mapping for every site: the name is compared where nothing else tells.
+    // Checked for every mapping and every site: the name is compared only if nothing else decides.
     let is_named = || matches!(&map.backing, Backing::File { path, .. } if printable(path) == module.path);
     map.permissions.execute && map.inode == module.inode && (map.device == module.device || is_named())
 }
@@ -273,8 +278,8 @@ fn read_up_to(module: &Module, bytes: &mut [u8], offset: u64) -> usize {
     done
 }
 
-/// How far into the code the first instruction lies, among those that begin in its first `length` bytes, that memory has otherwise
-/// and not because the kernel put a probe there.
+/// How far into the code the first instruction lies, among those that begin in its first `length` bytes, that
+/// memory has otherwise and not because the kernel put a probe there.
 fn differs(
     file: &[u8],
     found: &[u8],
@@ -312,7 +317,8 @@ fn differs(
     None
 }
 
-/// Where code that begins so jumps to, if that is all it does: near, or anywhere through a register or a word of memory.
+/// Where code that begins so jumps to, if that is all it does: near, or anywhere through a register or a word
+/// of memory.
 fn leads_to(code: &[u8], at: Address, word: impl Fn(Address) -> Option<u64>) -> Option<Address> {
     let mut loaded: Option<(iced_x86::Register, u64)> = None;
     let mut decoder = Decoder::with_ip(64, code, at.0, DecoderOptions::NONE);

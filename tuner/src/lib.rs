@@ -6,8 +6,8 @@
 //! [`variable::Location`] (which bytes a name means: a claim) → [`slot::Slot`] (validated) →
 //! [`writer::Writer`] (the lock and the journal) → [`writer::Receipt`].
 //!
-//! A change may wait for its instant: [`sync`]. Only [`mod@write`] writes into another process. [`actuator`] is all of it behind a stream, in a process of
-//! its own.
+//! A change may wait for its instant: [`sync`]. Only [`mod@write`] writes into another process. [`actuator`]
+//! is all of it behind a stream, in a process of its own.
 //!
 //! Not here: rules, probes, the decision to write. Unsafe code is in `sys` and `ptrace/sys` alone.
 #![deny(unsafe_code)]
@@ -47,6 +47,7 @@ pub mod process;
 pub mod ptrace;
 mod remote;
 pub mod rendezvous;
+pub mod revert;
 mod seccomp;
 pub mod site;
 pub mod slot;
@@ -55,7 +56,6 @@ pub mod spelling;
 pub mod symbol;
 pub mod sync;
 mod sys;
-pub mod undo;
 pub mod unwind;
 
 pub mod variable;

@@ -1,7 +1,7 @@
-//! Which libraries the dynamic linker of this machine (glibc's, ld.so(8)) would load for a program, from its file alone: nothing is
-//! executed, for what a file names as its dynamic linker may be anything.
+//! Which libraries the dynamic linker of this machine (glibc's, ld.so(8)) would load for a program, from its
+//! file alone: nothing is executed, for what a file names as its dynamic linker may be anything.
 //!
-//! What is not foreseen here (LD_AUDIT, `dlopen`, a linker with other rules) is found when a process exists.
+//! What is not handled here (LD_AUDIT, `dlopen`, a linker with other rules) is found when a process exists.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -43,7 +43,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// As the linker of a process with these variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`) searches, in the folder that is the current one.
+    /// As the linker of a process with these variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`) searches, in the
+    /// folder that is the current one.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Search {
         let mut preload = words(variable("LD_PRELOAD").unwrap_or_default().as_bytes());
         preload.extend(words(&read(Path::new("/etc/ld.so.preload")).unwrap_or_default()));
@@ -60,8 +61,8 @@ impl Search {
         &self.listed
     }
 
-    /// The program and the libraries that would be loaded with it, in this order, as paths without links; the program alone when it has no
-    /// dynamic linker or cannot be read.
+    /// The program and the libraries that would be loaded with it, in this order, as paths without links; the
+    /// program alone when it has no dynamic linker or cannot be read.
     pub fn needed(&self, program: &Path) -> Vec<PathBuf> {
         let mut files = vec![program.to_owned()];
         let Some(image) = image(program) else { return files };
@@ -143,7 +144,7 @@ impl Loading<'_> {
     }
 
     fn add(&mut self, path: PathBuf, dynamic: Dynamic, loader: Option<usize>) {
-        // Whoever needs it by its own name means this file.
+        // A file that needs it by its own name gets this file.
         self.names.extend(dynamic.soname.as_ref().map(OsString::from));
         self.loaded.push(Loaded {
             path,
@@ -175,7 +176,7 @@ impl Loading<'_> {
         folders
     }
 
-    /// A file, whoever needs it, and so on up to the program.
+    /// A file, the one that needs it, and so on up to the program.
     fn line(&self, loader: usize) -> Vec<usize> {
         let up = |index: &usize| self.loaded.get(*index).and_then(|loaded| loaded.loader);
         std::iter::successors(Some(loader), up).collect()
@@ -262,8 +263,8 @@ fn words(text: &[u8]) -> Vec<OsString> {
     words.map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
-/// The names and paths of the linker's list, in glibc's format since 2.2: a head of 48 bytes and 24 for each library, with the places of
-/// its texts. In old files another list stands before it.
+/// The names and paths of the linker's list, in glibc's format since 2.2: a head of 48 bytes and 24 for each
+/// library, with the places of its texts. In old files another list stands before it.
 fn listed(list: &[u8]) -> Option<Vec<(String, PathBuf)>> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEAD_BYTES: usize = 48;

@@ -1,7 +1,7 @@
-//! The mappings of one address space, one at a time: cheap enough to be asked for at every write.
+//! The mappings of one address space, one at a time: cheap enough to be read at every write.
 //!
-//! Kernels since 6.11 answer for one address (PROCMAP_QUERY, half a microsecond). Of older ones the text is read up to the mapping:
-//! the program's own lie at its begin, those of libraries far behind.
+//! Kernels since 6.11 answer for one address (PROCMAP_QUERY, half a microsecond). On older ones the text is
+//! read up to the mapping: the program's own lie at its begin, those of libraries far behind.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,8 @@ use crate::sys::{self, MappingQuery};
 /// As much of the text as is read at a time: what the kernel makes of it at a time too.
 const PIECE_BYTES: usize = 4096;
 
-/// An open /proc/PID/maps: stays with the address space that it was opened for, as an open /proc/PID/mem does.
+/// An open /proc/PID/maps: stays with the address space that it was opened for, as an open /proc/PID/mem
+/// does.
 #[derive(Debug)]
 pub(crate) struct LiveMaps {
     pid: Pid,
@@ -40,7 +41,7 @@ impl LiveMaps {
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOENT) => Ok(None),
                 Some(libc::ESRCH) => Err(MemoryError::Gone { pid: self.pid }.into()),
-                // The kernel has no such question, or a filter does not let it be asked.
+                // The kernel has no such query, or a filter does not permit it.
                 _ => self.at_in_text(address),
             },
         }
@@ -67,7 +68,7 @@ impl LiveMaps {
         Ok(all)
     }
 
-    /// Hands on each mapping, by address, until one is enough.
+    /// Passes on each mapping, by address, until one is enough.
     fn read(&self, mut is_enough: impl FnMut(Mapping) -> bool) -> Result<(), SpaceError> {
         let pid = self.pid;
         let (mut text, mut piece, mut offset) = (Vec::new(), [0; PIECE_BYTES], 0);

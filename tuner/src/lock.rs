@@ -1,9 +1,10 @@
 //! One writer per process: a lock that the kernel lets go when its holder ends, however it ends.
 //!
-//! The lock is an flock on /proc/PID/mem of the target. That file is the process's own: it belongs to one pid *and* start time by nature,
-//! every state directory of the machine shares it, nothing has to be created or cleaned up, and /proc/locks tells who holds it. Only who may
-//! look into the process can open it, so nobody else can hold the lock to keep us out. Its limits: a process in a container that mounts a
-//! /proc of its own locks another file, and a user can keep the lock of their own processes (and is named then).
+//! The lock is an flock on /proc/PID/mem of the target. That file is the process's own: it belongs to one pid
+//! *and* start time by nature, every state directory of the machine shares it, nothing has to be created or
+//! cleaned up, and /proc/locks names its holder. Only processes with read access to the target can open it,
+//! so no other one can hold the lock to keep us out. Its limits: a process in a container that mounts a /proc
+//! of its own locks another file, and a user can keep the lock of their own processes (and is named then).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,8 +19,8 @@ use crate::memory;
 use crate::process::{Pid, Process, ProcessError};
 use crate::who;
 
-/// So often, and so long between, a lock that no other process holds is tried again: when we let go of one while another thread
-/// starts a program, that has a copy of the descriptor until it runs.
+/// So often, and so long between, a lock that no other process holds is tried again: when we let go of one
+/// while another thread starts a program, that has a copy of the descriptor until it runs.
 const TRIES_MAX: usize = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -59,7 +60,7 @@ pub struct WriterLock {
 }
 
 impl WriterLock {
-    /// Takes the lock, or tells who has it. Does not wait for a holder that the kernel can name.
+    /// Takes the lock, or returns its holder. Does not wait for a holder that the kernel can name.
     pub fn acquire(pid: Pid) -> Result<WriterLock, LockError> {
         let memory = memory::open(pid, OpenOptions::new().read(true))?;
         let mut tries_left = TRIES_MAX;
@@ -86,7 +87,7 @@ impl WriterLock {
     }
 }
 
-/// Who may write into a process now; none where nobody does, or where that cannot be looked up.
+/// The holder of the write lock of a process; none if there is none, or if that cannot be looked up.
 pub fn writer_of(pid: Pid) -> Option<Holder> {
     let memory = memory::open(pid, OpenOptions::new().read(true)).ok()?;
     holder(&memory).map(Holder::named)

@@ -1,8 +1,10 @@
-//! Marks: places that a program's source names (SystemTap's `sys/sdt.h`, our `include/tuneagent.h`), found in the notes of its file,
-//! and what each hands over there. Reads files; which marks are probed is not decided here.
+//! Marks: places that a program's source names (SystemTap's `sys/sdt.h`, our `include/tuneagent.h`), found in
+//! the notes of its file, and what each passes there. Reads files; which marks are probed is not decided
+//! here.
 //!
-//! A note of `.note.stapsdt` has the address of an instruction, of a base and of a semaphore, then provider, name and arguments. The
-//! arguments are operands in the assembler's spelling, each behind its size: `-4@%eax 8@-16(%rbp) 8@$7`.
+//! A note of `.note.stapsdt` has the address of an instruction, of a base and of a semaphore, then provider,
+//! name and arguments. The arguments are operands in the assembler's spelling, each behind its size: `-4@%eax
+//! 8@-16(%rbp) 8@$7`.
 
 use std::fmt;
 use std::os::unix::fs::FileExt;
@@ -27,13 +29,14 @@ pub struct Mark {
     pub name: String,
     /// The instruction, which does nothing, as the linker placed it.
     pub address: LinkAddress,
-    /// A counter that whoever probes the mark counts up: while it is 0 the program may leave the mark out.
+    /// A counter that is incremented while the mark is probed: while it is 0 the program may leave the mark
+    /// out.
     pub semaphore: Option<LinkAddress>,
-    /// What it hands over, as the note says it.
+    /// What it passes, as the note says it.
     pub text: String,
 }
 
-/// What a mark hands over in one place: its type, and where it is.
+/// What a mark passes in one place: its type, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkArgument {
     /// Its type as rules name it.
@@ -83,7 +86,7 @@ impl fmt::Display for NoArgument {
 }
 
 impl Mark {
-    /// What it hands over, in order; those that cannot be read with the reason.
+    /// What it passes, in order; those that cannot be read with the reason.
     pub fn arguments(&self) -> Vec<Result<MarkArgument, NoArgument>> {
         arguments(&self.text)
     }
@@ -93,8 +96,8 @@ impl Mark {
         image.file_offset(self.address)
     }
 
-    /// Whether the kernel may take its instruction for one that it makes a call of: then a hit would destroy what a leaf function keeps
-    /// below its stack pointer.
+    /// Whether the kernel may take its instruction for one that it makes a call of: then a hit would destroy
+    /// what a leaf function keeps below its stack pointer.
     pub fn is_long_nop(&self, image: &Elf) -> bool {
         const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
         let mut code = [0; LONG_NOP.len()];
@@ -121,7 +124,8 @@ pub(crate) fn marks(image: &Elf) -> Result<Vec<Mark>, ImageError> {
     Ok(parse(&notes, base.map(|section| section.address)))
 }
 
-/// `base` is where the section that the notes call their base lies now: a file that was moved after it was linked has moved it too.
+/// `base` is where the section that the notes call their base lies now: a file that was moved after it was
+/// linked has moved it too.
 fn parse(notes: &[u8], base: Option<LinkAddress>) -> Vec<Mark> {
     let mut marks = Vec::new();
     let mut rest = notes;
@@ -284,7 +288,8 @@ fn is_floating(register: &str) -> bool {
         .any(|kind| register.starts_with(kind))
 }
 
-/// The number of a general register, by any of its names. Those of a second byte (`%ah`) have none: what is read begins at the first.
+/// The number of a general register, by any of its names. Those of a second byte (`%ah`) have none: what is
+/// read begins at the first.
 fn register(name: &str) -> Option<u8> {
     const OLD: [&str; 8] = ["ax", "cx", "dx", "bx", "sp", "bp", "si", "di"];
     let name = name.strip_prefix('%')?;

@@ -69,8 +69,8 @@ impl Memory {
     }
 }
 
-/// Refuses programs with rights of their own, opens /proc/PID/mem and then checks that the process is still the one meant: only in this order does the
-/// handle belong to it for certain.
+/// Refuses programs with rights of their own, opens /proc/PID/mem and then checks that the process is still
+/// the same: only in this order does the handle belong to it for certain.
 pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError> {
     pid.refuse_privileged()?;
     let path = pid.proc_path("mem");

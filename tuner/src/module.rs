@@ -111,8 +111,9 @@ impl Images {
         Ok(image)
     }
 
-    /// The file that `mapping` shows, if it was read before and has not changed: it is still open, so that nothing else can have
-    /// its inode. None on file systems whose stat tells another device than their mappings.
+    /// The file that `mapping` shows, if it was read before and has not changed: it is still open, so that
+    /// nothing else can have its inode. None on file systems whose stat reports another device than their
+    /// mappings.
     fn mapped(&self, mapping: &Mapping) -> Option<Arc<Image>> {
         let known = self.known();
         let (identity, image) = known.newest.get(&(mapping.device, mapping.inode))?;
@@ -127,6 +128,13 @@ impl Images {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A file of this machine, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
 }
 
 /// An ELF file that is loaded in a process.
@@ -173,11 +181,12 @@ impl Module {
         })
     }
 
-    /// Which file it is, by device and inode of the open file: the same whether it is mapped or not. (On some file systems mappings
-    /// show another device.)
-    pub fn file_id(&self) -> (u64, u64) {
+    /// Which file it is, by device and inode of the open file: the same whether it is mapped or not. (On some
+    /// file systems mappings show another device.)
+    pub fn file_id(&self) -> FileId {
         let meta = self.image.file().metadata();
-        meta.map_or((0, self.inode), |meta| (meta.dev(), meta.ino()))
+        let (device, inode) = meta.map_or((0, self.inode), |meta| (meta.dev(), meta.ino()));
+        FileId { device, inode }
     }
 
     /// The last part of the path.
@@ -229,8 +238,8 @@ impl Module {
     }
 
     /// A path that names exactly this file for the calling process, as attaching a uprobe needs: the plain
-    /// path when it still has the same inode, else one through /proc. None of a file that was written to since it was read: a probe
-    /// would sit wherever another function began.
+    /// path when it still has the same inode, else one through /proc. None of a file that was written to
+    /// since it was read: a probe would sit wherever another function began.
     pub fn probe_path(&self) -> Result<PathBuf, ModuleError> {
         if !self.image.is_as_read() {
             return Err(ModuleError::Rewritten {
@@ -345,8 +354,8 @@ fn bias(image: &Image, mapping: &Mapping, maps: &[Mapping]) -> Option<LoadBias> 
         .then_some(bias)
 }
 
-/// The file of a mapping, if it can be a module: nothing without code is one, and opening whatever else is mapped, as a
-/// device, can block or have effects.
+/// The file of a mapping, if it can be a module: nothing without code is one, and opening whatever else is
+/// mapped, as a device, can block or have effects.
 fn load(
     pid: Pid,
     mapping: &Mapping,
@@ -406,7 +415,7 @@ fn open_by_name(pid: Pid, mapping: &Mapping, path: &str, memory: &Memory) -> io:
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Same inode and device; on file systems whose stat tells another device than their mappings (btrfs,
+/// Same inode and device; on file systems whose stat reports another device than their mappings (btrfs,
 /// overlayfs), same inode and same first page, which holds the program headers and nearly always the build
 /// id.
 fn is_mapped_file(file: &File, mapping: &Mapping, memory: &Memory) -> io::Result<bool> {

@@ -1,8 +1,9 @@
-//! What users write to name a place: `cfg.solver.chunk`, `limits[2]`, `head->next`, `solver.c:limit`, `*counter`. Text in, parts out;
-//! knows no program.
+//! What users write to name a place: `cfg.solver.chunk`, `limits[2]`, `head->next`, `solver.c:limit`,
+//! `*counter`. Text in, parts out; knows no program.
 //!
-//! A path is a name followed by steps. Before it stand, each with a colon, the module and the source file that tell several of one name
-//! apart: `libopenblas.so:blas.c:threads`. A `*` in front looks at what the whole of it points to, as in C.
+//! A path is a name followed by steps. Before it stand, each with a colon, the module and the source file
+//! that distinguish several of one name: `libopenblas.so:blas.c:threads`. A `*` in front looks at what the
+//! whole of it points to, as in C.
 
 use std::fmt;
 use std::str::FromStr;
@@ -108,7 +109,8 @@ impl FromStr for Path {
     }
 }
 
-/// The steps of `.count`, `->next.size`, `[3].x`, as they stand behind a name or an argument; at an error its place and what it is.
+/// The steps of `.count`, `->next.size`, `[3].x`, as they stand behind a name or an argument; at an error its
+/// place and what it is.
 pub fn steps(text: &str) -> Result<Vec<PathStep>, (usize, &'static str)> {
     let mut steps = Vec::new();
     let mut at = 0;
@@ -166,7 +168,8 @@ fn single_colon(text: &str) -> Option<usize> {
     None
 }
 
-/// How far the name goes. A dot with a digit behind it belongs to it: compilers number the static variables of functions (`count.0`).
+/// How far the name goes. A dot with a digit behind it belongs to it: compilers number the static variables
+/// of functions (`count.0`).
 fn name_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut depth = 0u32;

@@ -1,8 +1,9 @@
-//! Bytes that the code actions change, each validated as what it is: the only thing besides a [`crate::slot::Slot`] that
-//! [`crate::write`] accepts.
+//! Bytes that the code actions change, each validated as what it is: the only thing besides a
+//! [`crate::slot::Slot`] that [`crate::write`] accepts.
 //!
-//! A place knows its kind by how it was made: code of a module, a word of a module's table of addresses, memory that we mapped
-//! ourselves, the dead part of a stopped thread's stack. There is no way to make one of any other bytes.
+//! A place knows its kind by how it was made: code of a module, a word of a module's table of addresses,
+//! memory that we mapped ourselves, the dead part of a stopped thread's stack. There is no way to make one of
+//! any other bytes.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -64,7 +65,8 @@ pub(crate) struct Place {
 }
 
 impl Ground {
-    /// Opens the memory, then reads the mappings: an exec in between makes the handle useless, never the check.
+    /// Opens the memory, then reads the mappings: an exec in between makes the handle useless, never the
+    /// check.
     pub(crate) fn open(pid: Pid) -> Result<Ground, PlaceError> {
         let (handle, may_override) = slot::open_for_code(pid)?;
         let maps = Arc::new(read_maps(pid)?);
@@ -201,7 +203,8 @@ impl Ground {
         self.place(address, length, "memory of our own", why)
     }
 
-    /// The dead part of the stack of a thread that is held: below its stack pointer and what may be in use below that.
+    /// The dead part of the stack of a thread that is held: below its stack pointer and what may be in use
+    /// below that.
     pub(crate) fn stack(
         &self,
         stack_pointer: Address,

@@ -1,8 +1,9 @@
-//! Texts that others chose, shown on a terminal. A name of a program, a file or a symbol may hold whatever its maker wants: sequences that
-//! clear the screen or set its title, line ends that add lines of our own kind, characters that turn the order of others around.
+//! Texts that others chose, shown on a terminal. A name of a program, a file or a symbol may hold whatever
+//! its maker wants: sequences that clear the screen or set its title, line ends that add lines of our own
+//! kind, characters that turn the order of others around.
 //!
-//! What processes and files are called is made printable where it is read: so no message can forget it. What is looked up by its name
-//! (a path) stays as it is, and is made printable where it is written.
+//! What processes and files are called is made printable where it is read: so no message can forget it. What
+//! is looked up by its name (a path) stays as it is, and is made printable where it is written.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -28,7 +29,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| !matches!(c, '\n' | '\t') && is_active(c))
 }
 
-/// Bytes that are meant to be a text.
+/// Bytes that should be a text.
 pub fn printable_bytes(bytes: &[u8]) -> String {
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) => printable(text).into_owned(),
@@ -61,7 +62,8 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         let number = u32::from(c);
-        // Writing into memory does not fail. Those of four digits are spelled as in JSON, so that a report printed in it stays one.
+        // Writing into memory does not fail. Those of four digits are spelled as in JSON, so that a report
+        // printed in it stays one.
         let _ = match (is_escaped(c), number) {
             (false, _) => out.write_char(c),
             (true, ..0x20) => write!(out, "\\x{number:02x}"),

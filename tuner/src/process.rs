@@ -1,4 +1,4 @@
-//! A process that may be looked into: which one it is (a pid alone does not say), and what /proc tells of it.
+//! A process that may be looked into: which one it is (a pid alone does not say), and what /proc shows of it.
 //!
 //! Refuses what must never be touched: init, kernel threads, zombies, ourselves. Reads no memory.
 
@@ -35,7 +35,7 @@ pub enum ProcessError {
     Init,
     #[error("process {pid} ({name}) is a thread of the kernel: it has no program to inspect")]
     KernelThread { pid: i32, name: String },
-    /// The process that asks.
+    /// The process that calls.
     #[error("process {pid} is tuneagent itself")]
     Ourselves { pid: i32 },
     /// A thread that is not the first of its process.
@@ -95,8 +95,8 @@ impl fmt::Display for Pid {
 }
 
 impl Pid {
-    /// False once this process has ended, also where another one has its number now. True where that cannot be found out (no
-    /// descriptor is left): what may still run is not given up.
+    /// False once this process has ended, also where another one has its number now. True where that cannot
+    /// be found out (no descriptor is left): what may still run is not given up.
     pub fn is_alive(self) -> bool {
         !matches!(self.check_alive(), Err(ProcessError::Ended { .. }))
     }
@@ -152,15 +152,16 @@ impl Pid {
         let head = String::from_utf8_lossy(bytes.get(..length).unwrap_or_default());
         let whole = head.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let tracer = status_numbers(whole, "TracerPid:").next();
-        // Whoever is not known to be left alone is not written to.
+        // A process that is not known to be without a debugger is not written to.
         let unknown = || io_error(io::Error::new(io::ErrorKind::InvalidData, "it has no TracerPid"));
         Ok(Some(tracer.ok_or_else(unknown)?).filter(|tracer| *tracer != 0))
     }
 
-    /// Refuses a program with more rights than its user has. The kernel says in the auxiliary vector (AT_SECURE) that it
-    /// started it so; a user who differs from the real one, or capabilities of one who is not root, tell the same of what came
-    /// later. (Capabilities in a user namespace of its own, as in rootless containers, are none here.) What cannot be read
-    /// here cannot be looked into anyway.
+    /// Refuses a program with more rights than its user has. The kernel says in the auxiliary vector
+    /// (AT_SECURE) that it started it so; a user who differs from the real one, or capabilities of one who is
+    /// not root, show the same of what came later. (Capabilities in a user namespace of its own, as in
+    /// rootless containers, are none here.) A process whose values cannot be read here cannot be accessed
+    /// anyway.
     pub(crate) fn refuse_privileged(self) -> Result<(), ProcessError> {
         let status = self.status()?;
         let differ = |key| {
@@ -254,7 +255,7 @@ impl Process {
                 .unsigned_abs(),
             pid_inside: status_numbers(&status, "NStgid:").last().unwrap_or(pid),
         };
-        // All of the above must be of one process: the number could have changed hands between two reads.
+        // All of the above must be of one process: the number could have been reused between two reads.
         process.pid.check_alive()?;
         Ok(process)
     }
@@ -397,8 +398,8 @@ fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError
 }
 
 impl ProcessError {
-    /// The kernel refused `file` of /proc/PID. All files there ask for the right to trace; memory and environment are
-    /// private to their owner on top.
+    /// The kernel refused `file` of /proc/PID. All files there require the right to trace; memory and
+    /// environment are private to their owner on top.
     pub(crate) fn not_permitted(pid: i32, file: &str) -> ProcessError {
         let held = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let private = matches!(file, "mem" | "environ");
@@ -438,8 +439,8 @@ pub(crate) fn auxiliary(vector: &[u8], key: u64) -> Option<u64> {
     pairs.find_map(|(known, value)| (known == key).then_some(value))
 }
 
-/// What a process has started, directly or not and as long as those between live, the nearest first and so many at most: read from its own
-/// entry in /proc, cheap enough to be asked again and again.
+/// The processes that a process has started, directly or not and as long as those between live, the nearest
+/// first and so many at most: read from its own entry in /proc, cheap enough to be read repeatedly.
 pub fn descendants(pid: i32, most: usize) -> Vec<i32> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([pid]);
@@ -454,7 +455,8 @@ pub fn descendants(pid: i32, most: usize) -> Vec<i32> {
     found
 }
 
-/// The processes that a process has started and that live. Orphans count as children of whoever collects them.
+/// The processes that a process has started and that live. Orphans count as children of the process that
+/// collects them.
 pub(crate) fn children(parent: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());

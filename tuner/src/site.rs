@@ -1,7 +1,8 @@
-//! Where the entry of a function is probed, and what a hit costs there. A probe on an instruction that the kernel steps over by
-//! itself costs a tenth or less of one on an instruction that it must run on its own (two more exceptions), so the first such
-//! instruction is taken if a probe sees the same there as at the function's first byte: the arguments in their registers and on
-//! the stack, the stack pointer, memory, and each call once. Else it is the first byte.
+//! Where the entry of a function is probed, and what a hit costs there. A probe on an instruction that the
+//! kernel steps over by itself costs a tenth or less of one on an instruction that it must run on its own
+//! (two more exceptions), so the first such instruction is taken if a probe sees the same there as at the
+//! function's first byte: the arguments in their registers and on the stack, the stack pointer, memory, and
+//! each call once. Else it is the first byte.
 //!
 //! Sync points are not chosen here: they are the first instruction.
 

@@ -19,8 +19,9 @@ use crate::process::{Pid, ProcessError};
 use crate::space::SpaceError;
 use crate::variable::{FollowError, Location};
 
-/// That nobody debugs a process, seen when a write was expected, holds for so long, in nanoseconds: to ask takes as long as to write, and
-/// whoever attaches in between could as well do so between the question and the write.
+/// That no debugger was attached, seen when a write was expected, holds for this long, in nanoseconds:
+/// checking takes as long as writing, and a debugger that attaches in between could as well do so between the
+/// check and the write.
 const UNTRACED_NS: u64 = 4_000_000;
 
 #[derive(Debug, Error)]
@@ -96,8 +97,8 @@ fn candidates(size: u64) -> String {
 }
 
 /// A place that may be written: the right process and file, writable data, the size and alignment of its
-/// type. Holds the handles to write and to check through, which stay with the address space that was checked: after an
-/// exec they write and find nothing.
+/// type. Holds the handles to write and to check through, which stay with the address space that was checked:
+/// after an exec they write and find nothing.
 #[derive(Debug)]
 pub struct Slot {
     location: Location,
@@ -106,9 +107,9 @@ pub struct Slot {
     may_override: bool,
     /// Stays with the address space as the handle does.
     maps: LiveMaps,
-    /// Tells who debugs the process.
+    /// Shows which process debugs it.
     status: File,
-    /// When nobody was seen to, by CLOCK_MONOTONIC, shortly before a write was expected.
+    /// When no debugger was attached, by CLOCK_MONOTONIC, shortly before a write was expected.
     untraced_ns: Option<u64>,
 }
 
@@ -119,7 +120,7 @@ impl Slot {
         // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
         let (handle, may_override) = open(location.pid())?;
         let pid = location.pid();
-        // Should the number have changed hands since, the handle is good for nothing.
+        // If the number was reused since, the handle is useless.
         let status = pid.open_status()?;
         check_tracer(pid, &status)?;
         let live = LiveMaps::open(pid)?;
@@ -172,9 +173,9 @@ impl Slot {
         Ok(followed(&self.location, &self.handle)? == self.location.address)
     }
 
-    /// Immediately before a store, and behind it: a library may have been unloaded since it was validated, or memory given back, and
-    /// something else mapped in its place; or the program has made the page read-only. The program itself is there as long as the handle
-    /// is good for anything.
+    /// Immediately before a store, and behind it: a library may have been unloaded since it was validated, or
+    /// memory given back, and something else mapped in its place; or the program has made the page read-only.
+    /// The program itself is there as long as the handle is good for anything.
     pub(crate) fn check_again(&self) -> Result<(), SlotError> {
         let (location, module) = (&self.location, &self.location.module);
         let page = self.maps.at(location.address)?;
@@ -197,8 +198,8 @@ impl Slot {
         }
     }
 
-    /// For one more write to a place that [stays](Slot::stays): the handle tells by itself when the program has gone or was replaced,
-    /// but not that somebody debugs it now. What was seen so shortly before holds.
+    /// For one more write to a place that [stays](Slot::stays): the handle itself shows if the program has
+    /// gone or was replaced, but not if a debugger is attached now. What was seen so shortly before holds.
     pub(crate) fn check_untraced(&self) -> Result<(), SlotError> {
         let is_fresh = |seen_ns: u64| clock::monotonic_ns().saturating_sub(seen_ns) < UNTRACED_NS;
         match self.untraced_ns.is_some_and(is_fresh) {
@@ -207,7 +208,7 @@ impl Slot {
         }
     }
 
-    /// Looks at what a write will ask, so that it is at hand then.
+    /// Reads what a write will read, so that it is in the caches then.
     pub(crate) fn look(&mut self) {
         let seen_ns = clock::monotonic_ns();
         self.untraced_ns = check_tracer(self.pid(), &self.status).ok().map(|()| seen_ns);
@@ -246,8 +247,8 @@ impl Slot {
     }
 }
 
-/// For writing where that is permitted (one's own processes; others with CAP_DAC_OVERRIDE), else for reading: data is
-/// then stored without the handle.
+/// For writing where that is permitted (one's own processes; others with CAP_DAC_OVERRIDE), else for reading:
+/// data is then stored without the handle.
 fn open(pid: Pid) -> Result<(File, bool), ProcessError> {
     match memory::open(pid, OpenOptions::new().read(true).write(true)) {
         Err(ProcessError::NotPermitted { .. }) => {
@@ -257,12 +258,13 @@ fn open(pid: Pid) -> Result<(File, bool), ProcessError> {
     }
 }
 
-/// For the actions on code. With [`open`] the one place where the memory of another process is opened for writing.
+/// For the actions on code. With [`open`] the one place where the memory of another process is opened for
+/// writing.
 pub(crate) fn open_for_code(pid: Pid) -> Result<(File, bool), ProcessError> {
     open(pid)
 }
 
-/// Nobody else may be debugging the process.
+/// No other process may be debugging the process.
 fn check_tracer(pid: Pid, status: &File) -> Result<(), SlotError> {
     match pid.tracer_in(status)? {
         Some(tracer) if tracer.unsigned_abs() != std::process::id() => Err(SlotError::Traced { pid, tracer }),
@@ -382,8 +384,9 @@ fn followed(location: &Location, handle: &File) -> Result<Address, FollowError> 
     })
 }
 
-/// What pointers lead to: data that the program itself may write and nobody else sees, its heap, a stack or a module's. Where a block of
-/// the heap ends is not known; that the type fits it is the program's own promise.
+/// What pointers lead to: data that the program itself may write and no other process sees, its heap, a stack
+/// or a module's. Where a block of the heap ends is not known; that the type fits it is the program's own
+/// promise.
 fn check_reached(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
     if !location.module.is_still_in(maps) {
         return Err(module_gone(&location.module));

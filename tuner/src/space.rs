@@ -79,8 +79,8 @@ impl AddressSpace {
         AddressSpace::of(process, images, memory, maps)
     }
 
-    /// What a process will have of these files, the program first, before it has mapped any: where the linker placed it, not where
-    /// the loader will, and no memory.
+    /// What a process will have of these files, the program first, before it has mapped any: where the linker
+    /// placed it, not where the loader will, and no memory.
     pub fn of_files(process: Process, files: Vec<(String, Arc<Image>)>) -> io::Result<AddressSpace> {
         let memory = Arc::new(Memory::none(process.pid)?);
         let pid = process.pid;
@@ -129,9 +129,9 @@ impl AddressSpace {
         self.modules.iter().find(|module| module.is_executable)
     }
 
-    /// Whether its dynamic linker has done what it had to: not while a process begins, nor while it loads a library, nor in files that
-    /// nobody has mapped. Files may be lacking until then, and what those that are there stand for is not known. A program without one has
-    /// nothing to be linked.
+    /// Whether its dynamic linker has finished: not while a process begins, nor while it loads a library, nor
+    /// in files that are not mapped. Files may be lacking until then, and what their names resolve to is not
+    /// known. A program without one has nothing to be linked.
     pub fn is_linked(&self) -> bool {
         let is_in_list = |module: &Module| !module.is_executable && module.order.is_some();
         let has_linker = |program: &Module| program.image.interpreter.is_some();

@@ -1,8 +1,8 @@
-//! How a name in the source is spelled in a file's symbols: C++ mangles, Fortran compilers put module and variable into one name.
-//! Texts only.
+//! How a name in the source is spelled in a file's symbols: C++ mangles, Fortran compilers put module and
+//! variable into one name. Texts only.
 //!
-//! Names that the linker has as they are come first; then what Fortran compilers make of `module::name`, in any case; then C++, where
-//! `Class::method` means every overload and `Class::method(int)` one.
+//! Names that the linker has as they are come first; then what Fortran compilers make of `module::name`, in
+//! any case; then C++, where `Class::method` means every overload and `Class::method(int)` one.
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
 use memchr::memmem::Finder;
@@ -109,8 +109,8 @@ pub fn demangle(symbol: &str) -> String {
         .unwrap_or_else(|| symbol.to_owned())
 }
 
-/// What Cython calls a function of Python (`pw` the one that Python calls, `pf` its body) or of C (`f`): each scope behind its length, the
-/// function of Python behind its number.
+/// What Cython calls a function of Python (`pw` the one that Python calls, `pf` its body) or of C (`f`): each
+/// scope behind its length, the function of Python behind its number.
 fn cython(symbol: &str) -> Option<String> {
     let rest = symbol.strip_prefix("__pyx_")?;
     let mut rest = ["pw_", "pf_", "f_"]

@@ -46,16 +46,17 @@ pub struct Symbol {
     pub protected: bool,
     /// The dynamic linker sees it: it is in .dynsym.
     pub exported: bool,
-    /// This file defines it (else it only asks for it).
+    /// This file defines it (else it only uses it).
     pub defined: bool,
     pub address: LinkAddress,
     /// Bytes that it takes; 0 when the file does not say.
     pub size: u64,
-    /// The source file of a symbol that only this file sees, as far as the link editor was told.
+    /// The source file of a symbol that only this file sees, as far as it was passed to the link editor.
     pub source: Option<Arc<str>>,
 }
 
-/// The names of a table are together at most so many times as long as the table of names, and so many bytes more.
+/// The names of a table are together at most so many times as long as the table of names, and so many bytes
+/// more.
 const NAMES_SHARED: usize = 8;
 const NAMES_BYTES: usize = 64 << 20;
 
@@ -77,8 +78,8 @@ struct Hashed {
 }
 
 impl SymbolTable {
-    /// An error when the names together are far longer than their table, as of many symbols that share one long name: link editors
-    /// share the ends of a few.
+    /// An error when the names together are far longer than their table, as of many symbols that share one
+    /// long name: link editors share the ends of a few.
     pub(crate) fn new(
         entries: Vec<elf::Sym64<LE>>,
         strings: Vec<u8>,
@@ -227,7 +228,7 @@ impl SymbolTable {
     }
 }
 
-/// FNV-1a: two names of one hash are told apart by the names.
+/// FNV-1a: two names of one hash are distinguished by the names.
 fn hash(name: &[u8]) -> u32 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
     name.iter().fold(2_166_136_261, step)
@@ -246,7 +247,7 @@ fn kind(entry: &elf::Sym64<LE>) -> SymbolKind {
 /// A function that a probe can be put on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// All names asked for that mean these bytes: aliases share one probe, or every call would count twice.
+    /// All requested names of these bytes: aliases share one probe, or every call would count twice.
     pub names: Vec<String>,
     /// Where it begins in the file.
     pub offset: FileOffset,

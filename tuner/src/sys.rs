@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Lets the signals that end a session pass by: the actuator ends when its stream ends, with every change
-/// taken back, never in the middle of one.
+/// reverted, never in the middle of one.
 pub(crate) fn ignore_termination_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: SIG_IGN is a constant, no handler of ours runs; it fails only for signals that cannot be
@@ -19,8 +19,8 @@ pub(crate) fn ignore_termination_signals() {
     }
 }
 
-/// Stores `bytes` at `address` of process `pid` as its page protection allows; how many were stored. Called by
-/// [`crate::write`] alone.
+/// Stores `bytes` at `address` of process `pid` as its page protection allows; how many were stored. Called
+/// by [`crate::write`] alone.
 pub(crate) fn store(pid: i32, address: u64, bytes: &[u8]) -> io::Result<usize> {
     let ours = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -30,8 +30,8 @@ pub(crate) fn store(pid: i32, address: u64, bytes: &[u8]) -> io::Result<usize> {
         iov_base: std::ptr::without_provenance_mut(address as usize),
         iov_len: bytes.len(),
     };
-    // SAFETY: `ours` covers `bytes`, which outlives the call and is only read; `theirs` is never touched in this
-    // process, the kernel checks it in the other one; one of each is passed, and no flag.
+    // SAFETY: `ours` covers `bytes`, which outlives the call and is only read; `theirs` is never touched in
+    // this process, the kernel checks it in the other one; one of each is passed, and no flag.
     let stored = unsafe { libc::process_vm_writev(pid, &ours, 1, &theirs, 1, 0) };
     usize::try_from(stored).map_err(|_| io::Error::last_os_error())
 }
@@ -46,13 +46,13 @@ pub(crate) fn fetch(pid: i32, address: u64, bytes: &mut [u8]) -> io::Result<usiz
         iov_base: std::ptr::without_provenance_mut(address as usize),
         iov_len: bytes.len(),
     };
-    // SAFETY: `ours` covers `bytes`, which outlives the call and which nobody else sees; `theirs` is never touched in this process, the
-    // kernel checks it in the other one; one of each is passed, and no flag.
+    // SAFETY: `ours` covers `bytes`, which outlives the call and has no other reference; `theirs` is never
+    // touched in this process, the kernel checks it in the other one; one of each is passed, and no flag.
     let read = unsafe { libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
-/// `struct procmap_query` of linux/fs.h, with what is asked for and what the kernel says.
+/// `struct procmap_query` of linux/fs.h, with the query and the kernel's answer.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(crate) struct MappingQuery {
@@ -82,16 +82,16 @@ impl MappingQuery {
     const REQUEST: libc::Ioctl = (3 << 30 | size_of::<MappingQuery>() << 16 | 0x66 << 8 | 17) as libc::Ioctl;
 }
 
-/// What the kernel says of the mapping that has the byte at `address`, through an open /proc/PID/maps; ENOENT where there is none, ENOTTY
-/// of kernels before 6.11.
+/// What the kernel says of the mapping that has the byte at `address`, through an open /proc/PID/maps; ENOENT
+/// where there is none, ENOTTY of kernels before 6.11.
 pub(crate) fn mapping(maps: &File, address: u64) -> io::Result<MappingQuery> {
     let mut query = MappingQuery {
         size: size_of::<MappingQuery>() as u64,
         address,
         ..MappingQuery::default()
     };
-    // SAFETY: the kernel reads and writes `size` bytes at `query`, which is as large and outlives the call; without sizes of their own it
-    // writes neither a name nor a build id.
+    // SAFETY: the kernel reads and writes `size` bytes at `query`, which is as large and outlives the call;
+    // without sizes of their own it writes neither a name nor a build id.
     let result = unsafe { libc::ioctl(maps.as_raw_fd(), MappingQuery::REQUEST, &raw mut query) };
     match result {
         0 => Ok(query),
@@ -99,10 +99,12 @@ pub(crate) fn mapping(maps: &File, address: u64) -> io::Result<MappingQuery> {
     }
 }
 
-/// The clock that counts the CPU time of all threads of a process, by number; none where there is no such process.
+/// The clock that counts the CPU time of all threads of a process, by number; none where there is no such
+/// process.
 pub(crate) fn cpu_clock(pid: i32) -> Option<libc::clockid_t> {
     let mut clock = 0;
-    // SAFETY: the kernel's answer is written to `clock`, which outlives the call; a number that nobody has is an error.
+    // SAFETY: the kernel's answer is written to `clock`, which outlives the call; an unused number is an
+    // error.
     let result = unsafe { libc::clock_getcpuclockid(pid, &mut clock) };
     (result == 0).then_some(clock)
 }

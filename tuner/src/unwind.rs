@@ -1,7 +1,8 @@
 //! The functions that a held thread is in, by the unwind tables of their files (.eh_frame).
 //!
-//! Words on a stack tell more than they should: what earlier calls left there lies within the frames of later ones. This tells
-//! exactly, or not at all: code without tables, or with rules that are expressions, ends it.
+//! A search for return addresses on the stack would find too many: what earlier calls left there lies within
+//! the frames of later ones. This is exact, or ends: at code without tables, or with rules that are
+//! expressions.
 
 use std::{ops::Range, sync::OnceLock};
 
@@ -38,8 +39,8 @@ pub(crate) struct Trace {
     pub(crate) returns: Vec<u64>,
     /// It runs a signal handler: it was not followed beyond.
     pub(crate) in_handler: bool,
-    /// The kernel's own page stands where the address of a caller was: a probe waits for the return, and only the kernel knows who
-    /// called. It was not followed beyond.
+    /// The kernel's own page stands where the address of a caller was: a probe waits for the return, and only
+    /// the kernel knows who called. It was not followed beyond.
     pub(crate) is_cut: bool,
 }
 
@@ -80,7 +81,8 @@ impl Unwinder {
         }
     }
 
-    /// Follows the stack to its end, or to where something is known to hide the rest; none where that is not possible.
+    /// Follows the stack to its end, or to where something is known to hide the rest; none where that is not
+    /// possible.
     pub(crate) fn trace(&self, registers: &RawRegisters, ground: &Ground) -> Option<Trace> {
         let of = registers;
         let mut frame = Frame {
@@ -169,8 +171,8 @@ impl Unwinder {
     }
 }
 
-/// How many bytes further up the stack than this return address the one of the function around it stands; none where its unwind tables do
-/// not say so by the stack pointer alone.
+/// How many bytes further up the stack than this return address the one of the function around it stands;
+/// none where its unwind tables do not say so by the stack pointer alone.
 pub fn bytes_to_caller(module: &Module, return_address: Address) -> Option<u64> {
     let tables = Tables::read(&module.image)?;
     let link = return_address.0.checked_sub(1)?.wrapping_sub(module.bias.0);
@@ -182,7 +184,8 @@ pub fn bytes_to_caller(module: &Module, return_address: Address) -> Option<u64> 
         .ok()?;
     let is_kept_below = row.register(X86_64::RA) == Some(RegisterRule::Offset(-8));
     match row.cfa() {
-        // At the call the stack pointer is 8 above the place of the return address, as the frame's end is above the caller's.
+        // At the call the stack pointer is 8 above the place of the return address, as the frame's end is
+        // above the caller's.
         CfaRule::RegisterAndOffset { register, offset } if *register == X86_64::RSP && is_kept_below => {
             u64::try_from(*offset).ok()
         }
@@ -216,7 +219,8 @@ impl Tables {
         })
     }
 
-    /// The code around this address that the tables describe as one piece: a function, or a part of one that stands elsewhere.
+    /// The code around this address that the tables describe as one piece: a function, or a part of one that
+    /// stands elsewhere.
     pub(crate) fn piece_at(&self, link: LinkAddress) -> Option<Range<LinkAddress>> {
         let piece = self.entry(&self.frames(), link.0)?;
         let begin = piece.initial_address();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
     pub uid: u32,
-    /// The user's name; under sudo, the one who asked.
+    /// The user's name; under sudo, the one who called it.
     pub user: String,
     /// The process that acted.
     pub pid: i32,

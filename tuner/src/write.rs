@@ -2,32 +2,35 @@
 //!
 //! # The ways, and which one is taken
 //!
-//! **/proc/PID/mem** stays with the address space that it was opened for: a program that is begun between our last look and the store
-//! gets nothing. It stores values of any size at once, but the kernel overrides page protection, and for processes of other users it
-//! asks for CAP_DAC_OVERRIDE on top. It is the way of data wherever the user may take it, and only a [`Slot`] comes here, whose page is
-//! found writable immediately before; or a `Place`, which says of which kind it is: code, a word of a table of addresses, our own
+//! **/proc/PID/mem** stays with the address space that it was opened for: a program that is begun between our
+//! last look and the store gets nothing. It stores values of any size at once, but the kernel overrides page
+//! protection, and for processes of other users it requires CAP_DAC_OVERRIDE on top. It is the way of data
+//! wherever the user may take it, and only a [`Slot`] comes here, whose page is found writable immediately
+//! before; or a `Place`, which says of which kind it is: code, a word of a table of addresses, our own
 //! memory, a stack.
 //!
-//! **process_vm_writev** needs no more rights than looking (the process's own user, or CAP_SYS_PTRACE), and keeps to
-//! the page protection. It is the way of data elsewhere. Its two limits:
-//! - It names the target by number. A program that execs between our last look and the store (microseconds) would be
-//!   written at that address, if it has a writable page there. The read that follows goes through the handle of the
-//!   program that was checked, so this does not pass unseen ([`WriteError::Replaced`]).
-//! - On x86-64 without fast short `rep movsb` (flag `fsrm`) the kernel copies fewer than eight bytes one by one, and a
-//!   thread of the program could see half of a value. There a value of 2 or 4 bytes is refused.
+//! **process_vm_writev** needs no more rights than looking (the process's own user, or CAP_SYS_PTRACE), and
+//! keeps to the page protection. It is the way of data elsewhere. Its two limits:
+//! - It names the target by number. A program that execs between our last look and the store (microseconds)
+//!   would be written at that address, if it has a writable page there. The read that follows goes through
+//!   the handle of the program that was checked, so this does not pass unseen ([`WriteError::Replaced`]).
+//! - On x86-64 without fast short `rep movsb` (flag `fsrm`) the kernel copies fewer than eight bytes one by
+//!   one, and a thread of the program could see half of a value. There a value of 2 or 4 bytes is refused.
 //!
-//! **PTRACE_POKEDATA**, through a thread that is held, overrides page protection too and needs no right beside that of holding
-//! it: the way of places where the user may not write /proc/PID/mem. It stores whole words.
+//! **PTRACE_POKEDATA**, through a thread that is held, overrides page protection too and needs no right
+//! beside that of holding it: the way of places where the user may not write /proc/PID/mem. It stores whole
+//! words.
 //!
-//! The first two tore no value of 2, 4 or 8 bytes in 12 million writes each (Linux 6.18, FSRM, a reader on the other core), and
-//! both took 2 to 5 us.
+//! The first two tore no value of 2, 4 or 8 bytes in 12 million writes each (Linux 6.18, FSRM, a reader on
+//! the other core), and both took 2 to 5 us.
 //!
 //! # Libraries that come and go
 //!
-//! A library can be unloaded, and another be mapped in its place, between any check and the store. So what is mapped there is checked
-//! immediately before the store and again behind it. If it is another file then, what was there before is put back, and the write has
-//! failed ([`WriteError::WentElsewhere`]): it is never reported as a success. Until then the other library can see the value: a
-//! microsecond, or longer if we lose the CPU in between.
+//! A library can be unloaded, and another be mapped in its place, between any check and the store. So what is
+//! mapped there is checked immediately before the store and again behind it. If it is another file then, what
+//! was there before is restored, and the write has failed ([`WriteError::WentElsewhere`]): it is never
+//! reported as a success. Until then the other library can see the value: a microsecond, or longer if we lose
+//! the CPU in between.
 
 use std::fs::{self, File};
 use std::io;
@@ -93,7 +96,7 @@ pub enum WriteError {
         /// What has become of the value.
         found: Elsewhere,
     },
-    /// It was stored, and the kernel lets it neither be read nor be put back.
+    /// It was stored, and the kernel lets it neither be read nor be restored.
     #[error("`{symbol}` of process {pid} COULD NOT BE READ BACK, AND ITS OLD VALUE NOT RESTORED")]
     Unverified { pid: Pid, symbol: String },
     /// It began another program in the very moment of the store.
@@ -122,7 +125,7 @@ pub enum WriteError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elsewhere {
     /// It was in what is mapped there now, and was replaced by what had been there.
-    PutBack,
+    Restored,
     /// It is not there.
     Nowhere,
     /// It is there, and could not be replaced.
@@ -132,7 +135,7 @@ pub enum Elsewhere {
 impl Elsewhere {
     fn text(self) -> &'static str {
         match self {
-            Elsewhere::PutBack => "the value was written to another mapping, whose old bytes were restored",
+            Elsewhere::Restored => "the value was written to another mapping, whose old bytes were restored",
             Elsewhere::Nowhere => "the value is nowhere",
             Elsewhere::Left => {
                 "the value was written to another mapping, WHOSE OLD BYTES COULD NOT BE RESTORED"
@@ -141,8 +144,8 @@ impl Elsewhere {
     }
 }
 
-/// What is called at the instants at which a crash, or what the program does, decides what becomes of a change. Does nothing but in
-/// tests.
+/// What is called at the instants at which a crash, or what the program does, decides what becomes of a
+/// change. Does nothing but in tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Hooks {
     /// The intent is in the journal, nothing is written.
@@ -206,13 +209,14 @@ fn unverified(slot: &Slot, way: Way<'_>, expected: Bytes, error: WriteError) -> 
     }
 }
 
-/// All that [`commit`] does but for the store, for practice: in its place what is there is read, which takes the kernel the same way.
+/// All that [`commit`] does but for the store, for practice: in its place what is there is read, which takes
+/// the kernel the same way.
 pub(crate) fn warm_up(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
     let way = checked(slot, expected, new)?;
     if matches!(way, Way::Keeping) {
         let mut bytes = [0; Bytes::MAX];
         let bytes = &mut bytes[..new.as_slice().len()];
-        // Whether it can be read so is for nobody to know.
+        // The result is not needed.
         let _ = sys::fetch(slot.pid().number, slot.location().address.0, bytes);
     }
     read_back(slot, way)
@@ -245,7 +249,7 @@ fn read_back(slot: &Slot, way: Way<'_>) -> Result<Bytes, WriteError> {
 fn elsewhere(slot: &Slot, way: Way<'_>, expected: Bytes, new: Bytes) -> WriteError {
     let found = match read_back(slot, way) {
         Ok(found) if found == new => match store(slot, way, expected) {
-            Ok(()) => Elsewhere::PutBack,
+            Ok(()) => Elsewhere::Restored,
             Err(_) => Elsewhere::Left,
         },
         Ok(_) | Err(WriteError::Memory(MemoryError::Unmapped { .. })) => Elsewhere::Nowhere,
@@ -308,9 +312,9 @@ fn check_place(slot: &Slot, way: Way<'_>) -> Result<(), WriteError> {
     })
 }
 
-/// Writes `new` if the place still holds `expected` (of memory of our own and of a dead stack nothing is expected), and reads
-/// it back. Code is written while no thread runs.
-/// `held` is a thread of the process that the calling thread holds.
+/// Writes `new` if the place still holds `expected` (of memory of our own and of a dead stack nothing is
+/// expected), and reads it back. Code is written while no thread runs. `held` is a thread of the process that
+/// the calling thread holds.
 pub(crate) fn commit_bytes(
     place: &Place,
     expected: Option<&[u8]>,
@@ -392,8 +396,8 @@ enum Way<'a> {
     Holding(&'a HeldThread),
 }
 
-/// The words by which `new` gets to `address`, which lies with it in one page. Up to a word is stored at once: words need not be
-/// aligned, and what is beside is stored as it is. Of more, the first come first.
+/// The words by which `new` gets to `address`, which lies with it in one page. Up to a word is stored at
+/// once: words need not be aligned, and what is beside is stored as it is. Of more, the first come first.
 fn words(
     handle: &File,
     pid: Pid,
@@ -431,7 +435,7 @@ fn way(size: usize, short_copies_are_complete: bool, may_override: bool) -> Opti
     }
 }
 
-/// Asks what the first write needs to know of this machine.
+/// Reads what the first write needs to know of this machine.
 pub(crate) fn look() {
     short_copies_are_complete();
 }

@@ -1,8 +1,9 @@
 //! The actuator as a process of its own, for crash tests: serves the stream that it was given as its standard
 //! input, and kills itself at the instant it was told to.
 //!
-//! Arguments: none, or `after-intent N` / `after-write N` / `underway N` to die at the N-th time that instant is reached; or
-//! `sync HOW` to have a rendezvous without a kernel side, which does with every action what HOW says.
+//! Arguments: none, or `after-intent N` / `after-write N` / `underway N` to die at the N-th time that instant
+//! is reached; or `sync HOW` to have a rendezvous without a kernel side, which does with every action what
+//! HOW says.
 
 use std::env;
 use std::os::fd::AsFd;

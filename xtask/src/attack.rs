@@ -1,7 +1,9 @@
-//! `cargo xtask attack`: the attacks that hold, repeated at their full length on the release build: the agent and its actuator are killed at
-//! random instants, sessions come and go on one program, one session stays, and hostile programs are watched and changed.
+//! `cargo xtask attack`: the attacks that hold, repeated at their full length on the release build: the agent
+//! and its actuator are killed at random instants, sessions come and go on one program, one session stays,
+//! and hostile programs are watched and changed.
 //!
-//! Each is a whole-program test that every run of `cargo xtask test` makes in its short form; here are only the numbers.
+//! Each is a whole-program test that every run of `cargo xtask test` makes in its short form; here are only
+//! the numbers.
 
 use crate::process::run;
 use crate::{Result, ci};

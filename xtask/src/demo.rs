@@ -1,9 +1,10 @@
 //! `cargo xtask demo`: from a clean clone to a faster program, with nothing prepared.
 //!
-//! The job is Debian's unmodified LAMMPS on its own `melt` example, six ranks under Open MPI. Ranks that wait spin
-//! there, unless Open MPI knows that they share CPUs; the host file hides it, as do quotas, containers and other jobs on
-//! a node. The figures at the end are LAMMPS's own (its step and CPU columns): nothing here believes the agent.
-//! The job and the agent end with the demo, however it ends; starting and ending is the tests' harness.
+//! The job is Debian's unmodified LAMMPS on its own `melt` example, six ranks under Open MPI. Ranks that wait
+//! spin there, unless Open MPI knows that they share CPUs; the host file hides it, as do quotas, containers
+//! and other jobs on a node. The figures at the end are LAMMPS's own (its step and CPU columns): nothing here
+//! believes the agent. The job and the agent end with the demo, however it ends; starting and ending is the
+//! tests' harness.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! What comes with the dependencies: licences, sources, second versions, known vulnerabilities. `deny.toml` says what is allowed, `cargo deny`
-//! checks it, and `setup` brings that program.
+//! What comes with the dependencies: licences, sources, second versions, known vulnerabilities. `deny.toml`
+//! says what is allowed, `cargo deny` checks it, and `setup` brings that program.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,8 +1,10 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of the crate `rules` and runs them for some seconds, with `--long` for five
-//! minutes, side by side: each keeps one CPU busy. A crash, an input that takes ten seconds or more than 256 MiB is a failure.
+//! `cargo xtask fuzz`: builds the fuzz targets of the crate `rules` and runs them for some seconds, with
+//! `--long` for five minutes, side by side: each keeps one CPU busy. A crash, an input that takes ten seconds
+//! or more than 256 MiB is a failure.
 //!
-//! Built by the compiler that builds everything else: libFuzzer only needs the coverage counters that LLVM puts in. An
-//! address sanitizer, for which a nightly compiler would be needed, has nothing to find in a crate that forbids unsafe code.
+//! Built by the compiler that builds everything else: libFuzzer only needs the coverage counters that LLVM
+//! puts in. An address sanitizer, for which a nightly compiler would be needed, has nothing to find in a
+//! crate that forbids unsafe code.
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,8 @@ const LONG_SECONDS: u32 = 300;
 /// Of what a target says that fails.
 const LAST_LINES: usize = 40;
 
-/// What cargo-fuzz gives to the compiler, without a sanitizer. Debug assertions compare values with their types.
+/// What cargo-fuzz gives to the compiler, without a sanitizer. Debug assertions compare values with their
+/// types.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1";
@@ -140,7 +143,8 @@ fn fuzz(root: &Path, name: &str, seconds: u32) -> Result<String> {
     ))
 }
 
-/// Adds to the committed corpus the fewest inputs that reach what it does not reach yet; how often does not count.
+/// Adds to the committed corpus the fewest inputs that reach what it does not reach yet; how often does not
+/// count.
 fn keep(root: &Path, name: &str) -> Result<()> {
     let (mut command, found, corpus) = target(root, name)?;
     run(command

@@ -1,9 +1,9 @@
 //! The project's own chores, as `cargo xtask CMD`.
 //!
 //! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
-//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `attack` repeats the
-//! attacks that must hold, `bench` measures, `vm` runs tests on another kernel,
-//! `experiment` repeats published experiments, `demo` shows the product on a real program. Nothing here is part of the product, and nothing
+//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `attack` repeats the attacks
+//! that must hold, `bench` measures, `vm` runs tests on another kernel, `experiment` repeats published
+//! experiments, `demo` shows the product on a real program. Nothing here is part of the product, and nothing
 //! of the product depends on it.
 
 mod attack;

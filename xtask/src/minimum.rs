@@ -1,6 +1,7 @@
-//! The oldest Rust that builds this project, `rust-version` in Cargo.toml. Where rustup has that toolchain, the workspace is checked with it.
-//! Elsewhere three facts stand for it: this toolchain is not older, no dependency declares a newer one, and clippy's `incompatible_msrv`
-//! (a step of its own) refuses functions of the standard library that came later.
+//! The oldest Rust that builds this project, `rust-version` in Cargo.toml. Where rustup has that toolchain,
+//! the workspace is checked with it. Elsewhere three facts stand for it: this toolchain is not older, no
+//! dependency declares a newer one, and clippy's `incompatible_msrv` (a step of its own) refuses functions of
+//! the standard library that came later.
 
 use std::path::Path;
 use std::process::Command;

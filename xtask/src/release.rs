@@ -1,7 +1,9 @@
-//! `cargo xtask release`: the program as it is given away, and what debuggers and backtraces know of it in a file beside it.
+//! `cargo xtask release`: the program as it is given away, and what debuggers and backtraces know of it in a
+//! file beside it.
 //!
-//! `cargo build --release` strips the program, as most who build it only want to run it. Here it is linked once more with all that is known,
-//! which `objcopy` then divides; the program names the file, which gdb, perf and Rust's own backtraces look for in the program's folder.
+//! `cargo build --release` strips the program, as most who build it only want to run it. Here it is linked
+//! once more with all that is known, which `objcopy` then divides; the program names the file, which gdb,
+//! perf and Rust's own backtraces look for in the program's folder.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +13,7 @@ use crate::process::run;
 use crate::{Result, process, target_folder};
 
 /// Bytes; a bound for what there is. The aim is 15 MB: the code alone has 13.2 MB with thin LTO.
-const MAX_PROGRAM: u64 = 18_000_000;
+const PROGRAM_MAX: u64 = 18_000_000;
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
     crate::only_flags("release", flags, &[])?;
@@ -46,10 +48,10 @@ pub(crate) fn build(root: &Path) -> Result<()> {
         program.display(),
         debug.display()
     );
-    match size <= MAX_PROGRAM {
+    match size <= PROGRAM_MAX {
         true => Ok(()),
         false => Err(format!(
-            "the program may have {MAX_PROGRAM} bytes, and has {size}"
+            "the program may have {PROGRAM_MAX} bytes, and has {size}"
         )),
     }
 }

@@ -1,4 +1,5 @@
-//! The tests that had the machine longest, alone or beside others (`tests/src/turns.rs`): where a faster run is to be had.
+//! The tests that had the machine longest, alone or beside others (`tests/src/turns.rs`): where a faster run
+//! is to be had.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
-//! Tests of running programs, with a second try for the few that fail beside others: what asks a machine with two cores for sixteen ranks
-//! and their watcher can be late once. A test that fails alone as well fails, and one that needed its second try is named: it is to be
-//! mended.
+//! Tests of running programs, with a second try for the few that fail beside others: what asks a machine with
+//! two cores for sixteen ranks and their watcher can be late once. A test that fails alone as well fails, and
+//! one that needed its second try is named: it is to be mended.
 //!
 //! Not here: which tests there are, and how cargo is called for them.
 
@@ -12,7 +12,7 @@ use crate::Result;
 use crate::process::{cannot_start, shown};
 
 /// More failures than this are no coincidence.
-const TRIED_AGAIN_MOST: usize = 4;
+const RETRIES_MAX: usize = 4;
 
 /// Who needed the second try, since this program started.
 static DEFECTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -33,7 +33,7 @@ pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
     }
     let failed = failed(&shown.held);
     let error = format!("{} failed", self::shown(&first));
-    if failed.is_empty() || failed.len() > TRIED_AGAIN_MOST {
+    if failed.is_empty() || failed.len() > RETRIES_MAX {
         print!("{}", shown.held);
         return Err(error);
     }
@@ -63,8 +63,8 @@ pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
     Ok(())
 }
 
-/// The output of a first try. What it says of failures is held back until it is known whether there is a second one: who reads that a
-/// test failed is to know that this is the last word.
+/// The output of a first try. What it says of failures is held back until it is known whether there is a
+/// second one: who reads that a test failed is to know that this is the last word.
 #[derive(Default)]
 struct Shown {
     held: String,

@@ -1,12 +1,15 @@
-//! `cargo xtask vm KERNEL.deb`: what depends on the kernel, on another one, in a virtual machine of this one's files: what the verifier says of
-//! our programs, what `doctor` says and whether calls are counted, those of MPI's jobs too, and the tests of sync points.
+//! `cargo xtask vm KERNEL.deb`: what depends on the kernel, on another one, in a virtual machine of this
+//! one's files: what the verifier says of our programs, what `doctor` says and whether calls are counted,
+//! those of MPI's jobs too, and the tests of sync points.
 //!
-//! Which kernel is one package of Debian's (`apt-get download linux-image-6.1.0-56-amd64`; nothing is installed). The machine
-//! boots it with an initial file system of busybox and the few modules that it needs to mount this machine's root, read-only, and
-//! runs the test binary there. Cargo starts this program once more as its "runner", so that it alone knows where that binary is.
+//! Which kernel is one package of Debian's (`apt-get download linux-image-6.1.0-56-amd64`; nothing is
+//! installed). The machine boots it with an initial file system of busybox and the few modules that it needs
+//! to mount this machine's root, read-only, and runs the test binary there. Cargo starts this program once
+//! more as its "runner", so that it alone knows where that binary is.
 //!
-//! Without --kvm the processor is emulated: then everything takes a hundred times as long, the tests get a wider bound on a hold
-//! (`TUNEAGENT_SYNC_ANSWER_US`), and the times that they print are those of an emulator.
+//! Without --kvm the processor is emulated: then everything takes a hundred times as long, the tests get a
+//! wider bound on a hold (`TUNEAGENT_SYNC_ANSWER_US`), and the times that they print are those of an
+//! emulator.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -116,8 +119,8 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     run(&mut command)
 }
 
-/// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must, and what they count there, of a job of
-/// MPI's too.
+/// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must,
+/// and what they count there, of a job of MPI's too.
 pub(crate) fn oldest(root: &Path) -> Result<()> {
     let reported = capture(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
     let name = reported
@@ -238,7 +241,8 @@ pub(crate) fn runner(words: &[&str]) -> Result<()> {
         let bound = variable("TUNEAGENT_SYNC_ANSWER_US").unwrap_or_else(|| EMULATED_ANSWER_US.to_owned());
         script += &format!("export TUNEAGENT_SYNC_ANSWER_US={bound}\n");
     }
-    // Debian's default is 3, at which kernels before 6.6 want CAP_SYS_ADMIN for each probe at a place, which no session keeps.
+    // Debian's default is 3, at which kernels before 6.6 want CAP_SYS_ADMIN for each probe at a place, which
+    // no session keeps.
     if command.first().is_some_and(|program| is_of(program, SYNC)) {
         script += "[ \"$(cat /proc/sys/kernel/perf_event_paranoid)\" -le 2 ] || echo 2 > /proc/sys/kernel/perf_event_paranoid\n";
     }

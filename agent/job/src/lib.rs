@@ -1,5 +1,6 @@
-//! Who runs, and what can be learnt of it without a probe: [`discover`] goes from what a user names to the processes of a job, [`mpi`]
-//! knows the libraries and what their functions carry, [`os_metrics`] reads what /proc and the cgroups count. Changes nothing.
+//! Who runs, and what can be learnt of it without a probe: [`discover`] goes from what a user names to the
+//! processes of a job, [`mpi`] knows the libraries and what their functions carry, [`os_metrics`] reads what
+//! /proc and the cgroups count. Changes nothing.
 #![forbid(unsafe_code)]
 
 pub mod clock;

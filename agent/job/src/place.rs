@@ -11,7 +11,7 @@ use tuner::{
     symbol::SymbolKind,
 };
 
-/// Names places, and remembers what it was asked: the ranks of a job run the same files.
+/// Names places, and caches the names: the ranks of a job run the same files.
 #[derive(Debug, Default)]
 pub struct Namer {
     known: BTreeMap<(File, LinkAddress), SourcePlace>,
@@ -21,11 +21,12 @@ pub struct Namer {
 type File = (u64, String);
 
 impl Namer {
-    /// The places of these addresses, each of which is behind a call. What cannot be told is none.
+    /// The places of these addresses, each of which follows a call. Unknown ones are none.
     pub fn places(&mut self, modules: &[Module], addresses: &[u64]) -> Vec<SourcePlace> {
         let mut places = vec![SourcePlace::default(); addresses.len()];
         for module in modules {
-            // The call is in front of the address that it returns to; that may be in another function already.
+            // The call is in front of the address that it returns to; that may be in another function
+            // already.
             let calls: Vec<(usize, LinkAddress)> = addresses
                 .iter()
                 .map(|address| Address(address.saturating_sub(1)))
@@ -53,7 +54,7 @@ impl Namer {
             .functions
             .entry(file.clone())
             .or_insert_with(|| functions(module));
-        // Without debug information, or where it is damaged, the function is all that is told.
+        // Without debug information, or if it is damaged, only the function is named.
         let lines = dwarf::lines(&module.image, new).unwrap_or_default();
         let lines = lines.into_iter().chain(std::iter::repeat(None));
         for (link, line) in new.iter().zip(lines) {

@@ -2,8 +2,8 @@
 
 use rustix::process::geteuid;
 
-/// A command that takes root's rights, as the user types it: root does without sudo, which containers have not. Who came by sudo is no root at
-/// the shell.
+/// A command that takes root's rights, as the user types it: root does without sudo, which containers have
+/// not. Who came by sudo is no root at the shell.
 pub fn as_root(command: &str) -> String {
     let came_by_sudo = std::env::var_os("SUDO_UID").is_some();
     typed(command, geteuid().is_root() && !came_by_sudo)

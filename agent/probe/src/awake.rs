@@ -1,8 +1,8 @@
-//! Asks the kernel to keep CPUs that have nothing to do from sleeping. A CPU that sleeps takes longer to wake than a thread that is held may wait,
-//! and than a decision takes; in a virtual machine its host gives it back when it likes, milliseconds later.
+//! Requests that idle CPUs do not sleep. A CPU that sleeps takes longer to wake than a held thread may wait,
+//! and than a decision takes; in a virtual machine its host returns it milliseconds later.
 //!
-//! The request is `/dev/cpu_dma_latency` (PM QoS: Linux, Documentation/power/pm_qos_interface.rst). It holds for all CPUs of the machine, and ends with
-//! whoever made it, whatever ended that. What is waited for is not known here.
+//! The request is `/dev/cpu_dma_latency` (PM QoS: Linux, Documentation/power/pm_qos_interface.rst). It holds
+//! for all CPUs of the machine, and ends with the process that made it, however that process ends.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ const AT_ONCE_US: i32 = 0;
 /// What the kernel takes for no request (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
 const WHENEVER_US: i32 = 2_000_000_000;
 
-/// A request that asks for nothing until it is told to.
+/// Without effect until [`Awake::ask`].
 #[derive(Debug)]
 pub struct Awake(File);
 
@@ -28,10 +28,10 @@ impl Awake {
         File::options().write(true).open(DEVICE).map(Awake)
     }
 
-    /// Asks that they be kept awake, or that no longer.
+    /// Keeps the CPUs awake, or no longer.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel refuses the request.
     pub fn ask(&self, is_wanted: bool) -> io::Result<()> {
         let latency_us = if is_wanted { AT_ONCE_US } else { WHENEVER_US };
         (&self.0).write_all(&latency_us.to_ne_bytes())

@@ -74,7 +74,7 @@ pub fn plural(number: usize, noun: &str) -> String {
 /// Names further than this from what was typed are no misspelling of it.
 const NEAR: usize = 3;
 
-/// The name that somebody may have meant who typed one that there is not.
+/// The existing name that is nearest to a mistyped one.
 pub fn nearest(names: impl IntoIterator<Item = String>, typed: &str) -> Option<String> {
     let near = |name: &String| {
         let difference = name.len().abs_diff(typed.len());
@@ -106,13 +106,14 @@ pub fn significant(value: f64, digits: usize) -> String {
 }
 
 /// What a line says begins no farther to the right than here, where it goes on in lines below.
-const HANG_MOST: usize = 32;
+const HANG_MAX: usize = 32;
 
 /// What begins without a label goes on so much farther to the right.
 const HANG: usize = 4;
 
-/// A text in as many lines as it needs; all but the first begin where what that one says begins, behind its number and its label. What is to
-/// be typed stays in one line: the terminal breaks it, and copies it whole.
+/// A text in as many lines as it needs; all but the first are indented to where the text of the first begins,
+/// after its number and label. A command to be typed stays in one line: the terminal breaks it, and copies
+/// all of it.
 pub fn hanging(text: &str, columns: usize) -> Vec<String> {
     let first = text.lines().next().unwrap_or_default();
     let column = hang(first, columns);
@@ -138,11 +139,12 @@ fn is_typed(said: &str) -> bool {
     program.rsplit('/').next() == Some("tuneagent")
 }
 
-/// Where words begin that stand apart from those before, by two blanks at least: the last such place of the first columns.
+/// Where words begin that stand apart from those before, by two blanks at least: the last such place of the
+/// first columns.
 fn hang(line: &str, columns: usize) -> usize {
     let begin = line.chars().take_while(|c| *c == ' ').count();
     let (mut found, mut blanks) = (None, 0);
-    for (column, c) in line.chars().enumerate().take(HANG_MOST.min(columns / 2) + 1) {
+    for (column, c) in line.chars().enumerate().take(HANG_MAX.min(columns / 2) + 1) {
         if c != ' ' && blanks > 1 && column > begin {
             found = Some(column);
         }
@@ -151,7 +153,8 @@ fn hang(line: &str, columns: usize) -> usize {
     found.unwrap_or(begin + HANG)
 }
 
-/// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up stay.
+/// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up
+/// stay.
 pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(indent.len() + 10);
     let mut lines = Vec::new();

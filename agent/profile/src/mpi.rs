@@ -1,9 +1,11 @@
-//! The MPI functions that are watched: those that communicate, wait, or read and write files. Local ones (MPI_Wtime, MPI_Comm_rank,
-//! MPI_Type_*, MPI_Get_*) are left alone, because a probe would cost more than the call: MPI_Wtime alone cost LAMMPS 2 %.
+//! The MPI functions that are watched: those that communicate, wait, or read and write files. Local ones
+//! (MPI_Wtime, MPI_Comm_rank, MPI_Type_*, MPI_Get_*) are left alone, because a probe would cost more than the
+//! call: MPI_Wtime alone cost LAMMPS 2 %.
 //!
-//! Argument numbers count from 0 and follow the C bindings of the MPI standard, version 4. The bytes of a call are what its own
-//! buffer holds for it: count × size of the datatype, of a vector or of all-to-all the sum over all ranks. With MPI_IN_PLACE they
-//! are those that the standard says are taken from the other buffer; with MPI_PROC_NULL there are none.
+//! Argument numbers count from 0 and follow the C bindings of the MPI standard, version 4. The bytes of a
+//! call are what its own buffer holds for it: count × size of the datatype, of a vector or of all-to-all the
+//! sum over all ranks. With MPI_IN_PLACE they are those that the standard says are taken from the other
+//! buffer; with MPI_PROC_NULL there are none.
 
 use abi::Form;
 
@@ -69,8 +71,8 @@ pub struct Carries {
     pub comm: Option<u8>,
     /// Which argument points to the status.
     pub status: Option<u8>,
-    /// Which argument points to the request that is made persistent, or to the message that is found: nothing is carried until that is
-    /// started or received.
+    /// Which argument points to the request that is made persistent, or to the message that is found: nothing
+    /// is carried until that is started or received.
     pub template: Option<u8>,
     /// Which argument points to the message that was found before.
     pub found: Option<u8>,
@@ -88,21 +90,22 @@ pub struct MpiFunction {
 }
 
 impl MpiFunction {
-    /// Whether a call of it hands over nothing for sending, whatever it is called with.
+    /// Whether no call of it passes data for sending, whatever its arguments.
     pub fn sends_nothing(&self) -> bool {
         self.carries.is_none_or(|carries| {
             carries.kind != BytesKind::Sent || carries.template.is_some() || carries.amount.form == Form::Free
         })
     }
 
-    /// Whether it can be told what a call of it carries.
+    /// Whether the bytes that a call carries can be determined.
     pub fn has_bytes(&self) -> bool {
         self.carries.is_some_and(|carries| {
             carries.template.is_none() && !matches!(carries.amount.form, Form::Free | Form::Unstated)
         })
     }
 
-    /// Whether it is asked again and again until something is there: how often tells nothing of the program.
+    /// Whether it is called repeatedly until something is there: the number of calls says nothing about the
+    /// program.
     pub fn is_polling(&self) -> bool {
         const POLLING: [&str; 7] = [
             "Test", "Testall", "Testany", "Testsome", "Iprobe", "Improbe", "Win_test",
@@ -115,8 +118,8 @@ impl MpiFunction {
         matches!(self.stem, "Init" | "Init_thread")
     }
 
-    /// Whether it is a collective that nobody leaves before all have come: each needs something of every other. (Who hands over nothing may
-    /// still not be waited for.)
+    /// Whether it is a collective that no rank leaves before all have come: each needs something of every
+    /// other. (A rank that passes no data may still not be waited for.)
     pub fn keeps_all_together(&self) -> bool {
         const KEEPING: [&str; 9] = [
             "Barrier",
@@ -179,7 +182,7 @@ impl MpiFunction {
         self.with(carries)
     }
 
-    /// A message that an earlier call found: that one was told from whom it is.
+    /// A message that an earlier call found: that call got its source.
     const fn of_found(self, message: u8) -> MpiFunction {
         let mut carries = self.carried();
         carries.is_message = true;
@@ -274,7 +277,7 @@ const fn sent_as(stem: &'static str, form: Form, count: u8, datatype: u8) -> Mpi
     MpiFunction::carrying(stem, BytesKind::Sent, AmountSource::new(form, count, datatype))
 }
 
-/// The root's own part lies in place: it hands nothing over.
+/// The root's own part lies in place: it passes no data.
 const fn gathered(stem: &'static str) -> MpiFunction {
     sent(stem, 1, 2).in_place(0, Form::None, 1, 2)
 }
@@ -501,7 +504,7 @@ pub const FUNCTIONS: &[MpiFunction] = &[
     plain("Finalize"),
 ];
 
-/// How many tell what they carry.
+/// The number of functions whose calls show their bytes.
 pub fn with_bytes() -> u32 {
     FUNCTIONS.iter().filter(|function| function.has_bytes()).count() as u32
 }

@@ -1,4 +1,5 @@
-//! What the operating system counts of a process, and how fast its CPUs are clocked. Numbers alone: who reads them hands them in.
+//! What the operating system counts of a process, and how fast its CPUs are clocked. Numbers alone: the
+//! caller reads them.
 
 /// Totals since the process started, as far as they were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +8,8 @@ pub struct Counters {
     pub cpu_ns: u64,
     /// Time ready to run but waiting for a CPU, in nanoseconds.
     pub runqueue_ns: u64,
-    /// Part of it that threads waited which are bound to fewer CPUs than the process's cgroup allows, in nanoseconds.
+    /// Part of it that threads waited which are bound to fewer CPUs than the process's cgroup allows, in
+    /// nanoseconds.
     pub runqueue_bound_ns: u64,
     /// CPUs that these threads are bound to; 0 where none is.
     pub cpus_bound: u64,
@@ -21,9 +23,10 @@ pub struct Counters {
     pub faults_major: u64,
     /// Memory in use, in bytes, now.
     pub resident_bytes: u64,
-    /// Part of it that the program has freed and its allocator keeps, estimated; `None` where that is not known.
+    /// Part of it that the program has freed and its allocator keeps, estimated; `None` where that is not
+    /// known.
     pub freed_bytes: Option<u64>,
-    /// The most memory in use so far; `None` where the kernel does not tell.
+    /// The most memory in use so far; `None` if the kernel does not report it.
     pub resident_peak_bytes: Option<u64>,
     pub threads: u64,
 }

@@ -1,5 +1,5 @@
-//! The state of a session at one moment, as plain data. The terminal, the report, /metrics and the control socket all show
-//! this and nothing else.
+//! The state of a session at one moment, as plain data. The terminal, the report, /metrics and the control
+//! socket all show this and nothing else.
 
 mod events;
 mod functions;
@@ -41,11 +41,12 @@ pub struct Snapshot {
     pub period: Duration,
     /// The processes, by rank.
     pub processes: Vec<ProcessView>,
-    /// CPUs that the processes may use together, and those that they would; `None` where that could not be read.
+    /// CPUs that the processes may use together, and those that they would; `None` where that could not be
+    /// read.
     pub cpus: Option<CpusView>,
-    /// What the sequence of MPI calls tells of the job.
+    /// What the sequence of MPI calls shows about the job.
     pub sequence: SequenceView,
-    /// The clock of the CPUs that the job may use, of late; `None` where the kernel does not tell.
+    /// The recent clock of the CPUs that the job may use; `None` if the kernel does not report it.
     pub frequency: Option<Frequency>,
     /// Who sends how much to whom; `None` where it is not measured.
     pub matrix: Option<MatrixView>,
@@ -81,7 +82,7 @@ pub struct TraceView {
     pub dropped: u64,
     /// Calls that were overwritten before they were read.
     pub not_seen: u64,
-    /// Calls of functions that are asked again and again, which are not traced.
+    /// Calls of polling functions, which are not traced.
     pub polling: u64,
     pub iterations: u64,
     /// Iterations that are not: it was full, or another loop's were there already.
@@ -101,24 +102,25 @@ pub struct CpusView {
     pub is_quota: bool,
     /// Those that the machine has online, where it says so.
     pub online: Option<usize>,
-    /// Of the quotas' periods since the session began, those in which the processes were throttled, and all; `None` without a quota.
+    /// Of the quotas' periods since the session began, those in which the processes were throttled, and all;
+    /// `None` without a quota.
     pub throttled: Option<(u64, u64)>,
 }
 
-/// What the sequence of MPI calls tells of the job.
+/// What the sequence of MPI calls shows about the job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SequenceView {
     /// What the loop is made of.
     pub steps: Steps,
     /// The loop that the program runs in, found by itself.
     pub iteration: Option<IterationView>,
-    /// Why there is none; without MPI and parallel regions nobody looks.
+    /// Why there is none; `None` without MPI and parallel regions, where none is expected.
     pub without: Option<String>,
     /// The efficiencies since the probes were armed; none before every rank was measured.
     pub efficiencies: Option<EfficienciesView>,
-    /// Why communication efficiency is not told in parts; `None` where it is, and without efficiencies.
+    /// Why communication efficiency is not split; `None` if it is, and without efficiencies.
     pub without_split: Option<String>,
-    /// Why nothing is told against the reference that was given.
+    /// Why there is no comparison with the reference that was given.
     pub without_scalability: Option<&'static str>,
     pub efficiencies_of_late: Option<EfficienciesView>,
     /// Time in MPI, or in parallel regions, by call site, the greatest first; known at the end of a session.
@@ -171,7 +173,8 @@ pub struct IterationView {
 }
 
 impl IterationView {
-    /// The mean time of an iteration, in nanoseconds, so long before a moment and from then on; none of fewer than two each.
+    /// The mean time of an iteration, in nanoseconds, so long before a moment and from then on; none of fewer
+    /// than two each.
     pub fn around(&self, at: Duration, over: Duration) -> Option<(f64, f64)> {
         let mean = |parts: &mut dyn Iterator<Item = &PaceView>| {
             let (count, sum_ns) = parts.fold((0, 0.0), |(count, sum_ns), part| {
@@ -211,7 +214,8 @@ pub struct PaceView {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EfficienciesView {
     pub of: Efficiencies,
-    /// The part of load balance between nodes; `None` where ranks of the job are on machines that are not seen.
+    /// The part of load balance between nodes; `None` where ranks of the job are on machines that are not
+    /// seen.
     pub between_nodes: Option<f64>,
     /// Communication efficiency in parts.
     pub split: Option<Split>,
@@ -220,7 +224,7 @@ pub struct EfficienciesView {
     pub scalability: Option<Scalability>,
     pub ranks: usize,
     pub nodes: usize,
-    /// Over whole iterations of every rank; else over a period that may cut one.
+    /// Over complete iterations of every rank; else over a period that may cut one.
     pub over_iterations: bool,
 }
 
@@ -266,23 +270,27 @@ pub struct ProcessView {
     pub functions: Vec<FunctionTotals>,
     /// Counters of the kernel, since the process started.
     pub counters: Option<Counters>,
-    /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` where MPI is not probed.
+    /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` where MPI is
+    /// not probed.
     pub mpi_ns: Option<u64>,
-    /// Of it, time ready to run but waiting for a CPU; `None` where the kernel does not tell.
+    /// Of it, time ready to run but waiting for a CPU; `None` if the kernel does not report it.
     pub mpi_waited_ns: Option<u64>,
-    /// Share of its time outside MPI, over the whole iterations of the loop that was found by itself; `None` where none was found.
+    /// Share of its time outside MPI, over the complete iterations of the detected loop; `None` if none was
+    /// detected.
     pub useful: Option<f64>,
     /// Its parallel regions; `None` where none was seen.
     pub regions: Option<RegionsView>,
-    /// The last period; `None` before the first one ended, when it could not be measured, or when the process has ended.
+    /// The last period; `None` before the first one ended, when it could not be measured, or when the process
+    /// has ended.
     pub rates: Option<Rates>,
-    /// The whole time that it was watched.
+    /// All the time that it was watched.
     pub overall: Option<Rates>,
     /// The same in parts; known at the end of a session.
     pub load: Vec<LoadView>,
 }
 
-/// How a process spent its time in a part of the run. Shares are as those of [`Rates`]; `None` is not measured.
+/// How a process spent its time in a part of the run. Shares are as those of [`Rates`]; `None` is not
+/// measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadView {
     /// When the part ended, since all probes were armed.
@@ -293,11 +301,11 @@ pub struct LoadView {
     pub runqueue: Option<f64>,
 }
 
-/// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one whole CPU.
+/// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one full CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     pub mpi: Option<f64>,
-    /// Of it, ready to run but waiting for a CPU; `None` where the kernel does not tell.
+    /// Of it, ready to run but waiting for a CPU; `None` if the kernel does not report it.
     pub mpi_waiting: Option<f64>,
     pub cpu: f64,
     /// Ready to run, waiting for a CPU.

@@ -1,7 +1,9 @@
-//! The one way to standard output and standard error. What is printed holds names and texts that others chose, so every active character
-//! but line ends and tabs is written by its number ([`tuner::printable`]); our own colours have a function of their own.
+//! The one way to standard output and standard error. What is printed holds names and texts that others
+//! chose, so every active character but line ends and tabs is written by its number ([`tuner::printable`]);
+//! our own colours have a function of their own.
 //!
-//! A reader that went away (`| head`) is no reason to fail; a disk that is full is one, and the command ends with it ([`failure`]).
+//! A reader that went away (`| head`) is no reason to fail; a disk that is full is one, and the command ends
+//! with it ([`failure`]).
 
 use std::{
     fmt::Arguments,
@@ -23,7 +25,8 @@ static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 /// Standard output is for data alone.
 static IS_FOR_DATA: AtomicBool = AtomicBool::new(false);
 
-/// From here on lines go to standard error: standard output is for the data that [`complete`] and [`StandardOutput`] write (`--json -`).
+/// From here on lines go to standard error: standard output is for the data that [`complete`] and
+/// [`StandardOutput`] write (`--json -`).
 pub fn keep_for_data() {
     IS_FOR_DATA.store(true, Ordering::Relaxed);
 }

@@ -1,8 +1,9 @@
-//! `--trace`: MPI calls and iterations as spans, a track for each thread, in the form that ui.perfetto.dev and chrome://tracing read
-//! (Trace Event Format, JSON object form). docs/exports.md describes the file.
+//! `--trace`: MPI calls and iterations as spans, a track for each thread, in the form that ui.perfetto.dev
+//! and chrome://tracing read (Trace Event Format, JSON object form). docs/exports.md describes the file.
 //!
-//! Spans are written as the calls are taken out of the rings, so that memory does not grow with the run. The file has a bound: what
-//! comes after it is reached is counted, not written, so that up to there nothing is missing.
+//! Spans are written as the calls are taken out of the rings, so that memory does not grow with the run. The
+//! file has a bound: what comes after it is reached is counted, not written, so that up to there nothing is
+//! missing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +19,7 @@ use profile::{probe::Probe, profile::Whose, snapshot::TraceView};
 const TAIL_BYTES: u64 = 4096;
 
 /// The least that a bound may be.
-pub const LEAST_BYTES: u64 = 64 << 10;
+pub const BYTES_MIN: u64 = 64 << 10;
 
 /// Tracks that get names of their own; the calls of further threads are there, under their numbers.
 const TRACKS_MAX: usize = 65_536;
@@ -33,7 +34,7 @@ pub struct TraceEnd<'a> {
     pub host: &'a str,
     /// Calls that were overwritten before they were read.
     pub not_seen: u64,
-    /// Calls of functions that are asked again and again: they are in no ring.
+    /// Calls of polling functions, which are in no ring.
     pub polling: u64,
 }
 
@@ -64,7 +65,7 @@ impl Trace {
             out: BufWriter::with_capacity(1 << 16, file),
             armed_at: tuner::clock::now().wall,
             origin_ns: tuner::clock::monotonic_ns(),
-            limit: limit.max(LEAST_BYTES),
+            limit: limit.max(BYTES_MIN),
             view: TraceView {
                 file: name,
                 ..TraceView::default()

@@ -1,5 +1,7 @@
-//! What rules decide, as the session takes it. Actions for the actuator stand apart from probes that are switched.
+//! What rules decide, as the session takes it. Actions for the actuator stand apart from probes that are
+//! switched.
 
+use rules::DecisionId;
 use std::collections::BTreeSet;
 
 use plan::{Action, Meeting, SyncPoint};
@@ -25,7 +27,7 @@ pub enum Act {
     Decided(Box<ResolvedDecision>),
     /// A change was judged.
     Judged {
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         guard: GuardView,
         keeps: bool,
@@ -37,7 +39,7 @@ pub enum Act {
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedDecision {
-    pub id: u64,
+    pub id: DecisionId,
     pub rule: String,
     /// The numbers it was made from.
     pub because: Vec<String>,
@@ -95,7 +97,7 @@ impl From<rules::Decision> for ResolvedDecision {
         }
         let because = decision.because.into_iter();
         ResolvedDecision {
-            id: decision.id.0,
+            id: decision.id,
             rule: decision.rule_name,
             because: because.map(|(name, value)| format!("{name}: {value}")).collect(),
             expect: decision.expect,

@@ -14,7 +14,8 @@ pub struct Greeting {
     pub has_regions: bool,
     pub may_write: bool,
     pub is_of_command: bool,
-    /// Probes are attached by tracefs; where kernel.perf_event_paranoid bars changes at a place, its level and the command that lowers it.
+    /// Probes are attached by tracefs; where kernel.perf_event_paranoid bars changes at a place, its level
+    /// and the command that lowers it.
     pub tracefs: Option<Option<(i32, String)>>,
     /// Programs that are not watched use the same library.
     pub others_pay: bool,
@@ -71,8 +72,8 @@ impl Greeting {
     }
 }
 
-/// What a session has not where the kernel attaches probes by tracefs alone; `paranoia` is the level at which that is not enough, and the
-/// command that lowers it.
+/// What a session has not where the kernel attaches probes by tracefs alone; `paranoia` is the level at which
+/// that is not enough, and the command that lowers it.
 fn notes_of_tracefs(may_write: bool, paranoia: Option<(i32, String)>) -> Vec<String> {
     let mut notes = vec![
         "note: on this kernel (before 6.6) probes are attached at the start only: later programs and rules use \

@@ -1,9 +1,9 @@
-//! The end of a session, as a pure sequence: what is read last, who is stopped, what is said and written, and with what code it ends. What
-//! comes of a step is an event, and gives the next steps.
+//! The end of a session, as a pure sequence: what is read last, who is stopped, what is said and written, and
+//! with what code it ends. What comes of a step is an event, and gives the next steps.
 
 use serde::{Deserialize, Serialize};
 
-use super::changes::{ActuatorPid, Ending, MachineFarewell};
+use super::changes::{ActuatorPid, Ending, MachineReverts};
 use profile::format::duration;
 
 /// The reason when a request ends the session.
@@ -18,7 +18,7 @@ pub enum LeaveEvent {
         reason: String,
         /// It started the command that it watches.
         is_of_command: bool,
-        /// Rules could write: an actuator has to put back what does not stay.
+        /// Rules could write: an actuator has to revert what does not stay.
         has_actuator: bool,
     },
     /// What came last was read.
@@ -29,7 +29,8 @@ pub enum LeaveEvent {
     /// The recording was completed, or could not be.
     Recorded(Result<(), String>),
     /// The actuator has reverted all changes that are not kept, and ended.
-    PutBack(Box<Parting>),
+    #[serde(rename = "put_back")]
+    Reverted(Box<ActuatorEnd>),
     /// The actuator ended without saying what it reverted.
     NotKnown(String),
     /// The trace was completed, or could not be.
@@ -41,7 +42,8 @@ pub enum LeaveEvent {
         /// What it says at the end.
         closing: Vec<String>,
         /// A guard took a change back, or could not.
-        has_undone: bool,
+        #[serde(rename = "has_undone")]
+        has_reverted: bool,
         /// What became of all changes, where an actuator said so.
         changes: String,
     },
@@ -64,10 +66,13 @@ pub enum LeaveEffect {
     Record,
     /// Nothing is decided any more, and what has not been judged never will be.
     EndChanges(Ending),
-    /// Have the actuator revert all changes that are not kept: [`LeaveEvent::PutBack`] or [`LeaveEvent::NotKnown`].
-    PutBack,
+    /// Have the actuator revert all changes that are not kept: [`LeaveEvent::Reverted`] or
+    /// [`LeaveEvent::NotKnown`].
+    #[serde(rename = "put_back")]
+    Revert,
     /// The changes receive what was reverted.
-    TellChanges(MachineFarewell),
+    #[serde(rename = "tell_changes")]
+    ReportReverts(MachineReverts),
     /// Complete the trace ([`LeaveEvent::Traced`]) and take the last snapshot ([`LeaveEvent::Ready`]).
     Show,
     Say(String),
@@ -82,12 +87,13 @@ pub enum LeaveEffect {
 
 /// What an actuator did at its end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Parting {
+pub struct ActuatorEnd {
     /// What became of each change.
-    pub farewell: MachineFarewell,
+    #[serde(rename = "farewell")]
+    pub reverts: MachineReverts,
     /// Of which processes nothing could be tried, and why.
     pub refused: Vec<(ActuatorPid, String)>,
-    /// Something that does not stay could not be put back.
+    /// Something that does not stay could not be reverted.
     pub has_failed: bool,
 }
 
@@ -96,7 +102,7 @@ pub struct Leaving {
     reason: String,
     is_of_command: bool,
     has_actuator: bool,
-    /// A guard took something back, or something could not be put back.
+    /// A guard took something back, or something could not be reverted.
     has_failed: bool,
     errors: Vec<String>,
     /// What became of all changes; none where the actuator says it.
@@ -127,18 +133,18 @@ impl Leaving {
                     false => Ending::Session,
                 };
                 let next = match self.has_actuator {
-                    true => LeaveEffect::PutBack,
+                    true => LeaveEffect::Revert,
                     false => LeaveEffect::Show,
                 };
                 vec![LeaveEffect::EndChanges(ending), next]
             }
-            LeaveEvent::PutBack(parting) => {
-                if parting.has_failed {
+            LeaveEvent::Reverted(actuator_end) => {
+                if actuator_end.has_failed {
                     self.has_failed = true;
                 }
-                let refused = parting.refused.into_iter();
+                let refused = actuator_end.refused.into_iter();
                 let refused = refused.map(|(pid, why)| LeaveEffect::Say(format!("process {pid}: {why}")));
-                let reported = [LeaveEffect::TellChanges(parting.farewell)];
+                let reported = [LeaveEffect::ReportReverts(actuator_end.reverts)];
                 reported
                     .into_iter()
                     .chain(refused)
@@ -155,9 +161,9 @@ impl Leaving {
             LeaveEvent::Ready {
                 header,
                 closing,
-                has_undone,
+                has_reverted,
                 changes,
-            } => self.ready(header, closing, has_undone, changes),
+            } => self.ready(header, closing, has_reverted, changes),
             LeaveEvent::Detached(took_ns) => {
                 let detached = match took_ns {
                     Some(ns) => format!("detached in {}", duration(ns as f64)),
@@ -181,10 +187,10 @@ impl Leaving {
         &mut self,
         header: String,
         closing: Vec<String>,
-        has_undone: bool,
+        has_reverted: bool,
         changes: String,
     ) -> Vec<LeaveEffect> {
-        if has_undone {
+        if has_reverted {
             self.has_failed = true;
         }
         self.last = self.changes.take().unwrap_or(changes);

@@ -19,7 +19,8 @@ pub struct MemberProcess {
     pub slot: u32,
 }
 
-/// A process as the actuator names it: a number that is used again belongs to a process with another start time.
+/// A process as the actuator names it: a number that is used again belongs to a process with another start
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ActuatorPid {
     pub number: i32,

@@ -1,5 +1,5 @@
-//! What a running session can be asked, what it answers, and what is set in rules: plain data, for the command line, the control socket, the
-//! live view and the session alike.
+//! Requests to a running session, their answers, and settings of rules: plain data, for the command line, the
+//! control socket, the live view and the session alike.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub enum Request {
         given: Box<Given>,
         mode: Mode,
     },
-    /// A rule is evaluated no more, its probes end, and what it changed is put back.
+    /// A rule is evaluated no more, its probes end, and what it changed is reverted.
     Remove {
         rule: String,
         /// What it changed stays as it is.
@@ -49,8 +49,9 @@ pub enum Answer {
         missing: Vec<String>,
     },
     Removed {
-        /// Changes that are put back.
-        put_back: usize,
+        /// Changes that are reverted.
+        #[serde(rename = "put_back")]
+        reverted: usize,
         kept: usize,
     },
     /// To stop: it ends now.
@@ -62,7 +63,7 @@ pub enum Answer {
     },
 }
 
-/// The kinds of refusal that callers tell apart.
+/// The kinds of refusal that callers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
@@ -122,7 +123,7 @@ pub struct RuleText {
     pub text: String,
     /// It takes the place of a built-in rule of the same name.
     pub replaces: bool,
-    /// What tells it apart from the same rule loaded again.
+    /// Distinguishes it from the same rule loaded again.
     pub instance: Option<String>,
     /// What a bindings file says.
     pub names: BTreeMap<String, String>,

@@ -1,5 +1,6 @@
-//! What comes in through the control socket, as pure functions: a request and what the session may do give the steps that answer it, and
-//! what came of a step gives the answer. Only `switch`, `add`, `remove` and `stop` change anything.
+//! What comes in through the control socket, as pure functions: a request and what the session may do give
+//! the steps that answer it, and what came of a step gives the answer. Only `switch`, `add`, `remove` and
+//! `stop` change anything.
 
 use std::fmt;
 
@@ -75,11 +76,11 @@ pub enum RequestNotice {
     Added { rule: String, mode: Mode },
     /// What of an added rule is not probed.
     Missing(String),
-    /// A rule was removed, and so many of its changes are put back, or stay.
+    /// A rule was removed, and so many of its changes are reverted, or stay.
     Removed {
         rule: String,
-        /// Changes that are put back.
-        put_back: usize,
+        /// Changes that are reverted.
+        reverted: usize,
         kept: usize,
     },
 }
@@ -92,10 +93,10 @@ impl fmt::Display for RequestNotice {
             }
             RequestNotice::Added { rule, mode } => write!(f, "{rule} added, {}", mode.name()),
             RequestNotice::Missing(missing) => write!(f, "missing: {missing}"),
-            RequestNotice::Removed { rule, put_back, kept } => match (put_back, kept) {
+            RequestNotice::Removed { rule, reverted, kept } => match (reverted, kept) {
                 (0, 0) => write!(f, "{rule} removed; it had changed nothing"),
                 (0, kept) => write!(f, "{rule} removed; {} left in place", plural(*kept, "change")),
-                (put_back, _) => write!(f, "{rule} removed; {} reverted", plural(*put_back, "change")),
+                (reverted, _) => write!(f, "{rule} removed; {} reverted", plural(*reverted, "change")),
             },
         }
     }
@@ -128,12 +129,13 @@ pub fn steps(request: Request, state: RequestState, check: Check) -> Vec<Request
             Err(message) => refused(RefusalKind::NotThere, message),
         },
         Request::Remove { rule, keep } => vec![RequestStep::Remove { rule, keeps: keep }],
-        // Whoever asked for the end gets the answer first.
+        // The client gets its answer before the end.
         Request::Stop => vec![RequestStep::Answer(Answer::Stopping), RequestStep::End(STOPPED)],
     }
 }
 
-/// What follows once a rule was switched, from its mode before, or was not; `unknown` is what is said where there is no such rule.
+/// What follows once a rule was switched, from its mode before, or was not; `unknown` is what is said where
+/// there is no such rule.
 pub fn switched(
     rule: &str,
     mode: Mode,
@@ -187,6 +189,16 @@ pub enum NotAdded {
     Failed(String),
 }
 
+/// What came of removing a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoveResult {
+    /// Its probes are off.
+    Removed,
+    /// It is removed, and its probes could not be detached.
+    StillProbed(String),
+    NoSuchRule(String),
+}
+
 /// What follows once a rule was added, without what is missing, or was not.
 pub fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) -> Vec<RequestStep> {
     let missing = match result {
@@ -214,13 +226,13 @@ pub fn added(rule: String, mode: Mode, result: Result<Vec<String>, NotAdded>) ->
 
 /// What follows once a rule was removed that had so many changes in force.
 pub fn removed(rule: String, keeps: bool, in_force: usize) -> Vec<RequestStep> {
-    let (put_back, kept) = match keeps {
+    let (reverted, kept) = match keeps {
         true => (0, in_force),
         false => (in_force, 0),
     };
     vec![
-        RequestStep::Say(RequestNotice::Removed { rule, put_back, kept }),
-        RequestStep::Answer(Answer::Removed { put_back, kept }),
+        RequestStep::Say(RequestNotice::Removed { rule, reverted, kept }),
+        RequestStep::Answer(Answer::Removed { reverted, kept }),
     ]
 }
 

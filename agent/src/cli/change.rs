@@ -1,4 +1,5 @@
-//! What is looked at and changed by hand: `symbols`, `get`, `set`, `call`, `patch`; and what was changed: `undo`, `journal`.
+//! What is looked at and changed by hand: `symbols`, `get`, `set`, `call`, `patch`; and what was changed:
+//! `undo`, `journal`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -21,7 +22,8 @@ pub struct SymbolsArgs {
     /// Only variables
     #[arg(long)]
     pub variables: bool,
-    /// Only functions: at which instruction each is probed, and what the kernel does there, which decides the cost of a hit
+    /// Only functions: at which instruction each is probed, and what the kernel does there, which decides the
+    /// cost of a hit
     #[arg(long, conflicts_with = "variables")]
     pub sites: bool,
     /// As JSON
@@ -37,7 +39,8 @@ pub struct SymbolsArgs {
 pub struct GetArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
-    /// The variables: limit, cfg.solver.chunk, `limits[2]`, `head->next`, solver.c:limit, libx.so:limit, Solver::limit
+    /// The variables: limit, cfg.solver.chunk, `limits[2]`, `head->next`, solver.c:limit, libx.so:limit,
+    /// Solver::limit
     #[arg(required = true, value_name = "VAR")]
     pub variables: Vec<String>,
     /// Every copy, where several libraries have a variable of that name
@@ -83,13 +86,15 @@ pub struct CallArgs {
     pub target: String,
     /// The call, as 'f(1, 2.5, "text", true)'; module:f where several files have an f
     pub call: String,
-    /// The call that `undo` makes to take it back, by the same thread: 'set_level(was)'. Without it the call stays
+    /// The call that `undo` makes to take it back, by the same thread: 'set_level(was)'. Without it the call
+    /// stays
     #[arg(long, value_name = "CALL")]
     pub inverse: Option<String>,
     /// What that thread calls just before, for the value that the inverse passes as `was`: 'level()'
     #[arg(long, value_name = "CALL", requires = "inverse")]
     pub was: Option<String>,
-    /// What it returns, where the program has no debug information: bool, i8 ... u64, f32, f64, pointer, nothing
+    /// What it returns, where the program has no debug information: bool, i8 ... u64, f32, f64, pointer,
+    /// nothing
     #[arg(long, value_name = "TYPE")]
     pub returns: Option<String>,
     /// How long to wait for it to return, at most 8s; it is never interrupted
@@ -98,7 +103,8 @@ pub struct CallArgs {
     /// The thread that makes the call; by default the first that can, the main thread before others
     #[arg(long, value_name = "TID", requires = "only")]
     pub thread: Option<i32>,
-    /// Also where the program has a seccomp filter that kills at some system calls, or that cannot be read: the function may make one
+    /// Also where the program has a seccomp filter that kills at some system calls, or that cannot be read:
+    /// the function may make one
     #[arg(long)]
     pub despite_seccomp: bool,
     /// Only this process, not all of the job
@@ -117,7 +123,8 @@ pub struct PatchArgs {
     /// What to change
     #[command(subcommand)]
     pub change: PatchCommand,
-    /// Insert and load also where the program has a seccomp filter that kills at some system calls, or that cannot be read
+    /// Insert and load also where the program has a seccomp filter that kills at some system calls, or that
+    /// cannot be read
     #[arg(long, global = true)]
     pub despite_seccomp: bool,
     /// Only this process, not all of the job

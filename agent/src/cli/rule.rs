@@ -1,4 +1,5 @@
-//! `rule` and `replay`: rule files without a program, and on recordings; and the flags that every command that loads rules has.
+//! `rule` and `replay`: rule files without a program, and on recordings; and the flags that every command
+//! that loads rules has.
 
 use std::path::PathBuf;
 
@@ -106,8 +107,8 @@ pub struct NewRuleArgs {
 /// `tuneagent replay`
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// What `attach --record` wrote; of several hosts, all of them. Or what `--record-session` wrote: it is listed, and whether it has the same
-    /// effects now
+    /// What `attach --record` wrote; of several hosts, all of them. Or what `--record-session` wrote: it is
+    /// listed, and whether it has the same effects now
     #[arg(required = true, value_name = "RECORDING")]
     pub recordings: Vec<PathBuf>,
     /// Which rules are loaded
@@ -119,7 +120,8 @@ pub struct ReplayArgs {
     /// Write every metric of every window here (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub csv: Option<String>,
-    /// Write the report of the recorded ranks here, of all hosts together; of a session log, its events and effects (- for standard output)
+    /// Write the report of the recorded ranks here, of all hosts together; of a session log, its events and
+    /// effects (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub json: Option<String>,
     /// Draw the metrics over time, with findings, decisions and verdicts as marks

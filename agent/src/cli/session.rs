@@ -1,4 +1,4 @@
-//! `session`: what is asked of sessions that run.
+//! `session`: requests to running sessions.
 
 use clap::{Args, Subcommand};
 

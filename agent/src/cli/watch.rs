@@ -28,8 +28,8 @@ pub struct PsArgs {
 /// `tuneagent attach`
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// A process of the program, its launcher, the program's name, slurm:4711 or container:3f9c; several that share CPUs are looked
-    /// at together
+    /// A process of the program, its launcher, the program's name, slurm:4711 or container:3f9c; several that
+    /// share CPUs are looked at together
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
     /// The same, as gdb, strace and perf write it
@@ -58,7 +58,8 @@ pub struct AttachArgs {
 /// The flags of a session, of `attach` and `run` alike.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Let rules change the program: all loaded ones, or those named. Those that change code, load libraries or say `must_be_named` must be named
+    /// Let rules change the program: all loaded ones, or those named. Those that change code, load libraries
+    /// or say `must_be_named` must be named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',', help_heading = "Changes")]
     pub apply: Option<Vec<String>>,
     /// Show also what each rule measured, and why it found nothing
@@ -79,7 +80,8 @@ pub struct WatchArgs {
     /// Write the report here at the end (- for standard output, %h for the host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub json: Option<String>,
-    /// Compare with the report of another run of the same problem: how much more the ranks compute for an iteration
+    /// Compare with the report of another run of the same problem: how much more the ranks compute for an
+    /// iteration
     #[arg(long, value_name = "REPORT", help_heading = "What is watched")]
     pub reference: Option<String>,
     /// Record what rules observe, for `replay` (%h for the host's name)
@@ -88,8 +90,8 @@ pub struct WatchArgs {
     /// What else is written
     #[command(flatten)]
     pub exports: ExportArgs,
-    /// What watching may cost, probes and agent together, of the job's CPU time. Above it MPI functions are watched in sampling windows, and
-    /// their totals are estimated. `none` for no bound
+    /// What watching may cost, probes and agent together, of the job's CPU time. Above it MPI functions are
+    /// watched in sampling windows, and their totals are estimated. `none` for no bound
     #[arg(long, value_name = "SHARE", default_value_t = BudgetShare::default(), help_heading = "What it may cost")]
     pub budget: BudgetShare,
     /// CPUs that tuneagent itself runs on
@@ -98,8 +100,8 @@ pub struct WatchArgs {
     /// Never sleep on these CPUs: decisions follow sooner, and one CPU is always busy
     #[arg(long, requires = "agent_cpus", help_heading = "What it may cost")]
     pub busy_poll: bool,
-    /// Keep idle CPUs awake until the session ends: decisions follow sooner, and programs that often sleep and wake are faster where waking
-    /// takes long, as in virtual machines. Costs power
+    /// Keep idle CPUs awake until the session ends: decisions follow sooner, and programs that often sleep
+    /// and wake are faster where waking takes long, as in virtual machines. Costs power
     #[arg(long, help_heading = "What it may cost")]
     pub keep_awake: bool,
     /// Serve /metrics, read-only
@@ -126,10 +128,12 @@ pub struct RunArgs {
 /// What a session writes for other programs, beside its report.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ExportArgs {
-    /// Write the report as a table here at the end: a number in each row (- for standard output, %h for the host's name)
+    /// Write the report as a table here at the end: a number in each row (- for standard output, %h for the
+    /// host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub csv: Option<String>,
-    /// Write MPI calls and iterations here as they come, for ui.perfetto.dev or chrome://tracing (%h for the host's name)
+    /// Write MPI calls and iterations here as they come, for ui.perfetto.dev or chrome://tracing (%h for the
+    /// host's name)
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub trace: Option<String>,
     /// How large that file may become, about 100 bytes a call; later calls are counted
@@ -141,8 +145,9 @@ pub struct ExportArgs {
     /// How often that is
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots", help_heading = "What is written")]
     pub every: Duration,
-    /// Record what the session decided and did, and why, for a bug report (%h for the host's name): processes with their numbers, users and
-    /// programs, rules, variables and their values, and what was printed; `replay` shows it
+    /// Record what the session decided and did, and why, for a bug report (%h for the host's name): processes
+    /// with their numbers, users and programs, rules, variables and their values, and what was printed;
+    /// `replay` shows it
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub record_session: Option<String>,
 }

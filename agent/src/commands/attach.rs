@@ -1,4 +1,5 @@
-//! `tuneagent attach`: checks what was asked, takes what a session needs, gives up the right to write, and runs it.
+//! `tuneagent attach`: checks the arguments, takes what a session needs, gives up the right to write, and
+//! runs it.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use rustix::process::geteuid;
 
 use super::target;
 use crate::{
-    actuator::Actuator,
+    actuator::{Actuator, StartOptions},
     cli::{AttachArgs, ExportArgs, WatchArgs},
     control::Control,
     discover::{Discovery, Job, Member, ProcessTable, job_id},
@@ -31,7 +32,8 @@ use crate::{
 /// How long /proc is looked at when probes are not permitted.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is to be attached to. `--rules a.yaml 8123` and `--probe f 8123` take the number for one of theirs: it is meant as the target.
+/// The targets. `--rules a.yaml 8123` and `--probe f 8123` parse the number as an argument of theirs: it is
+/// the target.
 fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
     let mut targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
     if targets.is_empty() {
@@ -49,7 +51,8 @@ fn targets(args: &mut AttachArgs) -> Result<Vec<String>, Failure> {
 }
 
 pub(super) fn run(args: AttachArgs) -> CommandResult {
-    // Beside ranks that keep every CPU busy finding them alone would take seconds. That it failed is told once there is a session.
+    // Beside ranks that keep every CPU busy, finding them alone would take seconds. A failure is reported
+    // once there is a session.
     let _ = priority::raise();
     let hurry = Hurry::begin();
     let mut args = args;
@@ -112,7 +115,6 @@ pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> 
     read.transpose().map_err(Failure::not_there)
 }
 
-/// The rules that were asked for.
 pub(super) fn rules(args: &WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {
     let settings = args.rules.settings.as_settings();
     RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), can_probe)
@@ -207,14 +209,14 @@ fn exports(args: ExportArgs) -> Exports {
     }
 }
 
-/// Starts the actuator if rules may write. Where probes are permitted it is ready for sync points, since a rule that is added later may use
-/// them.
+/// Starts the actuator if rules may write. Where probes are permitted it is ready for sync points, since a
+/// rule that is added later may use them.
 fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Failure> {
-    let at_places = rules.waits_for_places() || options.cannot_probe.is_none();
-    let started = options
-        .applies
-        .then(|| Actuator::start(options.keep, at_places))
-        .transpose();
+    let start = StartOptions {
+        keeps: options.keep,
+        has_sync_points: rules.waits_for_places() || options.cannot_probe.is_none(),
+    };
+    let started = options.applies.then(|| Actuator::start(start)).transpose();
     started.map_err(Failure::not_there)
 }
 
@@ -225,7 +227,8 @@ fn closer() -> Closer {
         .unwrap_or_default()
 }
 
-/// Of rules that never apply, those that the user brought. Of the others it is said with what they find, for most programs are none of theirs.
+/// Of rules that never apply, those that the user brought. Of the others it is said with what they find, for
+/// most programs are none of theirs.
 fn shown_at_once(never_applying: Vec<String>) -> impl Iterator<Item = String> {
     let is_shipped = |rule: &String| rules::library().iter().any(|(name, _)| name == rule);
     never_applying.into_iter().filter(move |rule| !is_shipped(rule))
@@ -278,7 +281,8 @@ fn without_probes(refusal: &KernelError) -> String {
     format!("there are no probes: {refusal}\nwhat works on this machine: tuneagent doctor")
 }
 
-/// What is missing, and the commands that would have it. Where root lacks it no command of ours has it either.
+/// What is missing, and the commands that would have it. Where root lacks it no command of ours has it
+/// either.
 fn missing_rights(missing: &[&str]) -> String {
     let missing = missing.join(", ");
     if geteuid().is_root() {
@@ -293,7 +297,7 @@ fn missing_rights(missing: &[&str]) -> String {
     )
 }
 
-/// What is missing, the command that has it, and what /proc alone tells.
+/// What is missing, the command that has it, and what /proc alone shows.
 fn not_permitted(job: &Job, missing: &[&str]) -> Failure {
     let mut lines = vec![
         missing_rights(missing),

@@ -18,14 +18,14 @@ use super::{
     target,
 };
 use crate::{
-    actuator::{Actuator, passage_text},
+    actuator::{Actuator, StartOptions, passage_text},
     cli::{GetArgs, SetArgs},
     discover::{Discovery, Job, Member},
     exit::{Code, CommandResult, Failure},
     rights,
 };
 
-/// How often it is asked whether the processes were where they are to be written.
+/// The interval for checking whether the processes have reached their sync points.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 pub(super) fn get(args: &GetArgs) -> CommandResult {
@@ -145,7 +145,11 @@ pub(super) fn set(args: &SetArgs) -> CommandResult {
     let mut discovery = Discovery::default();
     let job = target::job(&mut discovery, &args.target, args.any_user)?;
     let processes = members(&job, &args.target, args.only)?;
-    let mut actuator = Actuator::start(true, args.at.is_some()).map_err(Failure::not_there)?;
+    let mut actuator = Actuator::start(StartOptions {
+        keeps: true,
+        has_sync_points: args.at.is_some(),
+    })
+    .map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut hand = ByHand {
         actuator: &mut actuator,
@@ -266,7 +270,7 @@ impl ByHand<'_> {
     }
 
     fn report(&mut self, pid: Pid, variable: &str, written: Result<Receipt, ClientError>) {
-        // Set by hand is meant to stay: the user is the guard.
+        // A value set by hand is to stay: the user is the guard.
         let written = written.and_then(|receipt| {
             if let Some(change) = receipt.change {
                 self.actuator.client.confirm(pid, change)?;
@@ -278,7 +282,7 @@ impl ByHand<'_> {
                 self.outcomes.done();
                 say!("{pid:>8}  {variable} {}", self.done(pid, &receipt));
             }
-            // One that came and went meanwhile needs nothing; that all are gone is told at the end.
+            // One that came and went meanwhile needs nothing; if all are gone, that is reported at the end.
             Err(error) if !pid.is_alive() => self.outcomes.ended(&error.to_string()),
             Err(error) => {
                 self.outcomes.refused(pid, &error.to_string());

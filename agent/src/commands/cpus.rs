@@ -1,4 +1,5 @@
-//! `--agent-cpus`: where tuneagent itself runs. Binds nobody else. `--keep-awake`: that CPUs wait awake.
+//! `--agent-cpus`: where tuneagent itself runs. Binds no other process. `--keep-awake`: CPUs do not sleep
+//! while they wait.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! `tuneagent explain ID`: the page of an error (`E0107`), of a finding, which has the name of its rule (`openmpi-busy-wait`), and what
-//! the journals say of a change (`change 1`).
+//! `tuneagent explain ID`: the page of an error (`E0107`), of a finding, which has the name of its rule
+//! (`openmpi-busy-wait`), and what the journals say of a change (`change 1`).
 
 use rules::{CheckedRule, RuleFile};
 

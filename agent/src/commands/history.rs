@@ -3,7 +3,7 @@
 use plan::SyncPoint;
 use serde_json::json;
 use tuner::{
-    actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, Farewell},
+    actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary},
     journal::{Change, RevertOutcome, StateDir, Status, WriteHold},
     lock::writer_of,
     process::Pid,
@@ -11,7 +11,7 @@ use tuner::{
 
 use super::target;
 use crate::{
-    actuator::{Actuator, hold_text, passage_text},
+    actuator::{Actuator, StartOptions, hold_text, passage_text},
     cli::{JournalArgs, UndoArgs},
     console::printable,
     control,
@@ -77,7 +77,8 @@ fn as_json(change: &Change) -> serde_json::Value {
     })
 }
 
-/// `tuneagent explain change N`: what the journals say of the changes of this number, one in each process that was changed.
+/// `tuneagent explain change N`: what the journals say of the changes of this number, one in each process
+/// that was changed.
 pub(super) fn explain(number: u64) -> CommandResult {
     rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
@@ -164,37 +165,41 @@ pub(super) fn undo(args: &UndoArgs) -> CommandResult {
     let pid = target::pid(&args.target)?;
     let mut discovery = Discovery::default();
     let job = target::job(&mut discovery, &args.target, args.any_user)?;
-    let mut actuator = Actuator::start(true, true).map_err(Failure::not_there)?;
+    let mut actuator = Actuator::start(StartOptions {
+        keeps: true,
+        has_sync_points: true,
+    })
+    .map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
-    let undone = match args.change {
+    let reverted = match args.change {
         // A change has a number in its own process only.
         Some(change) => match pids.iter().find(|member| member.number == pid) {
             Some(member) => one(&mut actuator, *member, change),
-            None => Ok(Farewell::default()),
+            None => Ok(RevertSummary::default()),
         },
         None if args.last => last(&mut actuator, &pids),
-        None => actuator.client.undo_all(&pids),
+        None => actuator.client.revert_all(&pids),
     };
-    let undone = undone.map_err(|error| Failure {
+    let reverted = reverted.map_err(|error| Failure {
         code: super::by_hand::code(&error),
         message: error.to_string(),
     })?;
     actuator.finish().map_err(Failure::no)?;
-    say(&undone)
+    say(&reverted)
 }
 
-fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<Farewell, ClientError> {
-    let (undone, mut farewell) = actuator.client.undo_each(&[ChangeNumber { pid, change }]);
-    for undone in undone {
-        farewell.undone.push((pid, undone?));
+fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<RevertSummary, ClientError> {
+    let (reverted, mut summary) = actuator.client.revert_each(&[ChangeNumber { pid, change }]);
+    for reverted in reverted {
+        summary.reverted.push((pid, reverted?));
     }
-    Ok(farewell)
+    Ok(summary)
 }
 
-/// The newest change in force of each process, all in one go. One that a crash left undecided is settled by trying, and may turn out
-/// never to have been written; then it is the one before.
-fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> {
+/// The newest change in force of each process, all in one go. One that a crash left undecided is settled by
+/// trying, and may turn out never to have been written; then it is the one before.
+fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
     let state = StateDir::usual().map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
     let mut left = Vec::new();
     for pid in pids {
@@ -202,11 +207,11 @@ fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> 
         let history = history.map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
         left.push((*pid, history.standing().into_iter()));
     }
-    let mut farewell = Farewell::default();
+    let mut summary = RevertSummary::default();
     loop {
         left.retain(|(_, standing)| !standing.as_slice().is_empty());
         if left.is_empty() {
-            return Ok(farewell);
+            return Ok(summary);
         }
         let tried: Vec<(ChangeNumber, Status)> = left
             .iter_mut()
@@ -214,8 +219,8 @@ fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> 
             .map(|(pid, change)| (number_of(pid, &change), change.status))
             .collect();
         let numbers: Vec<ChangeNumber> = tried.iter().map(|(number, _)| *number).collect();
-        let (results, inherited) = actuator.client.undo_each(&numbers);
-        farewell.extend(inherited);
+        let (results, inherited) = actuator.client.revert_each(&numbers);
+        summary.extend(inherited);
         for ((number, status), result) in tried.into_iter().zip(results) {
             match result {
                 Err(ClientError::Refused(refusal))
@@ -223,9 +228,9 @@ fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> 
                 {
                     continue;
                 }
-                Err(ClientError::Refused(refusal)) => farewell.failed.push((number, refusal)),
+                Err(ClientError::Refused(refusal)) => summary.failed.push((number, refusal)),
                 Err(error) => return Err(error),
-                Ok(undone) => farewell.undone.push((number.pid, undone)),
+                Ok(reverted) => summary.reverted.push((number.pid, reverted)),
             }
             left.retain(|(pid, _)| *pid != number.pid);
         }
@@ -237,8 +242,9 @@ fn number_of(pid: Pid, change: &Change) -> ChangeNumber {
     ChangeNumber { pid, change }
 }
 
-/// Who else may write into a job, and what earlier sessions left in its processes, a line each: what was to stay, and what a crash left
-/// behind. What is in force of a session that runs is none of it: to take that back is the session's.
+/// Who else may write into a job, and what earlier sessions left in its processes, a line each: what was to
+/// stay, and what a crash left behind. What is in force of a session that runs is none of it: to take that
+/// back is the session's.
 pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
     let mut lines: Vec<String> = other_writer(job).into_iter().collect();
     let Ok(state) = StateDir::usual() else {
@@ -270,7 +276,8 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
     lines
 }
 
-/// The session that may write into processes of a job: one of ours that says so, else whoever has the right to write into one of them now.
+/// The session that may write into processes of a job: one of ours that says so, else a process that has the
+/// right to write into one of them.
 fn other_writer(job: &Job) -> Option<String> {
     let pids: Vec<i32> = job
         .members
@@ -300,10 +307,10 @@ fn other_writer(job: &Job) -> Option<String> {
     ))
 }
 
-fn say(farewell: &Farewell) -> CommandResult {
+fn say(summary: &RevertSummary) -> CommandResult {
     let mut code = Code::Done;
-    for (pid, undone) in &farewell.undone {
-        let said = match &undone.outcome {
+    for (pid, reverted) in &summary.reverted {
+        let said = match &reverted.outcome {
             RevertOutcome::Reverted => "is as it was".to_owned(),
             RevertOutcome::ChangedSince(_) => {
                 code = Code::No;
@@ -314,20 +321,20 @@ fn say(farewell: &Farewell) -> CommandResult {
                 format!("could not be reverted: {reason}")
             }
         };
-        say!("{pid:>8}  change {}: {} {said}", undone.change, undone.symbol);
+        say!("{pid:>8}  change {}: {} {said}", reverted.change, reverted.symbol);
     }
-    for (number, refusal) in &farewell.failed {
+    for (number, refusal) in &summary.failed {
         code = Code::No;
         say!("{:>8}  change {}: {refusal}", number.pid, number.change);
     }
-    for (pid, refusal) in &farewell.refused {
+    for (pid, refusal) in &summary.refused {
         // A process that has ended took its changes with it.
         if refusal.kind != ActuatorRefusalKind::Ended {
             code = super::by_hand::code_of(refusal.kind);
         }
         say!("{pid:>8}  {refusal}");
     }
-    if farewell.undone.is_empty() && farewell.failed.is_empty() && farewell.refused.is_empty() {
+    if summary.reverted.is_empty() && summary.failed.is_empty() && summary.refused.is_empty() {
         say!("nothing to revert");
     }
     Ok(code)

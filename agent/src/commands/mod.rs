@@ -31,7 +31,7 @@ fn print_json(rows: &[serde_json::Value]) -> CommandResult {
     Ok(Code::Done)
 }
 
-/// Runs what was asked for.
+/// Runs the requested command.
 pub fn run(cli: Cli) -> CommandResult {
     let environment = run::Environment::given();
     rights::begin().map_err(Failure::not_permitted)?;

@@ -187,7 +187,7 @@ fn act_in(actuator: &mut Actuator, pid: Pid, action: &Action) -> Result<ActionRe
             rule: None,
         },
     })?;
-    // Done by hand is meant to stay: the user is the guard.
+    // A change made by hand is to stay: the user is the guard.
     actuator.client.confirm(pid, receipt.change)?;
     Ok(receipt)
 }

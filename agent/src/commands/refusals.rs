@@ -1,4 +1,5 @@
-//! What is said of commands by hand that were refused: each reason once, what came of the rest, and what a name may have been meant for.
+//! Texts for refused commands by hand: each reason once, the results of the rest, and what a mistyped name
+//! may stand for.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +46,7 @@ impl Outcomes {
         warn!("{why}");
     }
 
-    /// Nothing was done, for nobody is there any more.
+    /// Nothing was done, because all processes have ended.
     pub(super) fn have_all_ended(&self) -> bool {
         self.ended > 0 && self.done == 0 && self.refused.is_empty()
     }
@@ -68,7 +69,7 @@ impl Outcomes {
     }
 }
 
-/// What helps whoever typed a name that no variable has; none where there is one.
+/// A hint for a user who typed a name that no variable has; none if there is one.
 pub(super) fn hint(space: &AddressSpace, variable: &str) -> Option<String> {
     let wanted = VariableName::from(variable);
     let Err(VariableError::NotFound { .. }) = space.variable(&wanted) else {

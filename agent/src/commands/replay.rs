@@ -1,5 +1,5 @@
-//! `tuneagent replay`: rules on recordings; prints what they found and decided, window by window, and then what was recorded of the
-//! ranks, of all hosts together.
+//! `tuneagent replay`: rules on recordings; prints what they found and decided, window by window, and then
+//! what was recorded of the ranks, of all hosts together.
 
 use std::{
     fs,
@@ -190,7 +190,7 @@ impl Outputs {
                     let time = duration(since_ns as f64);
                     // A verdict says itself what it is.
                     let kind = match kind {
-                        plan::MarkKind::Kept | plan::MarkKind::Undone => String::new(),
+                        plan::MarkKind::Kept | plan::MarkKind::Reverted => String::new(),
                         other => format!("{}: ", other.name()),
                     };
                     say!("{time:>9}  session  {rule}   {kind}{}", indented(&text));
@@ -208,7 +208,7 @@ impl Outputs {
                         PlotMarkKind::Finding => "finding ",
                         PlotMarkKind::Gone => "gone    ",
                         PlotMarkKind::Decision => "decision",
-                        PlotMarkKind::Kept | PlotMarkKind::Undone => "guard   ",
+                        PlotMarkKind::Kept | PlotMarkKind::Reverted => "guard   ",
                     };
                     let text = indented(&text);
                     let line = format!("{:>9}  {word} {rule}   {text}", duration(since_ns as f64));
@@ -254,8 +254,8 @@ fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
     }
 }
 
-/// Unit, value, least and greatest row of a metric as a table has them: in base units and full precision. One that is no number, or has no
-/// value, is a note.
+/// Unit, value, least and greatest row of a metric as a table has them: in base units and full precision. One
+/// that is no number, or has no value, is a note.
 fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str) {
     match reading {
         None => (String::new(), ",,".to_owned(), text),
@@ -272,7 +272,7 @@ fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str)
     }
 }
 
-/// What is told of an act: nothing of a finding that only goes on.
+/// What is reported of an act: nothing of a finding that only goes on.
 fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
     match act {
         Act::Found {
@@ -290,7 +290,7 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
             let kind = if *keeps {
                 PlotMarkKind::Kept
             } else {
-                PlotMarkKind::Undone
+                PlotMarkKind::Reverted
             };
             Some((kind, rule, guard.text.clone()))
         }

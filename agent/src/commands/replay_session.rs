@@ -1,4 +1,5 @@
-//! `tuneagent replay` of a session log: what happened, when, and what was done; and whether this version would do the same.
+//! `tuneagent replay` of a session log: what happened, when, and what was done; and whether this version
+//! would do the same.
 
 use serde_json::{Value, json};
 

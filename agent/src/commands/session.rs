@@ -26,11 +26,11 @@ pub(super) fn run(command: &SessionCommand) -> CommandResult {
         }
         SessionCommand::Add(args) => add(args),
         SessionCommand::Remove { session, rule, keep } => {
-            let (put_back, kept) = find(session)?.remove(rule, *keep).map_err(failure)?;
-            let what = match (put_back, kept) {
+            let (reverted, kept) = find(session)?.remove(rule, *keep).map_err(failure)?;
+            let what = match (reverted, kept) {
                 (0, 0) => "it had changed nothing".to_owned(),
                 (0, kept) => format!("{} left in place", plural(kept, "change")),
-                (put_back, _) => format!("{} reverted", plural(put_back, "change")),
+                (reverted, _) => format!("{} reverted", plural(reverted, "change")),
             };
             say!("{rule} is removed; {what}");
             Ok(Code::Done)
@@ -45,7 +45,7 @@ pub(super) fn run(command: &SessionCommand) -> CommandResult {
     }
 }
 
-/// The rule is read and checked here, with the rights of whoever asks; the session is sent its text.
+/// The rule is read and checked here, with the rights of the caller; the session gets its text.
 fn add(args: &AddRuleArgs) -> CommandResult {
     let given = rulebook::given(&args.rule, args.settings.as_settings())?;
     let (rule, missing) = find(&args.session)?.add(given, args.mode).map_err(failure)?;

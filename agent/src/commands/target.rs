@@ -54,7 +54,7 @@ pub(super) fn jobs(discovery: &mut Discovery, targets: &[String], any_user: bool
     Ok(all)
 }
 
-/// The job of TARGET. What is read of it is parsed with the rights of whoever only looks.
+/// The job of TARGET. What is read of it is parsed with the rights of a process that only reads.
 pub(super) fn job(discovery: &mut Discovery, target: &str, any_user: bool) -> Result<Job, Failure> {
     let job = rights::looking(|| looked_up(discovery, target)).map_err(Failure::not_permitted)??;
     for member in &job.members {
@@ -79,7 +79,8 @@ fn looked_up(discovery: &mut Discovery, target: &str) -> Result<Job, Failure> {
     Ok(job)
 }
 
-/// The job of a process; of a launcher that lives and has started no rank yet once it has, or the time for that is over.
+/// The job of a process; of a launcher that lives and has started no rank yet once it has, or the time for
+/// that is over.
 fn once_it_has_ranks(discovery: &mut Discovery, pid: i32) -> Result<Job, Failure> {
     let began = Instant::now();
     let mut is_reported = false;

@@ -1,4 +1,4 @@
-//! The other end: finds the sessions of the caller and asks them.
+//! The client's end: finds the sessions of the caller and sends them requests.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 use super::{ANSWER_BYTES_MAX, folder};
 use crate::request::{Answer, Given, Mode, RefusalKind, Request, SessionView};
 
-/// A session that does not answer within this time is told to hang.
+/// A session that does not answer within this time is reported as hanging.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Leaving puts back what was changed in every rank and waits for the kernel to let go of the probes.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ pub enum ControlError {
         ANSWER_TIMEOUT.as_secs()
     )]
     Silent { path: PathBuf },
-    /// It answered something else than was asked.
+    /// The answer is of another kind than the request.
     #[error("{}: the session sent an answer that does not fit the request", path.display())]
     OutOfStep { path: PathBuf },
     #[error("{message}")]
@@ -47,7 +47,6 @@ pub struct Answered {
     pub silent: Vec<ControlError>,
 }
 
-/// A session that can be asked.
 #[derive(Debug)]
 pub struct SessionClient {
     path: PathBuf,
@@ -56,7 +55,7 @@ pub struct SessionClient {
     pub view: SessionView,
 }
 
-/// Asks every session of the caller who it is. Sockets of sessions that were killed are removed.
+/// Requests the description of every session of the caller. Sockets of sessions that were killed are removed.
 pub fn sessions() -> Result<Answered, ControlError> {
     let folder = folder();
     let io_error = |source| ControlError::Io {
@@ -87,7 +86,7 @@ pub fn sessions() -> Result<Answered, ControlError> {
 }
 
 impl SessionClient {
-    /// None when nobody listens any more.
+    /// None if no process listens any more.
     fn open(path: &Path) -> Result<Option<SessionClient>, ControlError> {
         let stream = match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
@@ -136,11 +135,11 @@ impl SessionClient {
         }
     }
 
-    /// Removes a rule; how many changes of it are put back, and how many stay.
+    /// Removes a rule; how many changes of it are reverted, and how many stay.
     pub fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ControlError> {
         let rule = rule.to_owned();
         match self.ask(&Request::Remove { rule, keep })? {
-            Answer::Removed { put_back, kept } => Ok((put_back, kept)),
+            Answer::Removed { reverted, kept } => Ok((reverted, kept)),
             _ => Err(self.out_of_step()),
         }
     }

@@ -1,8 +1,10 @@
-//! The control of a running session: a Unix socket, one JSON object per line, an answer for each request. Whoever may use it
-//! is decided by the folder (0700), the socket (0600) and the credentials of the peer, which the kernel vouches for.
+//! The control of a running session: a Unix socket, one JSON object per line, an answer for each request.
+//! Access is limited by the folder (0700), the socket (0600) and the credentials of the peer, which the
+//! kernel vouches for.
 //!
-//! The messages are in [`crate::request`]; this file reads one, `place` is the folder of the sockets, `server` the session's end, `client`
-//! that of `tuneagent session`. What a request does is decided by the session (`session/requests.rs`).
+//! The messages are in [`crate::request`]; this file reads one, `place` is the folder of the sockets,
+//! `server` the session's end, `client` that of `tuneagent session`. What a request does is decided by the
+//! session (`session/requests.rs`).
 
 mod client;
 mod place;

@@ -1,4 +1,4 @@
-//! Where the sockets are: a folder that belongs to the user and that nobody else may enter.
+//! Where the sockets are: a folder of the user that other users may not enter.
 
 use std::{
     env,
@@ -20,7 +20,8 @@ pub enum FolderError {
     Unsafe { path: PathBuf },
 }
 
-/// The folder of the caller's sockets: `tuneagent` in $XDG_RUNTIME_DIR or, for root, /run; without either one in /tmp.
+/// The folder of the caller's sockets: `tuneagent` in $XDG_RUNTIME_DIR or, for root, /run; without either one
+/// in /tmp.
 pub fn folder() -> PathBuf {
     let own = geteuid();
     let runtime = env::var_os("XDG_RUNTIME_DIR")

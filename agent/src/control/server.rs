@@ -1,4 +1,5 @@
-//! The session's end of the socket: takes connections, refuses strangers, and passes requests on to the session's loop.
+//! The session's end of the socket: takes connections, refuses strangers, and passes requests on to the
+//! session's loop.
 
 use std::{
     fs,
@@ -32,8 +33,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A request, and where its answer goes.
 pub type PendingRequest = (Request, oneshot::Sender<Answer>);
 
-/// The socket of a session, made before it gives up the right to write. Dropping it removes the file, where that right is still there;
-/// else the next session does, or whoever looks for sessions.
+/// The socket of a session, made before it gives up the right to write. Dropping it removes the file, if that
+/// right is still there; else the next session removes it, or a command that looks for sessions.
 #[derive(Debug)]
 pub struct Control {
     listener: Option<UnixListener>,
@@ -114,7 +115,7 @@ async fn serve_within(
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Too many open files, most likely: whoever asks has to wait.
+                // Too many open files, most likely: the client has to wait.
                 tracing::warn!(%error, "the control socket takes no connection for a moment");
                 tokio::time::sleep(PAUSE).await;
                 continue;

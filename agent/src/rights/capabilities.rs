@@ -1,8 +1,9 @@
 //! The capabilities that watching and changing need, one table, and the dropping of all others.
 //!
-//! Where they come from decides what they are for. Root's, and those that whoever started us handed on (ambient), are the
-//! caller's own. Those that the *file* carries (`setcap`) are lent: whoever may execute it has them, so they are used for the
-//! caller's own processes alone, and the ones that read over file permissions are given up at once.
+//! Their source decides what they are used for. Root's, and those that the parent process passed on
+//! (ambient), are the caller's own. Those that the *file* carries (`setcap`) are lent: every user who may
+//! execute it has them, so they are used for the caller's own processes alone, and the ones that read over
+//! file permissions are given up at once.
 
 use rustix::{
     process::{geteuid, getuid},
@@ -94,7 +95,8 @@ pub enum ProgramPart {
     /// A session: probes and /proc.
     Watcher,
     Writer,
-    /// The actuator where changes wait for places in the program: the probe there, and the priority of whoever answers, too.
+    /// The actuator if changes wait for places in the program: the probe there, and the priority of the
+    /// answering threads, too.
     WriterAtPlaces,
     /// What writes a report into its file.
     ReportWriter,
@@ -110,15 +112,16 @@ impl ProgramPart {
         match self {
             // A program whose file was deleted or replaced while we watch is read by what it has mapped.
             ProgramPart::Watcher => looking | probing | CapabilitySet::CHECKPOINT_RESTORE,
-            // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
+            // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be
+            // written too.
             ProgramPart::Writer => looking | writing,
             ProgramPart::WriterAtPlaces => looking | writing | probing,
             ProgramPart::ReportWriter | ProgramPart::Closer => CapabilitySet::empty(),
         }
     }
 
-    /// What it may put in force for an instant. Who writes reads the seccomp filters of programs that have some (PTRACE_SECCOMP_GET_FILTER), where
-    /// whoever started us was root.
+    /// What it may put in force for an instant. The actuator reads the seccomp filters of programs that have
+    /// some (PTRACE_SECCOMP_GET_FILTER), if root started us.
     fn reserves(self) -> CapabilitySet {
         match self {
             ProgramPart::Watcher | ProgramPart::ReportWriter | ProgramPart::Closer => CapabilitySet::empty(),
@@ -163,8 +166,9 @@ pub fn is_lent() -> bool {
     !getuid().is_root() && permitted.iter().any(|set| !is_own(set))
 }
 
-/// At the start of every command: refuses to run set-uid, and gives up what is lent beyond the table, and of the table what
-/// reads over file permissions: the files that users name (rules, recordings) are read as they may read them.
+/// At the start of every command: refuses to run set-uid, and gives up what is lent beyond the table, and of
+/// the table what reads over file permissions: the files that users name (rules, recordings) are read as they
+/// may read them.
 pub fn begin() -> Result<(), RightsError> {
     if getuid() != geteuid() {
         return Err(RightsError::SetUid(give_command()));
@@ -187,9 +191,9 @@ pub fn begin() -> Result<(), RightsError> {
     Ok(())
 }
 
-/// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way to get one; what it needs for an
-/// instant only stays permitted and is not in force. Before
-/// other threads are started; it cannot be taken back.
+/// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way
+/// to get one; what it needs for an instant only stays permitted and is not in force. Before other threads
+/// are started; it cannot be revoked.
 pub fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
     let keep = part.keeps();
     // Needs CAP_SETPCAP; without it nothing can be added to what is dropped either, for no_new_privs says so.
@@ -209,7 +213,7 @@ pub fn keep_only(part: ProgramPart) -> Result<(), RightsError> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// The capabilities that a process hands on to every program that it executes (ambient), as a mask.
+/// The capabilities that a process passes to every program that it executes (ambient), as a mask.
 pub fn handed_on_by(pid: i32) -> std::io::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("CapAmb:"));
@@ -217,7 +221,7 @@ pub fn handed_on_by(pid: i32) -> std::io::Result<u64> {
     mask.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }
 
-/// The user behind this process: whoever called sudo, else its own.
+/// The user behind this process: the one who called sudo, else its own.
 pub fn caller() -> u32 {
     let by_sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     let own = getuid().as_raw();

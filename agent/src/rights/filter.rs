@@ -1,7 +1,8 @@
-//! The system calls that are left to whoever only looks: a list of those that a session needs, each with the arguments that are
-//! permitted. Everything else fails with EPERM, which ends no process. So nothing can be opened for writing, created, renamed or
-//! removed, no other process reached into or signalled, no memory made executable, no program started, whatever happens to us. What is
-//! written later (the report, the terminal) was opened before; what changes a program is the actuator, another process.
+//! The system calls that are left to a process that only reads: a list of those that a session needs, each
+//! with the arguments that are permitted. Everything else fails with EPERM, which ends no process. So nothing
+//! can be opened for writing, created, renamed or removed, no other process reached into or signalled, no
+//! memory made executable, no program started, whatever happens to us. What is written later (the report, the
+//! terminal) was opened before; what changes a program is the actuator, another process.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -151,7 +152,7 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_clock_getres, Always),
     (libc::SYS_gettimeofday, Always),
     (libc::SYS_restart_syscall, Always),
-    // Peers that came to us: nobody is connected to.
+    // Peers connect to us; we connect to none.
     (libc::SYS_accept4, Always),
     (libc::SYS_recvfrom, Always),
     (libc::SYS_recvmsg, Always),
@@ -232,13 +233,13 @@ const OLDER: &[(c_long, When)] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[(c_long, When)] = &[];
 
-/// Leaves the list to the calling thread and those that it starts. It cannot be taken back.
+/// Leaves the list to the calling thread and those that it starts. It cannot be revoked.
 pub(super) fn leave_to_this_thread() -> Result<(), RightsError> {
     seccompiler::apply_filter(&without_clone3()?)?;
     Ok(seccompiler::apply_filter(&filter(BPF, &[])?)?)
 }
 
-/// Leaves the list to all threads of this process. It cannot be taken back.
+/// Leaves the list to all threads of this process. It cannot be revoked.
 pub(super) fn leave_to_all() -> Result<(), RightsError> {
     apply_to_all(&without_clone3()?)?;
     apply_to_all(&filter(BPF, &[])?)
@@ -255,8 +256,8 @@ pub(super) fn leave_to_report_writer() -> Result<(), RightsError> {
     apply_to_all(&filter(&[], OF_REPORT)?)
 }
 
-/// A thread with a filter of its own, such as one that looked, is in the way until the kernel has forgotten it, somewhat after it was
-/// joined.
+/// A thread with a filter of its own, such as one that looked, is in the way until the kernel has forgotten
+/// it, somewhat after it was joined.
 fn apply_to_all(program: &BpfProgram) -> Result<(), RightsError> {
     let mut tries = 0;
     loop {
@@ -268,7 +269,8 @@ fn apply_to_all(program: &BpfProgram) -> Result<(), RightsError> {
     }
 }
 
-/// Refuses clone3 as a kernel does that has none: then the C library starts its threads by clone, whose flags can be looked at.
+/// Refuses clone3 as a kernel does that has none: then the C library starts its threads by clone, whose flags
+/// can be looked at.
 fn without_clone3() -> Result<BpfProgram, RightsError> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let refuse = SeccompAction::Errno(libc::ENOSYS as u32);

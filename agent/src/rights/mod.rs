@@ -1,5 +1,5 @@
-//! What this process may do, and what it gives away of that: `capabilities` is the table of the capabilities that each part
-//! needs and drops all others, `filter` leaves only the system calls that looking takes.
+//! What this process may do, and what it gives away of that: `capabilities` is the table of the capabilities
+//! that each part needs and drops all others, `filter` leaves only the system calls that looking takes.
 
 mod capabilities;
 mod filter;
@@ -9,7 +9,8 @@ pub use capabilities::{
     keep_only, missing_to_probe,
 };
 
-/// For whoever only looks, from now on: the watcher's capabilities, and the system calls that looking takes.
+/// For a process that only reads, from now on: the watcher's capabilities, and the system calls that reading
+/// takes.
 pub fn only_look() -> Result<(), RightsError> {
     keep_only(ProgramPart::Watcher)?;
     filter::leave_to_all()
@@ -32,14 +33,14 @@ pub fn only_complete_files() -> Result<(), RightsError> {
     filter::leave_to_report_writer()
 }
 
-/// For the process that closes probes: no capability, and the system calls of whoever looks.
+/// For the process that closes probes: no capability, and the system calls of a process that only reads.
 pub fn only_close() -> Result<(), RightsError> {
     keep_only(ProgramPart::Closer)?;
     filter::leave_to_all()
 }
 
-/// Looks with no more rights than [`only_look`] leaves, in a thread of its own; those of this thread stay. For what reads the files and
-/// the memory of other programs before all is open that has to be.
+/// Looks with no more rights than [`only_look`] leaves, in a thread of its own; those of this thread stay.
+/// For what reads the files and the memory of other programs before all is open that has to be.
 pub fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {
     let confined = || {
         keep_only(ProgramPart::Watcher)?;

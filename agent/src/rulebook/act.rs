@@ -22,7 +22,7 @@ impl RuleBook {
             }
             Output::Decision(decision) => Act::Decided(Box::new(decision.into())),
             Output::Verdict(verdict) => Act::Judged {
-                decision: verdict.decision.0,
+                decision: verdict.decision,
                 rule: self.name_of(verdict.rule),
                 slots: (verdict.processes.as_ref())
                     .map(|processes| processes.iter().map(|process| process.0).collect()),
@@ -57,29 +57,29 @@ pub(super) fn found(finding: rules::Finding, is_new: bool) -> Act {
     }
 }
 
-/// What is to be taken back goes before all else, and what was done last before what it may rest on: a function of a library before
-/// the library.
+/// What is to be reverted goes before all else, and what was done last before what it may rest on: a
+/// function of a library before the library.
 pub(super) fn newest_first(acts: Vec<Act>) -> Vec<Act> {
     let (mut judged, others): (Vec<Act>, Vec<Act>) = acts
         .into_iter()
         .partition(|act| matches!(act, Act::Judged { .. }));
     judged.sort_by_key(|act| match act {
-        Act::Judged { decision, .. } => std::cmp::Reverse(*decision),
-        _ => std::cmp::Reverse(0),
+        Act::Judged { decision, .. } => std::cmp::Reverse(Some(*decision)),
+        _ => std::cmp::Reverse(None),
     });
     judged.into_iter().chain(others).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use rules::{CheckedRule, Observation, ProbeId, ProcessFacts, ProcessId, Scalar, Time};
+    use rules::{CheckedRule, DecisionId, Observation, ProbeId, ProcessFacts, ProcessId, Scalar, Time};
 
     use super::*;
 
     #[test]
     fn verdicts_come_first_and_of_them_that_of_the_newest_decision() {
         let judged = |decision| Act::Judged {
-            decision,
+            decision: DecisionId(decision),
             rule: "r".into(),
             guard: GuardView::default(),
             keeps: false,

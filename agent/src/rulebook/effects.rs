@@ -17,7 +17,8 @@ impl RuleBook {
         self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
     }
 
-    /// What a rule would do to the program, a sentence each, and what it gained elsewhere; nothing if it only reports.
+    /// What a rule would do to the program, a sentence each, and what it gained elsewhere; nothing if it only
+    /// reports.
     pub fn effects(&self, name: &str) -> Vec<String> {
         let Some((_, rule, _)) = self.engine.rules().find(|(_, rule, _)| rule.name() == name) else {
             return Vec::new();
@@ -37,7 +38,8 @@ impl RuleBook {
         everywhere.map(|variable| variable.name.clone()).collect()
     }
 
-    /// The variables that rules which may act would write in a process, each with whether all of its copies are written.
+    /// The variables that rules which may act would write in a process, each with whether all of its copies
+    /// are written.
     pub fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
         let written = self.written_by(member, |mode| mode == Mode::Applying);
         written

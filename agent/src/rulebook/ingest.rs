@@ -1,5 +1,5 @@
-//! What the session hears from the kernel side, for every rule that asked for it: hits with what was read at them, totals of
-//! functions, and MPI's function by function.
+//! Observations from the kernel side, for every rule that requests them: hits with what was read at them,
+//! totals of functions, and MPI's function by function.
 
 use std::sync::Arc;
 
@@ -122,10 +122,10 @@ impl RuleBook {
         }
     }
 
-    /// What was added up of hits at a probe. Hits that lie before one that parts what is added up must be told before the watermark
-    /// that covers that one.
+    /// The aggregate of hits at a probe. Hits that lie before one that parts the aggregates must be observed
+    /// before the watermark that covers that one.
     pub fn observe_partial_sum(&mut self, partial_sum: &abi::SumCell, probe: &Probe) {
-        // Of what is asked for no longer.
+        // Of a request that is gone.
         if partial_sum.number != u64::from(probe.spec.partial_sum.number) {
             return;
         }
@@ -180,7 +180,7 @@ impl RuleBook {
         self.has_parted
     }
 
-    /// What was added up before the hits that were heard has been read, and they are covered by a watermark.
+    /// What was aggregated before the observed hits has been read, and they are covered by a watermark.
     pub fn forget_parted(&mut self) {
         self.has_parted = false;
     }
@@ -191,7 +191,7 @@ impl RuleBook {
         checked.is_some_and(|checked| self.switches.is_on((rule, probe, slot), checked.plan()))
     }
 
-    /// What a process has counted at one moment, for every rule that asked for it; `counted` is by probe.
+    /// What a process has counted at one moment, for every rule that requests it; `counted` is by probe.
     pub(super) fn ingest_totals(
         &mut self,
         slot: u32,
@@ -239,7 +239,7 @@ impl RuleBook {
         });
     }
 
-    /// MPI function by function, where a rule asks for it.
+    /// MPI function by function, if a rule requests it.
     fn ingest_calls(
         &mut self,
         slot: u32,
@@ -308,7 +308,7 @@ fn reported(partial_sum: &abi::SumCell, requested: &PlannedSum) -> PartialSum {
     }
 }
 
-/// Over all functions that are meant, by their places; none where none is probed.
+/// Over all functions of the request, by their places; none if none is probed.
 fn sum(places: &[usize], site: Site, counted: &[Counted]) -> Option<(u64, u64)> {
     let of = places.iter().filter_map(|place| counted.get(*place));
     let totals = of.map(|counted| match site {

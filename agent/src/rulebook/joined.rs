@@ -1,5 +1,6 @@
-//! What recordings say of a job, without any rule: the ranks of all nodes together, as a session that saw them all would show them.
-//! For efficiencies over a whole job that is all it takes: how much of its time each rank is outside MPI, and on which node.
+//! What recordings show of a job, without any rule: the ranks of all nodes together, as a session that saw
+//! them all would show them. Efficiencies of a complete job need only this: how much of its time each rank is
+//! outside MPI, and on which node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +44,8 @@ struct Recorded {
     ended: bool,
 }
 
-/// All that recordings of one job say of it. The error says why they cannot be of one job, or which cannot be read.
+/// All that recordings of one job say of it. The error says why they cannot be of one job, or which cannot be
+/// read.
 pub fn joined(recordings: &[(String, Vec<u8>)]) -> Result<Snapshot, String> {
     let readers = recordings
         .iter()
@@ -239,7 +241,8 @@ fn began_at(headers: &[Header]) -> String {
     crate::clock::rfc3339(since.as_secs(), since.subsec_millis())
 }
 
-/// Over whole iterations of each rank, else over the time that it was recorded; of nodes, the hosts that facts name.
+/// Over complete iterations of each rank, else over the time that it was recorded; of nodes, the hosts that
+/// facts name.
 fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesView> {
     let ranks: Vec<&Recorded> = all.iter().filter(|process| process.facts.mpi.is_some()).collect();
     let mut nodes: BTreeMap<(Option<&String>, usize), Vec<f64>> = BTreeMap::new();
@@ -307,7 +310,7 @@ impl Recorded {
         Some(total.last.saturating_sub(total.first))
     }
 
-    /// The share of its time outside MPI, and whether it is of whole iterations.
+    /// The share of its time outside MPI, and whether it is of complete iterations.
     fn useful(&self) -> Option<(f64, bool)> {
         let share = |elapsed: u64, mpi: u64| {
             let is_one_thread = elapsed > 0 && mpi <= elapsed;

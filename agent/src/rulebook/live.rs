@@ -16,7 +16,6 @@ pub enum RuleConflict {
 #[derive(Clone, Debug)]
 pub struct Added {
     id: RuleId,
-    /// What it asks to be probed.
     pub wanted: Vec<Wanted>,
     numbers: std::ops::Range<usize>,
 }
@@ -30,7 +29,7 @@ impl RuleBook {
             .add(rule, Time(now_ns))
             .map_err(|conflict| RuleConflict::Conflict(conflict.to_string()))?;
         tracing::debug!(rule = name, "added");
-        self.are_unasked = false;
+        self.has_only_builtin_rules = false;
         let requests = self
             .engine
             .rule(id)
@@ -42,7 +41,7 @@ impl RuleBook {
         Ok(Added { id, wanted, numbers })
     }
 
-    /// Which of the wanted of a rule are asked for in a process.
+    /// Which of a rule's requests apply to a process.
     pub fn added_in(&self, added: &Added, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
         let requests = self.requests.range(added.numbers.clone());
@@ -56,7 +55,7 @@ impl RuleBook {
         self.engine.begin(added.id, Time(now_ns));
         self.engine.set_mode(added.id, mode);
         if mode == Mode::Applying {
-            // Whoever adds a rule so has named it.
+            // A rule that is added this way was named by the user.
             self.named.push(name.clone());
             self.applying.push(name.clone());
         }

@@ -1,5 +1,6 @@
-//! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only
-//! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
+//! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The
+//! only module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's
+//! number.
 
 mod act;
 mod effects;
@@ -31,7 +32,7 @@ pub use probe_requests::facts;
 pub use recorder::Recorder;
 pub use replay::{ReplayEvent, replay};
 /// Nanoseconds of the clock of hits and readings.
-pub use rules::Time;
+pub use rules::{DecisionId, Time};
 pub use sources::{beside, checked, given, load};
 
 use std::{
@@ -64,7 +65,7 @@ use crate::{
 
 pub struct RuleBook {
     engine: Engine,
-    /// What they ask to be probed, by the number of its [`Wanted`].
+    /// Their probe requests, by the number of its [`Wanted`].
     requests: BTreeMap<usize, Ask>,
     reads: Reads,
     variables: Variables,
@@ -90,21 +91,22 @@ pub struct RuleBook {
     may_decide: bool,
     /// A hit at which a window may end was observed since the last evaluation.
     has_due: bool,
-    /// A hit was heard that parts what is added up, since this was last read.
+    /// A hit that parts the aggregates was observed, since this was last read.
     has_parted: bool,
     warm_up: EngineWarmUp,
-    /// Which measures of MPI's functions were told last of each process, by slot, and of what: most ranks sleep or compute when they are
-    /// looked at, and hundreds of functions are as they were.
+    /// Which of MPI's functions were observed last of each process, by slot, with their values: most ranks
+    /// sleep or compute between two readings, and hundreds of functions are unchanged.
     calls_observed: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[ingest::Counted]>)>,
     /// What the last reading of each process came to, by slot.
     summed: BTreeMap<u32, Summed>,
-    /// Nobody asked for any of the rules that are loaded.
-    are_unasked: bool,
+    /// The user named none of the rules that are loaded.
+    has_only_builtin_rules: bool,
 }
 
 impl RuleBook {
-    /// Loads the built-in rules and those that `paths` name, and sets their parameters and names. `apply` is what `--apply` said:
-    /// nothing, everything (an empty list), or names; `probes`, whether the session has probes.
+    /// Loads the built-in rules and those that `paths` name, and sets their parameters and names. `apply` is
+    /// what `--apply` said: nothing, everything (an empty list), or names; `probes`, whether the session has
+    /// probes.
     pub fn load(
         paths: &[String],
         settings: Settings<'_>,
@@ -113,7 +115,7 @@ impl RuleBook {
     ) -> Result<RuleBook, Failure> {
         let checked = sources::load(paths, settings, probes)?;
         Ok(RuleBook {
-            are_unasked: paths.iter().all(|path| path == "none"),
+            has_only_builtin_rules: paths.iter().all(|path| path == "none"),
             ..RuleBook::of(checked, apply)?
         })
     }
@@ -146,7 +148,7 @@ impl RuleBook {
             warm_up: EngineWarmUp::default(),
             calls_observed: BTreeMap::new(),
             summed: BTreeMap::new(),
-            are_unasked: false,
+            has_only_builtin_rules: false,
         })
     }
 
@@ -163,14 +165,15 @@ impl RuleBook {
         self.recorder.is_some()
     }
 
-    /// Records what the whole iterations of a process came to, if a recording is being made.
+    /// Records the results of a process's complete iterations, if a recording is being made.
     pub fn summarise(&mut self, slot: u32, iterations: &Iterations, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
         }
     }
 
-    /// Records what is known of functions whose calls are estimated, if a recording is being made: of each once, and at its end.
+    /// Records what is known of functions whose calls are estimated, if a recording is being made: of each
+    /// once, and at its end.
     pub fn record_estimates(
         &mut self,
         slot: u32,
@@ -246,10 +249,10 @@ impl RuleBook {
         })
     }
 
-    /// Which of the wanted are asked for in a process: those of its roles.
+    /// Which of the wanted are requested in a process: those of its roles.
     pub fn requested_in(&self, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
-        // Numbers that are nobody's any more, or were never a rule's, are asked for by none.
+        // No rule requests numbers that are free again, or were never a rule's.
         let count = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
         let mut requested = vec![false; count];
         for (number, ask) in &self.requests {
@@ -268,7 +271,8 @@ impl RuleBook {
         switches.iter().for_each(|switch| self.switches.set(*switch));
     }
 
-    /// These of the wanted are not counted from now on, for the budget: rules have no value of them; all others are.
+    /// These of the wanted are not counted from now on, for the budget: rules have no value of them; all
+    /// others are.
     pub fn rest(&mut self, wanted: BTreeSet<usize>) {
         self.resting = wanted;
     }
@@ -352,7 +356,8 @@ impl RuleBook {
             .filter_map(|output| self.act(output))
             .collect();
         self.warm_up.keep(copy, Time(now_ns), &acts);
-        // Numbers of findings that hold on are those of the last window. Several tunes of a rule have one finding: that of the first.
+        // Numbers of findings that hold on are those of the last window. Several tunes of a rule have one
+        // finding: that of the first.
         let mut findings = self.engine.findings();
         findings.dedup_by_key(|finding| finding.rule);
         acts.extend(findings.into_iter().map(|finding| found(finding, false)));
@@ -389,16 +394,13 @@ impl RuleBook {
     }
 
     /// Whether the rules wait for what comes of a decision.
-    pub fn awaits(&self, decision: u64) -> bool {
-        self.engine.awaits(rules::DecisionId(decision))
+    pub fn awaits(&self, decision: DecisionId) -> bool {
+        self.engine.awaits(decision)
     }
 
     /// The decisions that are being judged, each after how many windows of how many.
-    pub fn on_trial(&self) -> Vec<(u64, usize, u32)> {
-        let trials = self.engine.on_trial().into_iter();
-        trials
-            .map(|(decision, seen, over)| (decision.0, seen, over))
-            .collect()
+    pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+        self.engine.on_trial()
     }
 
     /// Whether a change is being judged, also while it is reverted to be compared.
@@ -426,9 +428,10 @@ impl RuleBook {
         self.engine.status().into_iter().map(view).collect()
     }
 
-    /// Whether windows may be longer than their rules state while the program is idle: the user named no rule, and nothing is recorded.
+    /// Whether windows may be longer than their rules state while the program is idle: the user named no
+    /// rule, and nothing is recorded.
     pub fn may_linger(&self) -> bool {
-        self.are_unasked && self.recorder.is_none()
+        self.has_only_builtin_rules && self.recorder.is_none()
     }
 
     /// Whether a window of a length is over: what is measured is to be read before it is evaluated.

@@ -47,8 +47,8 @@ impl RuleBook {
         format!("this session has no rule {name}{near} (all of them: tuneagent session list)")
     }
 
-    /// A session that puts everything back at its end has no rules that make calls which stay: those that `--apply` named are an error, the
-    /// others only advise. Why, a sentence for each.
+    /// A session that puts everything back at its end has no rules that make calls which stay: those that
+    /// `--apply` named are an error, the others only advise. Why, a sentence for each.
     pub fn put_everything_back(&mut self) -> Result<Vec<String>, Failure> {
         self.keeps = false;
         let mut advising = Vec::new();
@@ -80,7 +80,7 @@ impl RuleBook {
     }
 }
 
-/// Whether a rule makes calls of which it does not say how they are taken back.
+/// Whether a rule makes calls of which it does not say how they are reverted.
 fn stays(rule: &CheckedRule) -> bool {
     rule.plan().actions.iter().any(|action| action.stays)
 }

@@ -1,12 +1,12 @@
-//! Spans between two functions: from the entry of one to the return of the other in the same thread. The last entry before the
-//! return counts. Bounded; what found no room is counted.
+//! Spans between two functions: from the entry of one to the return of the other in the same thread. The last
+//! entry before the return counts. Bounded; what found no room is counted.
 
 use std::collections::BTreeMap;
 
 use rules::{ProbeId, Reads, RuleId};
 
 /// Spans that may be open at once, over all threads.
-const MOST_OPEN: usize = 65_536;
+const OPEN_MAX: usize = 65_536;
 
 /// A probe of a rule.
 type Of = (RuleId, ProbeId);
@@ -33,7 +33,7 @@ impl Pairs {
     /// The first function was entered.
     pub(super) fn enter(&mut self, of: Of, process: u32, thread: u32, entered: Entered) {
         let key = (of, process, thread);
-        if self.open.len() >= MOST_OPEN && !self.open.contains_key(&key) {
+        if self.open.len() >= OPEN_MAX && !self.open.contains_key(&key) {
             self.dropped += 1;
             return;
         }
@@ -49,7 +49,7 @@ impl Pairs {
         Some(entered)
     }
 
-    /// Hits were lost: an entry may belong to a return that nobody saw.
+    /// Hits were lost: an entry may belong to a return that was not seen.
     pub(super) fn forget_open(&mut self) {
         self.open.clear();
     }
@@ -109,7 +109,7 @@ mod tests {
     fn what_finds_no_room_is_counted() {
         let of = (RuleId(0), ProbeId(0));
         let mut pairs = Pairs::default();
-        let threads = MOST_OPEN as u32 + 3;
+        let threads = OPEN_MAX as u32 + 3;
         (0..threads).for_each(|thread| pairs.enter(of, 1, thread, entered(1)));
         assert_eq!(pairs.dropped(), 3);
         pairs.enter(of, 1, 0, entered(2));

@@ -1,5 +1,5 @@
-//! Where among the probed functions those are that rules ask for: looked up once for all processes that are read together, not for each.
-//! Counts nothing.
+//! Where the functions that rules request are among the probed ones: looked up once for all processes that
+//! are read together, not for each. Counts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,6 @@ use crate::{mpi::BytesKind, probe::Probe};
 pub struct ProbePlaces {
     /// MPI's functions, and whether what they carry is sent.
     pub(super) mpi: Vec<(usize, bool)>,
-    /// By what asks for them.
     pub(super) requested: BTreeMap<usize, Vec<usize>>,
     /// What rules want to know of MPI function by function.
     pub(super) by_call: BTreeSet<Measure>,
@@ -34,7 +33,7 @@ impl RuleBook {
             }
             for wanted in &probe.wanted {
                 let of = places.requested.entry(*wanted).or_default();
-                // Once, however often it is asked for.
+                // Once, even if it is requested several times.
                 if of.last() != Some(&place) {
                     of.push(place);
                 }
@@ -45,7 +44,7 @@ impl RuleBook {
 }
 
 impl ProbePlaces {
-    /// The functions that something means which is asked for.
+    /// The functions of a request.
     pub(super) fn of(&self, ask: usize) -> &[usize] {
         self.requested.get(&ask).map_or(&[], Vec::as_slice)
     }

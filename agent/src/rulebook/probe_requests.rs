@@ -1,4 +1,4 @@
-//! What the rules ask to be probed: in which functions, what is read there, and in which processes.
+//! The probe requests of rules: in which functions, what is read there, and in which processes.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) enum End {
     To,
 }
 
-/// Something that a rule asks to be probed. It goes by the number of its [`Wanted`].
+/// A probe request of a rule. It is identified by the number of its [`Wanted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     pub(super) rule: RuleId,
@@ -31,7 +31,7 @@ pub(super) struct Ask {
     pub(super) end: End,
 }
 
-/// Everything that a rule asks for.
+/// All requests of a rule.
 pub(super) fn requests(rule: RuleId, checked: &CheckedRule) -> Vec<Ask> {
     let mut requests = Vec::new();
     for (place, planned) in checked.plan().probes.iter().enumerate() {
@@ -56,7 +56,7 @@ impl Ask {
         engine.rule(self.rule)
     }
 
-    /// Whether it is asked for in a process with these facts.
+    /// Whether it applies to a process with these facts.
     pub(super) fn is_of(self, facts: &ProcessFacts, engine: &Engine) -> bool {
         let planned = self.planned(engine);
         planned
@@ -64,7 +64,8 @@ impl Ask {
             .is_some_and(|(planned, checked)| checked.roles_of(facts).contains(&planned.role.as_str()))
     }
 
-    /// Whether the rule only counts its hits, over windows that go by time, or adds up times of calls to a GPU: both may rest.
+    /// Whether the rule only counts its hits, over windows that go by time, or adds up times of calls to a
+    /// GPU: both may rest.
     pub(super) fn is_counted(self, planned: &PlannedProbe) -> bool {
         let is_counted = (planned.site, planned.delivers) == (Site::Entry, Delivery::Count);
         let is_gpu = matches!(planned.target, Target::Set(FunctionSet::Gpu(_)));
@@ -107,7 +108,8 @@ impl Ask {
     }
 }
 
-/// What is read for the captures of each probe of a rule, and what is added up of it: put together once, for its hits come by the million.
+/// What is read for the captures of each probe of a rule, and what is added up of it: put together once, for
+/// its hits come by the million.
 #[derive(Debug, Default)]
 pub(super) struct Reads(BTreeMap<(RuleId, ProbeId), ProbeReads>);
 
@@ -175,8 +177,8 @@ fn selector(target: &Target) -> ProbeSelector {
     }
 }
 
-/// A capture of a rule as the session reads it; none for what is known of a hit without reading. A return is where a variable
-/// has the value that the call gave it.
+/// A capture of a rule as the session reads it; none for what is known of a hit without reading. A return is
+/// where a variable has the value that the call gave it.
 fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture> {
     let plain = |what: &str, read, stated| WantedCapture {
         what: what.to_owned(),
@@ -229,7 +231,7 @@ fn what(source: &Source) -> String {
     }
 }
 
-/// What the roles of a process follow from; `symbols` are those that rules ask for.
+/// The facts that decide the roles of a process; `symbols` are those that rules name.
 pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
     facts_by(member, symbols.into_iter(), |symbol| member.has_variable(symbol))
 }

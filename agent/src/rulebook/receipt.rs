@@ -1,13 +1,14 @@
-//! What came of a decision, as the session tells the engine.
+//! The result of a decision, as the engine gets it from the session.
 
-use rules::Time;
+use rules::{DecisionId, Time};
 use session::changes::NotDone;
 
 use super::RuleBook;
 
 impl RuleBook {
-    /// What came of a decision. False when the rules no longer wait for it: what was written for it must be undone.
-    pub fn receipt(&mut self, decision: u64, outcome: Result<(), NotDone>, now_ns: u64) -> bool {
+    /// What came of a decision. False when the rules no longer wait for it: what was written for it must be
+    /// reverted.
+    pub fn receipt(&mut self, decision: DecisionId, outcome: Result<(), NotDone>, now_ns: u64) -> bool {
         let outcome = match outcome {
             Ok(()) => rules::DecisionOutcome::Applied,
             Err(NotDone {
@@ -22,7 +23,6 @@ impl RuleBook {
             }) => rules::DecisionOutcome::Hindered(reason),
             Err(NotDone { reason, .. }) => rules::DecisionOutcome::Failed(reason),
         };
-        self.engine
-            .receipt(rules::DecisionId(decision), outcome, Time(now_ns))
+        self.engine.receipt(decision, outcome, Time(now_ns))
     }
 }

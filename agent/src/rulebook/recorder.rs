@@ -1,5 +1,5 @@
-//! `--record`: everything that the rules of a session are told, as a recording that rules can be replayed on. Evaluates
-//! nothing. What cannot be recorded is counted, and the session goes on.
+//! `--record`: everything that the rules of a session observe, as a recording that rules can be replayed on.
+//! Evaluates nothing. What cannot be recorded is counted, and the session goes on.
 
 use std::{
     collections::BTreeSet,
@@ -118,7 +118,8 @@ impl Recorder {
         self.defined = false;
     }
 
-    /// Defines every probe twice: its entries, and its returns with their durations. What is defined as it is keeps its number.
+    /// Defines every probe twice: its entries, and its returns with their durations. What is defined as it is
+    /// keeps its number.
     fn define(&mut self, probes: &[Probe]) {
         if std::mem::replace(&mut self.defined, true) {
             return;
@@ -173,7 +174,7 @@ impl Recorder {
         });
     }
 
-    /// What the whole iterations of a process came to.
+    /// The results of a process's complete iterations.
     pub(super) fn iterations(&mut self, process: ProcessId, time: Time, iterations: &Iterations) {
         let overall = iterations.overall();
         self.put(&Record::Iterations {
@@ -187,7 +188,8 @@ impl Recorder {
         });
     }
 
-    /// Functions that were watched in windows: of each what is known. Those of which that was said are left out, unless it is the end.
+    /// Functions that were watched in windows: of each what is known. Those of which that was said are left
+    /// out, unless it is the end.
     pub(super) fn estimates(
         &mut self,
         process: ProcessId,
@@ -218,7 +220,7 @@ impl Recorder {
         self.put(&Record::ProcessLeft { process, time });
     }
 
-    /// A measure, a watermark or a loss, as the engine is told.
+    /// A measure, a watermark or a loss, as the engine gets it.
     pub(super) fn observed(&mut self, observation: &Observation) {
         let record = match *observation {
             Observation::Variable {
@@ -337,7 +339,7 @@ impl Recorder {
         });
     }
 
-    /// What the session told its user.
+    /// What the session reported to its user.
     pub(super) fn marked(&mut self, time: Time, kind: MarkKind, rule: &str, text: &str) {
         self.put(&Record::Marked {
             time,
@@ -367,7 +369,7 @@ impl Recorder {
         }
     }
 
-    /// Writes whole blocks. Nothing comes after what could not be written: each block is checked against the one before.
+    /// Writes complete blocks. Nothing follows a failed write: each block is checked against the one before.
     fn append(&mut self, chunk: &[u8]) {
         match self.file.write_all(chunk) {
             Ok(()) => self.bytes += chunk.len() as u64,
@@ -387,7 +389,7 @@ impl Recorder {
         Some(text)
     }
 
-    /// Ends the recording; that it is not whole is an error in words.
+    /// Ends the recording; if it is incomplete, the error says why.
     pub fn finish(mut self) -> Result<(), String> {
         if !matches!(self.stopped, Some(Stop::Failed(_))) {
             let end = std::mem::take(&mut self.writer).map(RecordingWriter::finish);

@@ -33,7 +33,7 @@ pub enum ReplayEvent {
     },
     /// A rule found, decided or judged something.
     Act(Act),
-    /// The session that made the recording told this of a rule.
+    /// The session that made the recording reported this of a rule.
     Marked {
         /// What kind of mark it is.
         kind: MarkKind,
@@ -52,11 +52,12 @@ struct Functions {
     counted: Vec<Counted>,
     at: Option<(ProcessId, Time)>,
     /// Probes that decisions switched.
-    switched: std::collections::BTreeMap<u64, Vec<ProbeSwitch>>,
+    switched: std::collections::BTreeMap<rules::DecisionId, Vec<ProbeSwitch>>,
 }
 
-/// Replays recordings of one session (of several hosts, joined by their clocks). `report` is called with the time since the
-/// first record, in nanoseconds. The error says which recording breaks off, and where; what came before was replayed.
+/// Replays recordings of one session (of several hosts, joined by their clocks). `report` is called with the
+/// time since the first record, in nanoseconds. The error says which recording breaks off, and where; what
+/// came before was replayed.
 pub fn replay(
     rules: &mut RuleBook,
     recordings: &[(String, Vec<u8>)],
@@ -209,8 +210,8 @@ impl RuleBook {
             } => {
                 functions.count(probe, process, time, (count, duration_sum_ns));
             }
-            // What of no process in particular was lost concerns no window, and what is told at the end no rule; the others are taken
-            // by the caller.
+            // Losses of no process in particular concern no window, and the summary at the end no rule; the
+            // caller takes the others.
             Record::Loss { .. }
             | Record::Iterations { .. }
             | Record::Estimated { .. }
@@ -222,7 +223,8 @@ impl RuleBook {
 }
 
 impl RuleBook {
-    /// On a recording everything succeeds; what came of it then is in the record. Probes are switched as they would be.
+    /// On a recording everything succeeds; what came of it then is in the record. Probes are switched as they
+    /// would be.
     fn pretend(&mut self, act: &Act, time: Time, functions: &mut Functions) {
         match act {
             Act::Decided(decision) => {
@@ -321,7 +323,7 @@ impl RuleBook {
         self.requests.iter().filter_map(planned).collect()
     }
 
-    /// Hands in the totals that were recorded of one process at one moment.
+    /// Observes the totals that were recorded of one process at one moment.
     fn take_totals(&mut self, functions: &mut Functions) {
         if let Some((process, time)) = functions.at.take() {
             let counted = std::mem::take(&mut functions.counted);
@@ -358,7 +360,7 @@ impl Functions {
         }
     }
 
-    /// A rule that was added asks for these too, the first of which has this number.
+    /// A rule that was added requests these too, the first of which has this number.
     fn grow<'a>(&mut self, first: usize, selector: impl Iterator<Item = &'a ProbeSelector>) {
         for (number, selector) in (first..).zip(selector) {
             for probe in &mut self.probes {
@@ -418,7 +420,7 @@ impl Functions {
         };
         let captures = self.probes[index].captures.iter().zip(&recorded.captures);
         let mut texts = Texts::new();
-        for (place, (capture, value)) in captures.enumerate().take(abi::MAX_CAPTURES) {
+        for (place, (capture, value)) in captures.enumerate().take(abi::CAPTURES_MAX) {
             if let recording::Captured::Text(text) = value {
                 texts.resize(place + 1, None);
                 texts[place] = Some(text.clone());

@@ -1,7 +1,9 @@
-//! Which rules a session loads: the built-in ones and files, checked, with their parameters set. Evaluates nothing.
+//! Which rules a session loads: the built-in ones and files, checked, with their parameters set. Evaluates
+//! nothing.
 //!
-//! A rule may be loaded several times, each time under a name of its own behind an `@`; `--param gain@left=5%` is then for
-//! that one alone. A bindings file among the rules says what the program calls the names of the rule it is for.
+//! A rule may be loaded several times, each time under a name of its own behind an `@`; `--param
+//! gain@left=5%` is then for that one alone. A bindings file among the rules says what the program calls the
+//! names of the rule it is for.
 
 use std::{
     cell::RefCell,
@@ -191,7 +193,8 @@ fn chosen<'a>(
     mine
 }
 
-/// The text of a rule that the rule from `place` uses: a file of that name in the same folder, else a built-in one.
+/// The text of a rule that the rule from `place` uses: a file of that name in the same folder, else a
+/// built-in one.
 pub fn beside(place: &str, name: &str) -> Option<String> {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let file = Path::new(place).with_file_name(format!("{name}.yaml"));

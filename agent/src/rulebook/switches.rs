@@ -1,5 +1,5 @@
-//! Which probes of rules are switched on, by process, and what their totals would be had the others never been counted.
-//! Attaches nothing.
+//! Which probes of rules are switched on, by process, and what their totals would be had the others never
+//! been counted. Attaches nothing.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Switches {
         self.counted.retain(|(of, _, _), _| *of != rule);
     }
 
-    /// The totals (count, sum) to be told of a probe, from those that were read; none while it is off.
+    /// The totals (count, sum) to be reported of a probe, from those that were read; none while it is off.
     pub(super) fn totals(&mut self, of: Of, is_on: bool, read: (u64, u64)) -> Option<(u64, u64)> {
         let less = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_sub(b.0), a.1.saturating_sub(b.1));
         let counted = self.counted.entry(of).or_default();

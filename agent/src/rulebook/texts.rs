@@ -1,5 +1,5 @@
-//! Captured texts: the kernel side sends each ahead of the hit that it belongs to, which carries the time at which it was read.
-//! Bounded; what had to go is counted.
+//! Captured texts: the kernel side sends each before its hit, which carries the time at which the text was
+//! read. Bounded; dropped texts are counted.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use abi::{HitRecord, TextRecord};
 use crate::{console::printable_bytes, probe::Probe};
 
 /// Texts that may wait for their hits: of spans under way, and of calls that never return.
-const MOST_WAITING: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 
 /// The text of each capture of a hit, by its place; none for numbers.
 pub(super) type Texts = Vec<Option<String>>;
@@ -26,8 +26,8 @@ impl Waiting {
         let bytes = text.bytes.get(..usize::from(text.length)).unwrap_or_default();
         let key = (text.time_ns, text.thread, text.place);
         self.texts.insert(key, printable_bytes(bytes));
-        if self.texts.len() > MOST_WAITING {
-            // The oldest is the likeliest never to be asked for.
+        if self.texts.len() > WAITING_MAX {
+            // The oldest is the least likely to be needed.
             self.texts.pop_first();
             self.dropped += 1;
         }

@@ -1,4 +1,4 @@
-//! The newest value of each metric of each rule, for whoever shows them.
+//! The newest value of each metric of each rule, for display.
 
 use rules::{ClosedWindow, Mode};
 
@@ -6,7 +6,8 @@ use super::RuleBook;
 use crate::snapshot::{RULE_VALUES_MAX, RuleValue};
 
 impl RuleBook {
-    /// What the metrics of the rules came to in their windows that closed last; none of a rule that is off, whose values are old.
+    /// What the metrics of the rules came to in their windows that closed last; none of a rule that is off,
+    /// whose values are old.
     pub fn values(&self) -> Vec<RuleValue> {
         let on = self.engine.rules().filter(|(_, _, mode)| *mode != Mode::Off);
         let values = on.flat_map(|(id, rule, _)| {

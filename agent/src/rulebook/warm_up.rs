@@ -1,5 +1,6 @@
-//! Deciding for practice, shortly before a decision is likely: what it takes has left the caches since the last one, and fetching
-//! it from memory takes longer than deciding does. On copies of the engine: nothing follows from it.
+//! Deciding for practice, shortly before a decision is likely: what it takes has left the caches since the
+//! last one, and fetching it from memory takes longer than deciding does. On copies of the engine: nothing
+//! follows from it.
 
 use std::hint::black_box;
 
@@ -9,18 +10,18 @@ use super::{Act, ResolvedDecision, RuleBook};
 use crate::clock::monotonic_ns;
 
 /// Practice that takes longer than this is given up, in nanoseconds.
-const LONGEST_NS: u64 = 500_000;
+const WARM_UP_NS_MAX: u64 = 500_000;
 
-/// Unless it was shorter before: whoever is interrupted is slow once.
+/// Unless it was shorter before: an interruption makes one warm-up slow.
 const SLOW_MAX: u32 = 3;
 
 /// The hit that the last decision followed, or might have, and what practising cost.
 #[derive(Debug, Default)]
 pub(super) struct EngineWarmUp {
     last: Option<Observation>,
-    /// Such a hit was heard since the last tick.
+    /// Such a hit was observed since the last tick.
     is_due: bool,
-    /// Anything was rehearsed yet.
+    /// A warm-up was done.
     is_used: bool,
     /// The engine as it was before a tick that decided, and when that was.
     before: Option<(Engine, Time)>,
@@ -59,8 +60,9 @@ impl EngineWarmUp {
 }
 
 impl RuleBook {
-    /// As if the hit that a decision may follow came now; then what was decided earlier is decided again, for in the middle of a window
-    /// too little is known for a decision. That one is given back: it is over, and for nobody to carry out.
+    /// Evaluates as if the hit that a decision may follow came now; then the last decision is made again,
+    /// since in the middle of a window too little is known for a new one. That decision is returned: it is
+    /// over, and must not be carried out.
     pub fn warm_up(&mut self, now_ns: u64) -> Option<ResolvedDecision> {
         if self.warm_up.slow >= SLOW_MAX {
             return None;
@@ -71,7 +73,7 @@ impl RuleBook {
         self.decide_now(last, now_ns);
         let decision = self.decide_again();
         let took_ns = monotonic_ns().saturating_sub(began_ns);
-        self.warm_up.slow = match took_ns > LONGEST_NS {
+        self.warm_up.slow = match took_ns > WARM_UP_NS_MAX {
             true => self.warm_up.slow + 1,
             false => 0,
         };

@@ -1,5 +1,6 @@
 //! What acts: the way to the actuator, and what was ordered there. Decides nothing.
 
+use crate::rulebook::DecisionId;
 use std::{collections::BTreeMap, time::Duration};
 
 use tuner::{
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::clock::monotonic_ns;
 
-/// So long hits are looked for until whoever asks something, and the clock, have their turn.
+/// Hits are polled for at most this long, then requests and the clock have their turn.
 pub(super) const POLL: Duration = Duration::from_millis(2);
 
 /// The way to the actuator.
@@ -25,8 +26,9 @@ pub(super) struct Actuation {
     /// None in a session that does not write.
     pub(super) queue: Option<ActuatorQueue>,
     /// What the actuator is to do for decisions that are not answered.
-    pub(super) ordered: BTreeMap<u64, Ordered>,
-    /// Hits are looked for without sleeping, on CPUs that are there for it, of which there are two at least or not.
+    pub(super) ordered: BTreeMap<DecisionId, Ordered>,
+    /// Hits are looked for without sleeping, on CPUs that are there for it, of which there are two at least
+    /// or not.
     busy_poll: bool,
     has_second_cpu: bool,
 }
@@ -72,7 +74,8 @@ impl Actuation {
         }
     }
 
-    /// An order may come at once, perhaps this one: the actuator looks out for it for so long without sleeping.
+    /// An order may come at once, perhaps this one: the actuator looks out for it for so long without
+    /// sleeping.
     pub(super) fn expect(&self, look_out: Duration, like: Option<SetWarmUp>) {
         if let Some(queue) = &self.queue {
             queue.expect(monotonic_ns(), look_out, like);
@@ -82,7 +85,7 @@ impl Actuation {
     /// What a decision comes to, as the changes take it; what the actuator is to do for it stays here.
     pub(super) fn resolved(
         &mut self,
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         resolved: Result<(Decided, Ordered), String>,
     ) -> ChangeEvent {
@@ -102,15 +105,15 @@ impl Actuation {
     /// Passes an order on; false where there is no room for it.
     pub(super) fn order(&self, order: &Order) -> bool {
         match (&self.queue, self.actuator_orders(order)) {
-            (Some(queue), Ok(orders)) => orders.into_iter().all(|order| queue.order(order).is_ok()),
+            (Some(queue), Some(orders)) => orders.into_iter().all(|order| queue.order(order).is_ok()),
             (None, _) => true,
-            (_, Err(())) => false,
+            (_, None) => false,
         }
     }
 
-    /// A decision was ordered: the way it took. Its receipt is waited for where nobody else wants the CPU but the actuator, no longer than
-    /// hits are looked for at a time.
-    pub(super) fn ordered(&mut self, decision: u64, begun_ns: u64, evaluated_ns: u64) {
+    /// A decision was ordered: the way it took. If only the actuator needs the CPU, its receipt is waited for
+    /// here, no longer than hits are polled at a time.
+    pub(super) fn ordered(&mut self, decision: DecisionId, begun_ns: u64, evaluated_ns: u64) {
         let path = Path {
             begun_ns,
             evaluated_ns,
@@ -129,7 +132,7 @@ impl Actuation {
         self.ordered.retain(|decision, _| changes.is_waiting(*decision));
     }
 
-    /// An answer of the actuator, as the changes take it; none where nobody waits for it.
+    /// An answer of the actuator as an event of the changes; none if it is not waited for.
     pub(super) fn answered(&self, receipt: OrderReceipt) -> Option<ChangeEvent> {
         match receipt {
             OrderReceipt::Done {
@@ -149,42 +152,42 @@ impl Actuation {
                 None
             }
             OrderReceipt::Confirmed(_, _, Ok(())) => None,
-            OrderReceipt::Undone(pid, number, result) => {
-                Some(ChangeEvent::Undone(here(pid, number), receipts::undo(result)))
+            OrderReceipt::Reverted(pid, number, result) => {
+                Some(ChangeEvent::Reverted(here(pid, number), receipts::revert(result)))
             }
         }
     }
 
-    /// What is sent to the actuator of this machine for an order.
-    fn actuator_orders(&self, order: &Order) -> Result<Vec<actuator_queue::QueuedOrder>, ()> {
+    /// What is sent to the actuator of this machine for an order; none if its decision is not known any more.
+    fn actuator_orders(&self, order: &Order) -> Option<Vec<actuator_queue::QueuedOrder>> {
         let single = match order {
             Order::Do {
                 decision,
                 part,
                 replaces,
             } => {
-                let ordered = self.ordered.get(decision).ok_or(())?;
+                let ordered = self.ordered.get(decision)?;
                 let task = actuator_queue::QueuedOrder::Do {
                     decision: *decision,
                     part: *part,
-                    task: ordered.work.get(*part).ok_or(())?.task.clone(),
+                    task: ordered.work.get(*part)?.task.clone(),
                     at: ordered.at.clone(),
                 };
-                return Ok(undo(replaces).into_iter().chain([task]).collect());
+                return Some(revert(replaces).into_iter().chain([task]).collect());
             }
             Order::Together { decision } => {
-                let ordered = self.ordered.get(decision).ok_or(())?;
+                let ordered = self.ordered.get(decision)?;
                 actuator_queue::QueuedOrder::Together {
                     decision: *decision,
                     parts: ordered.work.len(),
-                    command: ordered.together.clone().ok_or(())?,
+                    command: ordered.together.clone()?,
                 }
             }
             Order::GiveUp(decision) => actuator_queue::QueuedOrder::GiveUp(*decision),
             Order::Confirm(change) => actuator_queue::QueuedOrder::Confirm(pid_of(change.pid), change.number),
-            Order::Undo(changes) => return Ok(undo(changes).into_iter().collect()),
+            Order::Revert(changes) => return Some(revert(changes).into_iter().collect()),
         };
-        Ok(vec![single])
+        Some(vec![single])
     }
 }
 
@@ -197,11 +200,12 @@ pub(super) fn here(pid: Pid, number: u64) -> ChangeId {
     }
 }
 
-/// None where there is nothing to take back: an order, be it empty, keeps the next one from being sent past the thread.
-fn undo(changes: &[ChangeId]) -> Option<actuator_queue::QueuedOrder> {
+/// None where there is nothing to revert: an order, be it empty, keeps the next one from being sent past
+/// the thread.
+fn revert(changes: &[ChangeId]) -> Option<actuator_queue::QueuedOrder> {
     let number = |change: &ChangeId| ChangeNumber {
         pid: pid_of(change.pid),
         change: change.number,
     };
-    (!changes.is_empty()).then(|| actuator_queue::QueuedOrder::Undo(changes.iter().map(number).collect()))
+    (!changes.is_empty()).then(|| actuator_queue::QueuedOrder::Revert(changes.iter().map(number).collect()))
 }

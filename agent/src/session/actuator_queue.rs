@@ -1,10 +1,12 @@
-//! Orders to the actuator in, receipts out, both bounded. The actuator's answers take from microseconds to milliseconds, and the event loop
-//! must not wait for them: a thread of its own (`actuator_queue/thread.rs`) talks to it.
+//! Orders to the actuator in, receipts out, both bounded. The actuator's answers take from microseconds to
+//! milliseconds, and the event loop must not wait for them: a thread of its own (`actuator_queue/thread.rs`)
+//! talks to it.
 //!
-//! A value that is to be written at once while nothing else is under way is sent to the actuator by whoever orders it, and only its
-//! receipt is waited for here: waking this thread first would take as long as the write itself. Whoever has a CPU to spare waits for
-//! the receipt too, and the thread sleeps on.
+//! A value that is to be written at once while nothing else is under way is sent to the actuator by the
+//! ordering thread, and only its receipt is waited for here: waking this thread first would take as long as
+//! the write itself. A caller with a CPU to spare waits for the receipt too, and the thread sleeps on.
 
+use crate::rulebook::DecisionId;
 use std::{
     collections::VecDeque,
     sync::{
@@ -21,11 +23,11 @@ use tokio::sync::mpsc;
 use tuner::{
     action::ActionReceipt,
     actuator::{
-        ActCommand, ChangeNumber, ClientError, Farewell, GetCommand, SentSet, SetCommand, SetWarmUp,
+        ActCommand, ChangeNumber, ClientError, GetCommand, RevertSummary, SentSet, SetCommand, SetWarmUp,
         TogetherCommand,
     },
     process::Pid,
-    undo::Undone,
+    revert::RevertReceipt,
 };
 
 use crate::actuator::Actuator;
@@ -51,7 +53,7 @@ pub enum ProcessTask {
 pub enum QueuedOrder {
     /// Something for a decision.
     Do {
-        decision: u64,
+        decision: DecisionId,
         /// Which of what is done for it.
         part: usize,
         task: ProcessTask,
@@ -60,22 +62,22 @@ pub enum QueuedOrder {
     },
     /// Write a variable of each of several processes at the same iteration, for a decision.
     Together {
-        decision: u64,
+        decision: DecisionId,
         /// How many: the parts of the decision are in the order of the sets.
         parts: usize,
         /// What to write, and where.
         command: Box<TogetherCommand>,
     },
-    /// A variable may be written later: where it is and of what type is looked up now. Nothing is heard of it.
+    /// A variable may be written later: its address and type are looked up now. There is no receipt.
     LookUp(Box<GetCommand>),
     /// The receipt of what was sent already. No order of its own.
     TakeReceipt,
     /// What of a decision still waits for its place is to wait no longer.
-    GiveUp(u64),
+    GiveUp(DecisionId),
     /// The guard keeps this change.
     Confirm(Pid, u64),
-    /// These changes are taken back, in the order of their numbers.
-    Undo(Vec<ChangeNumber>),
+    /// These changes are reverted, in the order of their numbers.
+    Revert(Vec<ChangeNumber>),
 }
 
 #[derive(Debug)]
@@ -90,15 +92,15 @@ pub enum Done {
 pub enum OrderReceipt {
     /// Of [`QueuedOrder::Do`].
     Done {
-        decision: u64,
+        decision: DecisionId,
         /// Which of what is done for it.
         part: usize,
         result: Result<Box<Done>, ClientError>,
     },
     /// Of [`QueuedOrder::Confirm`].
     Confirmed(Pid, u64, Result<(), ClientError>),
-    /// Of [`QueuedOrder::Undo`].
-    Undone(Pid, u64, Result<Undone, ClientError>),
+    /// Of [`QueuedOrder::Revert`].
+    Reverted(Pid, u64, Result<RevertReceipt, ClientError>),
 }
 
 /// What the thread and those who order share.
@@ -114,12 +116,12 @@ struct Talk {
     actuator: Option<Actuator>,
     /// What was sent past the thread.
     sent: Option<Sent>,
-    /// When it was last told to expect something.
+    /// When the last warm-up was sent.
     expected_ns: u64,
 }
 
 struct Sent {
-    decision: u64,
+    decision: DecisionId,
     part: usize,
     set: Result<SentSet, ClientError>,
 }
@@ -129,8 +131,8 @@ impl Shared {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a value that is to be written at once, if nothing else is under way. Does not block: what the actuator was told to expect and
-    /// has not read leaves room for it.
+    /// Sends a value that is to be written at once, if nothing else is under way. Does not block: unread
+    /// warm-ups of the actuator leave room for it.
     fn send(&self, order: QueuedOrder) -> QueuedOrder {
         let QueuedOrder::Do {
             decision,
@@ -150,7 +152,7 @@ impl Shared {
         if self.under_way.load(Ordering::Acquire) > 0 {
             return back(command);
         }
-        // Held while sync points are asked after.
+        // Held while sync points are collected.
         let Ok(mut talk) = self.talk.try_lock() else {
             return back(command);
         };
@@ -167,7 +169,7 @@ impl Shared {
         QueuedOrder::TakeReceipt
     }
 
-    /// The receipt of what was sent, if it comes in time and nobody else has taken it.
+    /// The receipt of what was sent, if it comes in time and the thread has not taken it.
     fn receipt_within(&self, longest: Duration) -> Option<OrderReceipt> {
         let mut talk = self.talk.try_lock().ok()?;
         let client = &talk.actuator.as_ref()?.client;
@@ -197,7 +199,7 @@ pub struct ActuatorQueue {
     receipts: mpsc::Receiver<OrderReceipt>,
     /// Those that were taken past the thread.
     taken: VecDeque<OrderReceipt>,
-    thread: JoinHandle<Result<Farewell, ClientError>>,
+    thread: JoinHandle<Result<RevertSummary, ClientError>>,
 }
 
 impl ActuatorQueue {
@@ -223,8 +225,9 @@ impl ActuatorQueue {
         }
     }
 
-    /// An order may come at once, perhaps this one: the actuator wakes up while it is decided on, practises it, and looks out for it
-    /// without sleeping for so long. Does nothing where anything is under way, or when it was told so a moment ago.
+    /// An order may come at once, perhaps this one: the actuator wakes up while it is decided on, warms it
+    /// up, and polls for it without sleeping for this long. Does nothing if anything is under way, or if it
+    /// was called a moment ago.
     pub fn expect(&self, now_ns: u64, look_out: Duration, like: Option<SetWarmUp>) {
         if self.is_busy() {
             return;
@@ -242,18 +245,18 @@ impl ActuatorQueue {
         };
         if now_ns.saturating_sub(*expected_ns) >= EXPECT_EVERY_NS {
             *expected_ns = now_ns;
-            // An actuator that is gone is told with the order.
+            // That the actuator is gone is reported with the order.
             let _ = actuator.client.expect(look_out, like);
         }
     }
 
-    /// Orders are under way, or receipts were not heard.
+    /// Orders are under way, or receipts were not taken.
     pub fn is_busy(&self) -> bool {
         self.shared.under_way.load(Ordering::Acquire) > 0 || !self.taken.is_empty()
     }
 
-    /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended. Of one that was sent past the
-    /// thread [`ActuatorQueue::see_to_receipt`] must be called.
+    /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended.
+    /// Of one that was sent past the thread [`ActuatorQueue::see_to_receipt`] must be called.
     pub fn order(&self, order: QueuedOrder) -> Result<(), QueuedOrder> {
         use std::sync::mpsc::TrySendError;
         let order = self.shared.send(order);
@@ -269,7 +272,8 @@ impl ActuatorQueue {
         })
     }
 
-    /// Waits so long for the receipt of what was sent past the thread, if anything was; then it is the thread's to wait.
+    /// Waits so long for the receipt of what was sent past the thread, if anything was; then it is the
+    /// thread's to wait.
     pub fn see_to_receipt(&mut self, longest: Option<Duration>) {
         if self.shared.talk.try_lock().is_ok_and(|talk| talk.sent.is_none()) {
             return;
@@ -294,9 +298,9 @@ impl ActuatorQueue {
         }
     }
 
-    /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no longer; the receipts that
-    /// were not fetched come with the farewell.
-    pub async fn finish(mut self) -> (Vec<OrderReceipt>, Result<Farewell, ClientError>) {
+    /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no
+    /// longer; the receipts that were not fetched come with the farewell.
+    pub async fn finish(mut self) -> (Vec<OrderReceipt>, Result<RevertSummary, ClientError>) {
         drop(self.orders);
         let mut last = Vec::from(self.taken);
         while let Some(receipt) = self.receipts.recv().await {

@@ -1,4 +1,4 @@
-//! The probes that a session begins with: what is asked for in each process, attached, or why it cannot be.
+//! The probes that a session begins with: what is requested in each process, attached, or why it cannot be.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::{
 /// What a session wants to be probed.
 pub(super) struct Requests {
     wanted: Vec<Wanted>,
-    /// Those of them that no rule asks for: what the user named, and the profile's.
+    /// Those of them that no rule requests: what the user named, and the profile's.
     pub(super) own: Range<usize>,
     /// Those of the profile, parallel regions, are the last.
     pub(super) regions: Range<usize>,
@@ -65,7 +65,7 @@ impl Requests {
     }
 }
 
-/// Which of the wanted are asked for in a process: what the user named is asked for in all.
+/// Which of the wanted are requested in a process: what the user named is requested in all.
 pub(super) fn requested_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) -> Vec<bool> {
     let mut requested = rules.requested_in(member);
     requested.resize(requested.len().max(plain.end), false);
@@ -73,11 +73,11 @@ pub(super) fn requested_in(rules: &RuleBook, plain: &Range<usize>, member: &Memb
     requested
 }
 
-/// Parallel regions, which the profile wants beside all others. More threads than the kernel side has half the room for, and what each does in a
-/// region is not recorded.
+/// Parallel regions, which the profile wants beside all others. More threads than the kernel side has half
+/// the room for, and what each does in a region is not recorded.
 fn wanted_regions(job: &Job) -> Vec<Wanted> {
     let threads = job.members.iter().map(threads_of);
-    let has_room = threads.sum::<u64>() <= abi::MAX_THREADS as u64 / 2;
+    let has_room = threads.sum::<u64>() <= abi::THREADS_MAX as u64 / 2;
     let bodies = has_room.then(|| Wanted::quietly(ProbeSelector::OpenmpBody));
     let region = Wanted::quietly(ProbeSelector::OpenmpRegion);
     [region].into_iter().chain(bodies).collect()

@@ -1,4 +1,5 @@
-//! CPUs that the job may use, as they are shown: what was read last, and the quotas' periods since the session began.
+//! CPUs that the job may use, as they are shown: what was read last, and the quotas' periods since the
+//! session began.
 
 use crate::{
     os_metrics::{CpuShare, Periods, online},

@@ -23,7 +23,8 @@ use crate::{
     watchdog::LoopStep,
 };
 
-/// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to spare that takes 20 to 100 ms.
+/// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to
+/// spare that takes 20 to 100 ms.
 const DETACH_WAIT: Duration = Duration::from_millis(300);
 
 /// What is kept between the last steps.
@@ -43,7 +44,7 @@ impl Session {
         reason: &'static str,
         (mut sources, control): (Sources, Option<Control>),
     ) -> CommandResult {
-        // Whoever asked for the end gets the answer first.
+        // The client gets its answer before the end.
         tokio::task::yield_now().await;
         self.liveness.progress.begin(LoopStep::Leave);
         let mut last = Last {
@@ -57,7 +58,7 @@ impl Session {
             }
             events = match pending.take() {
                 None | Some(parts::Effect::Leaving(LeaveEffect::End)) => break,
-                Some(parts::Effect::Leaving(LeaveEffect::PutBack)) => self.put_back().await,
+                Some(parts::Effect::Leaving(LeaveEffect::Revert)) => self.revert().await,
                 Some(parts::Effect::Leaving(effect)) => self.carry_out_leaving(effect, &mut last)?,
                 Some(effect) => self.carry_out(effect).into_iter().collect(),
             };
@@ -102,7 +103,8 @@ impl Session {
             }
             LeaveEffect::Detach => {
                 let began = monotonic_ns();
-                // The kernel may take seconds to be sure that no hit is under way: a session that is over does not wait for it.
+                // The kernel may take seconds to be sure that no hit is under way: a session that is over
+                // does not wait for it.
                 let is_off = self.measuring.probes.detach(DETACH_WAIT);
                 let took_ns = monotonic_ns().saturating_sub(began);
                 leave::LeaveEvent::Detached(is_off.then_some(took_ns))
@@ -112,7 +114,7 @@ impl Session {
                 leave::LeaveEvent::Printed(last.printout.take().map_or(Ok(()), Printout::write))
             }
             // The parts and `leave` see to these.
-            LeaveEffect::Say(_) | LeaveEffect::TellChanges(_) | LeaveEffect::PutBack | LeaveEffect::End => {
+            LeaveEffect::Say(_) | LeaveEffect::ReportReverts(_) | LeaveEffect::Revert | LeaveEffect::End => {
                 return Ok(Vec::new());
             }
         };
@@ -120,19 +122,19 @@ impl Session {
     }
 
     /// The actuator puts back what does not stay, and ends.
-    async fn put_back(&mut self) -> Vec<Event> {
+    async fn revert(&mut self) -> Vec<Event> {
         let Some(queue) = self.actuation.queue.take() else {
             return Vec::new();
         };
         // The actuator's answers have a bound of their own.
         self.liveness.progress.begin(LoopStep::Waiting);
-        let (receipts, farewell) = queue.finish().await;
+        let (receipts, summary) = queue.finish().await;
         self.liveness.progress.begin(LoopStep::Leave);
         receipts.into_iter().for_each(|receipt| self.receive(receipt));
-        vec![match farewell {
-            Ok(farewell) => Event::PutBack {
-                parting: Box::new(receipts::parting(&farewell)),
-                unnamed: farewell.omitted,
+        vec![match summary {
+            Ok(summary) => Event::Reverted {
+                actuator_end: Box::new(receipts::actuator_end(&summary)),
+                unnamed: summary.omitted,
             },
             Err(error) => Event::Leaving(leave::LeaveEvent::NotKnown(error.to_string())),
         }]
@@ -141,7 +143,7 @@ impl Session {
     /// Nothing comes any more: the trace is complete, and the snapshot is the last.
     fn show_last(&mut self, last: &mut Last) -> Result<Vec<Event>, Failure> {
         self.measuring.read_matrix(true).map_err(kernel_failure)?;
-        // Of repairs that were put back at the end, with what command they stay.
+        // Of repairs that were reverted at the end, with what command they stay.
         for rule in self.parts.changes.repairs_ended() {
             let command = self.showing().1.repair(&rule).stays();
             self.parts.changes.findings.stays_with(&rule, command);

@@ -1,11 +1,11 @@
-//! Tells when a process ends, from its pidfd: at once, and without looking at it again and again.
+//! Reports when a process ends, from its pidfd: at once, and without polling.
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::readable::Readable;
 
-/// Ends that may wait to be heard.
+/// Ends that may wait to be read.
 const ENDS_MAX: usize = 4096;
 
 /// Watches any number of processes, until it is dropped.
@@ -22,7 +22,7 @@ impl Ends {
         (Ends { to, watches }, receiver)
     }
 
-    /// Watches one more process, known by its slot. One that has ended already is told at once.
+    /// Watches one more process, known by its slot. One that has ended already is reported at once.
     pub(super) fn watch(&mut self, pid: i32, slot: u32) {
         while self.watches.try_join_next().is_some() {}
         let sender = self.to.clone();
@@ -59,7 +59,8 @@ mod tests {
             drop(first.stdin.take());
             assert_eq!(ended.recv().await, Some(1));
             drop(ends);
-            // The sender of a watch that went on would keep the channel open for as long as its process lives.
+            // The sender of a watch that went on would keep the channel open for as long as its process
+            // lives.
             assert_eq!(ended.recv().await, None);
             drop(second.stdin.take());
             first.wait().and(second.wait()).unwrap();

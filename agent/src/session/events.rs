@@ -86,11 +86,8 @@ impl Session {
                 return Some(Event::Added(name, mode, result));
             }
             Effect::Remove { rule, keeps } => {
-                let removed = self.measure(|measuring, context| measuring.remove_rule(context, &rule));
-                let result = removed.map(|(acts, taken_off)| {
-                    self.follow(acts);
-                    taken_off
-                });
+                let (result, acts) = self.measure(|measuring, context| measuring.remove_rule(context, &rule));
+                self.follow(acts);
                 return Some(Event::Removed { rule, keeps, result });
             }
             // `leave` takes them one by one.

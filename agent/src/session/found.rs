@@ -1,4 +1,5 @@
-//! What is said of a finding beside what the rule found: the command by which the rule would act, and what it would do then. Pure.
+//! What is said of a finding beside what the rule found: the command by which the rule would act, and what it
+//! would do then. Pure.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +24,8 @@ pub(super) struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    /// The command with which the rule would act, and what it would do then, line by line; none where this session does it, or there is
-    /// nothing to do.
+    /// The command with which the rule would act, and what it would do then, line by line; none where this
+    /// session does it, or there is nothing to do.
     pub(super) fn advice(self, can_probe: bool, effects: Vec<String>) -> Option<String> {
         // One that has to be named does not act in a session that applies the others either.
         let advises = !self.may_write || self.must_be_named;
@@ -32,7 +33,8 @@ impl Repair<'_> {
             return None;
         }
         let attach = self.attach();
-        // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
+        // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could
+        // be kept.
         let (command, unjudged) = match can_probe {
             true => (self.stays(), None),
             false => (crate::hint::as_we_are(&attach), Some(UNJUDGED.to_owned())),
@@ -57,7 +59,8 @@ impl Repair<'_> {
     }
 }
 
-/// Where the copies of a variable are that a rule would write in every process; none where there is one at most.
+/// Where the copies of a variable are that a rule would write in every process; none where there is one at
+/// most.
 pub(super) fn copies(variable: &str, paths: &BTreeSet<String>) -> Option<String> {
     let files: Vec<&str> = paths.iter().map(|path| file_name(path)).collect();
     (files.len() > 1).then(|| format!("{variable} is in {}", files.join(" and in ")))

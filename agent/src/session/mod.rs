@@ -1,5 +1,5 @@
-//! A session: from attaching to leaving. What it keeps, and how it begins; the loop is in `waking`. Everything it shows it shows through a
-//! [`crate::snapshot::Snapshot`].
+//! A session: from attaching to leaving. What it keeps, and how it begins; the loop is in `waking`.
+//! Everything it shows it shows through a [`crate::snapshot::Snapshot`].
 
 pub mod actuator_queue;
 pub mod outputs;
@@ -148,8 +148,8 @@ impl Session {
         (&mut self.screen, views)
     }
 
-    /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked; `closer` closes its probes. It hurries
-    /// until there are first numbers.
+    /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it answers
+    /// requests; `closer` closes its probes. Hurries until there are first numbers.
     pub fn run(
         mut self,
         actuator: Option<Actuator>,
@@ -166,7 +166,7 @@ impl Session {
         self.actuation.queue = actuator.map(ActuatorQueue::new);
         match &self.actuation.queue {
             Some(queue) => prefetch::look_up(queue, &self.rules, &self.target.job.members),
-            // What a session that writes asks of files again, a decision waits for.
+            // If the session writes, the tables stay: reading them again would delay a decision.
             None => self.target.discovery.images().forget_tables(),
         }
         heap::give_back();

@@ -1,4 +1,4 @@
-//! What a session is asked to do. Nothing is decided here.
+//! The options of a session. Nothing is decided here.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Started {
     }
 }
 
-/// What was asked for on the command line.
+/// The options of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The target as it was typed.
@@ -42,7 +42,7 @@ pub struct Options {
     pub keep: bool,
     pub duration: Option<Duration>,
     pub plain: bool,
-    /// What each rule saw is told, too.
+    /// What each rule observed is shown, too.
     pub is_verbose: bool,
     pub reference: Option<Reference>,
     /// Functions whose calls are counted.
@@ -53,7 +53,7 @@ pub struct Options {
     pub busy_poll: bool,
     /// There are two of them at least.
     pub has_second_cpu: bool,
-    /// Why this session may not probe; it then has what /proc tells, and nothing else.
+    /// Why this session may not probe; it then has only what /proc shows.
     pub cannot_probe: Option<String>,
     /// To be said at the start.
     pub notes: Vec<String>,

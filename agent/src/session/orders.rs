@@ -81,7 +81,7 @@ impl Ordered {
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) task: ProcessTask,
-    /// A call of which the rule says that it leaves nothing to be taken back.
+    /// A call of which the rule says that it leaves nothing to be reverted.
     pub(super) leaves_nothing: bool,
     /// What was in force before a call that changed nothing, as it is shown.
     pub(super) needless_where: Option<String>,
@@ -164,7 +164,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The first order of a decision as [`Resolver::resolve`] would give it; none where that is no plain value to be written at once.
+    /// The first order of a decision as [`Resolver::resolve`] would give it; none where that is no plain
+    /// value to be written at once.
     pub(super) fn without_write(&self, decision: &ResolvedDecision) -> Option<SetWarmUp> {
         if !warm_up::is_quick(decision) {
             return None;
@@ -240,7 +241,8 @@ impl Resolver<'_> {
         Ok(tasks.collect())
     }
 
-    /// The CPUs that one process gets when all of the job have cores of their own, in the order of their ranks.
+    /// The CPUs that one process gets when all of the job have cores of their own, in the order of their
+    /// ranks.
     fn cores_of(&self, slot: u32, how: Cores) -> Result<CpuList, String> {
         let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));
@@ -249,7 +251,7 @@ impl Resolver<'_> {
         // They may be bound already, to less than their cgroup grants.
         let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = os_metrics::reach(&all);
-        let dealt = os_metrics::dealt(how, &pids, &cpus)?;
+        let dealt = os_metrics::dealt(how, &pids, &cpus).map_err(|error| error.to_string())?;
         let place = living.iter().position(|process| process.slot == slot);
         let own = place.and_then(|place| dealt.into_iter().nth(place));
         own.ok_or_else(|| "the process has ended".to_owned())
@@ -271,7 +273,7 @@ impl Resolver<'_> {
             rule: decision.rule.clone(),
             pid: pid.number,
             rank,
-            decision: decision.id,
+            decision: decision.id.0,
             at: self.start.since_armed(),
             expect: decision.expect.clone(),
             because: decision.because.clone(),

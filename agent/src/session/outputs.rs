@@ -69,7 +69,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Opens what was asked for. `%h` in a file's name is the host's name.
+    /// Opens the requested files. `%h` in a file's name is the host's name.
     pub fn open(
         json: Option<&str>,
         exports: &Exports,
@@ -149,7 +149,8 @@ impl Outputs {
         self.series.as_ref().map(|series| series.every)
     }
 
-    /// Adds a snapshot to the series. A line is written at once, so that whoever reads along sees whole lines but for the last.
+    /// Adds a snapshot to the series. A line is written at once, so that a reader sees complete lines, except
+    /// for the last.
     pub fn add(&mut self, snapshot: &Snapshot) {
         let Some(series) = &mut self.series else { return };
         let line = report::line(snapshot);
@@ -170,7 +171,8 @@ impl Outputs {
         (Some(view), result)
     }
 
-    /// Writes the report and its table, and gives what standard output is to have of them; all that could be is written before an error is told.
+    /// Writes the report and its table, and returns the part for standard output; everything that can be
+    /// written is written before an error is reported.
     pub fn write(self, snapshot: &Snapshot) -> (Result<(), String>, Printout) {
         let mut printout = Printout(None);
         let report = self

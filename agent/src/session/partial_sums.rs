@@ -1,5 +1,5 @@
-//! What the kernel side has added up of hits, handed on to the rules: read where a hit has parted it, or as the kernel side hands it over.
-//! What has come since the last time is found out by [`SumReadings`].
+//! Passes aggregates of the kernel side to the rules: read when a hit has parted them, or as the kernel side
+//! sends them. [`SumReadings`] finds what has come since the last time.
 
 use crate::{
     kernel::{Kernel, SumReadings},
@@ -17,7 +17,8 @@ pub(super) struct PartialSums {
 }
 
 impl PartialSums {
-    /// Reads what was added up until now of the processes in these slots. False while something of it is being written.
+    /// Reads what was added up until now of the processes in these slots. False while something of it is
+    /// being written.
     pub(super) fn read(
         &mut self,
         probes: &Probes,

@@ -1,5 +1,6 @@
-//! Prefetches what a first change takes when the session begins: where a variable is and of what type, the actuator learns from symbols and debug
-//! information, and that takes milliseconds, which a decision would have to wait for. Writes nothing.
+//! Prefetches what a first change takes when the session begins: where a variable is and of what type, the
+//! actuator learns from symbols and debug information, and that takes milliseconds, which a decision would
+//! have to wait for. Writes nothing.
 
 use tuner::actuator::GetCommand;
 

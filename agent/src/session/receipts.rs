@@ -10,8 +10,8 @@ use tuner::{
 use super::{
     actuation::here,
     actuator_queue::Done,
-    changes::{ChangeOutcome, MachineFarewell, OrderAnswer, ShownChange, Undo},
-    leave::Parting,
+    changes::{ChangeOutcome, MachineReverts, NotDone, OrderAnswer, RevertResult, ShownChange},
+    leave::ActuatorEnd,
     orders::{Ordered, Work, pid_here},
 };
 use crate::actuator::{hold_text, passage_text};
@@ -28,7 +28,8 @@ pub(super) fn answer(ordered: &Ordered, part: usize, result: Result<Done, Client
             answer
         }
         Ok(Done::Acted(receipt)) => answer_of_act(at, &receipt, ordered.work(part)),
-        Err(error) => OrderAnswer::not_done(error.to_string(), may_pass(&error)),
+        Err(error) if may_pass(&error) => OrderAnswer::not_done(NotDone::for_now(error.to_string())),
+        Err(error) => OrderAnswer::not_done(NotDone::for_good(error.to_string())),
     }
 }
 
@@ -37,21 +38,21 @@ fn may_pass(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, ActuatorRefusalKind::Busy | ActuatorRefusalKind::Failed))
 }
 
-pub(super) fn undo(result: Result<tuner::undo::Undone, ClientError>) -> Undo {
+pub(super) fn revert(result: Result<tuner::revert::RevertReceipt, ClientError>) -> RevertResult {
     match result {
-        Ok(undone) => reverted(undone.outcome),
-        Err(error) => Undo::Failed {
+        Ok(reverted) => result_of(reverted.outcome),
+        Err(error) => RevertResult::Failed {
             reason: error.to_string(),
             may_pass: may_pass(&error),
         },
     }
 }
 
-pub(super) fn reverted(outcome: RevertOutcome) -> Undo {
+pub(super) fn result_of(outcome: RevertOutcome) -> RevertResult {
     match outcome {
-        RevertOutcome::Reverted => Undo::Reverted,
-        RevertOutcome::ChangedSince(_) => Undo::ChangedSince,
-        RevertOutcome::Failed(reason) => Undo::Failed {
+        RevertOutcome::Reverted => RevertResult::Reverted,
+        RevertOutcome::ChangedSince(_) => RevertResult::ChangedSince,
+        RevertOutcome::Failed(reason) => RevertResult::Failed {
             reason,
             may_pass: true,
         },
@@ -88,7 +89,7 @@ fn answer_of_set(at: Option<&SyncPoint>, receipt: &tuner::writer::Receipt) -> Or
     }
 }
 
-/// What an action did. Of a call without an inverse the rule may say that nothing is left to be taken back.
+/// What an action did. Of a call without an inverse the rule may say that nothing is left to be reverted.
 fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, work: Option<&Work>) -> OrderAnswer {
     let mut shown = ShownChange {
         number: receipt.change,
@@ -127,30 +128,30 @@ fn answer_of_act(at: Option<&SyncPoint>, receipt: &ActionReceipt, work: Option<&
 }
 
 /// What an actuator did at its end.
-pub(super) fn parting(farewell: &actuator::Farewell) -> Parting {
+pub(super) fn actuator_end(summary: &actuator::RevertSummary) -> ActuatorEnd {
     let of = |number: &ChangeNumber| here(number.pid, number.change);
-    let undone = farewell.undone.iter();
-    let undone: Vec<_> = undone
-        .map(|(pid, undone)| (here(*pid, undone.change), reverted(undone.outcome.clone())))
+    let reverted = summary.reverted.iter();
+    let reverted: Vec<_> = reverted
+        .map(|(pid, reverted)| (here(*pid, reverted.change), result_of(reverted.outcome.clone())))
         .collect();
     // A process that has ended holds nothing any more.
     let has_ended = |refusal: &Refusal| refusal.kind == ActuatorRefusalKind::Ended;
-    let refusals = farewell.failed.iter().map(|(_, refusal)| refusal);
-    let mut refusals = refusals.chain(farewell.refused.iter().map(|(_, refusal)| refusal));
-    let is_failed = |(_, undo): &(_, Undo)| matches!(undo, Undo::Failed { .. });
-    let failed = farewell.failed.iter();
-    let refused = farewell.refused.iter();
-    Parting {
-        has_failed: undone.iter().any(is_failed) || refusals.any(|refusal| !has_ended(refusal)),
+    let refusals = summary.failed.iter().map(|(_, refusal)| refusal);
+    let mut refusals = refusals.chain(summary.refused.iter().map(|(_, refusal)| refusal));
+    let is_failed = |(_, undo): &(_, RevertResult)| matches!(undo, RevertResult::Failed { .. });
+    let failed = summary.failed.iter();
+    let refused = summary.refused.iter();
+    ActuatorEnd {
+        has_failed: reverted.iter().any(is_failed) || refusals.any(|refusal| !has_ended(refusal)),
         refused: refused
             .map(|(pid, refusal)| (pid_here(*pid), refusal.to_string()))
             .collect(),
-        farewell: MachineFarewell {
-            undone,
+        reverts: MachineReverts {
+            reverted,
             failed: failed
                 .map(|(number, refusal)| (of(number), refusal.to_string(), has_ended(refusal)))
                 .collect(),
-            kept: farewell.kept.iter().map(of).collect(),
+            kept: summary.kept.iter().map(of).collect(),
         },
     }
 }

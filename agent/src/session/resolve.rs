@@ -1,6 +1,6 @@
-//! Resolves a pattern to one function of a process: libraries rename what they bring along (`scipy_openblas_set_num_threads64_`), and
-//! a file of bindings may then say `*openblas_set_num_threads*` or `libgomp*.so*:omp_set_num_threads`. Names without a pattern are
-//! for the tuner to find.
+//! Resolves a pattern to one function of a process: libraries rename what they bring along
+//! (`scipy_openblas_set_num_threads64_`), and a file of bindings may then say `*openblas_set_num_threads*` or
+//! `libgomp*.so*:omp_set_num_threads`. Names without a pattern are for the tuner to find.
 
 use std::collections::BTreeSet;
 

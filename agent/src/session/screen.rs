@@ -1,4 +1,5 @@
-//! The one way out of a session: what is said, what is shown to people, to scrapes and to files, when each is due.
+//! The one way out of a session: what is said, what is shown to people, to scrapes and to files, when each is
+//! due.
 
 use std::{
     fmt::Display,
@@ -19,7 +20,8 @@ use crate::{
     view::{self, Input, Keys, Painter, Wish},
 };
 
-/// Plain lines come this often, after those of the first second. The live view has a new picture at every second tick at most.
+/// Plain lines come this often, after those of the first second. The live view has a new picture at every
+/// second tick at most.
 const PLAIN_PERIOD: Duration = Duration::from_secs(10);
 
 /// When people were shown numbers.
@@ -46,7 +48,7 @@ impl Shown {
 pub(super) struct Screen {
     painter: Painter,
     outputs: Outputs,
-    /// The newest snapshot for scrapes; none where nobody can scrape.
+    /// The newest snapshot for scrapes; none without a server.
     shared: Option<Shared>,
     /// Serves them for as long as there is a screen.
     serving: JoinSet<std::io::Result<()>>,
@@ -142,7 +144,7 @@ impl Screen {
         }
         let keys = Keys::new().ok();
         if keys.is_none() {
-            // Nobody could end a view that reads no keys.
+            // A view that reads no keys could not be ended.
             self.painter.end();
         }
         keys
@@ -180,8 +182,8 @@ impl Screen {
         self.paint(snapshot);
     }
 
-    /// Shows people the first numbers, if there are any yet. The next ones come at their own time, as if these had not been: they are
-    /// of a whole second.
+    /// Shows the first numbers, if there are any yet. The next ones come at their own time, independent of
+    /// these: they are of a full second.
     pub(super) fn show_first(&mut self, views: &Views<'_>) {
         let snapshot = views.snapshot();
         if says_something(&snapshot) {
@@ -218,7 +220,8 @@ fn publish(shared: &Shared, snapshot: Snapshot) {
     *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
 }
 
-/// What the user does next at the live view; none when nothing can be read any more. Never, without a live view.
+/// What the user does next at the live view; none when nothing can be read any more. Never, without a live
+/// view.
 pub(super) async fn next_input(keys: &mut Option<Keys>) -> Option<Input> {
     let input = match keys {
         Some(keys) => keys.next().await,
@@ -230,7 +233,8 @@ pub(super) async fn next_input(keys: &mut Option<Keys>) -> Option<Input> {
     input
 }
 
-/// Whether numbers of so short a time are worth a look: some rank was in MPI, or there is none, and a look at CPUs needs no call.
+/// Whether numbers of so short a time are worth a look: some rank was in MPI, or there is none, and a look at
+/// CPUs needs no call.
 fn says_something(snapshot: &Snapshot) -> bool {
     let mut rates = snapshot.running().filter_map(|process| process.rates);
     rates.any(|rates| rates.mpi.is_none_or(|mpi| mpi > 0.0))

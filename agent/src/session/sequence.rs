@@ -1,5 +1,6 @@
-//! What the sequences of MPI calls, or of parallel regions, come to for the job: its iterations, its efficiencies, its call sites. Puts
-//! together what [`crate::calls`] knows of each process; reads files only where call sites are to be named.
+//! What the sequences of MPI calls, or of parallel regions, come to for the job: its iterations, its
+//! efficiencies, its call sites. Puts together what [`crate::calls`] knows of each process; reads files only
+//! where call sites are to be named.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,11 +24,11 @@ use crate::{
     trace::Trace,
 };
 
-/// Call sites that are told one by one.
+/// Call sites that are shown one by one.
 const CALL_SITES_MAX: usize = 20;
 
-/// Fewer calls tell nothing about a loop.
-const CALLS_LEAST: u64 = 12;
+/// Fewer calls are not enough to find a loop.
+const CALLS_MIN: u64 = 12;
 
 /// The rings of calls of all processes.
 pub(super) struct Rings<'a> {
@@ -43,7 +44,7 @@ pub(super) struct Rings<'a> {
 }
 
 impl Rings<'_> {
-    /// Takes the newest calls out of the rings, before they are overwritten. False where nobody has made any.
+    /// Takes the newest calls out of the rings, before they are overwritten. False if there are none.
     pub(super) fn read(mut self) -> Result<bool, KernelError> {
         let kernel = self.kernel;
         self.collectives.expect(match self.are_all_here {
@@ -260,7 +261,7 @@ impl Calls<'_> {
         let noun = self.steps().noun();
         let whose = if self.has_mpi() { "rank" } else { "process" };
         match most.unwrap_or_default() {
-            calls if calls < CALLS_LEAST => format!("too few {noun}s were seen: {calls}"),
+            calls if calls < CALLS_MIN => format!("too few {noun}s were seen: {calls}"),
             calls => format!(
                 "the last {} {noun}s of a {whose} have none",
                 calls.min(WINDOW as u64)
@@ -293,7 +294,8 @@ impl Calls<'_> {
     }
 }
 
-/// New call sites that are within language bindings are seen through from now on: calls from there are those of the bindings' callers.
+/// New call sites that are within language bindings are seen through from now on: calls from there are those
+/// of the bindings' callers.
 pub(super) fn see_through_bindings(
     (processes, members): (&mut [Metered], &[Member]),
     (kernel, images): (&mut Kernel, &Images),

@@ -10,7 +10,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Takes the signals over; a session beside the command that it watches leaves Ctrl-C to it. Must run inside the runtime.
+    /// Takes the signals over; a session beside the command that it watches leaves Ctrl-C to it. Must run
+    /// inside the runtime.
     pub(super) fn new(beside: bool) -> std::io::Result<Signals> {
         Ok(Signals {
             beside,

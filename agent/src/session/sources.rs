@@ -37,7 +37,8 @@ use crate::{
 /// Requests that may wait for an answer.
 const REQUESTS_MAX: usize = 8;
 
-/// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
+/// The first numbers are over this time: enough for a hundred calls of a program that makes any, and short
+/// enough for the user.
 const FIRST_LOOK: Duration = Duration::from_millis(300);
 
 /// Everything that can wake the loop.
@@ -66,7 +67,7 @@ pub(super) enum Wake {
     Closed,
     /// A process of the command came or went, or it is time to look for some.
     Family,
-    /// Somebody asks through the control socket.
+    /// A request through the control socket.
     Request(Request, oneshot::Sender<Answer>),
     /// The session is over, for this reason.
     Shutdown(&'static str),
@@ -114,7 +115,7 @@ pub(super) struct Sources {
     hits: Option<Readable>,
     closed: Option<Readable>,
     comings: Option<Readable>,
-    /// Whoever started us holds the other end as long as the command runs.
+    /// The process that started us holds the other end as long as the command runs.
     over: Option<Readable>,
     family: Interval,
     pub(super) ticks: Ticks,
@@ -130,8 +131,8 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Of a session that lasts so long at most, and writes a snapshot as often as `series` says. Ctrl-C is for the command, where it stands beside one.
-    /// Must run inside the runtime.
+    /// Of a session that lasts so long at most, and writes a snapshot as often as `series` says. Ctrl-C is
+    /// for the command, where it stands beside one. Must run inside the runtime.
     pub(super) fn new(
         target: &Target,
         measuring: &Measuring,

@@ -2,7 +2,7 @@
 
 use crate::format::plural;
 
-/// What was done, of what the rule asked for in each process.
+/// What was switched, of what the rule requested in each process.
 pub(super) fn switched(requested: &[String]) -> String {
     let what = requested.first().map_or("", String::as_str);
     let what = what.split(" in process").next().unwrap_or(what);

@@ -1,5 +1,5 @@
-//! What the operating system tells, read of /proc: counters of the processes, what they may use of the CPUs and what others do there, what the
-//! agent itself takes.
+//! What the operating system reports, read from /proc: counters of the processes, which CPUs they may use and
+//! what others do there, what the agent itself takes.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
@@ -35,7 +35,8 @@ pub(super) struct Sample<'a> {
 }
 
 impl System {
-    /// Begins to read a process: its directory in /proc stays open, and belongs to it when its number is used again.
+    /// Begins to read a process: its directory in /proc stays open, and belongs to it when its number is used
+    /// again.
     pub(super) fn open(&mut self, process: &Metered) {
         let place = process.slot as usize;
         if self.samplers.len() <= place {

@@ -42,7 +42,7 @@ pub(super) struct Target {
     pub(super) started: Option<Started>,
     /// Of a command, who of its processes came and went.
     pub(super) comings: Option<Ring>,
-    /// Tells when a process ends, from where the loop begins.
+    /// Reports when a process ends; set when the loop begins.
     pub(super) ends: Option<Ends>,
 }
 
@@ -64,7 +64,7 @@ impl Target {
         })
     }
 
-    /// Tells from here on when one of these processes ends: its slot. Must run inside the runtime.
+    /// From here on, reports when one of these processes ends: its slot. Must run inside the runtime.
     pub(super) fn watch_ends(&mut self, processes: &[Metered]) -> Receiver<u32> {
         let (mut ends, ended) = Ends::new();
         for process in processes {
@@ -74,7 +74,7 @@ impl Target {
         ended
     }
 
-    /// The session started a command, whose processes the kernel side tells of.
+    /// The session started a command, whose processes the kernel side reports.
     pub(super) fn is_of_command(&self) -> bool {
         self.comings.is_some()
     }
@@ -126,7 +126,7 @@ impl Target {
         self.started.as_ref().map_or(&[], |started| &started.expected)
     }
 
-    /// Processes that have run since this was asked last, and run another program now.
+    /// Processes that have run since the last call, and run another program now.
     pub(super) fn replaced(&self, processes: &mut [Metered]) -> Vec<MemberEvent> {
         let running = processes.iter_mut().filter(|process| !process.ended);
         // Who has used no CPU time runs what it ran.
@@ -183,8 +183,8 @@ impl Target {
         Some(self.discovery.family(command.pid, command.uid, known))
     }
 
-    /// What the kernel side tells of processes of the command. All of them are looked into before anything is done for the first: some live for no
-    /// longer than that takes.
+    /// What the kernel side reports of processes of the command. All of them are read before anything is done
+    /// for the first: some live for no longer than that takes.
     pub(super) fn arrivals(&mut self) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         while let Some(comings) = &mut self.comings {
@@ -229,7 +229,7 @@ pub(super) fn candidate(member: &Member) -> Candidate {
     }
 }
 
-/// When a process started, by CLOCK_MONOTONIC; the kernel tells it in hundredths of a second.
+/// When a process started, by CLOCK_MONOTONIC; the kernel reports it in hundredths of a second.
 fn started(pid: Pid) -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let since_boot = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;

@@ -1,5 +1,6 @@
 //! What is shown of a session, read of its parts. Changes nothing.
 
+use crate::rulebook::DecisionId;
 use std::{collections::BTreeSet, time::Duration};
 
 use job::place::Namer;
@@ -113,7 +114,8 @@ impl<'a> Views<'a> {
             .collect()
     }
 
-    /// The processes as they are shown. Those of a command get their slots as they come, and some slots nobody: they are shown by rank.
+    /// The processes as they are shown. Those of a command get their slots as they come, and some slots stay
+    /// empty: they are shown by rank.
     fn process_views(&self) -> Vec<ProcessView> {
         let views = self.shown().into_iter().map(|process| {
             let kernel = self.measuring.probes.kernel();
@@ -181,7 +183,8 @@ impl<'a> Views<'a> {
         of_kernel.chain(self.rules.losses()).collect()
     }
 
-    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
+    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one
+    /// world.
     fn matrix(&self) -> Option<MatrixView> {
         let is_one = self.target.job.roots.len() < 2 && self.calls().has_sequence();
         is_one.then(|| {
@@ -231,7 +234,7 @@ impl<'a> Views<'a> {
     }
 
     /// How long an iteration took before a decision and takes since, in words; none where there is no loop.
-    fn step_around(&self, decision: u64) -> Option<String> {
+    fn step_around(&self, decision: DecisionId) -> Option<String> {
         let at = self.parts.changes.carried_out(decision)?;
         let now = Duration::from_nanos(monotonic_ns().saturating_sub(self.start.armed_ns));
         let (before, after) = self.calls().iteration()?.around(at, now.saturating_sub(at))?;
@@ -266,7 +269,8 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// What a rule that found something would do about it, and the command for that; none where there is nothing to say.
+    /// What a rule that found something would do about it, and the command for that; none where there is
+    /// nothing to say.
     fn advice(&self, rule: &str) -> Option<String> {
         let mut effects = self.rules.effects(rule);
         let variables = self.rules.written_everywhere(rule).into_iter();
@@ -301,14 +305,14 @@ impl<'a> Views<'a> {
         })
     }
 
-    /// The load of each of these processes over the whole session.
+    /// The load of each of these processes over the entire session.
     pub(super) fn add_loads(&self, processes: &mut [ProcessView]) {
         for (process, view) in self.shown().into_iter().zip(processes) {
             view.load = process.load(self.measuring.probes.list(), self.start.armed_ns);
         }
     }
 
-    /// The commands that take back what is left in place.
+    /// The commands that revert what is left in place.
     pub(super) fn undo_commands(&self) -> String {
         let targets = self.options.typed.split(' ');
         let undo = targets.map(|target| crate::hint::as_we_are(&format!("undo {target}")));

@@ -22,8 +22,8 @@ pub(super) fn ticker(period: Duration) -> Interval {
     ticker
 }
 
-/// Ticks, each a while after it was asked for. It is a timer of the kernel, which wakes once: the clock of the event loop takes what is
-/// farther away than 64 ms in two steps.
+/// Ticks, each a while after it was requested. It is a timer of the kernel, which wakes once: the clock of
+/// the event loop takes what is farther away than 64 ms in two steps.
 #[derive(Debug)]
 pub(super) struct Ticks {
     timer: Readable,
@@ -45,7 +45,7 @@ impl Ticks {
         Ok(ticks)
     }
 
-    /// The next one comes after this time, instead of the one that was asked for before.
+    /// The next tick comes after this time, instead of the one that was requested before.
     pub(super) fn next_after(&mut self, time: Duration) -> io::Result<()> {
         self.due = Instant::now() + time;
         // No time at all would stop the timer.
@@ -102,8 +102,8 @@ pub(super) async fn readable(ring: Option<&Readable>) -> io::Result<()> {
     }
 }
 
-/// At once, but for what else the loop waits for, which is looked at first: who has his turn again and again would else keep the loop from
-/// ever hearing of a signal or a tick.
+/// At once, but after the other sources of the loop were polled: a source that is always ready would
+/// otherwise keep the loop from signals and ticks.
 pub(super) async fn turn_if(now: bool) {
     match now {
         true => tokio::task::yield_now().await,
@@ -111,7 +111,8 @@ pub(super) async fn turn_if(now: bool) {
     }
 }
 
-/// A moment before a decision is expected, for the clock of the loop counts milliseconds; never, where none is.
+/// A moment before a decision is expected, for the clock of the loop counts milliseconds; never, where none
+/// is.
 pub(super) fn expected(next: Option<Expected>) -> impl Future<Output = Expected> {
     let now_ns = monotonic_ns();
     let early = next.map(|expected| Duration::from_nanos(expected.from_ns.saturating_sub(now_ns)));

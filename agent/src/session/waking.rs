@@ -1,5 +1,6 @@
-//! The loop of a session: waits for one of a closed set of events ([`Wake`]) and does what it asks for. Hits have a way of their own: windows that
-//! they close are evaluated at once, and they are looked for without sleeping where a decision is likely.
+//! The loop of a session: waits for one of a closed set of events ([`Wake`]) and handles it. Hits have a path
+//! of their own: windows that they close are evaluated at once, and hits are polled for without sleeping when
+//! a decision is likely.
 
 use std::time::Duration;
 
@@ -116,7 +117,8 @@ impl Session {
         self.actuation.polls() && self.rules.has_probed_windows()
     }
 
-    /// Looks for hits for a while. What a decision takes is warmed up first, by both of us: what was not done for a while is slow to do.
+    /// Looks for hits for a while. What a decision takes is warmed up first, by both of us: what was not done
+    /// for a while is slow to do.
     fn poll_hits(&mut self) -> Result<(), KernelError> {
         if self.actuation.may_order() {
             self.warm_up(self.actuation.look_out());
@@ -126,7 +128,8 @@ impl Session {
         self.look_for_hits(monotonic_ns() + POLL.as_nanos() as u64, Session::polls)
     }
 
-    /// Looks for the hit that lets a decision fall due, without sleeping, until it is there or its time has passed.
+    /// Looks for the hit that lets a decision fall due, without sleeping, until it is there or its time has
+    /// passed.
     fn look_out(&mut self, expected: Expected) -> Result<(), KernelError> {
         let Some(sleep) = expected.sleep(monotonic_ns()) else {
             return Ok(());
@@ -158,7 +161,8 @@ impl Session {
         Ok(())
     }
 
-    /// Decides and orders once without the write; then the actuator looks out for the order for so long without sleeping.
+    /// Decides and orders once without the write; then the actuator looks out for the order for so long
+    /// without sleeping.
     fn warm_up(&mut self, look_out: Duration) {
         // What was aggregated belongs to what is decided, and less is left to read then.
         self.measuring.read_partial_sums(&mut self.rules);

@@ -1,7 +1,8 @@
-//! A warm-up shortly before a decision is likely: decided on as the last decisions were, put into words and sent, and done by the actuator up to the
-//! write. What was last used an iteration before has left the caches, and fetching it takes longer than using it.
+//! A warm-up shortly before a decision is likely: decided, serialised and sent as the last decisions were,
+//! and done by the actuator up to the write. What was last used an iteration before has left the caches, and
+//! fetching it takes longer than using it.
 //!
-//! Orders nothing: what leaves here is a [`tuner::actuator::SetWarmUp`], of which nobody can make a set.
+//! Orders nothing: the result is a [`tuner::actuator::SetWarmUp`], which cannot be turned into a set.
 
 use plan::Action;
 
@@ -23,6 +24,7 @@ pub(super) fn is_quick(decision: &ResolvedDecision) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rulebook::DecisionId;
     use plan::{Inverse, Invocation, Scalar, Set};
 
     fn decision(everywhere: bool) -> ResolvedDecision {
@@ -33,7 +35,7 @@ mod tests {
             value: Scalar::Number(11.0),
         };
         ResolvedDecision {
-            id: 1,
+            id: DecisionId(1),
             rule: "r".into(),
             because: Vec::new(),
             expect: None,

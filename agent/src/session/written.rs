@@ -1,5 +1,5 @@
-//! What the variables hold that rules would write, read with the counters: who would write what is there already changes nothing. Writes
-//! nothing itself.
+//! What the variables hold that rules would write, read with the counters: who would write what is there
+//! already changes nothing. Writes nothing itself.
 
 use std::collections::BTreeMap;
 

@@ -28,7 +28,7 @@ fn calls_deeper_than_the_frames_are_counted_and_said_as_root() {
         probed.target.run("deep");
         let inner = probed.kernel.totals(2).unwrap()[1];
         assert_eq!(inner.calls, 41);
-        assert_eq!(inner.too_deep, 41 - abi::MAX_FRAMES as u64);
+        assert_eq!(inner.too_deep, 41 - abi::FRAMES_MAX as u64);
         assert_eq!((inner.timed, inner.unpaired), (1, 0));
     });
 }

@@ -70,7 +70,8 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     );
 }
 
-/// What is timed at jumps costs a tenth of what is timed at returns: most of MPI is, and what programs call most.
+/// What is timed at jumps costs a tenth of what is timed at returns: most of MPI is, and what programs call
+/// most.
 #[test]
 fn mpi_is_left_by_jumps_before_its_returns() {
     for library in ["libmpi.so.40", "libmpich.so.12"] {

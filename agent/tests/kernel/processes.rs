@@ -25,7 +25,7 @@ fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
         let mut probed = Probed::new(SpecFlags::SPAN, way);
         probed.target.run("many");
         let outer = probed.kernel.totals(2).unwrap()[0];
-        let room = u64::from(abi::MAX_THREADS);
+        let room = u64::from(abi::THREADS_MAX);
         assert_eq!(
             (outer.calls, outer.timed, outer.too_deep),
             (5000, room, 5000 - room)

@@ -6,7 +6,8 @@ pub(crate) fn is_root() -> bool {
     needs(std::fs::metadata("/proc/self").unwrap().uid() == 0, "root")
 }
 
-/// A test that cannot run here says so, past the harness's capture; where everything is to be tested it fails.
+/// A test that cannot run here says so, past the harness's capture; where everything is to be tested it
+/// fails.
 pub(crate) fn needs(is_there: bool, what: &str) -> bool {
     if !is_there {
         assert!(

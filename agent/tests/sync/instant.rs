@@ -8,7 +8,8 @@ use tuner::{journal::Mechanism, rendezvous::Rendezvous as _};
 
 use crate::target::{Actuator, Busy, Target, alone_as_root, at, changes, percentile, set, wait_until};
 
-/// Changes `variable` again and again at the point; all of them must be seen first right behind it, and nearly all at the first hit.
+/// Changes `variable` again and again at the point; all of them must be seen first right behind it, and
+/// nearly all at the first hit.
 struct Case {
     by: Mechanism,
     variable: &'static str,
@@ -110,14 +111,15 @@ impl Case {
     }
 }
 
-/// What the host gave to others while this machine had work, in ticks of 10 ms. Nobody answers a hold in time while that lasts: a hit
-/// that was let go meanwhile is the host's.
+/// What the host gave to others while this machine had work, in ticks of 10 ms. Nobody answers a hold in time
+/// while that lasts: a hit that was let go meanwhile is the host's.
 fn taken_by_the_host() -> u64 {
     KernelStats::current().unwrap().total.steal.unwrap_or(0)
 }
 
-/// One in a hundred of a thousand. Fifty are too few for a share on a machine on which others work, and an emulated machine
-/// is stopped in the middle by the one that emulates it: there it is enough that each came about.
+/// One in a hundred of a thousand. Fifty are too few to hold a machine to that on which others work, and
+/// an emulated machine is stopped in the middle by the one that emulates it: there it is enough that each
+/// came about.
 fn most_missed(count: i64) -> i64 {
     match count {
         _ if std::env::var_os("TUNEAGENT_SYNC_ANSWER_US").is_some() => count,

@@ -195,7 +195,7 @@ fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_n
         );
         assert_eq!(code, 0, "{text}");
         assert!(text.contains(said), "{text}");
-        // It was put back at the end, at the same place.
+        // It was reverted at the end, at the same place.
         let history = StateDir::at(directory.path()).history(target.pid()).unwrap();
         assert_eq!(history.changes().len(), usize::from(knob != 0), "{text}");
         wait_until("all is seen", || {

@@ -1,5 +1,5 @@
-//! Changes of several processes together: at the same iteration of all, or of none. The program itself ends when it finds that
-//! one was half-applied.
+//! Changes of several processes together: at the same iteration of all, or of none. The program itself ends
+//! when it finds that one was half-applied.
 
 use std::{
     io::{BufRead, BufReader, Write as _},
@@ -125,7 +125,8 @@ fn collected(actuator: &mut Actuator, mut tickets: Vec<u64>) -> Vec<Result<Recei
     receipts
 }
 
-/// Ranks that iterate so, and an actuator whose changes stay or not, with nothing else beside them; none without root. What is named last goes first.
+/// Ranks that iterate so, and an actuator whose changes stay or not, with nothing else beside them; none
+/// without root. What is named last goes first.
 fn ranks_and_actuator(how: &str, keep: bool) -> Option<(MutexGuard<'static, ()>, TempDir, Ranks, Actuator)> {
     let alone = alone_as_root()?;
     let directory = tempfile::tempdir().unwrap();
@@ -175,13 +176,13 @@ fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_
             holds[holds.len() - 1] / 1000,
         );
         ranks.go_on(RANKS);
-        // The end of the session takes all of them back at one iteration, within a bound; on a machine that is too busy for that all ranks
-        // have them still, and whoever comes next tries again.
+        // The end of the session takes all of them back at one iteration, within a bound; on a machine that
+        // is too busy for that all ranks have them still, and whoever comes next tries again.
         drop(actuator);
         let mut next = Actuator::start(directory.path(), true);
         let mut tries = 1;
         while ranks.all("block") == [count; RANKS] && tries < 5 {
-            next.client().undo_all(&ranks.pids()[..1]).unwrap();
+            next.client().revert_all(&ranks.pids()[..1]).unwrap();
             tries += 1;
         }
         assert_eq!(ranks.all("block"), [0; RANKS]);
@@ -208,8 +209,8 @@ fn a_change_together_that_lies_under_one_of_a_single_rank_is_taken_back_after_it
     }
     actuator.client().set(set(ranks.pids()[0], "seen", 200)).unwrap();
     assert_eq!(ranks.all("seen"), [200, 100, 100, 100]);
-    let farewell = actuator.client().undo_all(&ranks.pids()[..1]).unwrap();
-    assert_eq!((farewell.undone.len(), farewell.failed.len()), (RANKS + 1, 0));
+    let summary = actuator.client().revert_all(&ranks.pids()[..1]).unwrap();
+    assert_eq!((summary.reverted.len(), summary.failed.len()), (RANKS + 1, 0));
     assert_eq!(ranks.all("seen"), [0; RANKS]);
     ranks.go_on(RANKS);
 }
@@ -229,10 +230,10 @@ fn a_rank_that_runs_another_program_since_keeps_no_other_from_its_old_value_as_r
         let program = std::fs::read_link(format!("/proc/{}/exe", last.number));
         program.unwrap().ends_with("sleep")
     });
-    let farewell = actuator.client().undo_all(&[first]).unwrap();
-    assert_eq!(farewell.undone.len(), RANKS - 1, "{farewell:?}");
+    let summary = actuator.client().revert_all(&[first]).unwrap();
+    assert_eq!(summary.reverted.len(), RANKS - 1, "{summary:?}");
     for rank in 0..RANKS - 1 {
-        assert_eq!(ranks.read(rank, "block"), 0, "{farewell:?}");
+        assert_eq!(ranks.read(rank, "block"), 0, "{summary:?}");
     }
     ranks.go_on(RANKS - 1);
 }
@@ -261,7 +262,8 @@ fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
     let Some((_alone, directory, mut ranks, mut actuator)) = ranks_and_actuator("even", true) else {
         return;
     };
-    // The last rank writes it in every iteration, so that it does not hold what it held when the change was announced.
+    // The last rank writes it in every iteration, so that it does not hold what it held when the change was
+    // announced.
     let command = ranks.change("restless", -7);
     let why = refusal(&mut actuator, command);
     assert!(
@@ -339,10 +341,10 @@ fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running_a
     // Whoever comes next finds that nothing was written.
     let mut next = Actuator::start(directory.path(), true);
     for pid in ranks.pids() {
-        let farewell = next.client().undo_all(&[pid]).unwrap();
+        let summary = next.client().revert_all(&[pid]).unwrap();
         assert!(
-            farewell.undone.is_empty() && farewell.failed.is_empty(),
-            "{farewell:?}"
+            summary.reverted.is_empty() && summary.failed.is_empty(),
+            "{summary:?}"
         );
     }
     ranks.go_on(RANKS);

@@ -1,4 +1,5 @@
-//! Histograms by powers of two: of sizes of messages, and of how long calls took. What their buckets count, and the rows that they are kept in.
+//! Histograms by powers of two: of sizes of messages, and of how long calls took. What their buckets count,
+//! and the rows that they are kept in.
 
 /// A row of counts of a process. A histogram has one, or several side by side. Updated with atomic additions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub struct Sizes;
 impl Sizes {
     pub const ROWS: u32 = 1;
 
-    /// The first is of 0 bytes, the one with number n of more than 2^(n-2) up to 2^(n-1) bytes, the last of all that are greater.
+    /// The first is of 0 bytes, the one with number n of more than 2^(n-2) up to 2^(n-1) bytes, the last of
+    /// all that are greater.
     pub const BUCKETS: usize = Sizes::ROWS as usize * Row::BUCKETS;
 
     /// The greatest size that a bucket counts; none for the last.

@@ -1,30 +1,30 @@
-//! A pending action that waits for its sync point: what the probe there and the answering thread agree on. All fields
-//! are words of 8 bytes, for both sides look at them as shared memory.
+//! A pending action that waits for its sync point: what the probe there and the answering thread agree on.
+//! All fields are words of 8 bytes, for both sides look at them as shared memory.
 
-/// How a [`Hold`] stands. Only one side may make each step; every step out of a state that both may leave is a
-/// compare-and-swap.
+/// How a [`Hold`] stands. Only one side may make each step; every step out of a state that both may leave is
+/// a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum HoldState {
-    /// Nothing is asked for; hits pass.
+    /// No action waits; hits pass.
     Idle = 0,
     /// The next hit is held (the probe goes to [`HoldState::Held`], or to [`HoldState::Storing`]).
     Armed = 1,
-    /// A thread is held, and waits for an answer (the answering thread goes to [`HoldState::Writing`]; at the bound the
-    /// probe goes back to [`HoldState::Armed`], or to [`HoldState::Missed`]).
+    /// A thread is held, and waits for an answer (the answering thread goes to [`HoldState::Writing`]; at the
+    /// bound the probe goes back to [`HoldState::Armed`], or to [`HoldState::Missed`]).
     Held = 2,
-    /// The action is being carried out (the answering thread goes to [`HoldState::Done`]; at the second bound the probe
-    /// goes to [`HoldState::Late`]).
+    /// The action is being carried out (the answering thread goes to [`HoldState::Done`]; at the second bound
+    /// the probe goes to [`HoldState::Late`]).
     Writing = 3,
     /// Carried out while the thread was held.
     Done = 4,
-    /// Nobody answered, as often as was allowed. Never carried out.
+    /// No answer came, as often as was allowed. Never carried out.
     Missed = 5,
     /// The thread was let go while the action was being carried out: its instant is not known.
     Late = 6,
     /// The probe itself writes.
     Storing = 7,
-    /// The probe itself has written; `found` and `stored` tell what came of it.
+    /// The probe itself has written; `found` and `stored` have the result.
     Stored = 8,
     /// The iteration that was wanted has gone by without a hold. Never carried out.
     GoneBy = 9,
@@ -61,7 +61,8 @@ pub struct Hold {
     pub hits: u64,
     /// Holds that ended at the bound, without an answer.
     pub misses: u64,
-    /// Hits that were not held, because another thread of the machine was, or nobody could be woken.
+    /// Hits that were not held, because another thread of the machine was, or no answering thread could be
+    /// woken.
     pub passed: u64,
     /// Time in holds without an answer.
     pub missed_ns: u64,
@@ -82,16 +83,18 @@ pub struct Hold {
     pub width: u64,
     /// What the probe itself did, a [`StoreResult`].
     pub stored: u64,
-    /// The thread is not held: it gets this signal, which a debugger of it (we) is told of before the thread; 0: it is held.
+    /// The thread is not held: it gets this signal, which its debugger (the actuator) gets before it; 0: it
+    /// is held.
     pub signal: u64,
-    /// Where the number of the iteration is: 0 when every hit is meant, the argument (the first is 1), or
+    /// Where the number of the iteration is: 0 for every hit, the argument (the first is 1), or
     /// [`KEY_IN_MEMORY`].
     pub key_source: u64,
     /// Its address, in memory.
     pub key_address: u64,
     /// Its size in bytes: 4 or 8. A signed number.
     pub key_width: u64,
-    /// The hit with this number is held, an earlier one passes. The user side changes it while the action is armed.
+    /// The hit with this number is held, an earlier one passes. The user side changes it while the action is
+    /// armed.
     pub key_wanted: u64,
     /// The number at the last hit.
     pub key_last: u64,

@@ -1,4 +1,5 @@
-//! What MPI calls carry, to whom, and where a process has what tells it. Numbers of arguments count from 0.
+//! What MPI calls carry, to which rank, and where a process keeps what identifies it. Numbers of arguments
+//! count from 0.
 
 /// How the size of an MPI datatype is found from the handle that was passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +9,8 @@ pub enum SizeLayout {
     Unknown = 0,
     /// The handle points to an object that holds the size as a `size_t` at `size_offset` (Open MPI).
     AtPointer = 1,
-    /// The handle of a built-in type carries its size in bits 8 to 15, that of any other names its object (MPICH and its descendants).
+    /// The handle of a built-in type carries its size in bits 8 to 15, that of any other names its object
+    /// (MPICH and its descendants).
     InHandle = 2,
 }
 
@@ -43,7 +45,6 @@ pub enum Form {
     Startall = 8,
     /// None, and the request at the argument is no more.
     Free = 9,
-    /// It cannot be told.
     Unstated = 10,
 }
 
@@ -133,8 +134,8 @@ pub struct MessageRule {
     pub comm: u8,
     /// Which argument points to the status that says from whom a message came.
     pub status: u8,
-    /// Which argument points to what the call makes for a later one: a persistent request, whose start carries what it was made for, or
-    /// a message that was found, whose receiving carries it.
+    /// Which argument points to what the call makes for a later one: a persistent request, whose start
+    /// carries what it was made for, or a message that was found, whose receiving carries it.
     pub template: u8,
     /// Which argument points to the message that an earlier call found.
     pub found: u8,
@@ -171,7 +172,8 @@ impl Default for MessageRule {
     }
 }
 
-/// Objects that handles of one kind stand for, where those are integers. All zeros: it is not known where they lie.
+/// Objects that handles of one kind stand for, where those are integers. All zeros: it is not known where
+/// they lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -224,7 +226,8 @@ impl RankMap {
     pub const OF_WORLD: u32 = 1;
 }
 
-/// A process in its MPI world: what tells the world's rank of a rank in another communicator. All zeros: nothing is known.
+/// A process in its MPI world: what is needed to translate a rank of another communicator to the world's. All
+/// zeros: nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -267,7 +270,8 @@ pub struct World {
     pub comm_map: u16,
     /// Where the object of a datatype has its size.
     pub type_size: u16,
-    /// The communicators that handles stand for. Last, and its step last of it: what stands before it is there when this is.
+    /// The communicators that handles stand for. Last, and its step last of it: what stands before it is
+    /// there when this is.
     pub comms: Objects,
     pub types: Objects,
 }
@@ -285,7 +289,7 @@ pub struct Pair {
 impl Pair {
     /// Set in the low half of a key when the messages come from the rank.
     pub const RECEIVED: u32 = 1 << 31;
-    /// The rank where it could not be told.
+    /// The rank if it is unknown.
     pub const UNRESOLVED: u32 = Pair::RECEIVED - 1;
 
     /// The key: slot of the process, direction, rank.
@@ -308,7 +312,7 @@ pub struct Template {
     pub has_pair: u32,
 }
 
-/// Bytes that could not be told.
+/// Bytes that are unknown.
 pub const UNKNOWN_BYTES: u64 = u64::MAX;
 
 /// What is still to be learned of a call when it returns; of the outermost call of a thread.

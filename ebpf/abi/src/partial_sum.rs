@@ -1,14 +1,15 @@
-//! What the kernel side adds up of hits of which nobody asks for one: what is told it, and what it keeps.
+//! Aggregates of hits that are not needed one by one: the rule for the kernel side, and what it keeps.
 
-use crate::MAX_SUMMED;
+use crate::SUMMED_MAX;
 
-/// A whole number at a hit.
+/// An integer at a hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct SumValue {
-    /// Which capture of the spec, [`SumValue::DURATION`], or [`SumValue::NOTHING`], which is 0, and as a key the number of the stretch:
-    /// how often a hit that parts tallies ([`crate::SpecFlags::PARTS`]) was sent of the process.
+    /// Which capture of the spec, [`SumValue::DURATION`], or [`SumValue::NOTHING`], which is 0, and as a key
+    /// the number of the epoch: how often a hit that parts aggregates ([`crate::SpecFlags::PARTS`]) was sent
+    /// of the process.
     pub place: u8,
     /// How many of the upper bits of what was captured have no meaning.
     pub shift: u8,
@@ -46,13 +47,13 @@ pub struct SumRule {
     /// Hits with the same one go together.
     pub key: SumValue,
     /// What is added up.
-    pub of: [SumValue; MAX_SUMMED],
+    pub of: [SumValue; SUMMED_MAX],
 }
 
 impl SumRule {
-    /// What calls took, of each stretch; without a number.
+    /// Durations of calls, for each epoch; without a number.
     pub const DURATIONS: SumRule = {
-        let mut of = [SumValue::plain(SumValue::NOTHING); MAX_SUMMED];
+        let mut of = [SumValue::plain(SumValue::NOTHING); SUMMED_MAX];
         of[0] = SumValue::plain(SumValue::DURATION);
         SumRule {
             number: 0,
@@ -78,9 +79,9 @@ pub struct ValueSums {
     pub greatest: i64,
 }
 
-/// What came of hits of one probe in one process with the same key. A process has two such cells for each probe, for odd keys and
-/// for even ones, so that one is read while the other fills. When another key needs a cell, what is in it is sent as it is: of another
-/// size than a [`crate::HitRecord`], by which it is told from one.
+/// The aggregate of hits of one probe in one process with the same key. A process has two such cells for each
+/// probe, for odd keys and for even ones, so that one is read while the other fills. When another key needs a
+/// cell, its content is sent as it is: its size distinguishes it from a [`crate::HitRecord`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -101,11 +102,11 @@ pub struct SumCell {
     pub process: u32,
     /// [`SumRule::number`] by which it was added up.
     pub number: u64,
-    pub sums: [ValueSums; MAX_SUMMED],
+    pub sums: [ValueSums; SUMMED_MAX],
 }
 
-const _: () = assert!(size_of::<SumRule>() == 8 + MAX_SUMMED * size_of::<SumValue>());
-const _: () = assert!(size_of::<SumCell>() == 64 + MAX_SUMMED * size_of::<ValueSums>());
+const _: () = assert!(size_of::<SumRule>() == 8 + SUMMED_MAX * size_of::<SumValue>());
+const _: () = assert!(size_of::<SumCell>() == 64 + SUMMED_MAX * size_of::<ValueSums>());
 const _: () = assert!(
     size_of::<SumCell>() != size_of::<crate::HitRecord>()
         && size_of::<SumCell>() != crate::HitRecord::SHORT_BYTES

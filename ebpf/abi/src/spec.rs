@@ -1,6 +1,6 @@
-//! What a probe is told to do at a hit.
+//! What a probe does at a hit.
 
-use crate::{MAX_CAPTURES, MAX_READS, MessageRule, SumRule};
+use crate::{CAPTURES_MAX, MessageRule, READS_MAX, SumRule};
 
 /// Where the way to a captured value begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,17 +16,19 @@ pub enum CaptureKind {
     VariableAtEntry = 3,
     /// A variable of the program, as it is at the function's return.
     VariableAtReturn = 4,
-    /// The bytes that the call hands over, by the spec's [`MessageRule`].
+    /// The bytes that the call sends or receives, by the spec's [`MessageRule`].
     Bytes = 5,
-    /// A register as it is where the probe sits, by its number in the machine's code, or what that and a second one add up to.
+    /// A register as it is where the probe sits, by its number in the machine's code, or what that and a
+    /// second one add up to.
     Register = 6,
     /// A number that is known beforehand: the low half in the first offset, the high half in the second.
     Constant = 7,
 }
 
-/// One value that a probe reads at a hit: a register, or what a chain of reads leads to. The first read is at the register's
-/// value or the variable's address plus the first offset, each further one at what the one before found, plus its own
-/// offset. All but the last find a pointer. The kind is a number and not the enum, for the kernel side reads it from a map.
+/// One value that a probe reads at a hit: a register, or what a chain of reads leads to. The first read is at
+/// the register's value or the variable's address plus the first offset, each further one at what the one
+/// before found, plus its own offset. All but the last find a pointer. The kind is a number and not the enum,
+/// for the kernel side reads it from a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -47,7 +49,7 @@ pub struct Capture {
     pub shift: u8,
     pub zero: u8,
     /// What is added before each read.
-    pub offsets: [i32; MAX_READS],
+    pub offsets: [i32; READS_MAX],
 }
 
 /// The switches of a [`ProbeSpec`].
@@ -64,30 +66,32 @@ impl SpecFlags {
     /// The function belongs to a library whose calls are counted at their outermost level only: a call inside
     /// another one that carries this flag is counted as nested.
     pub const OUTERMOST: u32 = 1 << 3;
-    /// The call hands bytes over: `message` says how many.
+    /// The call carries bytes: `message` says how many.
     pub const BYTES: u32 = 1 << 4;
-    /// What it carries is to be told from `message` at all: bytes, or between whom.
+    /// `message` says what it carries: bytes, or between which ranks.
     pub const MESSAGE: u32 = 1 << 5;
-    /// There is something to capture at the entry. The user side tells it from the captures.
+    /// There is something to capture at the entry. The user side derives it from the captures.
     pub const CAPTURES_AT_ENTRY: u32 = 1 << 6;
-    /// There is something to capture at the return. The user side tells it from the captures.
+    /// There is something to capture at the return. The user side derives it from the captures.
     pub const CAPTURES_AT_RETURN: u32 = 1 << 7;
     /// Outermost calls are entered into the ring of their process ([`crate::Call`]).
     pub const SEQUENCE: u32 = 1 << 8;
-    /// With [`SpecFlags::SEND_ENTRY`]: an entry that can be added up as `partial_sum` says is, and is not sent.
+    /// With [`SpecFlags::SEND_ENTRY`]: an entry that can be added up as `partial_sum` says is, and is not
+    /// sent.
     pub const SUM_ENTRY: u32 = 1 << 9;
     /// The same with [`SpecFlags::SEND_RETURN`].
     pub const SUM_RETURN: u32 = 1 << 10;
     /// What is added up before a hit that is sent is apart from what is added up after it, in its process.
     pub const PARTS: u32 = 1 << 11;
-    /// How long calls took is counted by powers of two ([`crate::Durations`]), in the rows that begin at `durations`.
+    /// How long calls took is counted by powers of two ([`crate::Durations`]), in the rows that begin at
+    /// `durations`.
     pub const DURATIONS: u32 = 1 << 12;
     /// Something may fall due at a hit that is sent: who sleeps is woken at once ([`crate::Alarm`]).
     pub const DECIDES: u32 = 1 << 13;
 }
 
-/// What a probe does at a hit. The cookie of the link is the spec's index plus one; zero means that the kernel gave
-/// no cookie.
+/// What a probe does at a hit. The cookie of the link is the spec's index plus one; zero means that the
+/// kernel gave no cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -97,15 +101,16 @@ pub struct ProbeSpec {
     /// The first of the rows of a process that count how long calls took.
     pub durations: u32,
     /// Which arguments to read.
-    pub captures: [Capture; MAX_CAPTURES],
+    pub captures: [Capture; CAPTURES_MAX],
     /// What the call carries.
     pub message: MessageRule,
     /// What is added up instead of sending each hit.
     pub partial_sum: SumRule,
 }
 
-/// What the cookie of a link says of an instruction by which a function is left, above the probe's index: how far the stack pointer is
-/// from the return address there, and, of a conditional jump, when the call ends. Zero is a return instruction.
+/// What the cookie of a link says of an instruction by which a function is left, above the probe's index: how
+/// far the stack pointer is from the return address there, and, of a conditional jump, when the call ends.
+/// Zero is a return instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitSite;
 
@@ -117,8 +122,8 @@ impl ExitSite {
     const HAS_CONDITION: u64 = 1 << 52;
     const IS_TAKEN: u64 = 1 << 53;
 
-    /// The upper half of a cookie. `depth` is in bytes; of a conditional jump there is the processor's number of its condition, and whether
-    /// the call ends where it jumps.
+    /// The upper half of a cookie. `depth` is in bytes; of a conditional jump there is the processor's number
+    /// of its condition, and whether the call ends where it jumps.
     pub const fn bits(depth: u16, jump: Option<(u8, bool)>) -> u64 {
         let depth = (depth as u64) << ExitSite::DEPTH_SHIFT;
         match jump {
@@ -163,8 +168,8 @@ const fn jumps(condition: u64, flags: u64) -> bool {
     holds != (condition & 1 == 1)
 }
 
-const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
+const _: () = assert!(size_of::<Capture>() == 8 + 4 * READS_MAX);
 const _: () = assert!(
     size_of::<ProbeSpec>()
-        == 8 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<SumRule>()
+        == 8 + CAPTURES_MAX * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<SumRule>()
 );

@@ -1,5 +1,6 @@
-//! A synthetic producer: puts hits into the ring of a session by the very function that probes send them with, as fast as a CPU can. An object
-//! of its own, for benchmarks and tests of what reads the ring; no session loads it.
+//! A synthetic producer: puts hits into the ring of a session by the very function that probes send them
+//! with, as fast as a CPU can. An object of its own, for benchmarks and tests of what reads the ring; no
+//! session loads it.
 //!
 //! Nothing is attached: the programs are run one by one (BPF_PROG_TEST_RUN), with arguments.
 #![no_std]
@@ -21,7 +22,7 @@ mod namespace;
 
 use core::ffi::c_void;
 
-use abi::{HitRecord, HitKind};
+use abi::{HitKind, HitRecord};
 use aya_ebpf::{helpers::bpf_loop, programs::RawTracePointContext};
 
 /// What hits have in common.
@@ -35,9 +36,9 @@ struct Producing {
     decides: u32,
 }
 
-/// Puts hits into the ring; the arguments are the number of the first one, how many, and the thread, above whose
-/// 32 bits is 1 where something may fall due at them. What does not fit is counted as a
-/// loss, as a probe's hit is. Returns how many were tried; aya's macro for such programs would not.
+/// Puts hits into the ring; the arguments are the number of the first one, how many, and the thread, above
+/// whose 32 bits is 1 where something may fall due at them. What does not fit is counted as a loss, as a
+/// probe's hit is. Returns how many were tried; aya's macro for such programs would not.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp/sys_enter")]
 pub extern "C" fn produce(ctx: *mut c_void) -> i32 {
@@ -48,14 +49,15 @@ pub extern "C" fn produce(ctx: *mut c_void) -> i32 {
         thread: thread as u32,
         decides: (thread >> 32) as u32,
     };
-    // SAFETY: the callback has the signature that the helper asks for, and `producing` outlives the call.
+    // SAFETY: the callback has the signature that the helper needs, and `producing` outlives the call.
     unsafe { bpf_loop(count as u32, put as *mut c_void, (&raw mut producing).cast(), 0) as i32 }
 }
 
-/// One hit: a return at the first probe of the first process, with its number in the place of a captured value.
+/// One hit: a return at the first probe of the first process, with its number in the place of a captured
+/// value.
 #[inline(never)]
 extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
-    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    // SAFETY: the helper passes on the pointer that it was given, and there is no other one.
     let producing = unsafe { &*producing };
     let number = producing.first.wrapping_add(u64::from(index));
     let mut hit = HitRecord {
@@ -66,7 +68,7 @@ extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
         thread: producing.thread,
         kind: HitKind::Return as u16,
         valid: 1,
-        captures: [0; abi::MAX_CAPTURES],
+        captures: [0; abi::CAPTURES_MAX],
     };
     hit.captures[0] = number;
     maps::send(hit, producing.decides != 0, |_| ());
@@ -87,7 +89,8 @@ fn panic(_info: &core::panic::PanicInfo) -> ! {
     loop {}
 }
 
-/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our licence.
+/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our
+/// licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

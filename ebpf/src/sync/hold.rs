@@ -1,7 +1,8 @@
-//! Holds the thread: wakes an answering thread on another CPU and spins until it has acted, or until a bound is reached.
+//! Holds the thread: wakes an answering thread on another CPU and spins until it has acted, or until a bound
+//! is reached.
 //!
-//! The answering threads are two, each bound to a CPU of its own, and the probe wakes the one that is not on its own CPU:
-//! whether the kernel would preempt the spin does not matter then.
+//! The answering threads are two, each bound to a CPU of its own, and the probe wakes the one that is not on
+//! its own CPU: whether the kernel would preempt the spin does not matter then.
 
 use abi::{Hold, HoldState};
 use aya_ebpf::{
@@ -51,8 +52,8 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     Some(())
 }
 
-/// The thread takes the signal on its way back to the program, one instruction behind the probed one. Whoever debugs it is told
-/// instead, and the thread stands still until then.
+/// The thread takes the signal on its way back to the program, one instruction after the probed one. A
+/// debugger of it gets the signal instead, and the thread stands still until then.
 fn send(reached: &Reached, signal: u32) {
     let hold = reached.hold;
     // SAFETY: the action is in the map, and this is the one hit that is wanted.
@@ -70,8 +71,8 @@ fn send(reached: &Reached, signal: u32) {
 fn keep(reached: &Reached) {
     let hold = reached.hold;
     let since_ns = now_ns();
-    // SAFETY: the action is in the map, and we are its only holder. The answering thread reads this once the state says that
-    // somebody is held.
+    // SAFETY: the action is in the map, and we are its only holder. The answering thread reads this once the
+    // state says that somebody is held.
     unsafe {
         (*hold).thread = reached.thread;
         (*hold).held_at_ns = since_ns;
@@ -85,15 +86,9 @@ fn keep(reached: &Reached) {
         armed_again: 0,
     };
     if wake(reached.index) {
-        // SAFETY: the callback has the signature that the helper asks for, and `wait` outlives the call.
-        unsafe {
-            bpf_loop(
-                abi::MAX_HOLD_STEPS,
-                spin as *mut core::ffi::c_void,
-                (&raw mut wait).cast(),
-                0,
-            )
-        };
+        let step = spin as *mut core::ffi::c_void;
+        // SAFETY: the callback has the signature that the helper needs, and `wait` outlives the call.
+        unsafe { bpf_loop(abi::HOLD_STEPS_MAX, step, (&raw mut wait).cast(), 0) };
         // Nothing but a clock that stands still leads here in one of these states.
         if holds::state(hold) != HoldState::Held as u64 || !miss(hold, &mut wait) {
             holds::step(hold, HoldState::Writing, HoldState::Late);
@@ -127,7 +122,7 @@ fn wake(index: u32) -> bool {
 /// One step of a hold; 1 ends it.
 #[inline(never)]
 extern "C" fn spin(_step: u32, wait: *mut Wait) -> i64 {
-    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    // SAFETY: the helper passes on the pointer that it was given, and there is no other one.
     let wait = unsafe { &mut *wait };
     let Some(hold) = HOLDS.get_ptr_mut(wait.index) else {
         return 1;
@@ -146,8 +141,8 @@ extern "C" fn spin(_step: u32, wait: *mut Wait) -> i64 {
     i64::from(over)
 }
 
-/// The bound is reached and nobody has answered: the action waits for the next hit, unless that was tried often enough. False
-/// when somebody has answered in this very moment.
+/// The bound is reached without an answer: the action waits for the next hit, unless that was tried often
+/// enough. False if an answer came at this very moment.
 #[inline(always)]
 fn miss(hold: *mut Hold, wait: &mut Wait) -> bool {
     let held_ns = now_ns().wrapping_sub(wait.since_ns);

@@ -11,12 +11,13 @@ use aya_ebpf::{
 
 use crate::{atomic, key, namespace};
 
-/// The pending actions; the index is the link's cookie less one. The user side works on them as shared memory.
+/// The pending actions; the index is the link's cookie less one. The user side works on them as shared
+/// memory.
 #[map]
-pub static HOLDS: Array<Hold> = Array::with_max_entries(abi::MAX_HOLDS, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static HOLDS: Array<Hold> = Array::with_max_entries(abi::HOLDS_MAX, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// Who holds now: index plus one, 0 when nobody does. One thread at a time: two that spin could each have the CPU on which
-/// the other one's answer would run.
+/// The hold in progress: index plus one, 0 if there is none. One thread at a time: two that spin could each
+/// have the CPU on which the other one's answer would run.
 #[map]
 pub static HOLDER: Array<u64> = Array::with_max_entries(1, 0);
 
@@ -41,7 +42,7 @@ impl Reached {
         let key = namespace::current()?;
         let index = index(ctx)?;
         let hold = HOLDS.get_ptr_mut(index)?;
-        // SAFETY: the kernel returned the address of a whole `Hold`; a word is read in one piece.
+        // SAFETY: the kernel returned the address of a complete `Hold`; a word is read in one piece.
         let is_mine = unsafe { (*hold).process == key >> 32 };
         if !is_mine || state(hold) != HoldState::Armed as u64 {
             return None;
@@ -66,13 +67,13 @@ pub fn state(hold: *mut Hold) -> u64 {
     unsafe { core::ptr::read_volatile(&raw const (*hold).state) }
 }
 
-/// Goes from one state to another, if nobody was faster.
+/// Goes from one state to another, unless the state has changed meanwhile.
 pub fn step(hold: *mut Hold, from: HoldState, to: HoldState) -> bool {
     // SAFETY: `hold` points to a `Hold` of the map.
     atomic::compare_and_swap(unsafe { &raw mut (*hold).state }, from as u64, to as u64)
 }
 
-/// The action is over, and whoever was held is not any more: its user waits for this word.
+/// The action is over, and the thread is not held any more: the user side waits for this word.
 pub fn released(hold: *mut Hold) {
     // SAFETY: `hold` points to a `Hold` of the map, and the helper has no preconditions.
     unsafe { core::ptr::write_volatile(&raw mut (*hold).released_at_ns, bpf_ktime_get_ns()) };
@@ -80,6 +81,7 @@ pub fn released(hold: *mut Hold) {
 
 /// Adds to a counter that other threads of the process may be adding to.
 pub fn add(counter: *mut u64, amount: u64) {
-    // SAFETY: the pointer is to an aligned u64 of a map, which every writer changes by this one atomic instruction.
+    // SAFETY: the pointer is to an aligned u64 of a map, which every writer changes by this one atomic
+    // instruction.
     unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
 }

@@ -1,9 +1,9 @@
-//! The kernel side of synchronisation: what runs at a sync point while an action waits for it. An object of its own,
-//! loaded by the actuator when the first action is to wait.
+//! The kernel side of synchronisation: what runs at a sync point while an action waits for it. An object of
+//! its own, loaded by the actuator when the first action is to wait.
 //!
-//! `hold` keeps the thread that has reached the sync point where it is until the actuator has acted, or until a bound is
-//! reached. `store` writes by itself; kernels in lockdown refuse to load it, which concerns nobody else. Nothing is decided
-//! here: what is held, how long and how often is said by the [`abi::Hold`].
+//! `hold` keeps the thread that has reached the sync point where it is until the actuator has acted, or until
+//! a bound is reached. `store` writes by itself; kernels in lockdown refuse to load it, which affects no
+//! other program. Nothing is decided here: the [`abi::Hold`] says what is held, how long and how often.
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
@@ -40,7 +40,8 @@ fn panic(_info: &core::panic::PanicInfo) -> ! {
     loop {}
 }
 
-/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our licence.
+/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our
+/// licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,4 +1,4 @@
-//! Writes by itself, where the kernel lets a probe do so: nobody has to be waited for.
+//! Writes by itself, where the kernel lets a probe do so: no answer is waited for.
 
 use abi::{Hold, HoldState, StoreResult};
 use aya_ebpf::{

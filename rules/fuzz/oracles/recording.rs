@@ -1,7 +1,8 @@
-// What holds for all bytes that are given as a recording. Included by the fuzz target and by the tests of `rules`.
+// What holds for all bytes that are given as a recording. Included by the fuzz target and by the tests of
+// `rules`.
 
-/// Reading does not panic, and what was read is the same after it was written and read again: of the bytes as they
-/// are, and of the bytes as a block of a recording whose sums are right, which chance would not find.
+/// Reading does not panic, and what was read is the same after it was written and read again: of the bytes as
+/// they are, and of the bytes as a block of a recording whose sums are right, which chance would not find.
 fn recording(bytes: &[u8]) {
     round_trip(bytes);
     let mut writer = rules::recording::RecordingWriter::new(&Default::default()).expect("an empty header is small");

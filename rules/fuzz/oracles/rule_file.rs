@@ -1,8 +1,9 @@
-// What holds for every text that is given as a rule file. Included by the fuzz target and by the tests of `rules`.
+// What holds for every text that is given as a rule file. Included by the fuzz target and by the tests of
+// `rules`.
 
-/// Parsing, checking and showing what is wrong do not panic; nor does the evaluation of what was accepted, whatever was
-/// observed. That each value of each formula has the type that the check gave it, kind and table or not, is asserted where
-/// formulas are evaluated, in builds with debug assertions.
+/// Parsing, checking and showing what is wrong do not panic; nor does the evaluation of what was accepted,
+/// whatever was observed. That each value of each formula has the type that the check gave it, kind and table
+/// or not, is asserted where formulas are evaluated, in builds with debug assertions.
 fn rule_file(bytes: &[u8]) {
     let Ok(source) = std::str::from_utf8(bytes) else {
         return;

@@ -10,7 +10,8 @@ use crate::expression::Expression;
 use crate::sync::Moment;
 use crate::value::{Scalar, ValueType};
 
-/// How long the session waits for a function that a rule calls; one that takes longer goes on, and its result is in the journal later.
+/// How long the session waits for a function that a rule calls; one that takes longer goes on, and its result
+/// is in the journal later.
 const CALL_WAIT_MS: u64 = 2_000;
 /// How long the dynamic linker is waited for.
 const LOAD_WAIT_MS: u64 = 8_000;
@@ -80,12 +81,13 @@ pub enum PatchRequest {
         function: FunctionName,
         /// The argument, from 0.
         index: usize,
-        /// Its type, where the debug information does not say it. Without debug information the arguments before it are taken
-        /// to be of its kind (whole numbers and addresses, or floating-point numbers).
+        /// Its type, where the debug information does not say it. Without debug information the arguments
+        /// before it are taken to be of its kind (whole numbers and addresses, or floating-point numbers).
         value_type: Option<ValueType>,
         value: Expression,
     },
-    /// The size that the program states for its OpenMP teams, in all functions of [`crate::TEAM_SIZES`] that it calls.
+    /// The size that the program states for its OpenMP teams, in all functions of [`crate::TEAM_SIZES`] that
+    /// it calls.
     SetTeamSize { value: Expression },
 }
 
@@ -133,7 +135,7 @@ pub struct Switch {
     pub on: bool,
 }
 
-/// The words by which rules ask for actions.
+/// The words by which rules request actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keyword {
     Set,
@@ -191,7 +193,7 @@ impl Action {
         }
     }
 
-    /// The keyword by which a rule asks for it.
+    /// The keyword by which a rule requests it.
     pub fn keyword(&self) -> Keyword {
         match self {
             Action::Set(_) => Keyword::Set,
@@ -239,7 +241,7 @@ impl Action {
         matches!(self, Action::Load { .. } | Action::Patch(_))
     }
 
-    /// Whether it is a call of which nobody says how it is reverted: it stays.
+    /// Whether it is a call without a way to revert it: it stays.
     pub fn stays(&self) -> bool {
         matches!(self, Action::Call(call) if call.inverse == Inverse::Unstated)
     }
@@ -277,8 +279,8 @@ impl Action {
         }
     }
 
-    /// What it does to a program, in words. `computed` says what the value or an argument is that is not known yet, by its number among
-    /// [`Action::arguments_mut`].
+    /// What it does to a program, in words. `computed` says what the value or an argument is that is not
+    /// known yet, by its number among [`Action::arguments_mut`].
     pub fn effect(&self, computed: impl Fn(usize) -> Option<String>, range: &str) -> String {
         let value = || computed(0).unwrap_or_default();
         let shown = |arguments: &[Argument], first: usize| {

@@ -1,4 +1,5 @@
-//! Calls of functions of the program: as people write them (`flush("log", 1, 2.5, true)`), what a call takes, and how it is reverted.
+//! Calls of functions of the program: as people write them (`flush("log", 1, 2.5, true)`), what a call takes,
+//! and how it is reverted.
 
 use std::fmt;
 
@@ -57,8 +58,8 @@ pub enum Argument {
     Integer(i64),
     Double(f64),
     Float(f32),
-    /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is reverted: a
-    /// function that keeps the address is not for this.
+    /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is
+    /// reverted: a function that keeps the address is not for this.
     Text(String),
     /// What a variable of the program holds when the call is made; only of a call once.
     Variable(String),
@@ -113,7 +114,7 @@ pub struct CallRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Inverse {
-    /// Nobody says: the call stays.
+    /// Unspecified: the call stays.
     #[default]
     Unstated,
     /// There is nothing to revert, for this reason.
@@ -122,7 +123,8 @@ pub enum Inverse {
     Call {
         /// The other call: constants and [`Argument::Was`].
         call: Invocation,
-        /// What the same thread calls just before the first one, with constants: its result is [`Argument::Was`].
+        /// What the same thread calls just before the first one, with constants: its result is
+        /// [`Argument::Was`].
         was: Option<Invocation>,
     },
 }

@@ -1,7 +1,8 @@
-//! What an argument becomes: constants, the value that was passed, + − × ÷, min, max, clamp. Small enough to be compiled into
-//! the program.
+//! What an argument becomes: constants, the value that was passed, + − × ÷, min, max, clamp. Small enough to
+//! be compiled into the program.
 //!
-//! Text in, a tree out. What it means: whole-number parameters are computed in 64 bits and wrap, floating-point ones as f64.
+//! Text in, a tree out. What it means: whole-number parameters are computed in 64 bits and wrap,
+//! floating-point ones as f64.
 
 use std::fmt;
 

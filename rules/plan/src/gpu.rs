@@ -100,8 +100,9 @@ impl GpuCall {
         known.map_or("", |family| family.name)
     }
 
-    /// What a function is called for, by the linker's name. What compilers call for programs begins with `__`; later versions of a function
-    /// (`_v2`), those for a default stream for each thread (`_ptsz`, `_ptds`, `_spt`), and of NCCL with settings (`Config`) have an ending.
+    /// What a function is called for, by the linker's name. What compilers call for programs begins with
+    /// `__`; later versions of a function (`_v2`), those for a default stream for each thread (`_ptsz`,
+    /// `_ptds`, `_spt`), and of NCCL with settings (`Config`) have an ending.
     pub fn of(symbol: &str) -> Option<GpuCall> {
         if symbol.starts_with(LAUNCH_OF_HIP) {
             return Some(GpuCall::Launch);

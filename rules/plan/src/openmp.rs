@@ -5,8 +5,9 @@ use crate::value::ValueType;
 /// The number of the argument that is the size; each of the functions has it at the same place.
 pub const TEAM_SIZE_ARGUMENT: u8 = 2;
 
-/// The functions that take the size, and its type; 0 there leaves it to the library. Those of GCC start the team too
-/// (`_start`: GCC before 4.9), those of LLVM and Intel set the size of the next one that the thread starts.
+/// The functions that take the size, and its type; 0 there leaves it to the library. Those of GCC start the
+/// team too (`_start`: GCC before 4.9), those of LLVM and Intel set the size of the next one that the thread
+/// starts.
 pub const TEAM_SIZES: &[(&str, ValueType)] = &[
     ("GOMP_parallel", ValueType::U32),
     ("GOMP_parallel_start", ValueType::U32),

@@ -88,8 +88,8 @@ pub enum MarkKind {
     Verdict,
     /// A change was kept.
     Kept,
-    /// A change was undone.
-    Undone,
+    /// A change was reverted.
+    Reverted,
 }
 
 impl MarkKind {
@@ -98,7 +98,7 @@ impl MarkKind {
         MarkKind::Change,
         MarkKind::Verdict,
         MarkKind::Kept,
-        MarkKind::Undone,
+        MarkKind::Reverted,
     ];
 
     /// The word for it in a trace and in a recording.
@@ -108,7 +108,7 @@ impl MarkKind {
             MarkKind::Change => "change",
             MarkKind::Verdict => "verdict",
             MarkKind::Kept => "kept",
-            MarkKind::Undone => "undone",
+            MarkKind::Reverted => "undone",
         }
     }
 

@@ -1,5 +1,5 @@
-//! Sync points: where in the program a change is to take effect, as a user or a rule names it (`entry:step`, `return:libapp.so:step`). A
-//! claim; nothing is looked up here.
+//! Sync points: where in the program a change is to take effect, as a user or a rule names it (`entry:step`,
+//! `return:libapp.so:step`). A claim; nothing is looked up here.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Values: what a rule computes ([`Scalar`]), and what can be written into a process ([`Value`]): a closed set of at most 8 bytes, so that
-//! every write is one aligned store.
+//! Values: what a rule computes ([`Scalar`]), and what can be written into a process ([`Value`]): a closed
+//! set of at most 8 bytes, so that every write is one aligned store.
 //!
 //! Text in, bytes out, and back. Knows nothing of processes.
 
@@ -328,7 +328,8 @@ impl fmt::Display for Literal {
 }
 
 impl Literal {
-    /// The value of this type that it is; a number that is not exactly one is refused, but for the last digits of a fraction.
+    /// The value of this type that it is; a number that is not exactly one is refused, but for the last
+    /// digits of a fraction.
     pub fn of_type(self, value_type: ValueType) -> Result<Value, ValueError> {
         let malformed = || ValueError::Malformed {
             text: self.to_string(),

@@ -1,10 +1,10 @@
 //! Sums of doubles, and of products of two doubles, without any rounding.
 //!
 //! A finite double is a whole multiple of 2^-1074 below 2^1024, a product of two one of 2^-2148 below 2^2048:
-//! fixed-point numbers of 2098 and 4196 bits. They are kept in digits of base 2⁶⁴, each with a sign and 64 bits to
-//! spare: a value adds less than 2⁶⁴ to two digits (a product to three) and no carry runs, so that 2⁶³ values fit
-//! whatever they are. The digits of a sum are then sums of whole numbers, and the same for every order of adding and
-//! merging.
+//! fixed-point numbers of 2098 and 4196 bits. They are kept in digits of base 2⁶⁴, each with a sign and 64
+//! bits to spare: a value adds less than 2⁶⁴ to two digits (a product to three) and no carry runs, so that
+//! 2⁶³ values fit whatever they are. The digits of a sum are then sums of whole numbers, and the same for
+//! every order of adding and merging.
 
 use super::natural::{Natural, SignedInteger};
 

@@ -2,12 +2,12 @@
 
 use super::moments::Moments;
 use super::natural::{Natural, SignedInteger};
-use super::{Count, MOST_VALUES, Merge, WhyNone};
+use super::{Count, Merge, VALUES_MAX, WhyNone};
 
 /// Exact count, sum and sum of squares of u64 and i64.
 ///
-/// Up to [`MOST_VALUES`] values nothing can overflow: |Σx| ≤ 2⁶³ · 2⁶⁴ has an i128, and Σx² < 2⁶³ · 2¹²⁸ is kept in
-/// 192 bits.
+/// Up to [`VALUES_MAX`] values nothing can overflow: |Σx| ≤ 2⁶³ · 2⁶⁴ has an i128, and Σx² < 2⁶³ · 2¹²⁸ is
+/// kept in 192 bits.
 ///
 /// ```
 /// use rules::aggregate::{Integers, Merge};
@@ -40,13 +40,14 @@ impl Integers {
         self.put(1, value.into(), square, 0);
     }
 
-    /// What was counted and summed elsewhere, as in the kernel: count, Σx and Σx². None if no values of 64 bits have
-    /// these sums, which are then torn or wrapped: |Σx| ≤ n·(2⁶⁴−1), Σx² ≤ n·(2⁶⁴−1)² and (Σx)² ≤ n·Σx² hold for any.
+    /// What was counted and summed elsewhere, as in the kernel: count, Σx and Σx². None if no values of 64
+    /// bits have these sums, which are then torn or wrapped: |Σx| ≤ n·(2⁶⁴−1), Σx² ≤ n·(2⁶⁴−1)² and (Σx)² ≤
+    /// n·Σx² hold for any.
     pub fn from_sums(count: u64, sum: i128, squares: u128) -> Option<Integers> {
         let most = Natural::from(u128::from(u64::MAX));
         let number = Natural::from(u128::from(count));
         let (size, sum_of_squares) = (Natural::from(sum.unsigned_abs()), Natural::from(squares));
-        let possible = count <= MOST_VALUES
+        let possible = count <= VALUES_MAX
             && size <= number.times(&most)
             && sum_of_squares <= number.times(&most).times(&most)
             && size.times(&size) <= number.times(&sum_of_squares);

@@ -1,12 +1,13 @@
-//! Partial aggregates: what a node keeps of the hits it saw, so that merging the nodes' parts gives *exactly* what
-//! one evaluator that saw every hit would have.
+//! Partial aggregates: what a node keeps of the hits it saw, so that merging the nodes' parts gives *exactly*
+//! what one evaluator that saw every hit would have.
 //!
-//! Every type here is a commutative monoid: [`Default`] is the empty aggregate, [`Merge::merge`] is associative and
-//! commutative bit for bit, and adding one value is merging an aggregate of that value alone. Hence any split of the
-//! hits over nodes, any tree of merges and any order of arrival give equal states, and equal states give equal
-//! results. That is why no floating-point number is ever added to another here: sums are integers of fixed width
-//! ([`Integers`]) or fixed-point numbers wide enough for every double (`Reals`, [`Regression`]), and rounding
-//! happens once, when a result is read. Nothing depends on a maths library either: two machines give the same bits.
+//! Every type here is a commutative monoid: [`Default`] is the empty aggregate, [`Merge::merge`] is
+//! associative and commutative bit for bit, and adding one value is merging an aggregate of that value alone.
+//! Hence any split of the hits over nodes, any tree of merges and any order of arrival give equal states, and
+//! equal states give equal results. That is why no floating-point number is ever added to another here: sums
+//! are integers of fixed width ([`Integers`]) or fixed-point numbers wide enough for every double (`Reals`,
+//! [`Regression`]), and rounding happens once, when a result is read. Nothing depends on a maths library
+//! either: two machines give the same bits.
 //!
 //! | type | keeps | gives | bytes |
 //! |---|---|---|---|
@@ -18,17 +19,18 @@
 //! | [`Truths`] | how many held, how many did not | both | 16 |
 //! | [`Quantiles`] | up to 64 values, or counts in logarithmic buckets | quantiles, exact or to 1/64 | by its buckets |
 //!
-//! **Bounds.** An aggregate takes [`MOST_VALUES`] = 2⁶³ values; with one more it is overflowed for good, and its
-//! results are none ([`WhyNone::Overflow`]). Up to there no sum can overflow, whatever the values. The bound is on
-//! the count alone because a count only grows: whether it is passed does not depend on the order, as it would for a
-//! sum with signs.
+//! **Bounds.** An aggregate takes [`VALUES_MAX`] = 2⁶³ values; with one more it is overflowed for good, and
+//! its results are none ([`WhyNone::Overflow`]). Up to there no sum can overflow, whatever the values. The
+//! bound is on the count alone because a count only grows: whether it is passed does not depend on the order,
+//! as it would for a sum with signs.
 //!
 //! **None.** A result that does not exist is `Err` with its reason: no values, values that are not finite, an
-//! overflow. The sum of no values is 0; whether nothing happened or nothing was measured is known to whoever holds
-//! the aggregate.
+//! overflow. The sum of no values is 0; whether nothing happened or nothing was measured, the owner of the
+//! aggregate knows.
 //!
-//! **Merging published formulas.** PMSL has MEAN and STDEV (its §6.2) but says nothing on how partial results of two
-//! hosts combine. The usual formula on (count, mean, M2) is that of Chan, Golub and LeVeque (1979), with δ = μ_b − μ_a:
+//! **Merging published formulas.** PMSL has MEAN and STDEV (its §6.2) but says nothing on how partial results
+//! of two hosts combine. The usual formula on (count, mean, M2) is that of Chan, Golub and LeVeque (1979),
+//! with δ = μ_b − μ_a:
 //!
 //! ```text
 //! μ = μ_a + δ·n_b/n        M2 = M2_a + M2_b + δ²·n_a·n_b/n        n = n_a + n_b
@@ -62,7 +64,7 @@ pub use regression::{FittedLine, Regression};
 pub use truths::Truths;
 
 /// The most values one aggregate takes, 2⁶³: at a billion a second that is 292 years.
-pub const MOST_VALUES: u64 = 1 << 63;
+pub const VALUES_MAX: u64 = 1 << 63;
 
 /// Partial results that combine: associative, commutative, and [`Default`] changes nothing.
 pub trait Merge {
@@ -78,13 +80,13 @@ pub enum WhyNone {
     OneValue,
     /// So many of its values were infinite or not a number.
     NotFinite(u64),
-    /// It was given more than [`MOST_VALUES`].
+    /// It was given more than [`VALUES_MAX`].
     Overflow,
     /// The result is beyond the greatest finite f64.
     TooLarge,
     /// The x of all points are equal: no line, or any.
     SameX,
-    /// What was asked for is no share between 0 and 1.
+    /// The requested share is not between 0 and 1.
     NoShare,
 }
 
@@ -105,18 +107,18 @@ impl fmt::Display for WhyNone {
 
 impl std::error::Error for WhyNone {}
 
-/// A number of values that stops one above [`MOST_VALUES`], where it means an overflow. Stopping is associative,
-/// because counts only grow.
+/// A number of values that stops one above [`VALUES_MAX`], where it means an overflow. Stopping is
+/// associative, because counts only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count(u64);
 
 impl Count {
     fn plus(self, more: u64) -> Count {
-        Count(self.0.saturating_add(more).min(MOST_VALUES + 1))
+        Count(self.0.saturating_add(more).min(VALUES_MAX + 1))
     }
 
     fn overflowed(self) -> bool {
-        self.0 > MOST_VALUES
+        self.0 > VALUES_MAX
     }
 
     fn get(self) -> Result<u64, WhyNone> {

@@ -24,10 +24,12 @@ impl Moments {
         self.sum.ratio(&Natural::from(u128::from(count)), self.exponent)
     }
 
-    /// The root of (n·Σx² − (Σx)²) / n², for values in units of 1/`per`. It exists also where its square is too large or too small.
+    /// The root of (n·Σx² − (Σx)²) / n², for values in units of 1/`per`. It exists also where its square is
+    /// too large or too small.
     ///
-    /// None of the works says what its σ is divided by: PMSL names STDEV without a definition (§6.2), and the factoring model of MATE for
-    /// MPI uses σ_C of the measured chunks (Eq. 4.3 and 4.4) without saying it. Ours is that of the values there are.
+    /// None of the works says what its σ is divided by: PMSL names STDEV without a definition (§6.2), and the
+    /// factoring model of MATE for MPI uses σ_C of the measured chunks (Eq. 4.3 and 4.4) without saying it.
+    /// Ours is that of the values there are.
     pub(super) fn stddev(&self, per: u64) -> Result<f64, WhyNone> {
         let count = self.count.at_least(2)?;
         let integral = Natural::from(u128::from(count));

@@ -1,4 +1,5 @@
-//! Whole numbers of any size, only for reading results: exact products, differences and quotients, rounded once.
+//! Whole numbers of any size, only for reading results: exact products, differences and quotients, rounded
+//! once.
 
 use std::cmp::Ordering;
 

@@ -6,10 +6,11 @@ use super::moments::Moments;
 use super::natural::SignedInteger;
 use super::{Integers, Merge, Reals, WhyNone};
 
-/// Exact count, sum and sum of squares of f64, as fast as [`Integers`] where the values are whole and below 2⁵³.
+/// Exact count, sum and sum of squares of f64, as fast as [`Integers`] where the values are whole and below
+/// 2⁵³.
 ///
-/// Whole values go to one aggregate and all others to a second, which is there once there is one: to which of the two
-/// a value goes depends on the value alone, so that equal sets of values give equal states.
+/// Whole values go to one aggregate and all others to a second, which is there once there is one: to which of
+/// the two a value goes depends on the value alone, so that equal sets of values give equal states.
 ///
 /// ```
 /// use rules::aggregate::{Merge, Numbers};

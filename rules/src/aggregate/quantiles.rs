@@ -6,13 +6,15 @@ use super::{Count, Merge, WhyNone};
 
 /// Up to so many values are kept themselves.
 pub const FEW: usize = 64;
-/// A bucket is told by the sign, the exponent and the first 5 bits behind the point: 32 buckets in each power of two.
+/// A bucket is identified by the sign, the exponent and the first 5 bits behind the point: 32 buckets in each
+/// power of two.
 const CUT: u32 = 52 - 5;
 
 /// The values themselves while there are at most [`FEW`], else how many fall into each bucket.
 ///
-/// Which of the two depends on the number of values alone, so that any split and order of them give equal states. A
-/// bucket from `low` on is at most `low` / 32 wide: what is given is its middle, off by at most 1/64 of the value.
+/// Which of the two depends on the number of values alone, so that any split and order of them give equal
+/// states. A bucket from `low` on is at most `low` / 32 wide: what is given is its middle, off by at most
+/// 1/64 of the value.
 ///
 /// ```
 /// use rules::aggregate::Quantiles;
@@ -58,8 +60,9 @@ impl Quantiles {
         }
     }
 
-    /// The value that the share `q` of all values stays below. Of few values it lies on the straight line between two of
-    /// them; of more it is the middle of the bucket of the r-th smallest, r the least from 1 on with r / n ≥ `q`.
+    /// The value that the share `q` of all values stays below. Of few values it lies on the straight line
+    /// between two of them; of more it is the middle of the bucket of the r-th smallest, r the least from 1
+    /// on with r / n ≥ `q`.
     ///
     /// # Errors
     /// [`WhyNone::NoShare`], [`WhyNone::NoValues`], [`WhyNone::NotFinite`], [`WhyNone::Overflow`].

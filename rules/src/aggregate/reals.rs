@@ -4,11 +4,11 @@ use super::exact::{DOUBLE, Exact, Parts, SINGLE, UNIT};
 use super::moments::Moments;
 use super::{Count, Merge, WhyNone};
 
-/// Exact count, sum and sum of squares of f64. 1600 bytes, of which two or three limbs of 16 bytes are in use for
-/// values of like size.
+/// Exact count, sum and sum of squares of f64. 1600 bytes, of which two or three limbs of 16 bytes are in use
+/// for values of like size.
 ///
-/// No sum is ever rounded, so that 1e300 + 1 − 1e300 is 1; results are, once. An infinity or NaN among the values is
-/// counted, and the results are none then. −0 is 0.
+/// No sum is ever rounded, so that 1e300 + 1 − 1e300 is 1; results are, once. An infinity or NaN among the
+/// values is counted, and the results are none then. −0 is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reals {
     count: Count,

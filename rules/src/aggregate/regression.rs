@@ -15,8 +15,8 @@ pub struct FittedLine {
 
 /// Exact n, Σx, Σy, Σx², Σxy of points, for the linear regression of y on x. 3184 bytes.
 ///
-/// With D = n·Σx² − (Σx)² the slope is (n·Σxy − Σx·Σy) / D and the intercept (Σy·Σx² − Σx·Σxy) / D, both from exact
-/// whole numbers and rounded once: no cancellation, however far the points are from 0.
+/// With D = n·Σx² − (Σx)² the slope is (n·Σxy − Σx·Σy) / D and the intercept (Σy·Σx² − Σx·Σxy) / D, both from
+/// exact whole numbers and rounded once: no cancellation, however far the points are from 0.
 ///
 /// ```
 /// use rules::aggregate::Regression;

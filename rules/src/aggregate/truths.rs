@@ -2,7 +2,8 @@
 
 use super::Merge;
 
-/// Counts of what held and what did not, for any and all. Counts stop at 2⁶⁴ − 1, which changes neither result.
+/// Counts of what held and what did not, for any and all. Counts stop at 2⁶⁴ − 1, which changes neither
+/// result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Truths {
     held: u64,

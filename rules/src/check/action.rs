@@ -78,8 +78,8 @@ const OF_A_CHANGE: &[&str] = &[
     "cooldown",
 ];
 
-/// What compilers call in a library of OpenMP (libgomp, libomp, libiomp5), and what programs call there: no such library comes with
-/// debug information.
+/// What compilers call in a library of OpenMP (libgomp, libomp, libiomp5), and what programs call there: no
+/// such library comes with debug information.
 fn is_of_openmp(function: &str) -> bool {
     ["GOMP_", "__kmpc_", "omp_", "kmp_"]
         .iter()
@@ -161,7 +161,8 @@ impl Checker<'_> {
         })
     }
 
-    /// Only what a thread does itself has a place in the program, and only values are written in all processes together.
+    /// Only what a thread does itself has a place in the program, and only values are written in all
+    /// processes together.
     fn has_its_place(&mut self, entry: &TuneEntry, action: &Action) -> Option<()> {
         let keyword = action.keyword().name();
         let wrong = |message: String, span| Diagnostic::wrong("E0150", span, message);
@@ -421,8 +422,8 @@ impl Checker<'_> {
         self.refuse("E0113", text.span, format!("this cannot be the name of {what}"))
     }
 
-    /// A boolean or a plain number, for all processes or for each: the program knows no units. An argument may be a
-    /// number of bytes too, which every program counts alike.
+    /// A boolean or a plain number, for all processes or for each: the program knows no units. An argument
+    /// may be a number of bytes too, which every program counts alike.
     pub(super) fn value(&mut self, expr: &Expr, home: usize, of_argument: bool) -> Option<Typed> {
         let mut infer = self.in_window(home);
         infer.original = of_argument;

@@ -1,16 +1,16 @@
-//! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`. Earlier
-//! values are in [`super::past`].
+//! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`.
+//! Earlier values are in [`super::past`].
 
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};
-use crate::eval::rows::MOST_NUMBERS;
+use crate::eval::rows::NUMBERS_MAX;
 use crate::lang::ast::{Expr, Node};
 use crate::term::{Term, Typed};
 use crate::types::{KeyKind, Kind, Type};
 use crate::value::Scalar;
 
 /// How much a formula may have to compute, in parts.
-const MOST_COST: u64 = 10_000_000;
+const COST_MAX: u64 = 10_000_000;
 
 impl Infer<'_> {
     pub(super) fn call_metric(
@@ -58,7 +58,7 @@ impl Infer<'_> {
     /// Without a bound a few calls of calls would compute for ever.
     fn spend(&mut self, cost: u64, span: Span) -> Option<()> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost <= MOST_COST {
+        if self.cost <= COST_MAX {
             return Some(());
         }
         let message = "there is too much to compute in this formula";
@@ -163,8 +163,8 @@ impl Infer<'_> {
 fn numbers(from: &Typed, to: &Typed) -> u64 {
     match (&from.term, &to.term) {
         (Term::Constant(Scalar::Number(from)), Term::Constant(Scalar::Number(to))) => {
-            (to - from + 1.0).clamp(0.0, MOST_NUMBERS) as u64
+            (to - from + 1.0).clamp(0.0, NUMBERS_MAX) as u64
         }
-        _ => MOST_NUMBERS as u64,
+        _ => NUMBERS_MAX as u64,
     }
 }

@@ -1,5 +1,5 @@
-//! `sum(mpi.time where call == "MPI_Barrier")`: measures of some MPI calls only. In a window of time they are kept by
-//! function; in one from probe to probe they are folded from the calls themselves.
+//! `sum(mpi.time where call == "MPI_Barrier")`: measures of some MPI calls only. In a window of time they are
+//! kept by function; in one from probe to probe they are folded from the calls themselves.
 
 use super::implied::MPI;
 use super::infer::Infer;

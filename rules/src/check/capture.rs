@@ -1,5 +1,5 @@
-//! Captures: formulas over what a probe reads in the program. What a read yields is a plain number unless its layout
-//! says that it is a boolean or a text; units come in as factors.
+//! Captures: formulas over what a probe reads in the program. What a read yields is a plain number unless its
+//! layout says that it is a boolean or a text; units come in as factors.
 
 use super::infer::{Infer, Place, ProbeNames};
 use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
@@ -15,7 +15,7 @@ use crate::types::Type;
 use crate::unit::Dimension;
 
 /// How many values a probe reads at a hit.
-pub(crate) const MOST_READS: usize = 6;
+pub(crate) const READS_MAX: usize = 6;
 
 impl Checker<'_> {
     /// Adds to every probe what is captured at it.
@@ -68,7 +68,8 @@ impl Checker<'_> {
         }
     }
 
-    /// What every hit of a pattern or a set has: which function was called, unless they are probed as one, and what else is known of it.
+    /// What every hit of a pattern or a set has: which function was called, unless they are probed as one,
+    /// and what else is known of it.
     fn known_of(&mut self, probe: &mut Probe) {
         let known: &[(&str, Known, Type)] = match &probe.target {
             Target::Function(_) | Target::Mark(_) | Target::Set(FunctionSet::Gpu(_)) => &[],
@@ -104,8 +105,8 @@ impl Checker<'_> {
     fn not_too_many(&mut self, probe: &Probe, place: Span) {
         let reads = probe.reads.iter();
         let read = reads.filter(|read| !matches!(read.source.base, Base::Known(_)));
-        if read.count() == MOST_READS + 1 {
-            let message = format!("a probe reads at most {MOST_READS} values at a hit");
+        if read.count() == READS_MAX + 1 {
+            let message = format!("a probe reads at most {READS_MAX} values at a hit");
             let help = "capture what the model needs; a second probe of the same function can read more";
             self.wrong
                 .push(Diagnostic::wrong("E0154", place, message).help(help));
@@ -169,7 +170,7 @@ impl Infer<'_> {
         None
     }
 
-    /// A mark hands over what it was given, by its place.
+    /// A mark passes its values by their places.
     fn known_at_mark(&mut self, source: &Source, span: Span) -> Option<()> {
         let (message, help) = match &source.base {
             Base::ReturnValue => ("a mark returns nothing", "pass the value to the mark: `arg(0)`"),
@@ -193,7 +194,7 @@ impl Infer<'_> {
             return None;
         };
         let in_register = !matches!(source.base, Base::Global(_) | Base::Known(_)) && source.depth() == 0;
-        // A mark hands over their bits.
+        // A mark passes their bits.
         if in_register && !is_mark && matches!(layout, Layout::F32 | Layout::F64) {
             let message = "a real number is passed in a register that a probe cannot read";
             let read = if source.base == Base::ReturnValue {

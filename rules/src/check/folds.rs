@@ -8,7 +8,7 @@ use crate::rule::{CheckedRule, FilledPart, Tune};
 use crate::term::{Fold, FoldRange, Rowed, Term, Typed};
 use crate::window::{Window, WindowKind};
 
-/// The folds of one window while they are gathered, with what tells them apart.
+/// The folds of one window while they are gathered, with their keys.
 #[derive(Default)]
 struct Gathered {
     keys: Vec<String>,
@@ -148,8 +148,8 @@ impl Gathered {
     }
 }
 
-/// The fold as text without its place in the file: equal folds have equal ones, and so have those that differ in the
-/// instances they go over, for what is kept of each instance is the same.
+/// The fold as text without its place in the file: equal folds have equal ones, and so have those that differ
+/// in the instances they go over, for what is kept of each instance is the same.
 fn key(fold: &Fold) -> String {
     let mut typed = Typed::new(
         crate::types::Type::PLAIN,

@@ -20,8 +20,8 @@ const PARTS: &[(&str, Field, Type)] = &[
 ];
 
 impl Infer<'_> {
-    /// The probe whose hits a formula is about, if it is about any. Hits that a reduction inside folds are no matter
-    /// of it, and the borders of its window only where there are no others: they have one value.
+    /// The probe whose hits a formula is about, if it is about any. Hits that a reduction inside folds are no
+    /// matter of it, and the boundaries of its window only where there are no others: they have one value.
     pub(super) fn stream_of(&self, expr: &Expr) -> Option<usize> {
         let mut streams = Vec::new();
         self.streams_of(expr, &mut streams);
@@ -281,7 +281,7 @@ impl Infer<'_> {
         }
     }
 
-    /// The border of a window has one hit in it, and so its captures have one value.
+    /// The boundary of a window has one hit in it, and so its captures have one value.
     pub(super) fn of_boundary(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let (base, _) = name.split_once('.')?;
         let probe = self.names.probes.get(base)?.index;
@@ -309,8 +309,8 @@ impl Infer<'_> {
         Some(Some(Typed::new(result, span, Term::Fold(Box::new(fold)))))
     }
 
-    /// What the totals of a probe tell need not be told hit by hit; totals are told at any time, not at borders, and
-    /// there are none of pairs.
+    /// What the totals of a probe contain need not be observed hit by hit; totals are read at any time, not
+    /// at boundaries, and there are none of pairs.
     fn cheapest(&self, fold: Fold) -> Term {
         let timed = self
             .names
@@ -341,7 +341,8 @@ impl Infer<'_> {
 }
 
 impl ProbeNames {
-    /// A part of a hit and its type; the inner nothing stands for a capture that is wrong itself and was reported.
+    /// A part of a hit and its type; the inner nothing stands for a capture that is wrong itself and was
+    /// reported.
     pub(super) fn field(&self, name: &str) -> Option<Option<(Field, Type)>> {
         if let Some((_, field, of)) = PARTS.iter().find(|(part, ..)| *part == name) {
             return Some(Some((*field, *of)));

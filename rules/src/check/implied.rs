@@ -1,5 +1,5 @@
-//! Probes that a rule needs and does not write: the entry of a span that is a border, and the MPI calls behind
-//! `where call == …` in windows from probe to probe.
+//! Probes that a rule needs and does not write: the entry of a span that is a boundary, and the MPI calls
+//! behind `where call == …` in windows from probe to probe.
 
 use crate::file::{CaptureEntry, ProbeEntry, RuleFile};
 use crate::lang::ast::{Expr, Node};

@@ -1,4 +1,5 @@
-//! A formula's types found: [`Expr`] to [`Typed`]. What a name in it means is in `resolved`, reductions are in `reduce`.
+//! A formula's types found: [`Expr`] to [`Typed`]. What a name in it means is in `resolved`, reductions are
+//! in `reduce`.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +84,8 @@ impl Infer<'_> {
         self.report(Diagnostic::wrong(code, span, message))
     }
 
-    /// The metric `name` as this formula sees it; the inner nothing stands for one that is wrong and was reported.
+    /// The metric `name` as this formula sees it; the inner nothing stands for one that is wrong and was
+    /// reported.
     pub(crate) fn metric(&self, name: &str) -> Option<Option<MetricNames>> {
         let home = match self.names.scopes.get(name)? {
             Home::Fixed(home) => *home,
@@ -206,7 +208,7 @@ impl Infer<'_> {
         Some(Typed { term, of, span })
     }
 
-    /// What tells the rows of two parts that meet apart: both must have the same keys, or one is a single value.
+    /// The keys of two parts that are combined: both must have the same, or one is a single value.
     pub(super) fn rows(&mut self, left: &Typed, right: &Typed) -> Option<Option<KeyKind>> {
         match (left.of.table, right.of.table) {
             (Some(one), Some(other)) if one != other => {

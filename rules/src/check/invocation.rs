@@ -18,7 +18,7 @@ use crate::term::Typed;
 enum ArgumentPassing {
     /// Variables of the program.
     Variables,
-    /// What was read just before the call that is taken back.
+    /// What was read just before the call that is reverted.
     Was,
     Constants,
 }
@@ -46,7 +46,7 @@ impl Checker<'_> {
         let called = self.called(action.call.as_ref()?, home, ArgumentPassing::Variables);
         let inverse = self.inverse(entry, called.as_ref().map_or(0, Called::count), home);
         let (called, (inverse, of_inverse)) = (called?, inverse?);
-        self.must_be_taken_back(entry, &inverse, action.target.span)?;
+        self.must_be_revertible(entry, &inverse, action.target.span)?;
         let mut checked = Checked::plain(Action::call(called.call, inverse));
         checked.formulas = called.formulas;
         checked.formulas.extend(of_inverse);
@@ -139,8 +139,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A guard and a `while` take back what was done.
-    fn must_be_taken_back(&mut self, entry: &TuneEntry, inverse: &Inverse, call: Span) -> Option<()> {
+    /// A guard and a `while` revert what was done.
+    fn must_be_revertible(&mut self, entry: &TuneEntry, inverse: &Inverse, call: Span) -> Option<()> {
         if matches!(inverse, Inverse::Call { .. }) {
             return Some(());
         }

@@ -1,5 +1,5 @@
-//! Joins: a stream of pairs made of the hits of two probes. To formulas it is a probe whose hits have the parts of both:
-//! `chunk.send.tasks`, `chunk.compute.duration`.
+//! Joins: a stream of pairs made of the hits of two probes. To formulas it is a probe whose hits have the
+//! parts of both: `chunk.send.tasks`, `chunk.compute.duration`.
 
 use super::infer::ProbeNames;
 use super::{Checker, infer::Names};

@@ -1,4 +1,5 @@
-//! From a [`RuleFile`] to a [`CheckedRule`]: names resolved, types and units right, settings sane, order found.
+//! From a [`RuleFile`] to a [`CheckedRule`]: names resolved, types and units right, settings sane, order
+//! found.
 //!
 //! Whatever passes here can be evaluated without a further check; what cannot is reported with its place.
 
@@ -32,7 +33,7 @@ mod window;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use capture::MOST_READS;
+pub(crate) use capture::READS_MAX;
 use infer::{Infer, MetricNames, Names, Place, ProbeNames};
 
 use crate::diag::{Diagnostic, Span, has_errors};
@@ -58,8 +59,8 @@ impl RuleFile {
     /// Checks the rule, with values of its parameters replaced by those of `overrides` (name to formula).
     ///
     /// # Errors
-    /// Everything found wrong with its names, types, units and settings, in the order of the file; an override that
-    /// is wrong is reported at the parameter it replaces.
+    /// Everything found wrong with its names, types, units and settings, in the order of the file; an
+    /// override that is wrong is reported at the parameter it replaces.
     pub fn check(&self, overrides: &BTreeMap<String, String>) -> Result<CheckedRule, Vec<Diagnostic>> {
         let file = self.with_implied();
         let mut checker = Checker {

@@ -24,7 +24,7 @@ pub(crate) struct Names {
     pub(crate) metrics: BTreeMap<(String, usize), Option<MetricNames>>,
 }
 
-/// A window, and the probes that are its borders; a timed one has none.
+/// A window, and the probes that are its boundaries; a timed one has none.
 pub(crate) struct WindowNames {
     pub(crate) name: String,
     pub(crate) timed: bool,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::diag::Diagnostic;
 use crate::file::Named;
 
-/// The places of `definitions` in an order in which each stands behind what it uses; those in a circle, or that use
-/// one, are left out and reported.
+/// The places of `definitions` in an order in which each stands behind what it uses; those in a circle, or
+/// that use one, are left out and reported.
 pub(crate) fn order(definitions: &[Named], wrong: &mut Vec<Diagnostic>) -> Vec<usize> {
     let places: BTreeMap<&str, usize> = definitions
         .iter()

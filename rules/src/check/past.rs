@@ -1,5 +1,5 @@
-//! Values of earlier windows: `x over 5`, `x[-1]`, `mean(x over run)`, `ewma(x, 0.4)`, and which hits a fold takes:
-//! `sum(x over iteration)`, `mean(x over 256 chunks)`.
+//! Values of earlier windows: `x over 5`, `x[-1]`, `mean(x over run)`, `ewma(x, 0.4)`, and which hits a fold
+//! takes: `sum(x over iteration)`, `mean(x over 256 chunks)`.
 
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};
@@ -11,9 +11,9 @@ use crate::types::{KeyKind, Kind, Type};
 use crate::value::Scalar;
 
 /// How many hits a fold of the newest may take.
-const MOST_NEWEST: f64 = 1_000_000.0;
+const NEWEST_MAX: f64 = 1_000_000.0;
 /// How many folds over the run a rule may have.
-const MOST_RUNS: usize = 64;
+const RUNS_MAX: usize = 64;
 
 impl Infer<'_> {
     /// A metric that has a value by itself: earlier values are kept of these.
@@ -127,7 +127,7 @@ impl Infer<'_> {
                 return None;
             }
             let count_of = self.infer(count)?;
-            let found = integer(&count_of, MOST_NEWEST);
+            let found = integer(&count_of, NEWEST_MAX);
             if found.is_none() {
                 let message = "`over` is a constant number of hits: an integer of 1 to 1000000";
                 self.refuse("E0145", count.span, message);
@@ -243,8 +243,8 @@ impl Infer<'_> {
         if self.place != super::infer::Place::Window {
             return self.refuse("E0134", span, "a constant is needed here");
         }
-        if self.runs.len() == MOST_RUNS {
-            let message = format!("a rule may fold at most {MOST_RUNS} formulas over the run");
+        if self.runs.len() == RUNS_MAX {
+            let message = format!("a rule may fold at most {RUNS_MAX} formulas over the run");
             return self.refuse("E0123", span, message);
         }
         let place = self.runs.len();

@@ -1,5 +1,5 @@
-//! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`. What is folded are the rows of
-//! a table or, in [`super::hits`], the hits of a probe.
+//! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`. What is folded are the
+//! rows of a table or, in [`super::hits`], the hits of a probe.
 
 use super::implied::speaks_of_calls;
 use super::infer::{Infer, Place};
@@ -226,8 +226,8 @@ impl Infer<'_> {
         ))
     }
 
-    /// The rows for which a condition holds that speaks of each row: of its value, of other tables with the same keys,
-    /// of its `key`, or of its `process`.
+    /// The rows for which a condition holds that speaks of each row: of its value, of other tables with the
+    /// same keys, of its `key`, or of its `process`.
     fn chosen_rows(&mut self, of: Typed, filter: &Expr) -> Option<Typed> {
         let outer = self.rows.replace(of.clone());
         let condition = self.infer_boolean(filter);

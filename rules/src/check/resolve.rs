@@ -1,4 +1,5 @@
-//! What a name in a formula means, which depends on what the formula is for; and of a name that means nothing there, why.
+//! What a name in a formula means, which depends on what the formula is for; and of a name that means nothing
+//! there, why.
 
 use super::infer::{Infer, Place};
 use crate::diag::{Diagnostic, Span, did_you_mean};

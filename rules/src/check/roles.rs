@@ -52,7 +52,7 @@ impl Checker<'_> {
         self.report(Diagnostic::wrong("E0130", name.span, message).help_if(near))
     }
 
-    /// The role that is meant where none is said: the only one.
+    /// The default role: the only one.
     pub(super) fn only_role(&mut self, place: Span, what: &str, which: &str) -> Option<usize> {
         if self.file.roles.len() <= 1 {
             return Some(0);

@@ -1,5 +1,6 @@
-//! In which window a formula lives: the one it names, else that of the metrics it uses and the windows it speaks of, else
-//! the innermost of its hits. What names no window at all, but a history, lives wherever it is used.
+//! In which window a formula lives: the one it names, else that of the metrics it uses and the windows it
+//! speaks of, else the innermost of its hits. What names no window at all, but a history, lives wherever it
+//! is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +35,8 @@ struct Seen {
 }
 
 impl Checker<'_> {
-    /// Finds the homes of all metrics, in their order; gives for each name the windows it is evaluated in.
+    /// Infers the scopes of all metrics, in their order; returns for each name the windows it is evaluated
+    /// in.
     pub(super) fn scopes(&mut self, order: &[usize]) -> BTreeMap<String, BTreeSet<usize>> {
         let file = self.file;
         let mut wanted: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
@@ -169,7 +171,7 @@ impl Names {
         self.windows.get(window).is_some_and(|window| window.timed)
     }
 
-    /// Whether hits of a probe are placed in a window by a key, or are its borders.
+    /// Whether hits of a probe are placed in a window by a key, or are its boundaries.
     fn places(&self, window: usize, probe: usize) -> bool {
         self.windows.get(window).is_some_and(|window| {
             let keyed = window
@@ -205,8 +207,8 @@ impl Names {
         windows.iter().find(within_all).copied()
     }
 
-    /// The window of the metrics, windows and borders that formulas name; of several that lie in each other the
-    /// innermost, else the first.
+    /// The window of the metrics, windows and boundaries that formulas name; of several that lie in each
+    /// other the innermost, else the first.
     pub(super) fn spoken_of(&self, formulas: &[&Expr]) -> Option<usize> {
         let mut found = Vec::new();
         formulas.iter().for_each(|expr| self.windows_in(expr, &mut found));
@@ -260,7 +262,7 @@ impl Names {
             .position(|window| window.boundaries.contains(&probe))
     }
 
-    /// The probes of which a formula has a value for each hit; borders of any window have one value in it.
+    /// The probes of which a formula has a value for each hit; boundaries of any window have one value in it.
     fn hits_of(&self, expr: &Expr) -> Vec<usize> {
         let mut out = Vec::new();
         self.outside_reductions(expr, &mut |name| {

@@ -1,5 +1,5 @@
-//! What a formula sees of windows other than its own: metrics and instances of those within it, and of those around it
-//! what they have so far, their borders and their earlier instances; and values at a hit.
+//! What a formula sees of windows other than its own: metrics and instances of those within it, and of those
+//! around it what they have so far, their boundaries and their earlier instances; and values at a hit.
 
 use super::infer::{Infer, MetricNames, Names};
 use crate::diag::{Diagnostic, Span};
@@ -64,7 +64,8 @@ impl Infer<'_> {
         }
     }
 
-    /// The hits of a border that a formula may take as one value: those of its own window and of the ones around it.
+    /// The hits of a boundary that a formula may take as one value: those of its own window and of the ones
+    /// around it.
     pub(super) fn range_of_boundary(&self, probe: usize) -> Option<FoldRange> {
         let bordered = |window: usize| {
             let window = self.names.windows.get(window);
@@ -140,7 +141,7 @@ impl Names {
         self.windows.iter().position(|window| window.name == name)
     }
 
-    /// The probe of a border of `home`: by its own name, or as `iteration.begin` and `iteration.end`.
+    /// The probe of a boundary of `home`: by its own name, or as `iteration.begin` and `iteration.end`.
     fn boundary_named(&self, place: &str, home: usize) -> Option<usize> {
         let window = self.windows.get(home)?;
         if let Some((name, end)) = place.rsplit_once('.')

@@ -1,4 +1,5 @@
-//! The way to a value in the program's memory, as it is written: `cfg.chunk`, `arg(0)->count`, `*arg(1)`, `limits[2]`.
+//! The way to a value in the program's memory, as it is written: `cfg.chunk`, `arg(0)->count`, `*arg(1)`,
+//! `limits[2]`.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ pub(super) const ARGUMENTS: u8 = 6;
 /// As many arguments can a mark have.
 pub(super) const MARK_ARGUMENTS: u8 = 12;
 /// The greatest index of an element.
-const MOST_INDEX: u32 = 65_535;
+const INDEX_MAX: u32 = 65_535;
 /// How many steps a way may have, and how many of them may follow a pointer.
-const MOST_STEPS: usize = 16;
-pub(super) const MOST_DEPTH: usize = 4;
+const STEPS_MAX: usize = 16;
+pub(super) const DEPTH_MAX: usize = 4;
 
 /// What the program calls the names that the rule declares.
 pub(super) type Bindings = BTreeMap<String, String>;
@@ -38,8 +39,8 @@ pub(super) fn source(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnos
 /// The way that `expr` is, where there are so many arguments at most.
 pub(super) fn source_of(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, Diagnostic> {
     let found = walk(expr, bindings, arguments_max)?;
-    if found.steps.len() > MOST_STEPS || found.depth() > MOST_DEPTH {
-        let message = format!("a value is read over at most {MOST_DEPTH} pointers and {MOST_STEPS} steps");
+    if found.steps.len() > STEPS_MAX || found.depth() > DEPTH_MAX {
+        let message = format!("a value is read over at most {DEPTH_MAX} pointers and {STEPS_MAX} steps");
         let help = "let the program keep it in a global variable, and name that";
         return Err(Diagnostic::wrong("E0154", expr.span, message).help(help));
     }
@@ -75,8 +76,8 @@ fn walk(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, D
     }
 }
 
-/// `ret`, or a global variable with the members behind its dots. What a name is bound to may have such too; a part that
-/// begins with a digit belongs to the symbol.
+/// `ret`, or a global variable with the members behind its dots. What a name is bound to may have such too; a
+/// part that begins with a digit belongs to the symbol.
 fn named(name: &str, bindings: &Bindings) -> Source {
     if name == "ret" {
         return Source {
@@ -142,10 +143,10 @@ fn argument(expr: &Expr, arguments: &[Expr], arguments_max: u8) -> Result<Source
 
 fn element(index: &Expr) -> Result<u32, Diagnostic> {
     if let Node::Number { digits, unit: None } = &index.node
-        && let Some(index) = digits.parse().ok().filter(|index| *index <= MOST_INDEX)
+        && let Some(index) = digits.parse().ok().filter(|index| *index <= INDEX_MAX)
     {
         return Ok(index);
     }
-    let message = format!("the index of an element is a number, 0 to {MOST_INDEX}");
+    let message = format!("the index of an element is a number, 0 to {INDEX_MAX}");
     Err(Diagnostic::wrong("E0153", index.span, message))
 }

@@ -15,7 +15,7 @@ use crate::unit::Dimension;
 use crate::value::Scalar;
 
 /// The most windows a condition may have to hold, or a guard may compare: history is kept for them.
-const MOST_WINDOWS: f64 = 1000.0;
+const WINDOWS_MAX: f64 = 1000.0;
 
 /// What a change may have besides.
 struct More {
@@ -101,7 +101,7 @@ impl Checker<'_> {
         };
         let more = more?;
         let tune = Tune {
-            undo_after: entry.while_holds.is_some(),
+            revert_after: entry.while_holds.is_some(),
             initial: more.initial,
             expect: more.expect,
             stale: more.stale,
@@ -227,7 +227,8 @@ impl Checker<'_> {
             .map_or_else(|wrong| self.report(wrong), Some)
     }
 
-    /// Where it asks that a process waits for the decision; the outer nothing stands for what was reported.
+    /// Where it requires that a process waits for the decision; the outer none means that an error was
+    /// reported.
     fn decide(&mut self, at: &SyncEntry) -> Option<Option<Span>> {
         match &at.decide {
             Some(expr) => Some(self.switch(expr, "decide")?.then_some(expr.span)),
@@ -322,10 +323,10 @@ impl Checker<'_> {
 
     fn count_of_windows(&mut self, expr: &Expr, what: &str) -> Option<u32> {
         let value = self.setting(expr, Dimension::NONE, what)?;
-        if value.fract() == 0.0 && (1.0..=MOST_WINDOWS).contains(&value) {
+        if value.fract() == 0.0 && (1.0..=WINDOWS_MAX).contains(&value) {
             return Some(value as u32);
         }
-        let message = format!("`{what}` is a number of windows: an integer of 1 to {MOST_WINDOWS}");
+        let message = format!("`{what}` is a number of windows: an integer of 1 to {WINDOWS_MAX}");
         self.refuse("E0145", expr.span, message)
     }
 
@@ -428,7 +429,8 @@ impl TuneEntry {
     }
 }
 
-/// A rule has one finding: a tune without words of its own uses those of the first tune of its window that has some.
+/// A rule has one finding: a tune without words of its own uses those of the first tune of its window that
+/// has some.
 fn share_finding(tunes: &mut [Tune]) {
     let Some(first) = tunes.iter().find(|tune| tune.finding.is_some()).cloned() else {
         return;

@@ -1,4 +1,5 @@
-//! Windows: every so long, or from hit to hit, and windows within others. In which a formula lives is in [`super::scope`].
+//! Windows: every so long, or from hit to hit, and windows within others. In which a formula lives is in
+//! [`super::scope`].
 
 use super::Checker;
 use super::infer::WindowNames;
@@ -15,11 +16,11 @@ use crate::window::{Begin, Boundaries, Straddle, Window, WindowKind};
 /// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
 const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
 /// How many windows a rule may have.
-const MOST_WINDOWS: usize = 16;
+const WINDOWS_MAX: usize = 16;
 /// How many windows a window may lie in.
-const MOST_AROUND: usize = 4;
+const AROUND_MAX: usize = 4;
 /// How many instances may be skipped.
-const MOST_SKIPPED: f64 = 1e6;
+const SKIPPED_MAX: f64 = 1e6;
 
 impl Checker<'_> {
     pub(super) fn windows(&mut self) -> Vec<Window> {
@@ -29,13 +30,13 @@ impl Checker<'_> {
             self.wrong
                 .push(wrong.help("for example `windows: {pulse: {every: 500ms}}`"));
         }
-        if let Some(beyond) = file.windows.get(MOST_WINDOWS) {
-            let message = format!("a rule may have at most {MOST_WINDOWS} windows");
+        if let Some(beyond) = file.windows.get(WINDOWS_MAX) {
+            let message = format!("a rule may have at most {WINDOWS_MAX} windows");
             self.wrong
                 .push(Diagnostic::wrong("E0123", beyond.name.span, message));
             return Vec::new();
         }
-        // What each is called first: borders, keys and conditions speak of other windows.
+        // What each is called first: boundaries, keys and conditions speak of other windows.
         for entry in &file.windows {
             let names = WindowNames {
                 name: entry.name.raw.clone(),
@@ -72,8 +73,8 @@ impl Checker<'_> {
         if outer == place || around.contains(&place) {
             return self.refuse("E0131", name.span, "a window cannot lie in itself");
         }
-        if around.len() + 1 > MOST_AROUND {
-            let message = format!("a window lies in at most {MOST_AROUND} others");
+        if around.len() + 1 > AROUND_MAX {
+            let message = format!("a window lies in at most {AROUND_MAX} others");
             return self.refuse("E0123", name.span, message);
         }
         Some(outer)
@@ -108,7 +109,7 @@ impl Checker<'_> {
         Some(length.round() as u64)
     }
 
-    /// A timed window has no borders to say more of.
+    /// A timed window has no boundaries to say more of.
     fn only_of_probed(&mut self, entry: &WindowEntry) {
         let key = entry.key.as_ref().map(|key| match key {
             KeyEntry::Same(name) => name.span,
@@ -148,7 +149,8 @@ impl Checker<'_> {
             return self.refuse("E0148", second.span, message);
         }
         let begin = hits.first().copied();
-        // A span is at its border when it begins or ends, and its other probe is what stands for it elsewhere.
+        // A span is at its boundary when it begins or ends, and its other probe is what stands for it
+        // elsewhere.
         let boundaries = [begin, to].into_iter().flatten().collect();
         let keys = self.keys(entry, begin);
         if let Some(names) = self.names.windows.get_mut(place) {
@@ -243,7 +245,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A condition on what an open instance has so far: its hits and borders.
+    /// A condition on what an open instance has so far: its hits and boundaries.
     fn until(&mut self, place: usize, expr: &Expr) -> Option<Typed> {
         let condition = self.condition(place, expr)?;
         let mut unknown = None;
@@ -354,7 +356,7 @@ impl Checker<'_> {
 
     fn skip(&mut self, expr: &Expr) -> Option<u64> {
         let value = self.setting(expr, Dimension::NONE, "skip")?;
-        if value.fract() == 0.0 && (0.0..=MOST_SKIPPED).contains(&value) {
+        if value.fract() == 0.0 && (0.0..=SKIPPED_MAX).contains(&value) {
             return Some(value as u64);
         }
         self.refuse("E0145", expr.span, "`skip` is a number of instances: an integer")

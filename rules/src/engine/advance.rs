@@ -1,4 +1,5 @@
-//! Hits released in the order of their times to the windows of a rule, and what becomes due by them, in that order.
+//! Hits released in the order of their times to the windows of a rule, and what becomes due by them, in that
+//! order.
 //!
 //! What is in a window that closed is evaluated elsewhere, see [`super::close`].
 
@@ -18,11 +19,11 @@ use crate::eval::partial::Content;
 use crate::hit::Hit;
 use crate::ids::RuleId;
 use crate::rule::Trigger;
-use crate::value::{ProcessId, Time};
+use crate::value::{ProcessId, Reason, Time};
 use crate::window::Window;
 
 /// Instances of an inner window kept for the one around them; with more its formulas have no value.
-const MOST_INSIDE: usize = 4096;
+const INSIDE_MAX: usize = 4096;
 
 /// The instances of inner windows that closed within one that is open.
 #[derive(Clone, Debug, Default)]
@@ -35,21 +36,21 @@ impl Inside {
     pub(super) fn push(&mut self, number: u64, window: usize, past: Past) {
         let known = self.closed.entry((number, window)).or_default();
         // One more than are kept says that there were too many.
-        if known.len() <= MOST_INSIDE {
+        if known.len() <= INSIDE_MAX {
             known.push(past);
         }
     }
 
     /// What closed within an instance that closes now; those before it are forgotten.
-    pub(super) fn take(&mut self, number: u64) -> BTreeMap<usize, Result<Vec<Past>, String>> {
+    pub(super) fn take(&mut self, number: u64) -> BTreeMap<usize, Result<Vec<Past>, Reason>> {
         let later = self.closed.split_off(&(number + 1, 0));
         let until = std::mem::replace(&mut self.closed, later);
         let of_it = until.into_iter().filter(|((of, _), _)| *of == number);
         let row = |((_, window), past): ((u64, usize), Vec<Past>)| match past.len() {
-            0..=MOST_INSIDE => (window, Ok(past)),
+            0..=INSIDE_MAX => (window, Ok(past)),
             _ => (
                 window,
-                Err(format!("more than {MOST_INSIDE} windows closed in it")),
+                Err(format!("more than {INSIDE_MAX} windows closed in it")),
             ),
         };
         of_it.map(row).collect()
@@ -63,7 +64,7 @@ struct Release<'a> {
     nesting: &'a Nesting,
     dropped: &'a mut Dropped,
     out: Vec<(usize, Due)>,
-    /// No open instance has ended: none is over before a hit moves a border.
+    /// No open instance has ended: none is over before a hit moves a boundary.
     all_go_on: bool,
 }
 
@@ -237,7 +238,8 @@ impl Fill<'_> {
         self.windows.get_mut(window)?.track()?.open(number)
     }
 
-    /// Number, begin and end of the instances of a window whose borders a process hits itself, the newest first.
+    /// Number, begin and end of the instances of a window whose boundaries a process hits itself, the newest
+    /// first.
     pub(super) fn spans(&self, window: usize, process: ProcessId) -> Vec<(u64, Time, Option<Time>)> {
         let span = |instance: &Instance| {
             let (start, end) = instance.boundaries.get(&process)?;
@@ -353,8 +355,9 @@ impl Release<'_> {
         }
     }
 
-    /// Closes, the inner windows first, the instances that are over when hits before `time` (up to it, if `inclusive`)
-    /// are known. One that closes may cut an inner one off for which others of that window had waited: those are over then as well.
+    /// Closes, the inner windows first, the instances that are over when hits before `time` (up to it, if
+    /// `inclusive`) are known. One that closes may cut an inner one off for which others of that window had
+    /// waited: those are over then as well.
     fn close(&mut self, time: Time, inclusive: bool) {
         while self.close_those_over(time, inclusive) {}
     }

@@ -1,4 +1,5 @@
-//! What captures make of what was read at a hit, without allocation where they keep it or multiply it by a unit.
+//! What captures make of what was read at a hit, without allocation where they keep it or multiply it by a
+//! unit.
 
 use crate::eval::Context;
 use crate::lang::ast::Operator;

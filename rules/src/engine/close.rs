@@ -1,4 +1,5 @@
-//! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are known.
+//! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are
+//! known.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use super::advance::Due;
 use super::instance::{Instance, Surroundings};
 use super::track::Closed;
 use super::tune::{Outbox, TuneState, Turn};
-use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
+use super::{CLOSED_MAX, ClosedWindow, Engine, Mode, Open, Running};
 use crate::eval::called::{Memory, Past};
 use crate::eval::partial::Content;
 use crate::eval::run::RunState;
@@ -19,7 +20,8 @@ use crate::value::{ProcessId, Time, Value};
 use crate::window::{Window, WindowKind};
 
 impl Engine {
-    /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
+    /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to
+    /// `now`.
     pub fn tick(&mut self, now: Time) -> Vec<super::Output> {
         // At most one change of a job is on trial at a time: two would be judged by each other's effect.
         let on_trial = |running: &&Running| {
@@ -39,7 +41,7 @@ impl Engine {
             variables: Arc::clone(&self.variables),
             outputs: Vec::new(),
         };
-        // Who has the priority is asked first: what it wants, the others leave alone.
+        // The rule with priority is evaluated first: what it wants, the others leave alone.
         let mut order: Vec<usize> = (0..self.rules.len()).collect();
         order.sort_by_key(|index| {
             self.rules
@@ -62,7 +64,7 @@ impl Engine {
                 if let (Some(window), Some(running)) = (window, self.rules.get_mut(index)) {
                     let closed = running.evaluate(RuleId(index), place, window, now, &mut outbox);
                     self.closed.push_back(closed);
-                    if self.closed.len() > MOST_CLOSED {
+                    if self.closed.len() > CLOSED_MAX {
                         self.closed.pop_front();
                     }
                 }
@@ -87,7 +89,8 @@ impl Engine {
             .any(|running| running.rule.windows.iter().zip(&running.windows).any(is_over))
     }
 
-    /// The windows of a rule that are over, in the order of their ends; none of a length for a rule that is off.
+    /// The windows of a rule that are over, in the order of their ends; none of a length for a rule that is
+    /// off.
     fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, Ready)> {
         // First, for pairs of hits belong to the timed windows in which they become known.
         let closed = self.advance(id, now);
@@ -321,7 +324,8 @@ impl Running {
         window
     }
 
-    /// With what folds over closed instances need; then it is one of them itself, if it was complete and counts.
+    /// With what folds over closed instances need; then it is one of them itself, if it was complete and
+    /// counts.
     fn looking_back(&self, place: usize, mut window: WindowData) -> WindowData {
         if let Some(past) = self.contents.get(place) {
             (window.earlier, window.run) = (past.earlier(), past.run());
@@ -344,7 +348,8 @@ impl Running {
         past.push(&content);
     }
 
-    /// Whether an instance is not to be evaluated. A condition that is none discards too: it could have been disturbed.
+    /// Whether an instance is not to be evaluated. A condition that is none discards too: it could have been
+    /// disturbed.
     fn left_out(&self, place: usize, data: &WindowData) -> Option<LeftOut> {
         let boundaries = self.rule.windows.get(place)?.boundaries()?;
         if data.number < boundaries.skip {
@@ -371,8 +376,8 @@ impl Running {
             .collect()
     }
 
-    /// How long at most a silent process is waited for: as long as the window that waits longest; without end if one
-    /// has no timeout.
+    /// How long at most a silent process is waited for: as long as the window that waits longest; without end
+    /// if one has no timeout.
     pub(super) fn patience(&self) -> Option<u64> {
         let timeouts: Option<Vec<u64>> = self
             .rule
@@ -460,7 +465,7 @@ impl Running {
     }
 }
 
-/// What a window came to. Made into text only when somebody asks: nobody who waits for a decision is to wait for that.
+/// The results of a window. Made into text only on request: a decision must not wait for it.
 #[derive(Clone, Debug)]
 pub(super) struct Evaluated {
     pub(super) rule: RuleId,

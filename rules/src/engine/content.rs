@@ -1,4 +1,5 @@
-//! What formulas see of an instance of a window from probe to probe: what was made of its hits, and its surroundings.
+//! What formulas see of an instance of a window from probe to probe: what was made of its hits, and its
+//! surroundings.
 //!
 //! Which hits belong to the instance is decided elsewhere, see [`super::track`]; how they are folded, in
 //! [`crate::eval::partial`].

@@ -17,12 +17,12 @@ use crate::guard::Guard;
 use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::rule::{Trigger, Tune};
 use crate::unit::{Dimension, human};
-use crate::value::{Cell, ProcessId};
+use crate::value::{Cell, ProcessId, Reason};
 use crate::window::Window;
 
 impl Engine {
-    /// Whether a decision of the rule may follow a hit of this probe at once: it applies, and a tune of it is looked at there, or
-    /// when a window closes that ends there.
+    /// Whether a decision of the rule may follow a hit of this probe at once: it applies, and a tune of it is
+    /// looked at there, or when a window closes that ends there.
     pub fn may_decide_at(&self, rule: RuleId, probe: ProbeId) -> bool {
         let applies = |running: &&super::Running| running.mode == Mode::Applying && !running.is_removed;
         let Some(running) = self.rules.get(rule.0).filter(applies) else {
@@ -70,8 +70,8 @@ impl TuneState {
         }
     }
 
-    /// Why there is nothing to change though the condition holds: every process has it already, and not from this tune. Such a tune finds
-    /// nothing either.
+    /// Why there is nothing to change though the condition holds: every process has it already, and not from
+    /// this tune. Such a tune finds nothing either.
     pub(super) fn needless(
         &self,
         turn: &Turn<'_>,
@@ -236,7 +236,7 @@ impl TuneState {
             let left = self.quiet_until.since(turn.now) as f64 / 1e9;
             return Some(format!("cooldown: {} left", human(left, Dimension::TIME, false)));
         }
-        if tune.undo_after && !self.has_room() {
+        if tune.revert_after && !self.has_room() {
             return Some("it has as many changes in force as can be undone together".to_string());
         }
         let known = self.before.len();
@@ -248,15 +248,16 @@ impl TuneState {
         ))
     }
 
-    /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so is one
-    /// for which the condition has not held for long enough, or that has the value by itself; all take a change together.
+    /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so
+    /// is one for which the condition has not held for long enough, or that has the value by itself; all take
+    /// a change together.
     fn changes(
         &self,
         turn: &Turn<'_>,
         tune: &Tune,
         wanted: &Wanted,
         variables: &Variables,
-    ) -> Result<Vec<ProcessAction>, String> {
+    ) -> Result<Vec<ProcessAction>, Reason> {
         let no_process = BTreeSet::new();
         let members = turn.window.roles.get(wanted.role).unwrap_or(&no_process);
         let values = wanted.values(turn.context());

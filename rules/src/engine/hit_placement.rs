@@ -1,4 +1,4 @@
-//! A hit on its way into a window: its key, the borders it meets, and the instance around it.
+//! A hit on its way into a window: its key, the boundaries it meets, and the instance around it.
 //!
 //! Where it goes is decided elsewhere, see [`super::track`].
 
@@ -8,7 +8,7 @@ use super::stream::Arrived;
 use crate::value::Key;
 use crate::window::Boundaries;
 
-/// A key tells instances apart within the enclosing one.
+/// A key distinguishes instances within the enclosing one.
 pub(super) type Name = (Option<u64>, Key);
 
 /// A hit on its way into a window.
@@ -30,12 +30,13 @@ impl HitPlacement<'_> {
     }
 }
 
-/// Whether one process hits the borders of a window for all.
+/// Whether one process hits the boundaries of a window for all.
 pub(super) fn is_shared(boundaries: &Boundaries, around: &Surroundings<'_>) -> bool {
     around.owners(boundaries).is_none_or(|owners| owners.len() <= 1)
 }
 
-/// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window around.
+/// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window
+/// around.
 pub(super) fn may_end(boundaries: &Boundaries, probe: usize) -> bool {
     boundaries.until.iter().any(|condition| condition.folds(probe))
 }

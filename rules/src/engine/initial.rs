@@ -1,5 +1,6 @@
-//! What a tune writes at the start, until its first window has shown something better. No guard judges it: there is
-//! nothing before it to compare with. And what a process is given that joins later: what the others of its role have.
+//! What a tune writes at the start, until its first window has shown something better. No guard judges it:
+//! there is nothing before it to compare with. And what a process is given that joins later: what the others
+//! of its role have.
 
 use plan::{Action, Mode, Set};
 
@@ -71,7 +72,7 @@ impl Engine {
         let mut out = Vec::new();
         for (place, (tune, state)) in running.rule.tunes.iter().zip(&mut running.tunes).enumerate() {
             for decision in state.take_confirmed() {
-                let mut verdict = Verdict::undo(decision, rule, place, tune.guard());
+                let mut verdict = Verdict::revert(decision, rule, place, tune.guard());
                 verdict.keep = true;
                 verdict.text = "as in the other processes of its role; kept".to_string();
                 out.push(Output::Verdict(verdict));

@@ -1,4 +1,5 @@
-//! One time through a window: where it begins and ends in each process, what it holds, and what it still lacks.
+//! One time through a window: where it begins and ends in each process, what it holds, and what it still
+//! lacks.
 //!
 //! Which hits belong to it and when it closes is decided elsewhere, see [`super::track`].
 
@@ -13,7 +14,7 @@ use crate::rule::CheckedRule;
 use crate::value::{Key, ProcessId, Time};
 use crate::window::Boundaries;
 
-/// What an instance may ask of its surroundings.
+/// What an instance needs of its surroundings.
 pub(super) struct Surroundings<'a> {
     pub(super) rule: &'a CheckedRule,
     pub(super) roles: &'a [BTreeSet<ProcessId>],
@@ -49,7 +50,7 @@ pub(super) struct Instance {
     /// What those held when it ended, as far as its formulas look at it.
     pub(super) around: Vec<Around>,
     pub(super) key: Option<Key>,
-    /// Where it began and ended in each process that hit its borders.
+    /// Where it began and ended in each process that hit its boundaries.
     pub(super) boundaries: BTreeMap<ProcessId, (Time, Option<Time>)>,
     pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
@@ -80,7 +81,8 @@ impl Instance {
         });
     }
 
-    /// Where it began and ended for a process: in that process, or, where it is `shared`, in the one that hit its borders.
+    /// Where it began and ended for a process: in that process, or, where it is `shared`, in the one that hit
+    /// its boundaries.
     pub(super) fn boundaries_for(
         &self,
         process: ProcessId,
@@ -91,7 +93,7 @@ impl Instance {
             .copied()
     }
 
-    /// Of several reasons the least is told, whichever came first.
+    /// Of several reasons the smallest is kept, whichever came first.
     pub(super) fn mark_incomplete(&mut self, reason: &str) {
         if self.spoiled.as_deref().is_none_or(|known| reason < known) {
             self.spoiled = Some(reason.to_string());
@@ -112,7 +114,7 @@ impl Instance {
         self.fill(|content| content.take(arrived.probe, &arrived.hit));
     }
 
-    /// Where it began and ended in each process, if several hit its borders.
+    /// Where it began and ended in each process, if several hit its boundaries.
     fn own(&self) -> BTreeMap<ProcessId, (Time, Time)> {
         let several = self.boundaries.iter().filter(|_| self.boundaries.len() > 1);
         let own = |(process, (start, end)): (&ProcessId, &(Time, Option<Time>))| {

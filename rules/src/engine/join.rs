@@ -1,7 +1,8 @@
-//! Pairs of hits: each hit of the first probe waits for the hit of the second that has the same keys, first in first out.
+//! Pairs of hits: each hit of the first probe waits for the hit of the second that has the same keys, first
+//! in first out.
 //!
-//! Sees hits in the order of their times. A second without a first that waits has lost it, or came before the engine: it
-//! is dropped, for paired with a later one it would be wrong.
+//! Sees hits in the order of their times. A second without a first that waits has lost it, or came before the
+//! engine: it is dropped, for paired with a later one it would be wrong.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +14,7 @@ use crate::term::Field;
 use crate::value::Key;
 
 /// Hits that may wait for their second.
-const MOST_WAITING: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 
 /// The hits of one join that wait.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +45,7 @@ impl Joiner {
             return None;
         };
         if is_first {
-            if self.count < MOST_WAITING {
+            if self.count < WAITING_MAX {
                 self.count += 1;
                 self.waiting
                     .entry(key)

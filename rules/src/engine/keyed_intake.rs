@@ -1,14 +1,15 @@
-//! Hits that have their instance's key in them: they need no order among processes, and no order at all once they are
-//! known to belong.
+//! Hits that have their instance's key in them: they need no order among processes, and no order at all once
+//! they are known to belong.
 //!
-//! Each waits until the order of the others has come as far as its own time: then it is known which instances had begun
-//! and which were over, and it goes straight into its own. A node does the same with what the coordinator tells it.
+//! Each waits until the order of the others has come as far as its own time: then it is known which instances
+//! had begun and which were over, and it goes straight into its own. A node does the same with what it gets
+//! from the coordinator.
 
 use std::collections::BTreeMap;
 
 use super::ledger::{Belongs, Ledger};
 use super::output::Dropped;
-use super::stream::{Arrived, MOST_PENDING, in_order};
+use super::stream::{Arrived, PENDING_MAX, in_order};
 use crate::hit::Hit;
 use crate::rule::{CheckedRule, Trigger};
 use crate::term::{FoldRange, Term, Typed};
@@ -16,10 +17,10 @@ use crate::value::{Key, ProcessId, Time};
 use crate::window::{Boundaries, Straddle};
 
 /// Hits that may wait for their instance to begin.
-const MOST_WAITING: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 
-/// For each probe of a rule, whether its hits are placed by key alone, and then the windows they belong to, each with
-/// the capture that is the key.
+/// For each probe of a rule, whether its hits are placed by key alone, and then the windows they belong to,
+/// each with the capture that is the key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByKey(Vec<Option<Vec<(usize, usize)>>>);
 
@@ -86,7 +87,8 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
     Some(out).filter(|out| !out.is_empty())
 }
 
-/// Whether hits of a probe are asked for before a window closes: by its conditions, a tune, or the formulas of a window inside.
+/// Whether hits of a probe are needed before a window closes: by its conditions, a tune, or the formulas of a
+/// window inside.
 pub(super) fn is_looked_at(rule: &CheckedRule, place: usize, boundaries: &Boundaries, probe: usize) -> bool {
     let conditions = boundaries.complete.iter().map(|(_, condition)| condition);
     let conditions: Vec<&Typed> = conditions.chain(&boundaries.until).collect();
@@ -102,7 +104,7 @@ pub(super) fn is_looked_at(rule: &CheckedRule, place: usize, boundaries: &Bounda
     in_conditions || looked_at || reached_into(rule, place, probe)
 }
 
-/// Whether a formula of an inner window asks for what the instance has so far.
+/// Whether a formula of an inner window needs what the instance has so far.
 fn reached_into(rule: &CheckedRule, window: usize, probe: usize) -> bool {
     let runs = rule
         .runs
@@ -123,7 +125,7 @@ fn reached_into(rule: &CheckedRule, window: usize, probe: usize) -> bool {
 impl KeyedIntake {
     /// Takes a hit that is not late; false if there is no room for it.
     pub(super) fn push(&mut self, arrived: Arrived) -> bool {
-        let room = self.count < MOST_PENDING;
+        let room = self.count < PENDING_MAX;
         if room {
             self.count += 1;
             self.inboxes.entry(arrived.hit.process).or_default().push(arrived);
@@ -187,7 +189,7 @@ impl KeyedIntake {
             Belongs::To(index) => instances.take(window, index, arrived.probe, &arrived.hit),
             Belongs::Late => dropped.late += 1,
             Belongs::Outside => dropped.outside += 1,
-            Belongs::Waits if self.waiting.len() < MOST_WAITING => {
+            Belongs::Waits if self.waiting.len() < WAITING_MAX => {
                 self.waiting.push((window, key, arrived.clone()));
             }
             Belongs::Waits => dropped.overflow += 1,

@@ -1,12 +1,13 @@
-//! When the instances of a window began and were over, by their keys: what is needed to place a hit by its key, and
-//! nothing else. A node is told it by the coordinator, and so places hits of its processes as one evaluator would.
+//! When the instances of a window began and were over, by their keys: what is needed to place a hit by its
+//! key, and nothing else. A node gets it from the coordinator, and so places hits of its processes as one
+//! evaluator would.
 
 use std::collections::VecDeque;
 
 use crate::value::{Key, Time};
 
-/// Instances that are over and remembered, to tell late hits from early ones.
-const MOST_CLOSED: usize = 1024;
+/// Instances that are over and remembered, to distinguish late hits from early ones.
+const CLOSED_MAX: usize = 1024;
 /// How many other instances may begin between a hit and the begin of its own.
 const PATIENCE: usize = 2;
 
@@ -51,7 +52,7 @@ impl Ledger {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.index == index) {
             entry.over = Some(time);
         }
-        while self.entries.len() > MOST_CLOSED
+        while self.entries.len() > CLOSED_MAX
             && self.entries.front().is_some_and(|entry| entry.over.is_some())
         {
             self.entries.pop_front();

@@ -1,5 +1,5 @@
-//! Rules that come and go while others are evaluated: what two of them may not both claim, and what is left of one that
-//! was removed, which is its number and nothing else.
+//! Rules that come and go while others are evaluated: what two of them may not both claim, and what is left
+//! of one that was removed, which is its number and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -23,8 +23,9 @@ use crate::ids::RuleId;
 use crate::rule::CheckedRule;
 use crate::value::Time;
 
-/// Rules that an engine can be given one after the other: the numbers of those that were removed are not used again.
-const MOST_RULES: usize = 4096;
+/// Rules that an engine can be given one after the other: the numbers of those that were removed are not used
+/// again.
+const RULES_MAX: usize = 4096;
 
 /// A rule that cannot run beside the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl fmt::Display for Conflict {
                 f,
                 "the rules {first} and {second} both claim {claim}; leave one of them out, or give them priorities"
             ),
-            Conflict::TooMany => write!(f, "an engine takes {MOST_RULES} rules in its life"),
+            Conflict::TooMany => write!(f, "an engine takes {RULES_MAX} rules in its life"),
         }
     }
 }
@@ -56,13 +57,13 @@ impl fmt::Display for Conflict {
 impl std::error::Error for Conflict {}
 
 impl Engine {
-    /// One more rule, advising, whose first windows begin at `now`: what was observed before is not its. The others do not
-    /// notice.
+    /// One more rule, advising, whose first windows begin at `now`: what was observed before is not its. The
+    /// others do not notice.
     ///
     /// # Errors
     /// When another rule has its name or changes the same thing.
     pub fn add(&mut self, rule: CheckedRule, now: Time) -> Result<RuleId, Conflict> {
-        if self.rules.len() >= MOST_RULES {
+        if self.rules.len() >= RULES_MAX {
             return Err(Conflict::TooMany);
         }
         let both = self
@@ -127,8 +128,9 @@ impl Engine {
         self.rules.get(rule.0).map_or("", |running| running.rule.name())
     }
 
-    /// A rule is there no longer: a change of it that is still on trial is given up, what it found is closed, and whatever
-    /// it has in force is for the caller to take back. The others do not notice, but that a trial may begin.
+    /// A rule is there no longer: a change of it that is still on trial is given up, what it found is closed,
+    /// and whatever it has in force is for the caller to revert. The others do not notice, but that a
+    /// trial may begin.
     pub fn remove(&mut self, rule: RuleId) -> Vec<Output> {
         let out = self.set_mode(rule, Mode::Off);
         let findings = self.findings();

@@ -1,10 +1,11 @@
 //! The engine: observations go in, decisions, findings and verdicts come out.
 //!
-//! Deterministic and pure: time is what [`Engine::tick`] is told, nothing is iterated in an order that is not fixed,
-//! and nothing is done but to say what should be. A window closes at the first tick on or after its end and lasts
-//! until that tick: its `duration` is the actual one, and the next window begins there.
+//! Deterministic and pure: time is an argument of [`Engine::tick`], nothing is iterated in an order that is
+//! not fixed, and the only result is a list of outputs. A window closes at the first tick on or after its end
+//! and lasts until that tick: its `duration` is the actual one, and the next window begins there.
 //!
-//! This file has the engine's state. `processes`: who joined and left; `observe`: incoming observations; `tune_status`: status for users.
+//! This file has the engine's state. `processes`: who joined and left; `observe`: incoming observations;
+//! `tune_status`: status for users.
 
 mod advance;
 mod capture;
@@ -83,7 +84,8 @@ use crate::window::{Window, WindowKind};
 pub struct Engine {
     rules: Vec<Running>,
     processes: BTreeMap<ProcessId, Process>,
-    /// Of them, when those that have not left joined, and the ranks of all: asked at every tick, changed seldom.
+    /// Of them, when those that have not left joined, and the ranks of all: read at every tick, changed
+    /// seldom.
     joined: Arc<BTreeMap<ProcessId, Time>>,
     ranks: Arc<BTreeMap<ProcessId, u32>>,
     /// The nodes that hand in what they fold by themselves.
@@ -91,7 +93,7 @@ pub struct Engine {
     samples: Samples,
     variables: Arc<Variables>,
     decisions: u64,
-    /// The windows that closed and were not asked for yet, the newest last.
+    /// The windows that closed and were not taken yet, the newest last.
     closed: VecDeque<Arc<Evaluated>>,
 }
 
@@ -133,7 +135,8 @@ struct Running {
     /// For each role its processes.
     roles: Vec<BTreeSet<ProcessId>>,
     tunes: Vec<TuneState>,
-    /// For each window the instance that closed last, and who was left out of the last of all, or that nobody was in it.
+    /// For each window the instance that closed last, and the processes that were left out of it, or that it
+    /// had none.
     last: Vec<Option<Arc<Evaluated>>>,
     left_out: Vec<String>,
     saw_no_process: bool,
@@ -168,7 +171,7 @@ struct Process {
 }
 
 /// Closed windows kept for [`Engine::drain_windows`].
-const MOST_CLOSED: usize = 1024;
+const CLOSED_MAX: usize = 1024;
 
 impl Engine {
     /// An engine for `rules`, all of them advising, whose first windows begin at `now`.
@@ -198,8 +201,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Sets what a rule may do. Applying takes tunes off hold; leaving it gives up a change that is still on trial:
-    /// the verdict says to undo it. Switching off closes findings.
+    /// Sets what a rule may do. Applying takes tunes off hold; leaving it gives up a change that is still on
+    /// trial: the verdict says to revert it. Switching off closes findings.
     pub fn set_mode(&mut self, rule: RuleId, mode: Mode) -> Vec<Output> {
         let Some(running) = self.rules.get_mut(rule.0) else {
             return Vec::new();
@@ -212,7 +215,8 @@ impl Engine {
         out
     }
 
-    /// Whether a decision waits for its receipt. False once it was given up: it grew stale, or its rule was switched or removed.
+    /// Whether a decision waits for its receipt. False once it was given up: it grew stale, or its rule was
+    /// switched or removed.
     pub fn awaits(&self, decision: DecisionId) -> bool {
         let mut tunes = self.rules.iter().flat_map(|running| &running.tunes);
         tunes.any(|tune| tune.awaits(decision))
@@ -220,8 +224,8 @@ impl Engine {
 
     /// What came of a decision; `Applied` starts its guard's trial.
     ///
-    /// False if no such decision is waiting: it was given up when its rule was switched, and what was written is to
-    /// be undone.
+    /// False if no such decision is waiting: it was given up when its rule was switched, and what was written
+    /// is to be reverted.
     pub fn receipt(&mut self, decision: DecisionId, outcome: DecisionOutcome, now: Time) -> bool {
         for running in &mut self.rules {
             for (tune, checked) in running.tunes.iter_mut().zip(&running.rule.tunes) {

@@ -1,13 +1,15 @@
-//! The part of the evaluation that happens where the processes are: hits go in, and what is kept of them comes out.
+//! The part of the evaluation that happens where the processes are: hits go in, and what is kept of them
+//! comes out.
 //!
-//! A node agent tells its [`Node`] what it observes of its own processes, and hands the [`Report`] it makes from time to
-//! time to the coordinator's [`Engine`](crate::Engine). Hits that have their instance's key in them are folded here, so
-//! that the report holds for each instance one state for each process and fold, however many hits there were. All else
-//! — borders, joins, hits placed by time, measures — is handed on, for its order is known only there.
+//! A node agent passes its observations of its own processes to its [`Node`], and the [`Report`] it makes
+//! from time to time to the coordinator's [`Engine`](crate::Engine). Hits that have their instance's key in
+//! them are folded here, so that the report holds for each instance one state for each process and fold,
+//! however many hits there were. All else — boundaries, joins, hits placed by time, measures — is passed on,
+//! since its order is known only there.
 //!
-//! When instances began and were over is known only to the coordinator, which tells it by a [`Schedule`]: up to its
-//! reach a node knows where each of its hits belongs, and says so. Reports and schedules may come twice, late and in any
-//! order; a report that never comes is a loss.
+//! When instances began and were over is known only to the coordinator, which sends a [`Schedule`]: up to its
+//! reach a node knows where each of its hits belongs, and says so. Reports and schedules may come twice, late
+//! and in any order; a report that never comes is a loss.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,13 +70,13 @@ struct Kept {
     spoiled: Vec<(usize, u64, String)>,
 }
 
-/// What a node hands to the coordinator: plain data.
+/// The message of a node to the coordinator: plain data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub node: Machine,
     /// From 0, one more for each report of the node.
     pub sequence: u64,
-    /// In the order in which the node was told.
+    /// In the order in which the node got them.
     pub observations: Vec<Observation>,
     /// What was made of hits since the last report.
     pub partials: Vec<Partial>,
@@ -103,7 +105,7 @@ impl Partial {
     }
 }
 
-/// What the coordinator tells its nodes: which instances began and were over.
+/// The message of the coordinator to its nodes: which instances began and were over.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
     pub(super) rules: Vec<Scheduled>,
@@ -142,7 +144,8 @@ impl Node {
         }
     }
 
-    /// One more rule, in the order in which the coordinator's engine is given them, with the moment that it was given.
+    /// One more rule, in the order in which the coordinator's engine is given them, with the moment that it
+    /// was given.
     pub fn add(&mut self, rule: &CheckedRule, now: Time) {
         self.rules.push(Local::new(rule, now));
     }
@@ -154,7 +157,7 @@ impl Node {
         }
     }
 
-    /// A process of this node is there. The coordinator is told by [`crate::Engine::process_joined`].
+    /// A process of this node joined. The coordinator gets it by [`crate::Engine::process_joined`].
     pub fn process_joined(&mut self, process: ProcessId, facts: &ProcessFacts) {
         let known = Known {
             rank: facts.rank,

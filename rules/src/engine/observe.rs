@@ -17,7 +17,8 @@ impl Engine {
         self.observe_of(observation, false);
     }
 
-    /// The same as to observe every [`Observation::CallCounter`] of a process again, each with the total that it had last.
+    /// The same as to observe every [`Observation::CallCounter`] of a process again, each with the total that
+    /// it had last.
     pub fn calls_stand(&mut self, process: ProcessId, time: Time) {
         self.samples.calls_stand(process, time);
     }
@@ -87,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// Keeps what was measured at a moment until a window asks for it.
+    /// Keeps what was measured at a moment until a window needs it.
     fn sample(&mut self, observation: Observation) {
         match observation {
             Observation::Counter {

@@ -8,7 +8,7 @@ use crate::ids::{DecisionId, ProbeId, RuleId};
 use crate::measure::Measure;
 use crate::partial_sum::PartialSum;
 use crate::unit::Dimension;
-use crate::value::{MetricReading, ProcessId, Reads, Scalar, Subject, Time};
+use crate::value::{MetricReading, ProcessId, Reads, Reason, Scalar, Subject, Time};
 
 /// Something that was measured. Times must not run backwards within one series; what does is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub enum Observation {
         /// Nanoseconds, bytes, or a count.
         total: u64,
     },
-    /// A running total of the calls of one MPI function, where the plan asks for calls by their names.
+    /// A running total of the calls of one MPI function, if the plan requests calls by their names.
     CallCounter {
         process: ProcessId,
         /// A measure of MPI.
@@ -56,10 +56,10 @@ pub enum Observation {
         time: Time,
         /// Hits since any moment.
         count: u64,
-        /// Sum of their durations, nanoseconds; 0 where the plan asks for the count only.
+        /// Sum of their durations, nanoseconds; 0 if the plan requests the count only.
         duration_sum_ns: u64,
     },
-    /// One hit of a probe for which the plan asks [`crate::Delivery::EachHit`].
+    /// One hit of a probe for which the plan requests [`crate::Delivery::EachHit`].
     Hit {
         rule: RuleId,
         probe: ProbeId,
@@ -71,8 +71,8 @@ pub enum Observation {
         /// What was read, in the order of [`crate::PlannedProbe::captures`], or why it could not be.
         captures: Reads,
     },
-    /// What was added up of hits of a probe for which the plan asks [`crate::Delivery::PartialSums`]. What lies before a hit that parts
-    /// tallies is handed in before the watermark that covers this one.
+    /// The aggregate of hits of a probe for which the plan requests [`crate::Delivery::PartialSums`]. What
+    /// lies before a hit that parts aggregates is passed in before the watermark that covers this one.
     PartialSum {
         rule: RuleId,
         probe: ProbeId,
@@ -135,13 +135,13 @@ pub struct Dropped {
     /// Hits behind their process's watermark, or of an instance that had closed.
     pub late: u64,
     pub duplicate: u64,
-    /// Hits that belong to no instance: before the first border, or between two instances.
+    /// Hits that belong to no instance: before the first boundary, or between two instances.
     pub outside: u64,
     /// Hits without the key that places them, or with one that begins an instance twice.
     pub unplaced: u64,
     /// Hits there was no room for.
     pub overflow: u64,
-    /// Spans across a border that the window leaves out.
+    /// Spans across a boundary that the window leaves out.
     pub straddling: u64,
     /// Instances left out because they were the first.
     pub skipped: u64,
@@ -246,12 +246,13 @@ pub struct Decision {
     pub expect: Option<String>,
     /// Where each process takes the change.
     pub at: Option<SyncPoint>,
-    /// Where all processes take the change at the same iteration, all of them or none; or why they cannot agree on one.
-    pub together: Option<Result<Meeting, String>>,
+    /// Where all processes take the change at the same iteration, all of them or none; or why they cannot
+    /// agree on one.
+    pub together: Option<Result<Meeting, Reason>>,
     /// It was reverted to be compared, and is made once more.
     pub again: bool,
-    /// From where to where the window went that it was decided on; none of a first value, and of what was decided at a hit: of
-    /// hits that lead to the same decision nodes may name another.
+    /// From where to where the window went that it was decided on; none of a first value, and of what was
+    /// decided at a hit: of hits that lead to the same decision nodes may name another.
     pub window: Option<(Time, Time)>,
 }
 
@@ -292,17 +293,18 @@ pub struct Verdict {
     pub rule: RuleId,
     /// The tune, by its place in the file.
     pub tune: usize,
-    /// Whether the change stays; if not, it is to be undone now.
+    /// Whether the change stays; if not, it is to be reverted now.
     pub keep: bool,
-    /// It is undone because the `while` that it was in force for no longer holds: nothing was judged.
+    /// It is reverted because the `while` that it was in force for no longer holds: nothing was judged.
     pub ended: bool,
-    /// It is undone to be compared with the time without it: the trial goes on.
+    /// It is reverted to be compared with the time without it: the trial goes on.
     pub compares: bool,
     /// What was found; none where nothing was judged.
     pub verdict: Option<plan::GuardEffect>,
     /// The processes of which that is said; none is all of the decision.
     pub processes: Option<BTreeSet<ProcessId>>,
-    /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be judged.
+    /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be
+    /// judged.
     pub means: Option<(f64, f64)>,
     pub dimension: Dimension,
     /// How many times better it got, above 1 for better; none where a mean is 0 or they differ in sign.
@@ -352,8 +354,8 @@ pub struct TuneStatus {
     pub dropped: Dropped,
 }
 
-/// Where a tune stands. Who asks for that asks here: [`TuneStatus::why`] is for people, and its words may change.
-/// In the order of how far it got.
+/// The state of a tune, as data: [`TuneStatus::why`] is for people, and its words may change. In the order of
+/// progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     Off,
@@ -363,7 +365,8 @@ pub enum Standing {
     Quiet,
     /// Something else must come first: a window, another tune, a baseline, the end of a cooldown.
     Waiting,
-    /// It would act, and gives way to another rule: a change of that is on trial, or it has what this one would change.
+    /// It would act, and gives way to another rule: a change of that is on trial, or it has what this one
+    /// would change.
     GivesWay,
     /// Its condition holds, and must for some windows more.
     Counting,

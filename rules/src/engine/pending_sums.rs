@@ -1,6 +1,6 @@
-//! What was added up of hits where they happened finds its instance: by the key that its hits have in common, or by the times of
-//! the first and the last of them. All of them belong to one instance, or to none; where that cannot be told, the instance is
-//! partial. Which probes are added up is decided in [`super::planned_sums`].
+//! Finds the instance of an aggregate of hits: by the key that its hits have in common, or by the times of
+//! the first and the last of them. All of them belong to one instance, or to none; if that is unknown, the
+//! instance is partial. Which probes are aggregated is decided in [`super::planned_sums`].
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,7 +17,7 @@ use crate::term::Field;
 use crate::value::{Key, ProcessId, Scalar, Time};
 
 /// Groups of hits that may wait for their instance.
-const MOST_WAITING: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 
 /// Why an instance is partial that has only a part of what was added up.
 const ACROSS: &str = "hits were aggregated across one of its boundaries";
@@ -77,7 +77,7 @@ impl PendingSums {
         self.of_probe.get(probe)?.as_ref()
     }
 
-    /// Takes what was added up; false if there is no room for it. What the plan does not ask for is ignored.
+    /// Takes an aggregate; false if there is no room for it. One that the plan does not request is ignored.
     pub(super) fn push(&mut self, probe: usize, process: ProcessId, partial_sum: &PartialSum) -> bool {
         let Some(summed) = self.of_probe.get(probe).and_then(Option::as_ref) else {
             return true;
@@ -87,7 +87,7 @@ impl PendingSums {
         }
         for window in &summed.windows {
             let of = (*window, process, probe, partial_sum.group);
-            let room = self.waiting.len() < MOST_WAITING;
+            let room = self.waiting.len() < WAITING_MAX;
             match self.waiting.entry(of) {
                 Entry::Occupied(known) => known.into_mut().add(partial_sum),
                 Entry::Vacant(place) if room => {
@@ -173,7 +173,8 @@ fn keyed(ledger: &mut Ledger, key: i64, partial_sum: &PartialSum, reach: Time) -
     }
 }
 
-/// By their times, in their own process: `spans` has the number, begin and end of each instance there, the newest first.
+/// By their times, in their own process: `spans` has the number, begin and end of each instance there, the
+/// newest first.
 fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: Time) -> Fate {
     let apart = |start: Time, end: Option<Time>| {
         partial_sum.last < start || end.is_some_and(|end| end < partial_sum.first)
@@ -184,7 +185,7 @@ fn timed(spans: &[(u64, Time, Option<Time>)], partial_sum: &PartialSum, reach: T
         start <= partial_sum.first && end.is_none_or(|end| partial_sum.last <= end)
     };
     match met.as_slice() {
-        // A border may follow.
+        // A boundary may follow.
         [] if partial_sum.last > reach => Fate::Waits,
         [(_, start, None)] if *start <= partial_sum.first && partial_sum.last > reach => Fate::Waits,
         [] => Fate::Outside,

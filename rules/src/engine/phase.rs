@@ -9,7 +9,7 @@ use crate::unit::Dimension;
 /// Windows until what was in the way of a change is taken to be gone, at first.
 const UNTIL_GONE: u32 = 20;
 /// How often the time until a new attempt doubles.
-const MOST_DOUBLINGS: u32 = 10;
+const DOUBLINGS_MAX: u32 = 10;
 
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
@@ -40,18 +40,18 @@ impl Phase {
     pub(super) fn hindered(reason: &str, hindered: u32) -> Phase {
         Phase::OnHold {
             reason: format!("could not be done: {reason}"),
-            left: Some(UNTIL_GONE << hindered.min(MOST_DOUBLINGS)),
+            left: Some(UNTIL_GONE << hindered.min(DOUBLINGS_MAX)),
         }
     }
 
-    /// After an undo; `undone` is how many there were in a row before.
-    pub(super) fn after_undo(reason: String, guard: Option<&Guard>, undone: u32) -> Phase {
+    /// After an undo; `reverted` is how many there were in a row before.
+    pub(super) fn after_revert(reason: String, guard: Option<&Guard>, reverted: u32) -> Phase {
         let retry = guard.and_then(|guard| guard.retry);
-        let left = retry.map(|windows| windows.saturating_mul(1 << undone.min(MOST_DOUBLINGS)));
+        let left = retry.map(|windows| windows.saturating_mul(1 << reverted.min(DOUBLINGS_MAX)));
         Phase::OnHold { reason, left }
     }
 
-    /// The decisions that nobody has judged, the newest first.
+    /// The decisions without a verdict, the newest first.
     pub(super) fn open(&self) -> Vec<DecisionId> {
         let (newest, trial) = match self {
             Phase::Pending { decision, trial, .. } => (Some(*decision), trial),
@@ -65,7 +65,7 @@ impl Phase {
 
 impl Verdict {
     /// To undo without having compared; the text is still to be said.
-    pub(super) fn undo(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
+    pub(super) fn revert(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
         let dimension = guard.map_or(Dimension::NONE, |guard| guard.objective.of.dimension());
         Verdict {
             decision,

@@ -1,5 +1,5 @@
-//! Where each fold of a rule is made: as near to the hits as the law of the crate allows. As data, for people to look at
-//! and for agents to follow.
+//! Where each fold of a rule is made: as near to the hits as the law of the crate allows. As data, for people
+//! to look at and for agents to follow.
 
 use std::fmt;
 
@@ -13,7 +13,8 @@ use crate::window::Window;
 pub enum Placement {
     /// By the probe itself: no hit leaves the kernel.
     Kernel,
-    /// By the agent of the processes' node: one aggregate for each process leaves it, however many hits there are.
+    /// By the agent of the processes' node: one aggregate for each process leaves it, however many hits there
+    /// are.
     Node,
     /// Where all nodes come together: each hit goes there.
     Coordinator,
@@ -97,7 +98,7 @@ impl CheckedRule {
                 } else {
                     Placement::Coordinator
                 };
-                // What stands in the way may be what another formula asks of the same hits.
+                // The obstacle may be what another formula needs of the same hits.
                 let is_others = self.added_up(fold).is_ok() && self.is_of_fold(fold.probe, why);
                 let others = "another formula needs each of the same hits";
                 (place, if is_others { others } else { why })
@@ -105,7 +106,7 @@ impl CheckedRule {
         }
     }
 
-    /// Folds of windows of a length that the totals of a probe tell.
+    /// Folds of windows of a length that use the totals of a probe.
     fn totals(&self) -> Vec<PlacedFold> {
         let mut out: Vec<PlacedFold> = Vec::new();
         for metric in &self.metrics {

@@ -1,9 +1,9 @@
-//! Of which probes the hits may be added up where they happen, and why not of others; which of those are waited for. What comes of it is
-//! placed in [`super::pending_sums`].
+//! Of which probes the hits may be added up where they happen, and why not of others; which of those are
+//! waited for. What comes of it is placed in [`super::pending_sums`].
 
 use super::keyed_intake::{ByKey, is_looked_at};
 use crate::function::Reduction;
-use crate::partial_sum::{Grouping, MOST_VALUES, PlannedSum, SummedValue};
+use crate::partial_sum::{Grouping, PlannedSum, SummedValue, VALUES_MAX};
 use crate::plan::Delivery;
 use crate::read::{Base, Layout};
 use crate::rule::{CheckedRule, Trigger};
@@ -13,7 +13,8 @@ use crate::value::Scalar;
 use crate::window::{Boundaries, Straddle, Window};
 
 impl CheckedRule {
-    /// Has the hits of those probes added up of which no formula asks for one, and says which of the others are waited for.
+    /// Aggregates the hits of those probes that no formula needs one by one, and marks the others that are
+    /// waited for.
     pub(crate) fn plan_sums(&mut self) {
         let by_key = ByKey::of(self);
         let partial_sums = (0..self.probes.len()).map(|probe| self.partial_sum(probe, &by_key).ok());
@@ -52,7 +53,8 @@ impl CheckedRule {
         triggers.any(|trigger| matches!(trigger, Trigger::Hit { probe: at, .. } if at == probe))
     }
 
-    /// Whether windows close with hits of a probe, or one that does not close with a hit of its end alone has to do with them.
+    /// Whether windows close with hits of a probe, or one that does not close with a hit of its end alone has
+    /// to do with them.
     fn may_close_with(&self, probe: usize) -> bool {
         let mut windows = self.windows.iter().zip(&self.folds).enumerate();
         windows.any(|(place, (window, folds))| {
@@ -110,13 +112,13 @@ impl CheckedRule {
             let value = self.added_up(fold)?;
             values.extend(value.filter(|value| !values.contains(value)));
         }
-        if values.len() > MOST_VALUES {
+        if values.len() > VALUES_MAX {
             return Err("more values of its hits are folded than can be aggregated");
         }
         Ok(PlannedSum { by, values })
     }
 
-    /// Whether a window of a length asks for its hits.
+    /// Whether a window of a length needs its hits.
     fn is_of_time(&self, probe: usize) -> bool {
         let windows = self.windows.iter().zip(&self.folds);
         let mut folded = windows.filter(|(window, folds)| window.boundaries().is_none() && folds.uses(probe));
@@ -130,7 +132,8 @@ impl CheckedRule {
         folded.next().is_some() || extremes
     }
 
-    /// Whether every window that folds its hits closes at hits of borders, which say when to look at what was added up.
+    /// Whether every window that folds its hits closes at hits of boundaries, which say when to read the
+    /// aggregate.
     fn closes_at_hits(&self, probe: usize) -> Result<(), &'static str> {
         for (place, (window, folds)) in self.windows.iter().zip(&self.folds).enumerate() {
             let Some(boundaries) = window.boundaries() else {
@@ -163,7 +166,8 @@ impl CheckedRule {
             .ok_or("its key is no integer as it is read")
     }
 
-    /// Hits that have no key belong to the time between two hits of borders, if those are of the same process.
+    /// Hits that have no key belong to the time between two hits of boundaries, if those are of the same
+    /// process.
     fn by_epoch(&self, probe: usize) -> Result<Grouping, &'static str> {
         let role = self.probes.get(probe).map(|probe| probe.role);
         let windows = self.windows.iter().zip(&self.folds);
@@ -223,8 +227,8 @@ impl CheckedRule {
         }
     }
 
-    /// What a capture reads, if that is a whole number as it is read, or may be: what the debug information is to say is known
-    /// when the probe is attached.
+    /// What a capture reads, if that is a whole number as it is read, or may be: what the debug information
+    /// is to say is known when the probe is attached.
     pub(super) fn integer_read(&self, probe: usize, place: usize) -> Option<usize> {
         use crate::lang::ast::Operator;
         let probe = self.probes.get(probe)?;

@@ -1,4 +1,5 @@
-//! Who is there: processes that come and go, the roles that each rule has for them, and what is kept of them no longer than it is needed.
+//! Who is there: processes that come and go, the roles that each rule has for them, and what is kept of them
+//! no longer than it is needed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ impl Engine {
         gone.into_iter().for_each(|process| self.forget(process));
     }
 
-    /// The processes that have a role of a rule: those its measures and probes are asked of, each with its roles.
+    /// The processes that have a role of a rule, to which its measures and probes apply, each with its roles.
     pub fn members(&self, rule: RuleId) -> BTreeMap<ProcessId, Vec<&str>> {
         let mut out: BTreeMap<ProcessId, Vec<&str>> = BTreeMap::new();
         if let Some(running) = self.rules.get(rule.0) {

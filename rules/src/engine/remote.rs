@@ -1,4 +1,4 @@
-//! What the engine takes from nodes and tells them: see [`super::node`].
+//! What the engine gets from nodes and sends to them: see [`super::node`].
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::ids::RuleId;
 use crate::value::{Machine, ProcessId, Time};
 
 /// Reports that wait for one before them; when there are more it is taken for lost.
-const MOST_EARLY: usize = 64;
+const EARLY_MAX: usize = 64;
 
 /// What is known of a node.
 #[derive(Clone, Debug, Default)]
@@ -23,25 +23,18 @@ pub(super) struct Remote {
     early: BTreeMap<u64, Report>,
     /// For each rule how far the hits it folds have been placed.
     settled: Vec<Option<Time>>,
-    /// Its processes, and how far each was heard of.
+    /// Its processes, and up to when each was observed.
     observed: BTreeMap<ProcessId, Time>,
 }
 
 impl Engine {
-    /// A node hands in what it folds by itself, from now on. Windows from probe to probe wait for it.
+    /// From now on a node passes in what it folds by itself. Windows from probe to probe wait for it.
     pub fn node_joined(&mut self, node: Machine) {
         self.nodes.entry(node).or_default();
     }
 
-    /// A node will hand in nothing more: what it has not handed in is lost.
-    pub fn node_left(&mut self, node: Machine) {
-        if let Some(remote) = self.nodes.remove(&node) {
-            self.lose(&remote, Time(u64::MAX));
-        }
-    }
-
-    /// Takes a report; false if the node never joined. One that comes twice changes nothing, one that comes before its
-    /// turn waits for those before it.
+    /// Takes a report; false if the node never joined. One that comes twice changes nothing, one that comes
+    /// before its turn waits for those before it.
     pub fn take_report(&mut self, report: Report) -> bool {
         let Some(remote) = self.nodes.get_mut(&report.node) else {
             return false;
@@ -54,7 +47,7 @@ impl Engine {
             let Some(first) = remote.early.first_key_value().map(|(number, _)| *number) else {
                 break;
             };
-            let lost = first > remote.next && remote.early.len() > MOST_EARLY;
+            let lost = first > remote.next && remote.early.len() > EARLY_MAX;
             if first != remote.next && !lost {
                 break;
             }

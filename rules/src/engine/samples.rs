@@ -7,10 +7,10 @@ use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::ids::{ProbeId, RuleId};
 use crate::measure::{Measure, MeasureKind};
-use crate::value::{ProcessId, Subject, Time};
+use crate::value::{ProcessId, Reason, Subject, Time};
 
 /// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
-const MOST_HITS: usize = 65536;
+const HITS_MAX: usize = 65536;
 
 /// What is needed no more is kept for so long at most.
 const FORGETS_NS: u64 = 50_000_000;
@@ -71,7 +71,7 @@ impl Samples {
 
     pub(crate) fn hit(&mut self, of: (RuleId, ProbeId, ProcessId), hit: Hit) {
         let hits = &mut self.probes.entry(of).or_default().hits;
-        if hits.len() < MOST_HITS {
+        if hits.len() < HITS_MAX {
             hits.push_back(hit);
         }
     }
@@ -89,8 +89,8 @@ impl Samples {
         self.probes.retain(|(_, _, of), _| *of != process);
     }
 
-    /// Forgets what no window that begins at `floor` or later can need; not each time that it is asked to, for a look at all series takes
-    /// longer than most ticks have to do.
+    /// Forgets what no window that begins at `floor` or later can need; not at each call, since searching all
+    /// series takes longer than most ticks have to do.
     pub(crate) fn forget(&mut self, floor: Time) {
         if floor.since(self.forgotten) < FORGETS_NS {
             return;
@@ -169,12 +169,12 @@ impl Samples {
         }
     }
 
-    /// Every hit of a probe within the window, between the totals that are nearest to its borders.
+    /// Every hit of a probe within the window, between the totals that are nearest to its boundaries.
     pub(crate) fn each_hit(
         &self,
         of: (RuleId, ProbeId, ProcessId),
         (start, end): (Time, Time),
-    ) -> Result<Vec<&Hit>, String> {
+    ) -> Result<Vec<&Hit>, Reason> {
         let series = self.probes.get(&of).ok_or("was not observed in the window")?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
@@ -184,14 +184,14 @@ impl Samples {
         series.within(first, last, counted)
     }
 
-    /// The hits of a probe within the window, between the totals that are nearest to its borders: a count is whole, and each hit is in one
-    /// window. `each` if the least and the greatest are needed.
+    /// The hits of a probe within the window, between the totals that are nearest to its boundaries: a count
+    /// is whole, and each hit is in one window. `each` if the least and the greatest are needed.
     pub(crate) fn hits(
         &self,
         of: (RuleId, ProbeId, ProcessId),
         each: bool,
         (start, end): (Time, Time),
-    ) -> Result<HitsInWindow, String> {
+    ) -> Result<HitsInWindow, Reason> {
         let series = self.probes.get(&of).ok_or("was not observed in the window")?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
@@ -217,7 +217,7 @@ impl Samples {
 
 impl ProbeSeries {
     /// The hits behind `first` up to `last`, each once, if all `counted` were delivered.
-    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, String> {
+    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, Reason> {
         let within = self.hits.iter();
         let mut hits: Vec<&Hit> = within
             .filter(|hit| hit.time > first && hit.time <= last)
@@ -231,7 +231,7 @@ impl ProbeSeries {
     }
 
     /// Least and greatest duration in seconds, if all `counted` hits were delivered.
-    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, String> {
+    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, Reason> {
         let durations: Vec<u64> = self
             .within(first, last, counted)?
             .iter()

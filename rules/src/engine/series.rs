@@ -1,8 +1,10 @@
-//! Samples in the order of their times, and the change of what they count within a window. What is sampled, and for whom, is not known here.
+//! Samples in the order of their times, and the change of what they count within a window. What is sampled,
+//! and for whom, is not known here.
 //!
-//! A counter's samples seldom fall on a window's borders. Its change is taken between the last sample at or before the
-//! first border (else the first one behind it) and the last at or before the second, and given at that rate for the
-//! window's duration; samples further than half a window from their border are no ground for a value.
+//! A counter's samples seldom fall on a window's boundaries. Its change is taken between the last sample at
+//! or before the first boundary (else the first one behind it) and the last at or before the second, and
+//! given at that rate for the window's duration; samples further than half a window from their boundary are
+//! no ground for a value.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,9 +12,9 @@ use std::sync::Arc;
 use crate::value::Time;
 
 /// Samples kept of one series; a window of an hour sampled every 4 s needs 900.
-const MOST_SAMPLES: usize = 1024;
+const SAMPLES_MAX: usize = 1024;
 /// MPI functions whose calls are counted of one process.
-const MOST_CALLS: usize = 1024;
+const CALLS_MAX: usize = 1024;
 
 /// Two samples, the earlier first.
 type Ends<T> = ((Time, T), (Time, T));
@@ -38,7 +40,7 @@ impl<T: Copy> Series<T> {
             }
             _ => self.0.push_back((time, value)),
         }
-        if self.0.len() > MOST_SAMPLES {
+        if self.0.len() > SAMPLES_MAX {
             // The oldest is the base of the open window's change; the next one is dispensable.
             self.0.remove(1);
         }
@@ -51,7 +53,7 @@ impl<T: Copy> Series<T> {
         }
     }
 
-    /// The last sample within the window, borders included.
+    /// The last sample within the window, boundaries included.
     pub(super) fn last_in(&self, start: Time, end: Time) -> Option<(Time, T)> {
         self.0
             .iter()
@@ -85,7 +87,8 @@ impl<T: Copy> Series<T> {
     }
 }
 
-/// Names of functions, each kept once: hundreds of ranks have hundreds of them. As many as there was room for in processes.
+/// Names of functions, each kept once: hundreds of ranks have hundreds of them. As many as there was room for
+/// in processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(BTreeSet<Arc<str>>);
 
@@ -100,8 +103,8 @@ impl Names {
     }
 }
 
-/// Counters of the calls of each MPI function in one process, which are all observed at the same times. Of hundreds few change between two
-/// of them: only those are looked at again.
+/// Counters of the calls of each MPI function in one process, which are all observed at the same times. Of
+/// hundreds few change between two of them: only those are looked at again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) observed: Series<()>,
@@ -131,7 +134,7 @@ impl Calls {
                 series.push(time, total);
             }
             // Of a function too many, the total is not taken: MPI has some hundred.
-            None if self.still.len() + self.changed.len() >= MOST_CALLS => {}
+            None if self.still.len() + self.changed.len() >= CALLS_MAX => {}
             None => {
                 self.still.insert(names.of(call), (time, total));
                 self.all_known = self.all_known.max(time);

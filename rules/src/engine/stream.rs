@@ -1,7 +1,8 @@
 //! The hits of a rule put into one order, whatever order they are delivered in.
 //!
-//! A hit waits until every process concerned has said, by its watermark, that nothing earlier will come; then hits are
-//! released by time. All that follows sees them in that order, so that the order of delivery decides nothing.
+//! A hit waits until every process concerned has said, by its watermark, that nothing earlier will come; then
+//! hits are released by time. All that follows sees them in that order, so that the order of delivery decides
+//! nothing.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use crate::hit::Hit;
 use crate::value::{ProcessId, Time};
 
 /// Hits that may wait; what is beyond is dropped, and the windows it would belong to are partial.
-pub(super) const MOST_PENDING: usize = 262_144;
+pub(super) const PENDING_MAX: usize = 262_144;
 
 /// A hit of a probe, by its place in the rule.
 #[derive(Clone, Debug)]
@@ -43,10 +44,11 @@ impl PartialEq for Arrived {
 
 impl Eq for Arrived {}
 
-/// Puts hits in their order, each once; gives how many of them are not behind `reach`, and how many were there twice.
+/// Puts hits in their order, each once; gives how many of them are not behind `reach`, and how many were
+/// there twice.
 pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (usize, u64) {
     let before = pending.len();
-    // What one process hands in is in order mostly, and a stable sort finds runs that are.
+    // The observations of one process are mostly in order, and a stable sort finds runs that are.
     if !pending.is_sorted_by(|one, two| one < two) {
         pending.sort();
         pending.dedup();
@@ -79,7 +81,7 @@ impl Stream {
 
     /// Takes a hit that is not late.
     pub(super) fn push(&mut self, arrived: Arrived) {
-        if self.pending.len() >= MOST_PENDING {
+        if self.pending.len() >= PENDING_MAX {
             self.overflow(arrived.hit.time);
         } else {
             self.pending.push(arrived);
@@ -119,8 +121,8 @@ impl Stream {
         self.watermarks.remove(&process);
     }
 
-    /// How far hits can be released, given the processes that may still send some and when they joined; with `latest`
-    /// nobody is waited for longer. `last` is the last hit that waits elsewhere.
+    /// How far hits can be released, given the processes that may still send some and when they joined; with
+    /// `latest` no process is waited for longer. `last` is the last hit that waits elsewhere.
     pub(super) fn reach(
         &self,
         concerned: &BTreeMap<ProcessId, Time>,
@@ -129,7 +131,7 @@ impl Stream {
     ) -> Option<Time> {
         let observed = |(process, joined): (&ProcessId, &Time)| self.observed_of(*process).unwrap_or(*joined);
         let slowest = concerned.iter().map(observed).min();
-        // Nobody is left who could send more: what has come is all there is.
+        // No process is left that could send more: what has come is all there is.
         let reach = slowest.or_else(|| last.max(self.pending.iter().map(|arrived| arrived.hit.time).max()));
         reach.max(latest).max(self.frontier)
     }

@@ -1,6 +1,7 @@
 //! The open instances of a window from probe to probe: which hits belong to which, and when one is over.
 //!
-//! Sees hits in the order of their times, see [`super::stream`]. Says what closed; what is in it is evaluated elsewhere.
+//! Sees hits in the order of their times, see [`super::stream`]. Says what closed; what is in it is evaluated
+//! elsewhere.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,11 +21,11 @@ use crate::value::{Key, ProcessId, Time};
 use crate::window::{Begin, Boundaries, Straddle};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
-const MOST_OPEN: usize = 64;
+const OPEN_MAX: usize = 64;
 /// Hits that may wait for their instance to begin.
-const MOST_WAITING: usize = 65_536;
-/// Keys of closed instances that are remembered, to tell late hits from early ones.
-const MOST_CLOSED: usize = 1024;
+const WAITING_MAX: usize = 65_536;
+/// Keys of closed instances that are remembered, to distinguish late hits from early ones.
+const CLOSED_MAX: usize = 1024;
 /// How many instances begin while a hit waits for its own.
 const PATIENCE: u64 = 2;
 
@@ -178,10 +179,10 @@ impl Track {
 
     fn make_room(&mut self, time: Time) -> Vec<Closed> {
         let mut out = Vec::new();
-        while self.open.len() > MOST_OPEN
+        while self.open.len() > OPEN_MAX
             && let Some(oldest) = self.open.pop_front()
         {
-            let missing = format!("{MOST_OPEN} later ones had begun before it was complete");
+            let missing = format!("{OPEN_MAX} later ones had begun before it was complete");
             out.push(self.closed(oldest, Some(missing), time));
         }
         out
@@ -353,7 +354,7 @@ impl Track {
             }
             if self.closed_keys.contains(&name) {
                 dropped.late += 1;
-            } else if self.waiting.len() < MOST_WAITING {
+            } else if self.waiting.len() < WAITING_MAX {
                 self.waiting.push_back((self.next, name, arrived.clone()));
             } else {
                 dropped.overflow += 1;
@@ -374,7 +375,8 @@ impl Track {
         let enclosing = placement.enclosing.map(|instance| instance.frame.number);
         let within = |instance: &&mut Instance| {
             let boundary = instance.boundaries_for(process, shared);
-            // What happens at the instant of its end is still in it, unless another begins there: the newest is asked first.
+            // What happens at the instant of its end is still in it, unless another begins there: the newest
+            // is checked first.
             let in_time =
                 boundary.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end));
             in_time && instance.enclosing() == enclosing
@@ -466,8 +468,8 @@ impl Track {
         }
     }
 
-    /// The first instance, if it is over when hits before `time` (up to it, if `inclusive`) are known: its number and
-    /// what it lacks. Instances close in the order they began.
+    /// The first instance, if it is over when hits before `time` (up to it, if `inclusive`) are known: its
+    /// number and what it lacks. Instances close in the order they began.
     pub(super) fn over(
         &mut self,
         time: Time,
@@ -494,7 +496,8 @@ impl Track {
             return None;
         }
         let first = self.open.front_mut()?;
-        // Within a tick only its borders and hits can change what it lacks, and most hits are of later instances.
+        // Within a tick only its boundaries and hits can change what it lacks, and most hits are of later
+        // instances.
         let known = first
             .lacked
             .take()
@@ -519,7 +522,8 @@ impl Track {
         Some(self.closed(first, over.missing, over.time))
     }
 
-    /// Closes what lies within an instance that closes, at its `end`. One that began of itself and got no hit is none.
+    /// Closes what lies within an instance that closes, at its `end`. One that began of itself and got no hit
+    /// is none.
     pub(super) fn cut(&mut self, around: (usize, u64), end: Option<Time>, nest: &Nest<'_>) -> Vec<Closed> {
         let mut out = Vec::new();
         let is_around = |frame: &Frame| (frame.window, frame.number) == around;
@@ -548,7 +552,7 @@ impl Track {
         self.ledger.over(instance.frame.number, over);
         if let Some(key) = &instance.key {
             self.closed_keys.push_back((instance.enclosing(), key.clone()));
-            if self.closed_keys.len() > MOST_CLOSED {
+            if self.closed_keys.len() > CLOSED_MAX {
                 self.closed_keys.pop_front();
             }
         }

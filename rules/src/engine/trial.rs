@@ -1,7 +1,8 @@
 //! A trial: windows with the change are compared with windows without it until it is known what it does.
 //!
-//! First the windows before a change with those after it. Where that does not say enough, or where the program's pace may have jumped by
-//! itself, the change is reverted and made again until pairs of runs decide ([`alternation`]).
+//! First the windows before a change with those after it. Where that does not say enough, or where the
+//! program's pace may have jumped by itself, the change is reverted and made again until pairs of runs decide
+//! ([`alternation`]).
 
 mod alternation;
 mod judgement;
@@ -18,10 +19,11 @@ use crate::guard::Guard;
 use crate::ids::{DecisionId, RuleId};
 use crate::value::{Cell, ProcessId, Scalar};
 
-/// How many windows in a row without a value of the objective a trial bears, as a multiple of the guard's `over`.
+/// How many windows in a row without a value of the objective a trial bears, as a multiple of the guard's
+/// `over`.
 const PATIENCE: u32 = 3;
 /// How many windows after the change are seen at most where it is not made again, as a multiple of `over`.
-const MOST_AFTER: usize = 4;
+const AFTER_MAX: usize = 4;
 /// So many windows before a change are remembered.
 pub(super) const HISTORY_MAX: usize = 60;
 
@@ -58,7 +60,7 @@ pub(super) enum Step {
     Revert(Verdict),
     /// To be made again; without its number.
     Again(Decision),
-    /// The newest decision's first: changes are put back in that order.
+    /// The newest decision's first: changes are reverted in that order.
     Over(Vec<Verdict>),
 }
 
@@ -124,7 +126,7 @@ impl Trial {
         let Some(newest) = self.newest() else {
             return Step::Wait;
         };
-        let verdict = || Verdict::undo(newest, rule, place, Some(guard));
+        let verdict = || Verdict::revert(newest, rule, place, Some(guard));
         let Ok(Scalar::Number(value)) = objective else {
             let mut verdict = verdict();
             if let Err(reason) = objective {
@@ -172,7 +174,7 @@ impl Trial {
                 self.again.is_none() || is_believable(&found, &self.history, over)
             }
         };
-        let is_last = self.again.is_none() && self.after.len() >= MOST_AFTER * over;
+        let is_last = self.again.is_none() && self.after.len() >= AFTER_MAX * over;
         let repeats = (found.verdict == plan::GuardEffect::Confirmed).then(|| Sides {
             without: before.to_vec(),
             with: self.after.clone(),
@@ -223,7 +225,8 @@ impl Trial {
         }
     }
 
-    /// The next run begins. A window is left out before each, also where nothing is switched: the lot alone makes the difference.
+    /// The next run begins. A window is left out before each, also where nothing is switched: the lot alone
+    /// makes the difference.
     fn run(&mut self, with: bool, verdict: Verdict) -> Step {
         self.disturbed = true;
         match (with, self.is_reverted, &self.again) {

@@ -1,8 +1,10 @@
-//! What becomes of one tune from window to window: a condition that holds, a finding, a decision, a trial, a verdict.
+//! What becomes of one tune from window to window: a condition that holds, a finding, a decision, a trial, a
+//! verdict.
 //!
-//! A tune with a guard acts once while its condition remains; what it did to a process it does not do again, unless the guard says
-//! what a change is compared with (`was`): then it follows, on trial too, and what it did in a trial is judged together. One without
-//! acts whenever what it would do differs from what it did last, and nothing is judged.
+//! A tune with a guard acts once while its condition remains; what it did to a process it does not do again,
+//! unless the guard says what a change is compared with (`was`): then it follows, on trial too, and what it
+//! did in a trial is judged together. One without acts whenever what it would do differs from what it did
+//! last, and nothing is judged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,8 +20,8 @@ use crate::ids::{DecisionId, RuleId};
 use crate::rule::{Filled, Trigger, Tune};
 use crate::value::{Cell, ProcessId, Scalar, Time};
 
-/// Decisions in force that are to be undone together; with more a tune decides no further.
-const MOST_KEPT: usize = 1000;
+/// Decisions in force that are to be reverted together; with more a tune decides no further.
+const KEPT_MAX: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub(super) struct TuneState {
@@ -36,19 +38,20 @@ pub(super) struct TuneState {
     begun: BTreeMap<DecisionId, Vec<ProcessAction>>,
     /// Processes that were given their first value, or need none any more.
     initial: BTreeSet<ProcessId>,
-    /// Decisions that give latecomers what was judged and kept in the others; and of these what is done, to be said to stay.
+    /// Decisions that give latecomers what was judged and kept in the others; and of these what is done, to
+    /// be said to stay.
     late: BTreeSet<DecisionId>,
     confirmed: Vec<DecisionId>,
     /// A window has closed for it, with a value.
     pub(super) has_turned: bool,
     /// A change of it was kept and is in force.
     pub(super) applied: bool,
-    /// What is in force while the condition holds, to be undone: decisions with the processes they changed.
+    /// What is in force while the condition holds, to be reverted: decisions with the processes they changed.
     pub(super) kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
     /// Decisions given up because they were stale.
     given_up: u64,
     /// Undone since the last that was kept.
-    pub(super) undone: u32,
+    pub(super) reverted: u32,
     /// Decisions that something was in the way of, since the last that was carried out.
     hindered: u32,
     pub(super) quiet_until: Time,
@@ -77,7 +80,7 @@ impl TuneState {
             applied: false,
             kept: Vec::new(),
             given_up: 0,
-            undone: 0,
+            reverted: 0,
             hindered: 0,
             quiet_until: Time(0),
             needless: None,
@@ -105,11 +108,12 @@ impl TuneState {
         self.begin(decision, changes);
     }
 
-    /// What was decided for all processes alike, where it stays though the condition has ended: a process that joins later and
-    /// was given nothing yet is to have it too.
+    /// What was decided for all processes alike, where it stays though the condition has ended: a process
+    /// that joins later and was given nothing yet is to have it too.
     pub(super) fn in_force(&self, tune: &Tune) -> Option<&Action> {
         let holds = self.held.held() > 0;
-        let is_settled = matches!(self.phase, Phase::Watching) && self.applied && !holds && !tune.undo_after;
+        let is_settled =
+            matches!(self.phase, Phase::Watching) && self.applied && !holds && !tune.revert_after;
         let mut done = self.done.values().filter(|_| is_settled);
         let first = done.next()?;
         done.all(|action| action == first).then_some(first)
@@ -256,7 +260,7 @@ impl TuneState {
             (Phase::OnHold { .. } | Phase::Trial(_), _) => {}
         }
         if looked.is_some() {
-            self.undo_after(turn, tune, &mut outbox.outputs);
+            self.revert_after(turn, tune, &mut outbox.outputs);
         }
     }
 
@@ -269,7 +273,7 @@ impl TuneState {
         if let (Some(change), Some(condition), Phase::Watching) = (&tune.action, &condition, &self.phase) {
             self.decide(turn, tune, change, condition, outbox);
         }
-        self.undo_after(turn, tune, &mut outbox.outputs);
+        self.revert_after(turn, tune, &mut outbox.outputs);
     }
 
     /// Looks at the condition: what it is, and the finding that follows. Nothing while processes are missing.
@@ -303,7 +307,7 @@ impl TuneState {
         Some(condition)
     }
 
-    /// A decision made from numbers that are old by now is given up: its receipt finds nobody waiting. True if so.
+    /// A decision made from old numbers is given up: its receipt is ignored. True if so.
     fn grow_stale(&mut self, stale: Option<u32>) -> bool {
         let (Phase::Pending { waited, trial, .. }, Some(stale)) = (&mut self.phase, stale) else {
             return false;
@@ -329,34 +333,34 @@ impl TuneState {
         is_over
     }
 
-    /// What is in force while a condition holds is undone when it has failed as long as it had to hold; of a
+    /// What is in force while a condition holds is reverted when it has failed as long as it had to hold; of a
     /// condition for each process, in those in which it failed.
-    fn undo_after(&mut self, turn: &Turn<'_>, tune: &Tune, out: &mut Vec<Output>) {
-        if !tune.undo_after || !matches!(self.phase, Phase::Watching) {
+    fn revert_after(&mut self, turn: &Turn<'_>, tune: &Tune, out: &mut Vec<Output>) {
+        if !tune.revert_after || !matches!(self.phase, Phase::Watching) {
             return;
         }
-        let mut undone = BTreeSet::new();
-        // The newest first: each change is put back to what it found.
+        let mut reverted = BTreeSet::new();
+        // The newest first: each change is reverted to what it found.
         for (decision, processes) in self.kept.iter_mut().rev() {
             let failed = |process: &ProcessId| self.held.failed_for(*process) >= tune.holds_for;
             let failed: BTreeSet<ProcessId> = processes.iter().copied().filter(failed).collect();
             if failed.is_empty() {
                 continue;
             }
-            let mut verdict = Verdict::undo(*decision, turn.id, turn.place, tune.guard());
+            let mut verdict = Verdict::revert(*decision, turn.id, turn.place, tune.guard());
             verdict.processes = (failed.len() < processes.len()).then(|| failed.clone());
             verdict.text = "its condition no longer holds; undone".to_string();
             verdict.ended = true;
             out.push(Output::Verdict(verdict));
             processes.retain(|process| !failed.contains(process));
-            undone.extend(failed);
+            reverted.extend(failed);
         }
-        if undone.is_empty() {
+        if reverted.is_empty() {
             return;
         }
         self.kept.retain(|(_, processes)| !processes.is_empty());
-        self.done.retain(|process, _| !undone.contains(process));
-        self.acted.retain(|process| !undone.contains(process));
+        self.done.retain(|process, _| !reverted.contains(process));
+        self.acted.retain(|process| !reverted.contains(process));
         self.before.clear();
         if !self.kept.is_empty() {
             return;
@@ -372,9 +376,9 @@ impl TuneState {
         );
     }
 
-    /// Opens after the condition held `for` windows, and closes after as many without; none changes nothing. What
-    /// was found stays as it was while a change is judged, and after it was kept: the change itself may end the
-    /// condition.
+    /// Opens after the condition held `for` windows, and closes after as many without; none changes nothing.
+    /// What was found stays as it was while a change is judged, and after it was kept: the change itself may
+    /// end the condition.
     fn update_finding(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell, out: &mut Vec<Output>) {
         let state = self.finding.as_ref().map(|finding| finding.state);
         // A change that is being made may end its condition before its receipt is there.
@@ -444,8 +448,8 @@ impl TuneState {
         is_pending || self.begun.contains_key(&decision)
     }
 
-    /// Starts the trial, keeps a change that nobody judges, or puts the tune on hold. True if the decision was this
-    /// tune's.
+    /// Starts the trial, keeps a change that has no guard, or puts the tune on hold. True if the decision was
+    /// this tune's.
     pub(super) fn receipt(
         &mut self,
         decision: DecisionId,
@@ -520,7 +524,7 @@ impl TuneState {
             return Phase::Trial(trial);
         }
         self.applied = true;
-        if tune.undo_after {
+        if tune.revert_after {
             self.kept.push((decision, changed));
         }
         self.set_finding(FindingState::Applied);
@@ -528,9 +532,9 @@ impl TuneState {
         Phase::Watching
     }
 
-    /// Whether there is room to remember one more decision that is to be undone.
+    /// Whether there is room to remember one more decision that is to be reverted.
     pub(super) fn has_room(&self) -> bool {
-        self.kept.len() < MOST_KEPT
+        self.kept.len() < KEPT_MAX
     }
 
     pub(super) fn set_finding(&mut self, state: FindingState) {
@@ -547,7 +551,7 @@ impl TuneState {
             let text = "the rule was switched before its change was judged; undone";
             self.end_trial(false, false, text.to_string(), None);
             out.extend(open.into_iter().map(|decision| {
-                let undo = Verdict::undo(decision, rule, place, tune.guard());
+                let undo = Verdict::revert(decision, rule, place, tune.guard());
                 Output::Verdict(Verdict {
                     text: text.to_string(),
                     ..undo

@@ -1,4 +1,4 @@
-//! What an engine tells of itself when it is asked. Evaluates nothing.
+//! The status of an engine, for display. Evaluates nothing.
 
 use std::sync::Arc;
 
@@ -58,7 +58,8 @@ impl Engine {
         self.rules.iter().flat_map(tunes).collect()
     }
 
-    /// Whether a change is compared with the time without it: what is measured for that is not to be interrupted.
+    /// Whether a change is compared with the time without it: what is measured for that is not to be
+    /// interrupted.
     pub fn is_judging(&self) -> bool {
         let tunes = |running: &Running| running.tunes.iter().any(TuneState::is_judging);
         self.rules.iter().any(tunes)
@@ -87,7 +88,8 @@ impl Engine {
         running.map(|running| &*running.rule)
     }
 
-    /// The metrics of the window a rule closed last, each with its value as people read it or `none (reason)`.
+    /// The metrics of the window a rule closed last, each with its value as people read it or `none
+    /// (reason)`.
     pub fn metrics(&self, rule: RuleId) -> Vec<(String, String)> {
         self.rules.get(rule.0).map_or_else(Vec::new, Running::shown)
     }
@@ -106,15 +108,15 @@ impl Engine {
             .collect()
     }
 
-    /// The windows that closed since this was last asked, in the order they were evaluated; the oldest are dropped
-    /// where nobody asks.
+    /// The windows that closed since the last call, in the order they were evaluated; the oldest are dropped
+    /// if it is not called.
     pub fn drain_windows(&mut self) -> Vec<ClosedWindow> {
         let rules = &self.rules;
         let shown = |over: Arc<Evaluated>| Some(over.shown(&rules.get(over.rule.0)?.rule));
         self.closed.drain(..).filter_map(shown).collect()
     }
 
-    /// Those that closed until now are not asked for.
+    /// Drops those that closed until now.
     pub fn forget_windows(&mut self) {
         self.closed.clear();
     }

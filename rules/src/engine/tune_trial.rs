@@ -43,9 +43,9 @@ impl TuneState {
             Step::Over(verdicts) => verdicts,
         };
         let tune = turn.rule.tunes.get(turn.place);
-        let undo_after = tune.is_some_and(|tune| tune.undo_after);
+        let revert_after = tune.is_some_and(|tune| tune.revert_after);
         if let Some(verdict) = verdicts.first() {
-            self.end_trial(verdict.keep, undo_after, verdict.text.clone(), Some(guard));
+            self.end_trial(verdict.keep, revert_after, verdict.text.clone(), Some(guard));
         }
         outbox.outputs.extend(verdicts.into_iter().map(Output::Verdict));
         true
@@ -69,7 +69,7 @@ impl TuneState {
         }));
     }
 
-    pub(super) fn end_trial(&mut self, keep: bool, undo_after: bool, text: String, guard: Option<&Guard>) {
+    pub(super) fn end_trial(&mut self, keep: bool, revert_after: bool, text: String, guard: Option<&Guard>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Watching);
         if guard.is_none_or(|guard| guard.was.is_none()) {
             self.before.clear();
@@ -80,8 +80,8 @@ impl TuneState {
         };
         if keep {
             self.applied = true;
-            self.undone = 0;
-            if undo_after {
+            self.reverted = 0;
+            if revert_after {
                 self.kept.extend(trial.decisions);
             }
             self.set_finding(FindingState::Applied);
@@ -92,7 +92,7 @@ impl TuneState {
             self.done.remove(&process);
         }
         self.set_finding(FindingState::Open);
-        self.phase = Phase::after_undo(text, guard, self.undone);
-        self.undone = self.undone.saturating_add(1);
+        self.phase = Phase::after_revert(text, guard, self.reverted);
+        self.reverted = self.reverted.saturating_add(1);
     }
 }

@@ -1,4 +1,4 @@
-//! What a tune is told when it is looked at, and where it puts what it has to say.
+//! What a tune gets when it is evaluated, and where it puts its outputs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::ids::RuleId;
 use crate::rule::{CheckedRule, Tune};
 use crate::value::{Cell, Time, Value};
 
-/// What one tune is told of a closed window.
+/// What one tune gets of a closed window.
 pub(super) struct Turn<'a> {
     pub(super) id: RuleId,
     pub(super) rule: &'a CheckedRule,

@@ -20,8 +20,8 @@ impl Variables {
         self.0.remove(&process);
     }
 
-    /// Whether a change would write what the variable held when it was read, after `since`. Copies of a variable in several
-    /// libraries are not read.
+    /// Whether a change would write what the variable held when it was read, after `since`. Copies of a
+    /// variable in several libraries are not read.
     pub(super) fn has(&self, change: &ProcessAction, since: Time) -> bool {
         let Action::Set(Set {
             variable,

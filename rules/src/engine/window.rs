@@ -1,4 +1,4 @@
-//! A window closes: who was there from border to border, and what was measured of them.
+//! A window closes: who was there from boundary to boundary, and what was measured of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::measure::{Measure, MeasureKind, Scope};
 use crate::plan::Delivery;
 use crate::rule::Probe;
 use crate::unit::Dimension;
-use crate::value::{Key, Machine, ProcessId, Subject, Time, Value, finite};
+use crate::value::{Key, Machine, ProcessId, Reason, Subject, Time, Value, finite};
 use crate::window::{Boundaries, Window};
 
-/// When a window began and ended: for all, and for processes that hit its borders by themselves.
+/// When a window began and ended: for all, and for processes that hit its boundaries by themselves.
 #[derive(Clone, Copy)]
 struct Times<'a> {
     all: (Time, Time),
@@ -34,7 +34,7 @@ impl Times<'_> {
 }
 
 impl Engine {
-    /// A timed window of `running` between its borders.
+    /// A timed window of `running` between its boundaries.
     pub(super) fn timed(
         &self,
         (id, place): (RuleId, usize),
@@ -64,8 +64,8 @@ impl Engine {
         .with(Arc::new(content))
     }
 
-    /// Adds to an instance's hits what else is known of the time between its borders. What is `missing` makes its
-    /// hits and its duration none: a sum of what happened to come would be too small unseen.
+    /// Adds to an instance's hits what else is known of the time between its boundaries. What is `missing`
+    /// makes its hits and its duration none: a sum of what happened to come would be too small unseen.
     pub(super) fn complete_data(
         &self,
         running: &Running,
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// The measures that formulas of a window ask for at the hits of its borders.
+    /// The measures that formulas of a window need at the hits of its boundaries.
     pub(super) fn at_boundaries(
         &self,
         running: &Running,
@@ -138,12 +138,12 @@ impl Engine {
         &self,
         measure: Measure,
         complete: &BTreeSet<ProcessId>,
-        one: impl Fn(Subject) -> Result<f64, String>,
+        one: impl Fn(Subject) -> Result<f64, Reason>,
     ) -> Value {
         match measure.scope() {
             Scope::Machine => {
                 let machines = self.machines(complete).into_iter().map(Subject::Machine);
-                Value::Single(machines.map(one).sum::<Result<f64, String>>().and_then(finite))
+                Value::Single(machines.map(one).sum::<Result<f64, Reason>>().and_then(finite))
             }
             Scope::Process => {
                 let row = |process: &ProcessId| {
@@ -166,7 +166,7 @@ impl Engine {
         machines
     }
 
-    /// The processes with a role that were there from border to border.
+    /// The processes with a role that were there from boundary to boundary.
     fn complete(
         &self,
         running: &Running,
@@ -250,7 +250,7 @@ impl Engine {
     }
 
     /// In seconds, bytes or a plain number.
-    fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, String> {
+    fn one(&self, measure: Measure, of: Subject, boundaries: (Time, Time)) -> Result<f64, Reason> {
         let found = match measure.kind() {
             MeasureKind::Counter => {
                 let units = if measure.dimension() == Dimension::TIME {

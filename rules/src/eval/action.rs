@@ -8,7 +8,7 @@ use crate::function::ScalarFunction;
 use crate::lang::ast::Operator;
 use crate::term::{Term, Typed};
 use crate::types::Kind;
-use crate::value::{Cell, Key, ProcessId, Scalar, Value};
+use crate::value::{Cell, Key, ProcessId, Reason, Scalar, Value};
 
 /// From here on whole numbers are no i64.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_808.0;
@@ -29,7 +29,7 @@ impl Change {
         context: Context<'_>,
         values: &[Value],
         process: ProcessId,
-    ) -> Result<Action, String> {
+    ) -> Result<Action, Reason> {
         let mut action = self.action.clone();
         match &mut action {
             Action::Patch(PatchRequest::SetArgument { value, .. } | PatchRequest::SetTeamSize { value }) => {
@@ -55,7 +55,7 @@ impl Change {
     }
 
     /// Whether an action may be done; the error says why not.
-    pub(crate) fn permits(&self, context: Context<'_>, action: &Action) -> Result<(), String> {
+    pub(crate) fn permits(&self, context: Context<'_>, action: &Action) -> Result<(), Reason> {
         let is_boolean = || self.formulas().any(|of| of.of.kind == Kind::Boolean);
         let value = match action {
             Action::Set(set) => set.value.clone(),
@@ -83,8 +83,8 @@ impl Change {
     }
 }
 
-/// A value as a call takes it. Where the debug information tells no type, a whole number is passed as one.
-fn number(value: &Scalar) -> Result<Argument, String> {
+/// A value as a call takes it. Without a type in the debug information, an integer is passed as one.
+fn number(value: &Scalar) -> Result<Argument, Reason> {
     match value {
         Scalar::Boolean(value) => Ok(Argument::Integer(i64::from(*value))),
         Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
@@ -107,8 +107,9 @@ fn row(value: &Value, process: ProcessId) -> Cell {
     }
 }
 
-/// What is left to be computed at each call: all that does not depend on the value that was passed is a constant.
-fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Expression, String> {
+/// What is left to be computed at each call: all that does not depend on the value that was passed is a
+/// constant.
+fn expression(context: Context<'_>, of: &Typed, process: ProcessId) -> Result<Expression, Reason> {
     let mut passed = false;
     of.visit(&mut |term| passed |= matches!(term, Term::Original));
     if !passed {

@@ -6,7 +6,7 @@ use crate::eval::{Calls, Context, boolean};
 use crate::measure::Measure;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Rows, Scalar, Value, finite};
+use crate::value::{Cell, Key, Reason, Rows, Scalar, Value, finite};
 
 /// An instance that closed, with its metrics and their names.
 #[derive(Clone, Debug)]
@@ -69,12 +69,12 @@ impl<'a> Context<'a> {
         of: &Typed,
         (from, to): (&Typed, &Typed),
         depth: usize,
-    ) -> Result<Vec<(Key, Cell)>, String> {
+    ) -> Result<Vec<(Key, Cell)>, Reason> {
         let ends = (self.eval(from).single(), self.eval(to).single());
         for_each(self, of, ends, depth)
     }
 
-    /// A row of a table; a process is told by its rank.
+    /// A row of a table; a process is identified by its rank.
     fn row(self, of: &Typed, key: &Typed) -> Cell {
         let rows = match self.eval(of) {
             Value::Table(rows) => rows,
@@ -175,7 +175,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What formulas see beyond their own instance: of the windows around it and inside it, of all so far, at its borders.
+    /// What formulas see beyond their own instance: of the windows around it and inside it, of all so far, at
+    /// its boundaries.
     pub(crate) fn elsewhere(self, term: &Term) -> Value {
         let Some(window) = self.window else {
             return Value::none("no window has closed");

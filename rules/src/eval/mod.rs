@@ -20,7 +20,7 @@ use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, finite};
+use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Reason, Scalar, Time, Value, finite};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub(crate) struct HitsInWindow {
 }
 
 /// The hits of a probe in each process, or the reason why they are not known.
-pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, String>>;
+pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, Reason>>;
 
 /// An instance of a window around another one, as it was when that one ended.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Around {
 }
 
 /// A measure for each MPI function that a process called, or the reason why it is not known.
-pub(crate) type Calls = Result<BTreeMap<String, f64>, String>;
+pub(crate) type Calls = Result<BTreeMap<String, f64>, Reason>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct WindowData {
@@ -58,16 +58,16 @@ pub(crate) struct WindowData {
     /// What those held when it ended, as far as formulas look at it.
     pub(crate) around: Vec<Around>,
     /// The instances of inner windows that closed within it, each with its metrics.
-    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, String>>,
-    /// Measures at the hits of its borders.
+    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, Reason>>,
+    /// Measures at the hits of its boundaries.
     pub(crate) at_boundaries: BTreeMap<(Measure, usize), Value>,
     /// Actual duration, in seconds, if both ends are known.
-    pub(crate) duration: Result<f64, String>,
+    pub(crate) duration: Result<f64, Reason>,
     /// From where to where it went.
     pub(crate) span: (Time, Time),
-    /// Where it began and ended in each process that hit its borders by itself.
+    /// Where it began and ended in each process that hit its boundaries by itself.
     pub(crate) own: BTreeMap<ProcessId, (Time, Time)>,
-    /// For each role, the processes that were there from border to border.
+    /// For each role, the processes that were there from boundary to boundary.
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
     /// For each measure and process its change for each MPI function called, where formulas choose calls.
@@ -78,13 +78,13 @@ pub(crate) struct WindowData {
     pub(crate) content: Option<Arc<Content>>,
     /// For each probe why not all of its hits are known.
     pub(crate) lacking: Vec<Option<String>>,
-    /// Processes whose hits do not count: they were not there from border to border.
+    /// Processes whose hits do not count: they were not there from boundary to boundary.
     pub(crate) excluded: Vec<ProcessId>,
     /// The contents of the instances that closed before, the newest last, where a fold looks back to them.
     pub(crate) earlier: Vec<Arc<Content>>,
     /// The content of all instances that closed before, where a fold goes over them.
     pub(crate) run: Option<Arc<Content>>,
-    /// For each fold its value, once it was asked for.
+    /// For each fold its value, once it was needed.
     pub(crate) folded: Vec<OnceCell<Value>>,
     /// For each probe its role.
     pub(crate) probe_roles: Vec<usize>,
@@ -259,7 +259,7 @@ impl<'a> Context<'a> {
             of, from, to, depth, ..
         } = &of.term
         {
-            // Nobody looks up a row of it: no table is made.
+            // No row of it is looked up: no table is made.
             let rows = self.range(of, (from, to), *depth)?;
             return fold_rows(reduction, rows, NO_NUMBERS, |key| self.key(key));
         }
@@ -374,7 +374,7 @@ fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
     let Ok([mean, stddev, workers]) = <[Value; 3]>::try_from(others) else {
         return Value::none("factoring_x lacks an argument");
     };
-    let step = |f: fn(f64, f64) -> Result<f64, String>| {
+    let step = |f: fn(f64, f64) -> Result<f64, Reason>| {
         move |a: Scalar, b: Scalar| finite(f(number(&a)?, number(&b)?)?)
     };
     let spread = mean
@@ -384,14 +384,14 @@ fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
 }
 
 /// The checker has seen to the kinds; a wrong one here is none rather than a panic.
-pub(crate) fn number(value: &Scalar) -> Result<f64, String> {
+pub(crate) fn number(value: &Scalar) -> Result<f64, Reason> {
     match value {
         Scalar::Number(value) => Ok(*value),
         _ => Err(format!("{value} is not a number")),
     }
 }
 
-pub(crate) fn boolean(value: &Scalar) -> Result<bool, String> {
+pub(crate) fn boolean(value: &Scalar) -> Result<bool, Reason> {
     match value {
         Scalar::Boolean(value) => Ok(*value),
         _ => Err(format!("{value} is not a boolean")),
@@ -408,7 +408,7 @@ pub(crate) fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
     value.map(Scalar::Number).ok_or_else(|| why().to_string())
 }
 
-/// The same where nobody asks why there is no number.
+/// The same without the reason why there is no number.
 pub(crate) fn calculated(operator: Operator, a: f64, b: f64) -> Option<f64> {
     let value = match operator {
         Operator::Add => a + b,
@@ -423,7 +423,7 @@ pub(crate) fn calculated(operator: Operator, a: f64, b: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-pub(crate) fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<bool, String> {
+pub(crate) fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<bool, Reason> {
     Ok(match comparison {
         Comparison::Equal => a == b,
         Comparison::Unequal => a != b,
@@ -440,7 +440,7 @@ fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: boo
     };
     if by_process {
         let cell =
-            |row: &Result<HitsInWindow, String>| row.clone().and_then(|hits| of_hits(name, &hits, statistic));
+            |row: &Result<HitsInWindow, Reason>| row.clone().and_then(|hits| of_hits(name, &hits, statistic));
         let rows = rows.iter();
         return Value::Table(
             rows.map(|(process, row)| (Key::Process(*process), cell(row)))

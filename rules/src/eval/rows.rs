@@ -1,5 +1,5 @@
-//! Reductions of tables, and ranges. Total: what cannot be computed is none with a reason. Folds of hits are in
-//! [`crate::eval::partial`].
+//! Reductions of tables, and ranges. Total: what cannot be computed is none with a reason. Folds of hits are
+//! in [`crate::eval::partial`].
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::eval::{Context, calculated, number};
 use crate::function::Reduction;
 use crate::term::{Term, Typed};
 use crate::types::KeyKind;
-use crate::value::{Cell, Key, Scalar, Value, finite};
+use crate::value::{Cell, Key, Reason, Scalar, Value, finite};
 
 /// How many numbers a range may have.
-pub(crate) const MOST_NUMBERS: f64 = 10_000.0;
+pub(crate) const NUMBERS_MAX: f64 = 10_000.0;
 
 /// `term` with all that does not depend on the hit or a variable computed, once instead of each time.
 pub(crate) fn fix(context: Context<'_>, term: &Typed) -> Typed {
@@ -42,7 +42,7 @@ pub(crate) fn for_each(
     of: &Typed,
     ends: (Cell, Cell),
     depth: usize,
-) -> Result<Vec<(Key, Cell)>, String> {
+) -> Result<Vec<(Key, Cell)>, Reason> {
     let (from, to) = match ends {
         (Ok(Scalar::Number(from)), Ok(Scalar::Number(to))) => (from, to),
         (Err(reason), _) | (_, Err(reason)) => return Err(reason),
@@ -51,8 +51,8 @@ pub(crate) fn for_each(
     if from.fract() != 0.0 {
         return Err(format!("a range begins at an integer, not at {from}"));
     }
-    if to - from >= MOST_NUMBERS {
-        return Err(format!("a range has at most {MOST_NUMBERS} numbers"));
+    if to - from >= NUMBERS_MAX {
+        return Err(format!("a range has at most {NUMBERS_MAX} numbers"));
     }
     let of = fix(context, of);
     let mut variables: Vec<Value> = context.variables.iter().take(depth).cloned().collect();
@@ -93,8 +93,9 @@ fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// What a formula comes to in which there are numbers and what is reckoned with them, as [`Context::eval`] would have it, but without a
-/// value for each step. None where there is anything else in it, or what it comes to is none: `eval` says why.
+/// What a formula comes to in which there are numbers and what is reckoned with them, as [`Context::eval`]
+/// would have it, but without a value for each step. None where there is anything else in it, or what it
+/// comes to is none: `eval` says why.
 fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
     match &of.term {
         Term::Constant(Scalar::Number(number)) => Some(*number),
@@ -122,8 +123,8 @@ pub(crate) fn why_empty(of: &Typed) -> &'static str {
     }
 }
 
-/// The fold of the rows of a table. One none among them makes the whole none: a sum of what happened to be measured
-/// would be too small unseen.
+/// The fold of the rows of a table. One none among them makes the whole none: a sum of what happened to be
+/// measured would be too small unseen.
 pub(crate) fn fold_rows(
     reduction: Reduction,
     rows: impl IntoIterator<Item = (Key, Cell), IntoIter: ExactSizeIterator>,

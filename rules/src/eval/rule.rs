@@ -30,8 +30,8 @@ impl Filled {
 }
 
 impl CheckedRule {
-    /// The metrics of a closed window, each with its name, in the order of evaluation; those of other windows are
-    /// none.
+    /// The metrics of a closed window, each with its name, in the order of evaluation; those of other windows
+    /// are none.
     pub(crate) fn evaluate(
         &self,
         place: usize,

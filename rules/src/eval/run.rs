@@ -1,7 +1,8 @@
-//! Folds over every instance of a window since the beginning: `mean(x over run)`, `ewma(x, 0.4 by team.threads over run)`.
+//! Folds over every instance of a window since the beginning: `mean(x over run)`, `ewma(x, 0.4 by
+//! team.threads over run)`.
 //!
-//! Instances come in the order they close. One in which the formula has no value is left out: a single instance that was
-//! not whole would else leave the fold without a value for ever.
+//! Instances come in the order they close. One in which the formula has no value is left out: a single
+//! instance that was not whole would else leave the fold without a value for ever.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::rule::{Run, RunFold};
 use crate::value::{Cell, Key, Value, finite};
 
 /// Rows of a fold by a key; the values of further keys are left out and the fold has no value.
-const MOST_ROWS: usize = 4096;
+const ROWS_MAX: usize = 4096;
 
 /// What has come of a fold so far.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ impl RunState {
         let (Ok(value), Ok(key)) = (context.eval(&self.run.of).single(), key.transpose()) else {
             return;
         };
-        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
+        if self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&key) {
             self.overflowed = true;
             return;
         }
@@ -84,7 +85,7 @@ impl RunState {
 
     fn read(&self) -> Value {
         if self.overflowed {
-            return Value::none(format!("it has more than {MOST_ROWS} rows"));
+            return Value::none(format!("it has more than {ROWS_MAX} rows"));
         }
         let never = || Err("no window has closed in which it has a value".to_string());
         let cell = |folded: &Folded| -> Cell {

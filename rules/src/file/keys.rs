@@ -1,7 +1,8 @@
 //! The keys a rule may have, place by place, and those of the language that this version leaves out.
 //!
-//! One table for all who need it: the reader of rule files, the JSON Schema and the page of the language. A new key is
-//! a line in `keys!`: `"name" => Shape, "One sentence.";`, with `required` behind it if every such mapping must have it.
+//! One table for all who need it: the reader of rule files, the JSON Schema and the page of the language. A
+//! new key is a line in `keys!`: `"name" => Shape, "One sentence.";`, with `required` behind it if every such
+//! mapping must have it.
 
 use Names::{Captured, Metric, Plain};
 use Shape::{Either, Entries, Formula, List, Mapping, Name, Symbol, Template, Text, Words};

@@ -1,5 +1,5 @@
-//! The tree of the file to a [`RuleFile`]: known keys, right shapes, formulas read. As many errors as there are. What
-//! the entries of each section look like is in [`super::sections`] and [`super::tunes`].
+//! The tree of the file to a [`RuleFile`]: known keys, right shapes, formulas read. As many errors as there
+//! are. What the entries of each section look like is in [`super::sections`] and [`super::tunes`].
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::lang::parser::parse;
 use crate::lang::text::Text;
 
 /// How many entries a section may have: what depends on each other is walked more than once.
-pub(super) const MOST_ENTRIES: usize = 256;
+pub(super) const ENTRIES_MAX: usize = 256;
 
 pub(super) type Wrong<'a> = &'a mut Vec<Diagnostic>;
 
@@ -219,9 +219,9 @@ impl<'a> Fields<'a> {
             return Vec::new();
         };
         let entries = mapping(tree, &format!("`{name}`"), wrong).unwrap_or_default();
-        if entries.len() > MOST_ENTRIES {
+        if entries.len() > ENTRIES_MAX {
             let message = format!(
-                "`{name}` may have at most {MOST_ENTRIES} entries, here are {}",
+                "`{name}` may have at most {ENTRIES_MAX} entries, here are {}",
                 entries.len()
             );
             wrong.push(Diagnostic::wrong("E0123", tree.span, message));

@@ -1,5 +1,5 @@
-//! The rule file: YAML to a tree, the tree to a [`RuleFile`] whose formulas are parsed and whose names are not yet
-//! resolved.
+//! The rule file: YAML to a tree, the tree to a [`RuleFile`] whose formulas are parsed and whose names are
+//! not yet resolved.
 
 mod keys;
 mod lower;
@@ -23,14 +23,15 @@ use crate::target::Site;
 pub use schema::schema;
 use template::Template;
 
-/// What is wrong with one file is listed up to this number: each is shown with its line, which takes a pass through the file.
-const MOST_DIAGNOSTICS: usize = 100;
+/// What is wrong with one file is listed up to this number: each is shown with its line, which takes a pass
+/// through the file.
+const DIAGNOSTICS_MAX: usize = 100;
 
 /// A rule as written: well-formed, every formula read; nothing is known yet of its names and types.
 #[derive(Clone, Debug)]
 pub struct RuleFile {
     pub(crate) name: Text,
-    /// What tells it apart where the rule runs several times.
+    /// The name of this run, if the rule runs several times.
     pub(crate) instance: Option<String>,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
@@ -261,7 +262,8 @@ impl RuleFile {
         })
     }
 
-    /// The rule under a name of its own, so that it can run several times with different parameters: `rule@left`.
+    /// The rule under a name of its own, so that it can run several times with different parameters:
+    /// `rule@left`.
     ///
     /// # Errors
     /// When the name has more than small letters, digits and single dashes.
@@ -277,8 +279,8 @@ impl RuleFile {
         ])
     }
 
-    /// The same rule for a program that calls things otherwise: `bindings` takes names that the rule declares under
-    /// `names` to those of the program.
+    /// The same rule for a program that calls things otherwise: `bindings` takes names that the rule declares
+    /// under `names` to those of the program.
     ///
     /// # Errors
     /// For every binding of a name the rule does not declare.
@@ -355,9 +357,9 @@ fn read<T>(
     let (tree, mut wrong) = yaml::read(source, place);
     let file = tree.and_then(|tree| lower(&tree, &mut wrong));
     wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
-    if wrong.len() > MOST_DIAGNOSTICS {
-        let message = format!("{} more are not listed", wrong.len() - MOST_DIAGNOSTICS);
-        wrong.truncate(MOST_DIAGNOSTICS);
+    if wrong.len() > DIAGNOSTICS_MAX {
+        let message = format!("{} more are not listed", wrong.len() - DIAGNOSTICS_MAX);
+        wrong.truncate(DIAGNOSTICS_MAX);
         wrong.push(Diagnostic::error("E0123", message));
     }
     match file {

@@ -1,7 +1,7 @@
 //! The JSON Schema (draft 2020-12) of a rule file, made of the table of keys, for editors and other tools.
 //!
-//! It knows the form of a rule and nothing of formulas, names and units: what it refuses is wrong, what it lets pass
-//! has to be checked.
+//! It knows the form of a rule and nothing of formulas, names and units: what it refuses is wrong, what it
+//! lets pass has to be checked.
 
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
 //! The entries of the sections of a rule, tunes apart: roles, probes, captures, joins, windows, metrics.
 
 use super::keys;
-use super::lower::{Fields, MOST_ENTRIES, Wrong, check_name, formula, mapping, text, wrong_shape};
+use super::lower::{ENTRIES_MAX, Fields, Wrong, check_name, formula, mapping, text, wrong_shape};
 use super::yaml::{Node, Tree};
 use super::{
     CaptureEntry, JoinEntry, KeyEntry, MetricEntry, Named, ProbeEntry, RoleEntry, Site, WindowEntry,
@@ -172,7 +172,7 @@ pub(super) fn join(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<JoinEnt
 
 pub(super) fn texts(tree: &Tree, wrong: Wrong<'_>) -> Vec<Text> {
     match &tree.node {
-        Node::Sequence(items) if items.len() <= MOST_ENTRIES => {
+        Node::Sequence(items) if items.len() <= ENTRIES_MAX => {
             items.iter().filter_map(|item| text(item, wrong)).collect()
         }
         _ => {

@@ -3,16 +3,16 @@
 use plan::{Keyword, Moment};
 
 use super::keys;
-use super::lower::{Fields, MOST_ENTRIES, Wrong, formula, wrong_shape};
+use super::lower::{ENTRIES_MAX, Fields, Wrong, formula, wrong_shape};
 use super::yaml::{Node, Tree};
 use super::{ActionEntry, GuardEntry, InverseEntry, SyncEntry, TuneEntry};
 use crate::diag::{Diagnostic, Span};
 
 pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
     match &tree.node {
-        Node::Sequence(items) if items.len() > MOST_ENTRIES => {
+        Node::Sequence(items) if items.len() > ENTRIES_MAX => {
             let message = format!(
-                "`tune` may have at most {MOST_ENTRIES} entries, here are {}",
+                "`tune` may have at most {ENTRIES_MAX} entries, here are {}",
                 items.len()
             );
             wrong.push(Diagnostic::wrong("E0123", tree.span, message));

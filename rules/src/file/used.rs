@@ -1,7 +1,7 @@
 //! `use: [iteration-time]`: the definitions of another rule that this one needs, taken into it.
 //!
-//! Only what is needed is taken: what the formulas of this rule name and it does not define itself, and what that needs in
-//! turn. Where rules are found is not known here.
+//! Only what is needed is taken: what the formulas of this rule name and it does not define itself, and what
+//! that needs in turn. Where rules are found is not known here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 
 /// How many rules one rule may use, those used by these included.
-const MOST_USED: usize = 16;
+const USED_MAX: usize = 16;
 
 impl RuleFile {
     /// The rule with the definitions it takes from other rules, whose texts `library` has by their names.
@@ -146,8 +146,8 @@ fn used_rule(
         let message = format!("the rule `{}` is used twice, or uses itself", used.raw);
         return Err(vec![wrong(message)]);
     }
-    if seen.len() > MOST_USED {
-        let message = format!("a rule may use at most {MOST_USED} others");
+    if seen.len() > USED_MAX {
+        let message = format!("a rule may use at most {USED_MAX} others");
         return Err(vec![Diagnostic::wrong("E0123", place, message)]);
     }
     let Some(source) = library(&used.raw) else {

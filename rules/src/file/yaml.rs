@@ -1,8 +1,8 @@
 //! YAML to a tree in which every scalar keeps its raw text and its place.
 //!
-//! Only structure is taken from YAML: numbers, booleans and nulls are not interpreted, and what makes one text mean
-//! two things (tags, anchors, aliases, merges, duplicate keys, several documents) is refused. What keys mean is not
-//! known here.
+//! Only structure is taken from YAML: numbers, booleans and nulls are not interpreted, and what makes one
+//! text mean two things (tags, anchors, aliases, merges, duplicate keys, several documents) is refused. What
+//! keys mean is not known here.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::diag::{Diagnostic, Span};
 use crate::lang::text::Text;
 
 /// The longest rule file, in bytes; the largest we ship has under 4 KiB.
-const LONGEST_FILE: usize = 256 * 1024;
+const FILE_BYTES_MAX: usize = 256 * 1024;
 /// How deep mappings and lists may nest; the language needs four levels.
 const DEEPEST: usize = 16;
 
@@ -29,7 +29,7 @@ pub(crate) enum Node {
     Scalar(Text),
     /// A key without a value.
     Missing,
-    /// Something that was reported: whoever needs it stays silent.
+    /// An error that was reported: what needs the value reports nothing more.
     Broken,
     Mapping(Vec<(Text, Tree)>),
     Sequence(Vec<Tree>),
@@ -47,13 +47,14 @@ impl Tree {
     }
 }
 
-/// The tree of `source`, with what is wrong with its YAML; the tree is there whenever there is something to go on.
+/// The tree of `source`, with what is wrong with its YAML; the tree is there whenever there is something to
+/// go on.
 ///
 /// All of it is taken to stand at `place`, if one is given: the file is not the one that places are shown of.
 pub(crate) fn read(source: &str, place: Option<Span>) -> (Option<Tree>, Vec<Diagnostic>) {
-    if source.len() > LONGEST_FILE {
+    if source.len() > FILE_BYTES_MAX {
         let message = format!(
-            "a rule file may have at most {LONGEST_FILE} bytes, this one has {}",
+            "a rule file may have at most {FILE_BYTES_MAX} bytes, this one has {}",
             source.len()
         );
         return (None, vec![Diagnostic::error("E0123", message)]);
@@ -256,8 +257,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports a key without a value. True if it is no key but the rest of a formula that YAML cut at its comma: it
-    /// stands behind a value with an open bracket.
+    /// Reports a key without a value. True if it is no key but the rest of a formula that YAML cut at its
+    /// comma: it stands behind a value with an open bracket.
     fn missing(&mut self, key: &Text, entries: &mut [(Text, Tree)], cut: &mut bool) -> bool {
         if let Some((_, Tree { node, .. })) = entries.last_mut()
             && let Node::Scalar(open) = node

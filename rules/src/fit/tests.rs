@@ -199,7 +199,8 @@ fn a_mark_is_looked_for_with_its_arguments() {
     );
 }
 
-/// What is reported of a rule that sets an argument, for a program whose debug information says `known` of it.
+/// What is reported of a rule that sets an argument, for a program whose debug information says `known` of
+/// it.
 fn of_an_argument(set_arg: &str, known: Option<&str>) -> Vec<String> {
     let text = format!(
         "rule: arguments\nabout: sets an argument\nwindows:\n  pulse: {{every: 1s}}\ntune:\n  - set_arg: {set_arg}\n    value: min(original, 1)\n    when: sum(threads) > 1\n"

@@ -1,4 +1,5 @@
-//! What people read for a part of a checked formula: as the rule has it, where its parts are not nodes themselves.
+//! What people read for a part of a checked formula: as the rule has it, where its parts are not nodes
+//! themselves.
 
 use crate::rule::CheckedRule;
 use crate::term::{Term, Typed};

@@ -1,5 +1,6 @@
-//! What rules compute, as a graph: common parts shared, constants folded, every part placed as low as it can go; and the
-//! probes that several rules share. For people: `tuneagent rule plan`. Nothing is evaluated by it.
+//! What rules compute, as a graph: common parts shared, constants folded, every part placed as low as it can
+//! go; and the probes that several rules share. For people: `tuneagent rule plan`. Nothing is evaluated by
+//! it.
 
 mod label;
 mod place;
@@ -26,7 +27,7 @@ use place::{is_constant, placement};
 pub struct Graph {
     /// Each behind the parts it is made of.
     pub nodes: Vec<GraphNode>,
-    /// What people know parts by: metrics, and what tunes ask for.
+    /// The parts with names that users know: metrics, and the requests of tunes.
     pub named: Vec<Named>,
     /// What is probed, each function once.
     pub probes: Vec<SharedProbe>,

@@ -1,7 +1,7 @@
 //! The probes of several rules together: a function is probed once, with all that any rule captures there.
 
 use super::Graph;
-use crate::check::MOST_READS;
+use crate::check::READS_MAX;
 use crate::plan::{Delivery, PlannedProbe};
 use crate::read::{Base, PlannedCapture};
 use crate::rule::CheckedRule;
@@ -26,7 +26,7 @@ impl SharedProbe {
     pub fn reads_too_many(&self) -> usize {
         let read = self.captures.iter();
         let read = read.filter(|capture| !matches!(capture.source.base, Base::Known(_)));
-        read.count().saturating_sub(MOST_READS)
+        read.count().saturating_sub(READS_MAX)
     }
 
     fn add(&mut self, rule: &str, probe: &PlannedProbe) {

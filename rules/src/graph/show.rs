@@ -12,8 +12,8 @@ const PLACES: [(Placement, &str); 3] = [
 ];
 
 impl Graph {
-    /// For people: what is probed, which folds of hits are made where and why, then every part with where it is computed, then
-    /// what has a name.
+    /// For people: what is probed, which folds of hits are made where and why, then every part with where it
+    /// is computed, then what has a name.
     pub fn text(&self) -> String {
         let mut out = String::new();
         if !self.probes.is_empty() {

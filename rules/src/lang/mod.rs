@@ -1,4 +1,5 @@
-//! The expression language: text to tree and back. What names mean and what types they have is not known here.
+//! The expression language: text to tree and back. What names mean and what types they have is not known
+//! here.
 
 pub(crate) mod ast;
 pub(crate) mod lexer;

@@ -23,9 +23,9 @@
 //! LAYOUT     = "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "f32" | "f64" | "bool" | "char"
 //!            | "str" , "(" , digits , ")" ;
 //! ```
-//! A comparison of more than two values must run one way: `1 <= value <= 8`. A `%` straight after a number is the
-//! percent sign; the remainder has a space before it. Bracketed: `by` binds tighter than `^`, which binds tighter
-//! than a minus before it: `-2^2` is −4.
+//! A comparison of more than two values must run one way: `1 <= value <= 8`. A `%` straight after a number is
+//! the percent sign; the remainder has a space before it. Bracketed: `by` binds tighter than `^`, which binds
+//! tighter than a minus before it: `-2^2` is −4.
 
 use super::ast::{Comparison, Expr, Node, Operator, binding};
 use super::lexer::{Token, tokens};
@@ -34,13 +34,13 @@ use crate::diag::{Diagnostic, Span};
 use crate::unit::unit_named;
 
 /// How many parts a formula may have: what walks the tree calls itself once for each level.
-const MOST_PARTS: usize = 256;
+const PARTS_MAX: usize = 256;
 
 pub(crate) fn parse(text: &Text) -> Result<Expr, Diagnostic> {
     let tokens = tokens(text)?;
-    if tokens.len() > MOST_PARTS {
+    if tokens.len() > PARTS_MAX {
         let message = format!(
-            "a formula may have at most {MOST_PARTS} parts, this one has {}",
+            "a formula may have at most {PARTS_MAX} parts, this one has {}",
             tokens.len()
         );
         let help = "give parts of it names under `metrics`";
@@ -113,7 +113,8 @@ impl Parser {
                     return Ok(left);
                 }
                 self.at += 1;
-                // To the right of ^ a minus may stand and ^ groups from the right; the others group from the left.
+                // To the right of ^ a minus may stand and ^ groups from the right; the others group from the
+                // left.
                 let right_least = if operator == Operator::Power {
                     binding::NEGATE
                 } else {

@@ -1,5 +1,5 @@
-//! A scalar of the file with the place of each of its characters, so that a column in a formula is a column in the
-//! file.
+//! A scalar of the file with the place of each of its characters, so that a column in a formula is a column
+//! in the file.
 
 use crate::diag::Span;
 
@@ -16,8 +16,8 @@ pub(crate) struct Text {
 impl Text {
     /// `raw` as it stands in `source` at `span`, with every byte in its place.
     ///
-    /// Folding and indentation drop white space, escapes replace characters: white space the value lacks is passed
-    /// over; at anything else that differs the places are given up.
+    /// Folding and indentation drop white space, escapes replace characters: white space the value lacks is
+    /// passed over; at anything else that differs the places are given up.
     pub(crate) fn locate(raw: &str, source: &str, span: Span, content: usize) -> Text {
         let places = align(raw, source, content, span.end).unwrap_or_default();
         Text {
@@ -27,7 +27,8 @@ impl Text {
         }
     }
 
-    /// A text that stands nowhere in a file, such as an override given on the command line; errors point at `span`.
+    /// A text that stands nowhere in a file, such as an override given on the command line; errors point at
+    /// `span`.
     pub(crate) fn elsewhere(raw: &str, span: Span) -> Text {
         Text {
             raw: raw.to_string(),

@@ -1,4 +1,4 @@
-//! What begins an iteration, and how it is told from the calls as they come.
+//! What begins an iteration, and how it is recognised in the calls as they come.
 
 /// Inner loops whose first call can begin an iteration, one within the other.
 pub(super) const DEPTH: usize = 4;
@@ -7,8 +7,8 @@ pub(super) const DEPTH: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Anchor {
     pub site: u64,
-    /// What inner loops repeat, innermost first: the hash of the calls of one time round. The site reached again over just these goes
-    /// round once more, and begins nothing.
+    /// What inner loops repeat, innermost first: the hash of the calls of one time round. The site reached
+    /// again over just these goes round once more, and begins nothing.
     pub repeats: Vec<u64>,
 }
 
@@ -34,8 +34,9 @@ impl Row {
     }
 }
 
-/// Tells the begins of iterations while the calls come. What went before its first call it does not know: the first time it meets the
-/// anchor it may take a time round of an inner loop for a begin, unless it was shown calls before.
+/// Reports the begins of iterations while the calls come. It does not know what went before its first call:
+/// the first time it meets the anchor it may take a time round of an inner loop for a begin, unless it was
+/// shown calls before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follower {
     /// The calls since the last time that each level began; none before the first.

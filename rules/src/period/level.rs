@@ -1,4 +1,5 @@
-//! The loops of a window: candidates for anchors, how alike their segments are, and which of them is the outermost.
+//! The loops of a window: candidates for anchors, how alike their segments are, and which of them is the
+//! outermost.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +8,15 @@ use super::{
     anchor::{Anchor, DEPTH, Row},
 };
 
-/// Sites that are told from each other in sets; more are folded onto these.
+/// Sites that are distinguished in sets; more are folded onto these.
 const SITES: usize = 256;
 
-/// Candidates looked at in a window: it bounds the time that a look takes. Sites come in the order of their first call.
+/// Candidates looked at in a window: it bounds the time that a look takes. Sites come in the order of their
+/// first call.
 const CANDIDATES: usize = 128;
 
-/// Of sites that are called equally often so many are looked at: those of one loop tell the same.
+/// Of sites that are called equally often, only this many are examined: those of one loop give the same
+/// result.
 const OF_A_COUNT: usize = 6;
 
 /// Equal segments that make a loop.
@@ -23,21 +26,24 @@ const EQUAL_ENOUGH: usize = 3;
 const ALIKE_ENOUGH: usize = 8;
 
 /// Share of the segments that must be equal or alike.
-const MOST: f64 = 0.8;
+const ALIKE_MIN: f64 = 0.8;
 
 /// Two segments are alike when they share so much of all sites that are in either.
 const ALIKE: f64 = 0.75;
 
-/// Mean distance of the lengths of segments that are alike from their mean, as a share of it. Of calls at random it is 0.74.
+/// Mean distance of the lengths of segments that are alike from their mean, as a share of it. Of calls at
+/// random it is 0.74.
 const SPREAD: f64 = 0.4;
 
 /// A way through an inner loop that so many of all segments take is one time round.
 const FREQUENT: f64 = 0.2;
 
-/// One time round of an inner loop has so many times fewer calls than the way from its last to the next first one.
+/// One time round of an inner loop has so many times fewer calls than the way from its last to the next first
+/// one.
 const AROUND: usize = 2;
 
-/// Of what differs from the ordinary iteration so much must lack calls of it for the loop to have no other around it.
+/// Of what differs from the ordinary iteration so much must lack calls of it for the loop to have no other
+/// around it.
 const BRANCHES: f64 = 0.33;
 
 type Set = [u64; SITES / 64];
@@ -67,7 +73,8 @@ struct Regular {
     is_closed: bool,
 }
 
-/// The outermost loop of a window, with the places where its iterations begin. A known one is kept as long as no other is longer.
+/// The outermost loop of a window, with the places where its iterations begin. A known one is kept as long as
+/// no other is longer.
 pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, Vec<usize>)> {
     let candidates = candidates(sites);
     let regular: Vec<(Candidate, Regular)> = candidates
@@ -90,7 +97,8 @@ pub(super) fn outermost(sites: &[u64], known: Option<&Anchor>) -> Option<(Loop, 
         .map(|(_, regular)| regular.calls)
         .filter(|calls| *calls <= most)
         .max_by(f64::total_cmp)?;
-    // Anchors of one loop have segments of the same length, but for what is cut off at the ends of the window.
+    // Anchors of one loop have segments of the same length, but for what is cut off at the ends of the
+    // window.
     let of_longest =
         |(_, regular): &&(Candidate, Regular)| regular.calls <= most && regular.calls >= 0.75 * longest;
     let same = regular.iter().filter(of_longest);
@@ -198,7 +206,8 @@ fn candidate(anchor: Anchor, begins: &[usize], sites: &[u64], folded: &[usize]) 
     }
 }
 
-/// What one time round of an inner loop is: the shortest of the ways that many segments take, where the others are much longer.
+/// What one time round of an inner loop is: the shortest of the ways that many segments take, where the
+/// others are much longer.
 fn time_round(segments: &[Segment]) -> Option<u64> {
     let mut ways: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
     for segment in segments {
@@ -220,7 +229,7 @@ fn regular(candidate: &Candidate, window: usize, branches: f64) -> Option<Regula
         return None;
     }
     let (equal, count) = commonest(segments, |segment| segment.hash)?;
-    let is_equal = count >= EQUAL_ENOUGH && count as f64 >= MOST * segments.len() as f64;
+    let is_equal = count >= EQUAL_ENOUGH && count as f64 >= ALIKE_MIN * segments.len() as f64;
     let ordinary = if is_equal {
         equal
     } else {
@@ -250,7 +259,7 @@ fn are_alike(segments: &[Segment], ordinary: &Segment) -> bool {
     let alike = segments.iter().filter(|segment| is_alike(segment, ordinary));
     let alike: Vec<f64> = alike.map(|segment| segment.length as f64).collect();
     let count = alike.len() as f64;
-    if alike.len() < ALIKE_ENOUGH || count < MOST * segments.len() as f64 {
+    if alike.len() < ALIKE_ENOUGH || count < ALIKE_MIN * segments.len() as f64 {
         return false;
     }
     let mean = alike.iter().sum::<f64>() / count;

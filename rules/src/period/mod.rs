@@ -1,15 +1,17 @@
-//! Finds the loop that a program runs in from the sequence of its call sites: which call begins an iteration. In the place of the
-//! dynamic periodicity detector of SelfAnalyzer, which wants iterations to be equal: here inner loops may go round another number of
-//! times each time, an iteration may have a call more or less, and now and then take another way.
+//! Finds the loop that a program runs in from the sequence of its call sites: which call begins an iteration.
+//! In the place of the dynamic periodicity detector of SelfAnalyzer, which wants iterations to be equal: here
+//! inner loops may go round another number of times each time, an iteration may have a call more or less, and
+//! now and then take another way.
 //!
-//! Pure: sites go in one by one, the begins of iterations come out. What is kept is a window of bounded length. Knows no time; who calls
-//! does.
+//! Pure: sites go in one by one, the begins of iterations come out. What is kept is a window of bounded
+//! length. Knows no time; who calls does.
 //!
-//! An **anchor** is what begins an iteration: a site, or the first of several in a row that an inner loop repeats. What lies between two
-//! of its occurrences is a segment. An anchor is *regular* when its segments are alike, and of regular ones that with the longest segments
-//! wins: the outermost loop. With one exception: where what differs from a loop's ordinary iteration *lacks* calls of it, the loop took
-//! another way (LAMMPS rebuilds its lists in the place of a plain exchange), and that this comes back in turn makes no loop around it.
-//! In a loop that is around another one all calls of the inner one are made, and more.
+//! An **anchor** is what begins an iteration: a site, or the first of several in a row that an inner loop
+//! repeats. What lies between two of its occurrences is a segment. An anchor is *regular* when its segments
+//! are alike, and of regular ones that with the longest segments wins: the outermost loop. With one
+//! exception: where what differs from a loop's ordinary iteration *lacks* calls of it, the loop took another
+//! way (LAMMPS rebuilds its lists in the place of a plain exchange), and that this comes back in turn makes
+//! no loop around it. In a loop that is around another one all calls of the inner one are made, and more.
 
 mod anchor;
 mod level;
@@ -21,14 +23,15 @@ use std::collections::VecDeque;
 pub use self::anchor::Anchor;
 use self::anchor::Follower;
 
-/// Calls in which a loop is looked for. Three iterations must fit: of some hundred calls each, as a step of molecular dynamics has,
-/// nine do.
+/// Calls in which a loop is looked for. Three iterations must fit: of some hundred calls each, as a step of
+/// molecular dynamics has, nine do.
 pub const WINDOW: usize = 4096;
 
-/// A loop is looked for once so many calls were seen since the last look, and then each time it is asked for.
+/// A loop is searched for once this many calls were seen since the last search, and then at each request.
 const ENOUGH: usize = 4;
 
-/// How many times the calls of its longest iteration may go by without a new one before a loop counts as left.
+/// How many times the calls of its longest iteration may go by without a new one before a loop counts as
+/// left.
 const PATIENCE: usize = 4;
 
 /// The loop that the program is in.
@@ -48,8 +51,8 @@ pub struct Loop {
 pub enum Look {
     /// Nothing new: still the same loop, or still none.
     Same,
-    /// A loop was found, or one around the loop known so far. The numbers are how many calls ago its iterations began, oldest first;
-    /// 0 is the newest call.
+    /// A loop was found, or one around the loop known so far. The numbers are how many calls ago its
+    /// iterations began, oldest first; 0 is the newest call.
     Found(Vec<usize>),
     /// The loop that was known is over.
     Left,
@@ -104,8 +107,8 @@ impl Detector {
         self.window.len()
     }
 
-    /// Looks for a loop in the window, or whether the known one still goes on and is the outermost. Takes some hundred microseconds, so
-    /// it is not done at each call.
+    /// Looks for a loop in the window, or whether the known one still goes on and is the outermost. Takes
+    /// some hundred microseconds, so it is not done at each call.
     pub fn look(&mut self) -> Look {
         if self.since_look < ENOUGH {
             return Look::Same;
@@ -127,7 +130,8 @@ impl Detector {
                 Look::Same
             }
             (Some((found, begins)), known) => {
-                // A loop within the known one is not another: the known one has merely not come round in this window.
+                // A loop within the known one is not another: the known one has merely not come round in this
+                // window.
                 if let Some(outer) = known
                     && found.calls < outer.calls
                     && self.since_begin <= PATIENCE * outer.most_calls

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The calls, one after the other, with a look now and then; which calls began iterations of the loop known at the end, and it.
+/// The calls, one after the other, with a look now and then; which calls began iterations of the loop known
+/// at the end, and it.
 fn watch(calls: &[u64], look_every: usize) -> (Detector, Vec<usize>) {
     let mut detector = Detector::default();
     let mut begins = Vec::new();
@@ -61,8 +62,8 @@ fn inner_loops_may_go_round_another_number_of_times_each_time() {
     );
 }
 
-/// A step of molecular dynamics: the exchange of positions and of forces, six messages each; every 20th time the lists are built anew
-/// instead of the first.
+/// A step of molecular dynamics: the exchange of positions and of forces, six messages each; every 20th time
+/// the lists are built anew instead of the first.
 fn step(builds: bool) -> Vec<u64> {
     let exchange = if builds {
         [[31, 32, 33].repeat(3), [41, 42, 43, 44].repeat(6)].concat()

@@ -1,9 +1,11 @@
-//! The outer form: how a recording begins, and compressed blocks with check sums. What is inside a block is not known here.
+//! The outer form: how a recording begins, and compressed blocks with check sums. What is inside a block is
+//! not known here.
 //!
-//! A block's sum goes on from the sum of the one before it, so that a block that is missing, doubled or moved is
-//! noticed. Its length and sum have a sum of their own: a length that is wrong is damage, not a missing rest.
+//! A block's sum goes on from the sum of the one before it, so that a block that is missing, doubled or moved
+//! is noticed. Its length and sum have a sum of their own: a length that is wrong is damage, not a missing
+//! rest.
 
-use super::{MAJOR, MAX_BLOCK, MINOR, ReadError};
+use super::{BLOCK_MAX, MAJOR, MINOR, ReadError};
 
 const MAGIC: [u8; 8] = *b"\x89tunerec";
 /// Magic, major version, minor version.
@@ -20,7 +22,7 @@ pub(super) fn begin() -> (Vec<u8>, u32) {
     (out, sum)
 }
 
-/// Compresses and appends a block; returns its sum. The records are not more than [`MAX_BLOCK`] bytes.
+/// Compresses and appends a block; returns its sum. The records are not more than [`BLOCK_MAX`] bytes.
 pub(super) fn seal(out: &mut Vec<u8>, records: &[u8], before: u32) -> u32 {
     let packed = lz4_flex::block::compress_prepend_size(records);
     let sum = chained(&packed, before);
@@ -100,7 +102,7 @@ impl<'a> Blocks<'a> {
         }
         let length = usize::try_from(u32::from_le_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
         let sum = u32::from_le_bytes([s0, s1, s2, s3]);
-        if length > MAX_BLOCK {
+        if length > BLOCK_MAX {
             return Err(corrupt("a block is longer than blocks may be"));
         }
         let packed = rest.get(..length).ok_or(torn)?;
@@ -117,7 +119,7 @@ impl<'a> Blocks<'a> {
 fn unpacked(packed: &[u8]) -> Result<Vec<u8>, &'static str> {
     let wrong = "a block cannot be decompressed";
     let (size, packed) = lz4_flex::block::uncompressed_size(packed).map_err(|_| wrong)?;
-    if size > MAX_BLOCK {
+    if size > BLOCK_MAX {
         return Err("a block is longer than blocks may be");
     }
     lz4_flex::block::decompress(packed, size).map_err(|_| wrong)

@@ -1,4 +1,5 @@
-//! What can be wrong with a recording, or with what is to become one. What to do about it is said; it is not done.
+//! What can be wrong with a recording, or with what is to become one. What to do about it is said; it is not
+//! done.
 
 use std::fmt;
 
@@ -21,7 +22,8 @@ pub enum ReadError {
     },
     /// Something in it is not what was written.
     Corrupt {
-        /// Where the block begins whose sums are wrong, or the record that makes no sense; bytes from the start.
+        /// Where the block begins whose sums are wrong, or the record that makes no sense; bytes from the
+        /// start.
         at: usize,
         what: &'static str,
     },

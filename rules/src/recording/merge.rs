@@ -1,6 +1,7 @@
 //! Several recordings as one: one clock, one numbering of processes and probes. Nothing is evaluated here.
 //!
-//! Clocks are joined by what the headers say of them; how well the hosts' wall clocks agree is not known here.
+//! Clocks are joined by what the headers say of them; how well the hosts' wall clocks agree is not known
+//! here.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -40,13 +41,14 @@ impl std::error::Error for Broken {}
 
 /// Joins recordings: the records of each in their order, between them the one with the earlier time first.
 ///
-/// - The order in which recordings are given does not matter: they are sorted by their headers. At equal times the
-///   recording that comes first in that order goes first.
-/// - Times count from the moment at which the clock of the host that started first was 0; of a single recording they are
-///   what they were.
-/// - Processes get new numbers, in the order in which they appear; [`RecordingMerge::host`] tells where one is.
-/// - Probes of several recordings with one definition get one number, and the definition comes once. Those of one
-///   recording stay apart.
+/// - The order in which recordings are given does not matter: they are sorted by their headers. At equal
+///   times the recording that comes first in that order goes first.
+/// - Times count from the moment at which the clock of the host that started first was 0; of a single
+///   recording they are what they were.
+/// - Processes get new numbers, in the order in which they appear; [`RecordingMerge::host`] returns where one
+///   is.
+/// - Probes of several recordings with one definition get one number, and the definition comes once. Those of
+///   one recording stay apart.
 /// - A record without a time goes with the one before it.
 #[derive(Clone, Debug)]
 pub struct RecordingMerge<'a> {
@@ -161,8 +163,8 @@ impl<'a> RecordingMerge<'a> {
         }
     }
 
-    /// Gives a definition its number: to the first probe of a recording that has it the first, to the next one the
-    /// next. True when it is a new number.
+    /// Gives a definition its number: to the first probe of a recording that has it the first, to the next
+    /// one the next. True when it is a new number.
     fn define(&mut self, source: usize, probe: ProbeKey, definition: &ProbeDefinition) -> bool {
         let next_probe = &mut self.next_probe;
         let family = match self.families.get(definition) {

@@ -1,11 +1,12 @@
 //! Recordings: what a session observed, as bytes, and back; several of them joined into one.
 //!
-//! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`RecordingWriter`] in chunks, a [`Reader`]
-//! goes over bytes that somebody else has read, and [`RecordingMerge`] joins readers. The form is described in `docs/recording.md`:
-//! compressed blocks with check sums, in which the records that come often are stored in columns.
+//! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`RecordingWriter`] in
+//! chunks, a [`Reader`] goes over bytes that somebody else has read, and [`RecordingMerge`] joins readers.
+//! The form is described in `docs/recording.md`: compressed blocks with check sums, in which the records that
+//! come often are stored in columns.
 //!
-//! Where to read: `record` (the values), `stored` (records in a block), `block` (check sums, compression), `writer`, `reader`,
-//! `merge`.
+//! Where to read: `record` (the values), `stored` (records in a block), `block` (check sums, compression),
+//! `writer`, `reader`, `merge`.
 //!
 //! ```
 //! use rules::recording::{Header, Reader, Record, RecordingWriter};
@@ -52,16 +53,17 @@ pub const MAJOR: u16 = 2;
 pub const MINOR: u16 = 0;
 
 /// Bytes of one text: a path of Linux is not longer.
-pub const MAX_TEXT: usize = 4096;
+pub const TEXT_MAX: usize = 4096;
 /// Values captured at one hit: four times what the kernel side can read today.
-pub const MAX_CAPTURES: usize = 16;
+pub const CAPTURES_MAX: usize = 16;
 /// Pairs of free text in a header.
-pub const MAX_NOTES: usize = 64;
+pub const NOTES_MAX: usize = 64;
 /// Bytes of one record: the facts of a process with some thousand libraries.
-pub const MAX_RECORD: usize = 256 << 10;
+pub const RECORD_MAX: usize = 256 << 10;
 /// Bytes of one block, compressed or not.
-pub const MAX_BLOCK: usize = 384 << 10;
+pub const BLOCK_MAX: usize = 384 << 10;
 /// Bytes that the records of one block take in memory, whatever the bytes of the file are.
-pub const MAX_OPEN: usize = 64 << 20;
-/// A block is closed when its records have this many bytes: enough for the compression, and little is lost where it is torn.
+pub const OPEN_MAX: usize = 64 << 20;
+/// A block is closed when its records have this many bytes: enough for the compression, and little is lost
+/// where it is torn.
 pub const BLOCK_TARGET: usize = 64 << 10;

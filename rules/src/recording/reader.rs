@@ -7,8 +7,9 @@ use super::stored::{self, Block, Stored};
 
 /// Goes over the records of a recording, in the order they were written.
 ///
-/// When the recording is complete the iterator just ends. Otherwise its last item is the error: everything up to the
-/// last good block has been returned by then. Memory: the records of one block, at most [`super::MAX_OPEN`] bytes.
+/// When the recording is complete the iterator just ends. Otherwise its last item is the error: everything up
+/// to the last good block has been returned by then. Memory: the records of one block, at most
+/// [`super::OPEN_MAX`] bytes.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     blocks: Blocks<'a>,

@@ -20,7 +20,7 @@ pub struct Header {
     pub wall_start_ns: u64,
     /// The clock of all the records' times, read at the same moment as `wall_start_ns`.
     pub origin: Time,
-    /// Whatever else is worth knowing, at most [`super::MAX_NOTES`] pairs.
+    /// Whatever else is worth knowing, at most [`super::NOTES_MAX`] pairs.
     pub notes: BTreeMap<String, String>,
 }
 
@@ -30,7 +30,8 @@ pub struct ProbeKey(pub u32);
 
 /// One thing that was recorded. Times are nanoseconds of the clock of [`Header::origin`].
 ///
-/// Those that serde skips are stored in columns. A new kind is not skipped: older programs leave it out and count it.
+/// Those that serde skips are stored in columns. A new kind is not skipped: older programs leave it out and
+/// count it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
@@ -96,15 +97,16 @@ pub enum Record {
         /// The latest; it counts as the record's time.
         to: Time,
     },
-    /// The rules were evaluated: windows that are over by then were closed. It is recorded because a timed window lasts until
-    /// the evaluation that closes it.
+    /// The rules were evaluated: windows that are over by then were closed. It is recorded because a timed
+    /// window lasts until the evaluation that closes it.
     #[serde(skip)]
     Tick { time: Time },
     /// From here on a rule may do this.
     RuleSet {
         time: Time,
         rule: String,
-        /// `off`, `advising`, `applying`; `added` before the first of these for a rule that was not there at the start; `removed`.
+        /// `off`, `advising`, `applying`; `added` before the first of these for a rule that was not there at
+        /// the start; `removed`.
         mode: String,
     },
     /// What the whole iterations of the loop that a process was found to run in came to.
@@ -115,7 +117,8 @@ pub enum Record {
         count: u64,
         /// Their time together, nanoseconds.
         whole_ns: u64,
-        /// From the first begin to the last, nanoseconds; more than theirs where calls were not seen in between.
+        /// From the first begin to the last, nanoseconds; more than theirs where calls were not seen in
+        /// between.
         elapsed_ns: u64,
         /// How much of that was inside MPI, nanoseconds.
         mpi_ns: u64,
@@ -132,7 +135,8 @@ pub enum Record {
         #[serde(with = "bits")]
         value: f64,
     },
-    /// A function was watched in windows: the totals of its entries so far are estimated, and this is known of them.
+    /// A function was watched in windows: the totals of its entries so far are estimated, and this is known
+    /// of them.
     Estimated {
         process: ProcessId,
         probe: ProbeKey,
@@ -147,7 +151,7 @@ pub enum Record {
         #[serde(with = "bits")]
         watched: f64,
     },
-    /// The session found, changed or judged something, as it told its user then.
+    /// The session found, changed or judged something, as it reported it to its user then.
     Marked {
         time: Time,
         /// What: `finding`, `change`, `kept`, `undone`.
@@ -172,7 +176,7 @@ pub struct ProbeDefinition {
     pub function: String,
     /// Where it sits in the function.
     pub place: ProbePlace,
-    /// Name and type of what is captured, in the order of [`Hit::captures`]; at most [`super::MAX_CAPTURES`].
+    /// Name and type of what is captured, in the order of [`Hit::captures`]; at most [`super::CAPTURES_MAX`].
     pub captures: Vec<(String, CapturedType)>,
 }
 
@@ -195,7 +199,7 @@ pub struct Hit {
     pub time: Time,
     /// How long it took, nanoseconds; none for an entry, or where the entry was not seen.
     pub duration_ns: Option<u64>,
-    /// What was captured, at most [`super::MAX_CAPTURES`].
+    /// What was captured, at most [`super::CAPTURES_MAX`].
     pub captures: Vec<Captured>,
 }
 
@@ -219,7 +223,7 @@ pub enum Captured {
     /// A floating-point number, every bit of which is kept.
     Float(f64),
     Boolean(bool),
-    /// A text of at most [`super::MAX_TEXT`] bytes.
+    /// A text of at most [`super::TEXT_MAX`] bytes.
     Text(String),
 }
 
@@ -227,7 +231,7 @@ pub enum Captured {
 pub enum MissingReason {
     /// A reason of a newer version of the format.
     Unknown,
-    /// It was not asked for.
+    /// It was not requested.
     NotMeasured,
     Unreadable,
     Lost,

@@ -1,12 +1,12 @@
-//! The inner form: how records stand in a block. Those that come often are stored in columns. The others are JSON, of which an older
-//! program leaves out what it does not know.
+//! The inner form: how records stand in a block. Those that come often are stored in columns. The others are
+//! JSON, of which an older program leaves out what it does not know.
 
 use bitcode::{Decode, Encode};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::record::{Captured, Header, Hit, ProbeKey, Record};
-use super::{MAX_CAPTURES, MAX_NOTES, MAX_RECORD, MAX_TEXT, TooLarge};
+use super::{CAPTURES_MAX, NOTES_MAX, RECORD_MAX, TEXT_MAX, TooLarge};
 use crate::measure::Measure;
 use crate::value::{ProcessId, Time};
 
@@ -116,7 +116,7 @@ impl Stored {
                 within(
                     "the list of a probe's captures",
                     definition.captures.len(),
-                    MAX_CAPTURES,
+                    CAPTURES_MAX,
                 )?;
                 return json(record).map(Stored::Json);
             }
@@ -222,9 +222,9 @@ fn text_size(value: &Captured) -> usize {
 }
 
 fn stored_hit(hit: &Hit, after_ns: i64) -> Result<Stored, TooLarge> {
-    within("the list of a hit's captures", hit.captures.len(), MAX_CAPTURES)?;
+    within("the list of a hit's captures", hit.captures.len(), CAPTURES_MAX)?;
     for value in &hit.captures {
-        within("a captured text", text_size(value), MAX_TEXT)?;
+        within("a captured text", text_size(value), TEXT_MAX)?;
     }
     Ok(Stored::Hit {
         after_ns,
@@ -237,7 +237,7 @@ fn stored_hit(hit: &Hit, after_ns: i64) -> Result<Stored, TooLarge> {
 }
 
 fn checked_captures(mut captures: Vec<Captured>) -> Result<Vec<Captured>, Wrong> {
-    if captures.len() > MAX_CAPTURES {
+    if captures.len() > CAPTURES_MAX {
         return Err("a hit has more captures than hits may have");
     }
     for value in &mut captures {
@@ -250,13 +250,13 @@ fn checked_captures(mut captures: Vec<Captured>) -> Result<Vec<Captured>, Wrong>
 
 /// The record; none for one of a kind, or with a field, that this version does not know.
 fn parsed(json: &str) -> Result<Option<Record>, Wrong> {
-    if json.len() > MAX_RECORD {
+    if json.len() > RECORD_MAX {
         return Err("a record is longer than records may be");
     }
     let value = serde_json::from_str(json).map_err(|_| "a record is not JSON")?;
     let record = serde_json::from_value(clean(value).map_err(too_long)?).ok();
     match &record {
-        Some(Record::ProbeDefined { definition, .. }) if definition.captures.len() > MAX_CAPTURES => {
+        Some(Record::ProbeDefined { definition, .. }) if definition.captures.len() > CAPTURES_MAX => {
             Err("a probe has more captures than probes may have")
         }
         _ => Ok(record),
@@ -264,7 +264,7 @@ fn parsed(json: &str) -> Result<Option<Record>, Wrong> {
 }
 
 pub(super) fn put_header(header: &Header) -> Result<String, TooLarge> {
-    within("the list of notes", header.notes.len(), MAX_NOTES)?;
+    within("the list of notes", header.notes.len(), NOTES_MAX)?;
     json(header)
 }
 
@@ -273,7 +273,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Wrong> {
     let header: Header = serde_json::from_value(clean(value).map_err(too_long)?)
         .map_err(|_| "the first block is not a header")?;
     match header.notes.len() {
-        0..=MAX_NOTES => Ok(header),
+        0..=NOTES_MAX => Ok(header),
         _ => Err("there are more notes than there may be"),
     }
 }
@@ -284,7 +284,7 @@ fn json(value: &impl Serialize) -> Result<String, TooLarge> {
     // Records are the same bytes in whatever order their fields are declared.
     value.sort_all_objects();
     let json = value.to_string();
-    within("a record", json.len(), MAX_RECORD)?;
+    within("a record", json.len(), RECORD_MAX)?;
     Ok(json)
 }
 
@@ -306,7 +306,7 @@ fn clean(value: Value) -> Result<Value, TooLarge> {
 /// A text in one line, in which what a terminal would act on is replaced.
 fn printable(text: &str) -> Result<String, TooLarge> {
     let text = text.replace(is_active, "\u{fffd}");
-    within("a text", text.len(), MAX_TEXT)?;
+    within("a text", text.len(), TEXT_MAX)?;
     Ok(text)
 }
 

@@ -2,12 +2,13 @@
 
 use super::record::{Header, Record};
 use super::stored::{self, Block, Stored};
-use super::{BLOCK_TARGET, MAX_BLOCK, TooLarge, block};
+use super::{BLOCK_MAX, BLOCK_TARGET, TooLarge, block};
 
-/// Makes a recording. Hand what [`RecordingWriter::take`] gives to the file, in order, and [`RecordingWriter::finish`]'s at the end.
+/// Makes a recording. Hand what [`RecordingWriter::take`] gives to the file, in order, and
+/// [`RecordingWriter::finish`]'s at the end.
 ///
-/// Records may come in any order; it is kept. Times that go up slowly and probes that are hit again and again cost
-/// least.
+/// Records may come in any order; it is kept. Times that go up slowly and probes that are hit again and again
+/// cost least.
 #[derive(Clone, Debug)]
 pub struct RecordingWriter {
     ready: Vec<u8>,
@@ -67,10 +68,10 @@ impl RecordingWriter {
     /// Appends a block of any bytes as if they were records: made up by a test, handed on unseen.
     ///
     /// # Errors
-    /// When they are more than [`MAX_BLOCK`].
+    /// When they are more than [`BLOCK_MAX`].
     pub fn foreign(&mut self, block: &[u8]) -> Result<(), TooLarge> {
-        if block.len() > MAX_BLOCK {
-            let (what, size, limit) = ("a block", block.len(), MAX_BLOCK);
+        if block.len() > BLOCK_MAX {
+            let (what, size, limit) = ("a block", block.len(), BLOCK_MAX);
             return Err(TooLarge { what, size, limit });
         }
         self.flush();
@@ -78,7 +79,8 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Closes the open block, so that everything written so far is in the next chunk. A block costs about 50 bytes.
+    /// Closes the open block, so that everything written so far is in the next chunk. A block costs about 50
+    /// bytes.
     pub fn flush(&mut self) {
         if !self.open.records.is_empty() {
             self.sum = block::seal(&mut self.ready, &bitcode::encode(&self.open), self.sum);

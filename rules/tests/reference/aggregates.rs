@@ -1,5 +1,5 @@
-//! Mean and standard deviation from parts: S2 has MEAN and STDEV at every level and says nothing of how parts combine; S0 sends every
-//! value up because σ needs μ first (§5.2.4).
+//! Mean and standard deviation from parts: S2 has MEAN and STDEV at every level and says nothing of how parts
+//! combine; S0 sends every value up because σ needs μ first (§5.2.4).
 
 use proptest::prelude::*;
 use rules::aggregate::{Merge, Numbers};

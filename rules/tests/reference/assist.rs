@@ -1,4 +1,5 @@
-//! S3, performance contracts of ASSIST programs: rates, from what is counted. Everything else belongs to contracts, which come later.
+//! S3, performance contracts of ASSIST programs: rates, from what is counted. Everything else belongs to
+//! contracts, which come later.
 
 use crate::bench::Bench;
 

@@ -1,4 +1,5 @@
-//! A job of ranks whose hits are handed in by hand, and the numbers that a rule makes of them. No test is here.
+//! A job of ranks whose hits are handed in by hand, and the numbers that a rule makes of them. No test is
+//! here.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The rules of MPI's time (`rules/library/runtime`): what they find in ranks whose times are made up, and where they are silent.
+//! The rules of MPI's time (`rules/library/runtime`): what they find in ranks whose times are made up, and
+//! where they are silent.
 
 use std::collections::BTreeMap;
 

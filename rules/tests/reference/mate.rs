@@ -1,9 +1,10 @@
-//! S0, the MATE thesis (2007): the iteration of two processes, model A (number of workers), model B (factoring).
+//! S0, the MATE thesis (2007): the iteration of two processes, model A (number of workers), model B
+//! (factoring).
 
 use crate::bench::{Bench, shipped, written};
 
-/// The instants i1 to i10 of Fig. 4.8, ms: i2 ends Initialize, i5 begins Process in the second process, i6 ends it in the
-/// first.
+/// The instants i1 to i10 of Fig. 4.8, ms: i2 ends Initialize, i5 begins Process in the second process, i6
+/// ends it in the first.
 const INSTANTS: [f64; 10] = [
     100.0, 103.0, 110.0, 115.0, 119.0, 160.0, 170.0, 176.0, 180.0, 187.0,
 ];
@@ -35,13 +36,14 @@ fn s0_4_4_the_parts_of_an_iteration_of_two_processes_add_up_to_it() {
     for (metric, ms) in parts {
         near!(shut.value(metric) * 1e3 => ms, 6, "S0 §4.4 {metric}");
     }
-    // By the conditions of Fig. 4.10 a send ends before every Process begins: the second process' answer is left out,
-    // and the parts do not add up to the iteration.
+    // By the conditions of Fig. 4.10 a send ends before every Process begins: the second process' answer is
+    // left out, and the parts do not add up to the iteration.
     let printed = shut.value("T_Comp") * 1e3 + (i4 - i3) + (i9 - i8);
     near!(i10 - i1 - printed => i8 - i7, 6, "S0 Fig. 4.10");
 }
 
-/// One iteration of the farm of `optimal-workers`: Tc as told, spread over the workers, λV and the latency as told.
+/// One iteration of the farm of `optimal-workers`: Tc as told, spread over the workers, λV and the latency as
+/// told.
 fn farmed(bench: &mut Bench, workers: u32, tl: f64, lambda_v: f64, tc: f64) {
     let share = tc / f64::from(workers);
     bench.hit("begin", 0, 100.0, 0.0, &[1.0, workers.into()]);
@@ -62,8 +64,8 @@ fn farmed(bench: &mut Bench, workers: u32, tl: f64, lambda_v: f64, tc: f64) {
 
 #[test]
 fn s0_5_1_the_number_of_workers_follows_the_latency_as_the_closed_form_says() {
-    // S0 §5.1, Nopt = sqrt((λV + Tc)/tl) with λV = 10 ms and Tc = 60 s: the values for four latencies, which the digest
-    // rounds now up, now down.
+    // S0 §5.1, Nopt = sqrt((λV + Tc)/tl) with λV = 10 ms and Tc = 60 s: the values for four latencies, which
+    // the digest rounds now up, now down.
     for (tl, printed) in [(0.05, 1095.0), (0.1, 775.0), (1.0, 245.0), (1000.0, 7.7)] {
         let closed = "metrics:\n  closed: sqrt((lambda * V + Tc) / latency)\n";
         let source = shipped("optimal-workers").replacen("metrics:\n", closed, 1);
@@ -84,15 +86,16 @@ fn s0_5_1_errata_of_the_listing() {
     farmed(&mut bench, 8, 10.0, 90.0, 160.0);
     assert!(bench.shut()[0].reported("t_comm").starts_with("none"));
 
-    // Nor does the order matter in which the last receive and its sender are looked at: both are of the latest reply.
+    // Nor does the order matter in which the last receive and its sender are looked at: both are of the
+    // latest reply.
     let mut bench = Bench::new(shipped("optimal-workers"), 9);
     farmed(&mut bench, 8, 10.0, 90.0, 160.0);
     let shut = bench.shut().remove(0);
     near!(shut.value("t_comm") * 1e3 => 90.0, 6, "S0 §5.1.4 communication time");
     // §5.1.4 prints the difference with the other sign.
     assert!(shut.value("t_comm") > 0.0);
-    // λ as coded divides by all that was sent and a mean answer, and is then multiplied by all that was sent and received.
-    // 90 ms become 90 · 8800/8100.
+    // λ as coded divides by all that was sent and a mean answer, and is then multiplied by all that was sent
+    // and received. 90 ms become 90 · 8800/8100.
     near!(shut.value("lambda") * shut.value("V") * 1e3 => 90.0, 6, "S0 §5.1.1 λV");
 
     // Two sends to one worker count twice, where the listing keeps the last.
@@ -101,7 +104,8 @@ fn s0_5_1_errata_of_the_listing() {
     farmed(&mut bench, 2, 10.0, 90.0, 160.0);
     near!(bench.shut()[0].value("V") => 2500.0 + 200.0, 6, "S0 §5.1.1 V");
 
-    // Less time between first send and last reply than the worker computed: λ is 0, never negative, and there is a worker.
+    // Less time between first send and last reply than the worker computed: λ is 0, never negative, and there
+    // is a worker.
     let mut bench = Bench::new(shipped("optimal-workers"), 3);
     farmed(&mut bench, 2, 10.0, -50.0, 160.0);
     let shut = bench.shut().remove(0);
@@ -111,7 +115,8 @@ fn s0_5_1_errata_of_the_listing() {
 
 #[test]
 fn s0_5_1_an_iteration_is_complete_whatever_order_its_parts_arrive_in() {
-    // App. B computes the communication time when the iteration ends; the last worker's computation may be known later.
+    // App. B computes the communication time when the iteration ends; the last worker's computation may be
+    // known later.
     let mut bench = Bench::new(shipped("optimal-workers"), 2);
     bench.hit("end", 0, 400.0, 0.0, &[]);
     bench.hit("reply", 0, 290.0, 0.0, &[1.0, 100.0]);
@@ -129,7 +134,8 @@ fn s0_5_1_an_iteration_is_complete_whatever_order_its_parts_arrive_in() {
     near!(bench.shut()[0].value("t_comm") * 1e3 => 10.0, 6, "S0 §5.1.4");
 }
 
-/// A master that hands out its tasks in chunks of the size that the rule sets, and workers of these task times (ms).
+/// A master that hands out its tasks in chunks of the size that the rule sets, and workers of these task
+/// times (ms).
 struct Farm {
     bench: Bench,
     times: Vec<f64>,
@@ -149,8 +155,8 @@ impl Farm {
         }
     }
 
-    /// An iteration of so many tasks: the chunks of its batches that were whole, and what was left behind the last of them
-    /// of more than twice as many tasks as workers.
+    /// An iteration of so many tasks: the chunks of its batches that were whole, and what was left behind the
+    /// last of them of more than twice as many tasks as workers.
     fn iteration(&mut self, tasks: u32) -> (Vec<u32>, u32) {
         let workers = self.times.len() as u32;
         let start = 1000.0 + f64::from(self.number) * 1e6;
@@ -192,8 +198,8 @@ impl Farm {
 
 #[test]
 fn s0_5_2_the_batches_of_factoring() {
-    // S0 §5.2 with the errors of App. C put right (digest §3.6): tasks, task times of the workers with their μ = 10 ms and σ, chunks of
-    // each batch, what is left behind them.
+    // S0 §5.2 with the errors of App. C put right (digest §3.6): tasks, task times of the workers with their
+    // μ = 10 ms and σ, chunks of each batch, what is left behind them.
     let even = |sigma: f64| [10.0 - sigma, 10.0 + sigma].repeat(4);
     // 20 workers of 5 ms and five of 30: μ = 10, σ = 10.
     let uneven = [vec![5.0; 20], vec![30.0; 5]].concat();
@@ -207,8 +213,8 @@ fn s0_5_2_the_batches_of_factoring() {
         let workers = times.len() as u32;
         let mut farm = Farm::new(times);
         farm.iteration(4 * workers);
-        // The first iteration that knows the workers' speeds has the factors of the model, but for its first chunk, which was
-        // computed for the tasks of the iteration before.
+        // The first iteration that knows the workers' speeds has the factors of the model, but for its first
+        // chunk, which was computed for the tasks of the iteration before.
         farm.iteration(tasks);
         let (found, rest) = farm.iteration(tasks);
         let what = format!("S0 §5.2 {tasks} tasks, {workers} workers: {}", farm.bench.why());

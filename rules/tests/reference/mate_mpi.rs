@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::bench::{Bench, shipped, written};
 
-/// Workers, tasks, μ and σ of a task's time (ms), f_0, f_j, tasks of a chunk of each batch, least chunk, what is left.
+/// Workers, tasks, μ and σ of a task's time (ms), f_0, f_j, tasks of a chunk of each batch, least chunk, what
+/// is left.
 type Vector = (u32, u32, f64, f64, f64, f64, &'static [u32], u32, u32);
 
 /// S1, the digest's test vectors of adjusting factoring (§9.1), for Eq. 4.3 and 4.4.
@@ -66,7 +67,8 @@ impl Farm {
         }
     }
 
-    /// An iteration of so many tasks and at most so many batches: tasks of the chunks of each, and what is left.
+    /// An iteration of so many tasks and at most so many batches: tasks of the chunks of each, and what is
+    /// left.
     fn iteration(&mut self, tasks: u32, least: u32, most: usize) -> (Vec<u32>, u32) {
         let workers = self.times.len() as u32;
         let start = 1000.0 + f64::from(self.number) * 1e6;
@@ -155,7 +157,8 @@ fn s1_4_2_1_the_batches_of_adjusting_factoring() {
 
 type Event = (&'static str, u32, f64, f64, Vec<f64>);
 
-/// Two iterations with the events of S1 §9.1; worker 1 has a second chunk of the batch, of half as many tasks.
+/// Two iterations with the events of S1 §9.1; worker 1 has a second chunk of the batch, of half as many
+/// tasks.
 fn events() -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     for number in 0..2_u32 {

@@ -28,7 +28,8 @@ fn indexed(
     bench.shut().remove(0)
 }
 
-/// m0 in ms, λ in ms/B, V in B, α, Tc in ms; A, B and x* of the closed form; the best whole number with its time and index.
+/// m0 in ms, λ in ms/B, V in B, α, Tc in ms; A, B and x* of the closed form; the best whole number with its
+/// time and index.
 type Index = (
     &'static str,
     &'static str,
@@ -116,7 +117,8 @@ fn s1_eq_4_6_the_index_at_other_numbers_of_workers_and_the_errors_of_the_print()
         .iter()
         .map(|(x, ..)| format!("  pi_{x}: Pi({x})\n"))
         .collect();
-    // §4.3 leaves a bracket out, so that only λV or only T_c is divided; and says that the index maximises performance.
+    // §4.3 leaves a bracket out, so that only λV or only T_c is divided; and says that the index maximises
+    // performance.
     more.push_str("  unbalanced: 2 * latency + ((8 - 1) * alpha + 1) * per_byte * V + Tc / 8\n  right: T(8)\n  worst: argmax(Pi(x) for x in 1 to 100)\n  fastest: argmin(T(x) for x in 1 to 100)\n");
     let parameters = [
         ("latency", "0.1ms"),
@@ -230,8 +232,8 @@ fn s1_5_4_2_work_that_grows_while_a_number_is_on_trial_asks_for_another() {
 
 #[test]
 fn s1_5_4_2_1_latency_and_cost_per_byte_are_measured_from_round_trips() {
-    // Both works ask for a refresh and use constants. Here every round trip takes 2·0.2 ms + 8e-6 ms for each byte, and what
-    // the worker computes; its chunks are of many sizes.
+    // Both works ask for a refresh and use constants. Here every round trip takes 2·0.2 ms + 8e-6 ms for each
+    // byte, and what the worker computes; its chunks are of many sizes.
     let mut bench = Bench::new(shipped("network"), 3);
     for number in 0..25_u32 {
         let start = f64::from(number) * 1000.0;

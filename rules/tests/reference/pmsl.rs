@@ -1,4 +1,5 @@
-//! S2, PMSL and G-PM (2009): how values of intervals and regions are measured, and of calls that cannot be looked into.
+//! S2, PMSL and G-PM (2009): how values of intervals and regions are measured, and of calls that cannot be
+//! looked into.
 
 use crate::bench::Bench;
 

@@ -1,5 +1,5 @@
-//! S2, PMSL and G-PM (2009): its example metrics A to E, its three probes, and how what arrives in any order is joined by virtual
-//! time.
+//! S2, PMSL and G-PM (2009): its example metrics A to E, its three probes, and how what arrives in any order
+//! is joined by virtual time.
 
 use proptest::prelude::*;
 use rules::{Observation, ProcessId, Time};
@@ -63,8 +63,8 @@ fn s2_fig_6_7_as_the_language_writes_it_with_the_time_of_one_mpi_call() {
 
 #[test]
 fn s2_6_8_what_is_lost_at_one_virtual_time_does_not_move_the_others() {
-    // S2 §6.8.1 joins by the place in a queue: one token less and all that follow are joined wrongly. By virtual time the
-    // loop that lacks its begin in a rank has no value, and the next is right.
+    // S2 §6.8.1 joins by the place in a queue: one token less and all that follow are joined wrongly. By
+    // virtual time the loop that lacks its begin in a rank has no value, and the next is right.
     let mut bench = Bench::new(
         &shipped("barrier-imbalance").replace("key: vt}", "key: vt, timeout: 5s}"),
         3,

@@ -1,5 +1,6 @@
-//! Each shipped model and metric on a recording that was made from the numbers of its work: windows, metrics and decisions are
-//! those of the reference. The recordings are files, for `tuneagent replay` too; `TUNEAGENT_UPDATE=1` makes them anew.
+//! Each shipped model and metric on a recording that was made from the numbers of its work: windows, metrics
+//! and decisions are those of the reference. The recordings are files, for `tuneagent replay` too;
+//! `TUNEAGENT_UPDATE=1` makes them anew.
 
 use crate::bench::{shipped, written};
 use crate::tape::{Tape, replayed};
@@ -24,7 +25,8 @@ const ALL: &[(&str, Made)] = &[
     ("send-volume", send_volume),
 ];
 
-/// S0 §5.1 with tl = 10 ms, λV = 90 ms, Tc = 160 ms: iterations of 300 ms with eight workers, then of 265 ms with five.
+/// S0 §5.1 with tl = 10 ms, λV = 90 ms, Tc = 160 ms: iterations of 300 ms with eight workers, then of 265 ms
+/// with five.
 fn optimal_workers() -> Tape {
     let mut tape = Tape::new("optimal-workers", 9);
     for number in 1..=12_u32 {
@@ -70,7 +72,8 @@ fn workers_by_index() -> Tape {
     tape
 }
 
-/// Exchanges of 4 ms, and 64 cells of 1/32 ms each, in one of three ranks of twice that: a step between b takes T(b) = 4/b + (63 + b)/16 ms.
+/// Exchanges of 4 ms, and 64 cells of 1/32 ms each, in one of three ranks of twice that: a step between b
+/// takes T(b) = 4/b + (63 + b)/16 ms.
 fn halo_width() -> Tape {
     let mut tape = Tape::new("halo-width", 3);
     let mut start = 0.0;
@@ -113,7 +116,8 @@ fn adjusting_factoring() -> Tape {
     tape
 }
 
-/// S0 §5.2, digest §3.6: 1000 tasks, eight workers with μ = 10 ms and σ = 2 ms; first four even batches, then those of the model.
+/// S0 §5.2, digest §3.6: 1000 tasks, eight workers with μ = 10 ms and σ = 2 ms; first four even batches, then
+/// those of the model.
 fn factoring() -> Tape {
     let mut tape = Tape::new("factoring", 9);
     let batches: [&[u32]; 3] = [&[31, 31, 31, 32], MODEL, MODEL];

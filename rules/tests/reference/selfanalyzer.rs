@@ -1,9 +1,11 @@
-//! S4, SelfAnalyzer (chapter 4 of Corbalán's thesis): speedup from two measurements, Amdahl's factor, smoothing, prediction.
+//! S4, SelfAnalyzer (chapter 4 of Corbalán's thesis): speedup from two measurements, Amdahl's factor,
+//! smoothing, prediction.
 
 use crate::bench::{Bench, shipped};
 
 /// What is read at a region is the name of its function, which nobody asks for, and the size of the team.
-/// Iterations of a program that computes `sequential` ms by itself and `parallel` ms in two regions, with so many threads.
+/// Iterations of a program that computes `sequential` ms by itself and `parallel` ms in two regions, with so
+/// many threads.
 fn iterations(bench: &mut Bench, at: &mut f64, count: u32, (sequential, parallel, threads): (f64, f64, u32)) {
     for _ in 0..count {
         bench.hit("step", 0, *at, 0.0, &[]);
@@ -23,7 +25,8 @@ fn iterations(bench: &mut Bench, at: &mut f64, count: u32, (sequential, parallel
 
 #[test]
 fn s4_fig_4_5_to_4_8_the_speedup_of_a_running_program() {
-    // S4 Fig. 4.5 and 4.6: T(4) = 2 s with f = 0.1, so that s + p = 2 and s/(s + 4p) = 0.1; then T(16) = 0.7 s.
+    // S4 Fig. 4.5 and 4.6: T(4) = 2 s with f = 0.1, so that s + p = 2 and s/(s + 4p) = 0.1; then T(16) = 0.7
+    // s.
     let parallel = 2000.0 * 0.9 / 1.3;
     let sequential = 2000.0 - parallel;
     let mut bench = Bench::with(shipped("speedup"), &[("iterations", "14")], 1);
@@ -98,7 +101,8 @@ fn s4_3_2_without_the_number_of_iterations_nothing_is_predicted_and_without_a_re
 
 #[test]
 fn s4_fig_4_7_the_speedup_is_smoothed_for_each_number_of_threads() {
-    // S4 §4.2: 0.6·4.0 + 0.4·5.0 = 4.4, with baseline 1: T(1) = 20 s, T(8) = 5 s and then 4 s; between them four threads.
+    // S4 §4.2: 0.6·4.0 + 0.4·5.0 = 4.4, with baseline 1: T(1) = 20 s, T(8) = 5 s and then 4 s; between them
+    // four threads.
     let mut bench = Bench::with(shipped("speedup"), &[("baseline", "1")], 1);
     let mut at = 1000.0;
     iterations(&mut bench, &mut at, 1, (0.0, 20_000.0, 1));

@@ -1,4 +1,5 @@
-//! Recordings of shipped rules: made from the numbers of the works, in the form the agent records, and replayed. No test is here.
+//! Recordings of shipped rules: made from the numbers of the works, in the form the agent records, and
+//! replayed. No test is here.
 
 use rules::recording::{
     Captured, CapturedType, Header, Hit, MissingReason, ProbeDefinition, ProbeKey, ProbePlace, Reader,
@@ -56,8 +57,8 @@ impl Tape {
         }
     }
 
-    /// A hit of a probe of the rule: when it ended, how long it took, what was read. A function's return is one hit for all
-    /// probes that look at it.
+    /// A hit of a probe of the rule: when it ended, how long it took, what was read. A function's return is
+    /// one hit for all probes that look at it.
     pub(crate) fn hit(&mut self, probe: &str, rank: u32, end_ms: f64, took_ms: f64, reads: &[f64]) {
         let probe = self.planned(probe).clone();
         let (place, function) = self.function(&probe);

@@ -20,7 +20,7 @@ const OTHERS: [&str; 5] = [
 const TYPES: [&str; 5] = ["struct ", "enum ", "trait ", "type ", "union "];
 
 /// Most words of a comment that says nothing.
-const MOST_EMPTY: usize = 3;
+const EMPTY_WORDS_MAX: usize = 3;
 
 fn product() -> Outcome<Vec<Source>> {
     sources(&agent_and(&OTHERS))
@@ -42,13 +42,32 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
+/// What a line declares, without its visibility.
+fn item(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    match line.strip_prefix("pub(") {
+        Some(rest) => Some(rest.split_once(") ")?.1),
+        None => Some(line.strip_prefix("pub ").unwrap_or(line)),
+    }
+}
+
+/// The constant that a line declares.
+fn constant(line: &str) -> Option<&str> {
+    let item = item(line)?;
+    let rest = item.strip_prefix("const ").or(item.strip_prefix("static "))?;
+    Some(rest.split_once(':')?.0)
+}
+
+/// Whether a constant has another spelling of a bound than `X_MAX` and `X_MIN`.
+fn is_misspelt(constant: &str) -> bool {
+    let others = ["MOST", "LEAST", "LONGEST", "SHORTEST", "FEWEST"];
+    let leads = ["MAX_", "MIN_"].iter().any(|head| constant.starts_with(head));
+    leads || constant.split('_').any(|word| others.contains(&word))
+}
+
 /// The name that a line declares after one of these keywords.
 fn declared<'a>(line: &'a str, keywords: &[&str]) -> Option<&'a str> {
-    let line = line.trim_start();
-    let item = match line.strip_prefix("pub(") {
-        Some(rest) => rest.split_once(") ")?.1,
-        None => line.strip_prefix("pub ").unwrap_or(line),
-    };
+    let item = item(line)?;
     let qualifiers = ["const ", "async ", "unsafe ", "extern \"C\" "];
     let item = qualifiers.iter().fold(item, |item, qualifier| {
         item.strip_prefix(qualifier).unwrap_or(item)
@@ -78,6 +97,19 @@ fn no_file_and_no_declared_name_has_a_banned_word() -> Outcome {
         }
     }
     assert_none(&found, "names have words that must be decoded");
+    Ok(())
+}
+
+#[test]
+fn bounds_have_one_spelling() -> Outcome {
+    let mut found = Vec::new();
+    for source in sources(&agent_and(&[&OTHERS[..], &["xtask/src"]].concat()))? {
+        for (line, text) in code(&source.product) {
+            let name = constant(text).filter(|name| is_misspelt(name));
+            found.extend(name.map(|name| format!("{}:{line}: {name}", source.name)));
+        }
+    }
+    assert_none(&found, "a bound is called X_MAX or X_MIN");
     Ok(())
 }
 
@@ -119,7 +151,7 @@ fn empty_comments(text: &str) -> Vec<usize> {
     for block in blocks {
         let words: Option<String> = block.iter().map(|line| comment(line)).collect();
         let is_empty = words.is_some_and(|words| {
-            words.split_whitespace().count() <= MOST_EMPTY && !words.contains(['`', '['])
+            words.split_whitespace().count() <= EMPTY_WORDS_MAX && !words.contains(['`', '['])
         });
         if is_empty {
             found.push(at);
@@ -157,6 +189,12 @@ fn names_are_found_with_their_words() {
     );
     assert_eq!(declared("pub struct Scout<'a> {", &TYPES), Some("Scout"));
     assert_eq!(declared("// struct Scout", &TYPES), None);
+    assert_eq!(
+        constant("    pub(crate) const HITS_MAX: usize = 3;"),
+        Some("HITS_MAX")
+    );
+    let misspelt = ["HITS_MAX", "MAX_HITS", "MOST_HITS", "GAP_LEAST_NS", "ALMOST"].map(is_misspelt);
+    assert_eq!(misspelt, [false, true, true, true, false]);
     let found = banned("a.rs:1", "is_told");
     assert_eq!(
         found.as_deref(),

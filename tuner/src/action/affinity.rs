@@ -70,8 +70,9 @@ impl Writer {
         })
     }
 
-    /// Gives every thread that still has what we gave it what it had; a younger one what the first thread had.
-    pub(crate) fn take_back_affinity(
+    /// Gives every thread that still has what we gave it what it had; a younger one what the first thread
+    /// had.
+    pub(crate) fn revert_affinity(
         &mut self,
         change: u64,
         action: &ThreadAffinities,
@@ -98,7 +99,8 @@ impl Writer {
         })
     }
 
-    /// Finds out what a crash left: one thread that has what we gave, and had something else, is enough to take back.
+    /// Finds out what a crash left: one thread that has what we gave, and had something else, is enough to
+    /// revert.
     pub(crate) fn settle_affinity(
         &mut self,
         known: &Change,
@@ -152,7 +154,8 @@ fn masks(pid: Pid) -> Result<Vec<(i32, CpuList)>, ActionError> {
     Ok(found)
 }
 
-/// Binds every thread, until a look finds none that is bound otherwise: one that starts meanwhile has what its creator had.
+/// Binds every thread, until a look finds none that is bound otherwise: one that starts meanwhile has what
+/// its creator had.
 fn bind_all<'a>(pid: Pid, wanted: impl Fn(i32) -> &'a CpuList) -> Result<(), ActionError> {
     let mut done: BTreeSet<i32> = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {

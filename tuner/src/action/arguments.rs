@@ -1,4 +1,5 @@
-//! What a function is called with: as the debug information wants it, with what variables of the program hold, in registers.
+//! What a function is called with: as the debug information wants it, with what variables of the program
+//! hold, in registers.
 
 use std::fmt;
 
@@ -36,7 +37,7 @@ enum Source {
     Constant,
     /// A variable, by its name: when the call is made.
     Variable(String, Box<Location>),
-    /// The value that was read just before the call that is taken back.
+    /// The value that was read just before the call that is reverted.
     Was,
 }
 
@@ -50,8 +51,8 @@ impl fmt::Display for Given {
     }
 }
 
-/// Finds the variables among arguments; also what the function returns, where that is known. `was` is what the value that was read
-/// beforehand is, where there is one.
+/// Finds the variables among arguments; also what the function returns, where that is known. `was` is what
+/// the value that was read beforehand is, where there is one.
 pub(super) fn given(
     space: &AddressSpace,
     function: &Found,
@@ -90,7 +91,8 @@ pub(super) fn given(
     Ok((given.collect(), returns))
 }
 
-/// A value that fits wherever one of its kind does: what a function of the program returned needs no check of its size.
+/// A value that fits wherever one of its kind does: what a function of the program returned needs no check of
+/// its size.
 fn of_its_kind(was: &Argument) -> Argument {
     match was {
         Argument::Double(_) | Argument::Float(_) => Argument::Double(0.0),
@@ -228,8 +230,8 @@ fn as_parameter(of: VariableType, argument: Argument) -> Result<Argument, String
     }
 }
 
-/// Whether a whole number is one of the values of a type. Of 8 bytes it is passed as it is: those above the greatest i64 are its
-/// negative numbers.
+/// Whether a whole number is one of the values of a type. Of 8 bytes it is passed as it is: those above the
+/// greatest i64 are its negative numbers.
 fn fits(of: VariableType, number: i64) -> bool {
     let bits = of.size.saturating_mul(8);
     let (signed, unsigned) = match u32::try_from(bits) {

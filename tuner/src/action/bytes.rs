@@ -1,7 +1,8 @@
 //! Which bytes a change of code needs. Reads files and memory, changes nothing.
 //!
-//! A function is led elsewhere in one of two ways. Where it is imported, and the file that holds it neither calls it directly
-//! nor stores its address, by the words through which it is called. Else by a jump in place of its first instructions.
+//! A function is led elsewhere in one of two ways. Where it is imported, and the file that holds it neither
+//! calls it directly nor stores its address, by the words through which it is called. Else by a jump in place
+//! of its first instructions.
 //!
 //! Calls are inserted by `insertion` and left out by `calls`, arguments changed by `parameter`.
 
@@ -233,7 +234,8 @@ pub(super) enum Prepared {
     Argument(Parameter, Expression),
 }
 
-/// Leads a function through a trampoline and back to itself. `bytes` is the room for this and all later trampolines of the plan.
+/// Leads a function through a trampoline and back to itself. `bytes` is the room for this and all later
+/// trampolines of the plan.
 pub(super) fn wrap(
     context: &Context<'_>,
     plan: &mut Plan,

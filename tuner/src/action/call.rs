@@ -1,7 +1,7 @@
 //! A function of the program is called once, by one of its threads.
 //!
-//! The thread is held, sent into code of ours that calls and then leads back to where it was, and let go. From then on nothing
-//! of us is needed: whether we live or not, the thread calls, returns and goes on.
+//! The thread is held, sent into code of ours that calls and then leads back to where it was, and let go.
+//! From then on nothing of us is needed: whether we live or not, the thread calls, returns and goes on.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ use crate::writer::{Writer, WriterError};
 
 /// The stub is shorter.
 const STUB_BYTES: usize = 1024;
-/// What has not returned after this may have been left by a jump; each look at that stops the program, and the next comes after twice as long.
+/// What has not returned after this may have been left by a jump; each look at that stops the program, and
+/// the next comes after twice as long.
 const LEFT_LOOK: Duration = Duration::from_millis(50);
 const LOOKS_AT_ONCE: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(100);
@@ -76,8 +77,9 @@ impl Called {
 }
 
 impl Writer {
-    /// Calls a function once. Without an inverse it cannot be taken back. Where it does not return within the time that was given, the
-    /// receipt has no outcome, the call goes on, and [`Writer::reconcile`] finds out later what came of it.
+    /// Calls a function once. Without an inverse it cannot be reverted. Where it does not return within the
+    /// time that was given, the receipt has no outcome, the call goes on, and [`Writer::reconcile`] finds out
+    /// later what came of it.
     pub fn call(&mut self, request: CallRequest, reason: Reason) -> Result<ActionReceipt, WriterError> {
         let started = clock::monotonic_ns();
         let at = clock::now();
@@ -245,7 +247,8 @@ impl Writer {
         }
     }
 
-    /// Unmaps what a call needed, after the thread has left it. What cannot be unmapped now is swept up later.
+    /// Unmaps what a call needed, after the thread has left it. What cannot be unmapped now is swept up
+    /// later.
     pub(super) fn leave(&self, arena: &Arena, tid: i32, machinery: &Machinery) {
         let process = self.process();
         let range = arena.address.0..arena.address.0 + arena.size();
@@ -284,7 +287,7 @@ impl Writer {
                 let why = "the writer ended, or a jump of the program left the call, before the function was called";
                 self.recover_outcome(change, Outcome::NotWritten(why.to_owned()))
             }
-            // It goes on; the next look may tell.
+            // It goes on; the next look may find the result.
             (_, None) => Ok(()),
         }
     }
@@ -297,7 +300,8 @@ impl Writer {
         Ok(self.state(action, &machinery, &ground)?)
     }
 
-    /// How a call stands, by the memory that was mapped for it; and where that says that it is under way, by where the threads stand.
+    /// How a call stands, by the memory that was mapped for it; and where that says that it is under way, by
+    /// where the threads stand.
     pub(super) fn state(
         &self,
         action: &CallRecord,
@@ -315,7 +319,7 @@ impl Writer {
         if self.is_somebody_in(&action.arena, machinery, &ground)? {
             return Ok(State::UnderWay);
         }
-        // It may have gone on since: what the memory says counts once nobody is in it.
+        // It may have gone on since: what the memory says counts once no thread is in it.
         match look(&ground, action) {
             Ok(Progress::Returned(answer)) => Ok(State::Returned(answer)),
             Ok(Progress::Called(was)) => Ok(State::Left(Answer {
@@ -363,7 +367,8 @@ impl Plan {
         })
     }
 
-    /// A plan without an inverse of its own; where it is one itself, `was` is what was read before the call that it takes back.
+    /// A plan without an inverse of its own; where it is one itself, `was` is what was read before the call
+    /// that it reverts.
     pub(super) fn with(
         space: &AddressSpace,
         request: CallRequest,
@@ -463,7 +468,7 @@ pub(super) fn enter(
     Ok(())
 }
 
-/// Who is sent to call, for whoever looks at its memory later.
+/// Records the thread that was sent to call, for a later look at the memory.
 fn name_thread(data: &mut [u8], thread: ThreadId) {
     let words = [
         (stub::THREAD, i64::from(thread.tid).cast_unsigned()),

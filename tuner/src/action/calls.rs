@@ -1,4 +1,5 @@
-//! Calls of a function that are removed: which instructions they are, in one function or in all code of the process.
+//! Calls of a function that are removed: which instructions they are, in one function or in all code of the
+//! process.
 
 use std::collections::BTreeMap;
 
@@ -140,8 +141,8 @@ fn remove_in(
     Ok(())
 }
 
-/// The functions of a module that call it. Calls from code without a symbol are refused: where its instructions begin is not
-/// known.
+/// The functions of a module that call it. Calls from code without a symbol are refused: where its
+/// instructions begin is not known.
 fn callers(
     context: &Context<'_>,
     module: &Module,

@@ -1,5 +1,6 @@
 //! Which code a name means, what its file says about it, and whether the memory still says the same.
 
+use std::fmt;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -35,11 +36,11 @@ impl Found {
         self.module.address(self.function.address)
     }
 
-    pub(crate) fn refused(&self, done: &'static str, why: impl Into<String>) -> ActionError {
+    pub(crate) fn refused(&self, done: &'static str, why: impl fmt::Display) -> ActionError {
         ActionError::Refused {
             function: self.name.clone(),
             done,
-            why: why.into(),
+            why: why.to_string(),
         }
     }
 
@@ -78,8 +79,8 @@ impl Found {
         Ok(bytes)
     }
 
-    /// A probe of a session at its entry may sit behind the bytes that are changed: it would see no call any more, or calls that
-    /// are none.
+    /// A probe of a session at its entry may sit behind the bytes that are changed: it would see no call any
+    /// more, or calls that are none.
     fn is_entry_probed(&self, context: &Context<'_>, body: &Body) -> Result<bool, ActionError> {
         for long_nops in [false, true] {
             let sites = EntrySites::new(Emulation { long_nops });
@@ -152,8 +153,8 @@ impl Found {
     }
 }
 
-/// The function that `wanted` means: the program's own, else the exported one that the dynamic linker finds first, else the
-/// only one.
+/// The function that `wanted` means: the program's own, else the exported one that the dynamic linker finds
+/// first, else the only one.
 pub(crate) fn find(space: &AddressSpace, wanted: &FunctionName) -> Result<Found, ActionError> {
     let pid = space.process.pid;
     let mut candidates = Vec::new();

@@ -1,5 +1,7 @@
-//! A call that is inserted into a function: through a trampoline at its entry; at each of its returns, or into a copy of it where there is
-//! no room at one.
+//! A call that is inserted into a function: through a trampoline at its entry; at each of its returns, or
+//! into a copy of it where there is no room at one.
+
+use std::fmt;
 
 use plan::Argument;
 
@@ -77,24 +79,24 @@ impl Insertion {
 
     pub(super) fn at_returns(&self, context: &Context<'_>, into: &Found) -> Result<Plan, ActionError> {
         self.refuse_itself(into)?;
-        let refused = |why: String| into.refused(Self::DONE, why);
+        let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
         let body = into.body(Self::DONE)?;
         if let Some(out) = body.jumps_out().next() {
             let (at, to) = (out.ip(), out.near_branch64());
-            return Err(refused(format!(
+            return Err(refused(&format!(
                 "the jump at {at:#x} to {to:#x} leaves it without a return (a call in the last position, or a part that was \
                  moved away)"
             )));
         }
         if let Some(jump) = body.computed_jump() {
-            return Err(refused(format!(
+            return Err(refused(&format!(
                 "at {:#x} it jumps through a table or a pointer: where it goes from there is not known",
                 jump.ip()
             )));
         }
         let returns: Vec<u64> = body.returns().map(iced_x86::Instruction::ip).collect();
         if returns.is_empty() {
-            return Err(refused("it never returns".to_owned()));
+            return Err(refused(&"it never returns"));
         }
         match self.in_place(context, into, &body, &returns) {
             Err(ActionError::Refused { .. }) => self.by_copy(context, into, &body),
@@ -111,35 +113,35 @@ impl Insertion {
         returns: &[u64],
     ) -> Result<Plan, ActionError> {
         let mut plan = self.plan(into, "return");
-        let refused = |why: String| into.refused(Self::DONE, why);
+        let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
         let bytes = TRAMPOLINE_BYTES * returns.len() + self.text_bytes();
         let arena = plan.room(context, into, bytes, Self::DONE)?;
         let passed = self.pass(&mut plan, &arena)?;
         let padding = padding_behind(into, body);
         let mut last_end = body.start.0;
         for at in returns {
-            let room = body.room_at_return(*at, padding).map_err(refused)?;
+            let room = body.room_at_return(*at, padding).map_err(|why| refused(&why))?;
             if room.start.0 < last_end {
-                return Err(refused(format!(
+                return Err(refused(&format!(
                     "the return at {at:#x} has no room of its own for a jump"
                 )));
             }
             last_end = room.start.0 + room.length as u64;
             refuse_jumps_into(into, &room.inside(), Self::DONE)?;
             let start = plan.next(&arena);
-            let code =
-                trampoline::assemble(&self.work(&passed), &Then::Displaced(&room), start).map_err(refused)?;
+            let code = trampoline::assemble(&self.work(&passed), &Then::Displaced(&room), start)
+                .map_err(|why| refused(&why))?;
             plan.code.extend(code);
             lead(context, &mut plan, into, body, &room, start, Self::DONE)?;
         }
         Ok(plan)
     }
 
-    /// Where there is no room at a return: the whole function runs as a copy that calls before each return. Who unwinds the
-    /// stack does not know the copy, so it must call nothing, or nobody may unwind.
+    /// If there is no room at a return: the whole function runs as a copy that calls before each return.
+    /// Unwinders do not know the copy, so it must call nothing, or the program must never unwind.
     fn by_copy(&self, context: &Context<'_>, into: &Found, body: &Body) -> Result<Plan, ActionError> {
         let mut plan = self.plan(into, "return");
-        let refused = |why: String| into.refused(Self::DONE, why);
+        let refused = |why: &dyn fmt::Display| into.refused(Self::DONE, why);
         let unwinds = |module: &&Module| {
             ["libstdc++", "libc++"]
                 .iter()
@@ -152,7 +154,7 @@ impl Insertion {
             .find(unwinds)
             .filter(|_| body.has_calls())
         {
-            return Err(refused(format!(
+            return Err(refused(&format!(
                 "its returns have no room for jumps, and a copy of it would stop exceptions that pass through it ({} is loaded)",
                 module.file_name()
             )));
@@ -160,18 +162,20 @@ impl Insertion {
         // Made from the file: other changes of the function would be lost in it.
         context.refuse_taken(&(body.start.0..body.end()))?;
         plan.patch.covers = Some((body.start, body.bytes.len() as u64));
-        let displaced = body.entry().map_err(refused)?;
+        let displaced = body.entry().map_err(|why| refused(&why))?;
         refuse_jumps_into(into, &displaced.inside(), Self::DONE)?;
         let bytes = TRAMPOLINE_BYTES + self.text_bytes() + body.bytes.len() * 2;
         let arena = plan.room(context, into, bytes, Self::DONE)?;
         let passed = self.pass(&mut plan, &arena)?;
         let before = plan.next(&arena);
-        let code = trampoline::assemble(&self.work(&passed), &Then::Return, before).map_err(refused)?;
+        let code =
+            trampoline::assemble(&self.work(&passed), &Then::Return, before).map_err(|why| refused(&why))?;
         plan.code.extend(code);
         let start = plan.next(&arena);
-        plan.code.extend(body.copy(start, before).map_err(refused)?);
+        plan.code
+            .extend(body.copy(start, before).map_err(|why| refused(&why))?);
         if plan.code.len() as u64 > arena.code_bytes {
-            return Err(refused("its copy is larger than estimated".to_owned()));
+            return Err(refused(&"its copy is larger than estimated"));
         }
         lead(context, &mut plan, into, body, &displaced, start, Self::DONE)?;
         Ok(plan)
@@ -186,7 +190,7 @@ impl Insertion {
     }
 }
 
-/// How many bytes behind a function do nothing and belong to nobody.
+/// How many bytes behind a function do nothing and are of no other function.
 fn padding_behind(found: &Found, body: &Body) -> usize {
     let end = LinkAddress(found.function.address.0 + found.function.size);
     let next = found.module.image.next_symbol(end).ok().flatten();

@@ -1,9 +1,10 @@
-//! A call that takes another back: `f(was)`, where `was` is what `g()` returned just before the first one. The thread that made the
-//! first call makes the second, for what functions set may be that thread's own.
+//! A call that reverts another: `f(was)`, where `was` is what `g()` returned just before the first one. The
+//! thread that made the first call makes the second, since what functions set may be that thread's own.
 //!
-//! It is announced in the journal before it is made. The memory that is mapped for it tells what came of it until that is written down,
-//! as with any call; so a crash of ours leaves one that was made or one that was not. Only where the program itself has unmapped that
-//! memory is a call that was made taken for one that was not, and made again: it must be one that may be, as a function that sets a value.
+//! It is announced in the journal before it is made. The memory that is mapped for it has its result until
+//! that is written down, as with any call; so a crash of ours leaves one that was made or one that was not.
+//! Only where the program itself has unmapped that memory is a call that was made taken for one that was not,
+//! and made again: it must be one that may be, as a function that sets a value.
 
 use plan::{Argument, Bytes, CallRequest, FunctionName, Invocation, ReturnType, Value};
 
@@ -16,14 +17,15 @@ use crate::ptrace::{self, PtraceError};
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
 
-/// So long an inverse is waited for; one that takes longer goes on, and the next look at the process tells.
+/// An inverse is waited for this long; one that takes longer goes on, and the next look at the process finds
+/// its result.
 const WAIT_MS: u64 = 5_000;
 /// So often an inverse is made that the program leaves by a jump.
 const TRIES: u32 = 8;
 const NOT_MADE: &str = "the writer ended, or a jump of the program left the call that reverts it, before the function was called";
 const LEFT: &str = "a jump of the program left the call that reverts it";
 
-/// Finds and checks the functions of an inverse before the call that it takes back is made.
+/// Finds and checks the functions of an inverse before the call that it reverts is made.
 pub(super) fn planned(
     space: &AddressSpace,
     call: &Invocation,
@@ -88,7 +90,8 @@ fn value(returns: ReturnType, word: u64) -> Argument {
     typed.map_or(Argument::Integer(word.cast_signed()), of_value)
 }
 
-/// What came of a call that takes a change back, by what it returned, or by its having been left; none where that is not known.
+/// What came of a call that reverts a change, by what it returned, or by its having been left; none where
+/// that is not known.
 fn judge(state: &State, judged: impl Fn(Option<u64>) -> Option<RevertOutcome>) -> Option<RevertOutcome> {
     match state {
         State::Returned(answer) => judged(Some(answer.word)),
@@ -107,8 +110,8 @@ pub(super) fn called_back(word: Option<u64>) -> Option<RevertOutcome> {
 }
 
 impl Writer {
-    /// What takes a call back, looked up anew: its functions must still be where they were. Made by the thread that made the call, which
-    /// must still be there.
+    /// What takes a call back, looked up anew: its functions must still be where they were. Made by the
+    /// thread that made the call, which must still be there.
     pub(super) fn inverse_of(
         &self,
         space: &AddressSpace,
@@ -176,8 +179,9 @@ impl Writer {
         }
     }
 
-    /// Takes a change back by a call, whatever the program's seccomp filters may do to it where the change was made so. What came of it is written down here, before the memory of the call goes: as long as nothing is
-    /// written down, that memory tells.
+    /// Reverts a change by a call, with the same permission as to the program's seccomp filters with which
+    /// the change was made. Its result is written down here, before the memory of the call goes: until then
+    /// only that memory has it.
     pub(super) fn revert_by_call(
         &mut self,
         space: &AddressSpace,
@@ -209,7 +213,8 @@ impl Writer {
         Ok(outcome)
     }
 
-    /// Finds out what came of a call that took a change back, whose writer ended or did not wait: by its memory, as of any call.
+    /// Finds out what came of a call that took a change back, whose writer ended or did not wait: by its
+    /// memory, as of any call.
     pub(super) fn settle_reverting_call(
         &mut self,
         known: &Change,

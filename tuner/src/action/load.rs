@@ -18,9 +18,9 @@ use crate::process::Process;
 use crate::space::AddressSpace;
 use crate::writer::{Writer, WriterError};
 
-/// Load everything at once: what is missing is told now, not at some later call.
+/// Load everything at once: what is missing is reported now, not at some later call.
 const RTLD_NOW: i64 = 2;
-/// So long the dynamic linker may take to unload, or to tell what went wrong.
+/// The dynamic linker may take this long to unload, or to report an error.
 const WAIT_MS: u64 = 5_000;
 const MESSAGE_BYTES_MAX: usize = 512;
 pub(super) const UNLOAD_RETURNS: ReturnType = ReturnType::Value(ValueType::I32);
@@ -137,8 +137,9 @@ impl Writer {
     }
 }
 
-/// The file behind what dlopen returned, which may have another name than the one requested: the dynamic linker keeps its own record
-/// of each file (`struct link_map`), whose third word is where the file's dynamic section lies.
+/// The file behind what dlopen returned, which may have another name than the one requested: the dynamic
+/// linker keeps its own record of each file (`struct link_map`), whose third word is where the file's dynamic
+/// section lies.
 fn path_of(process: &Process, space: &AddressSpace, handle: u64) -> Option<String> {
     let ground = Ground::open(process.pid).ok()?;
     let section = Address(ground.word(Address(handle.wrapping_add(16))).ok()?);
@@ -179,7 +180,8 @@ fn linker_function(space: &AddressSpace, request: CallRequest) -> Result<Plan, A
     })
 }
 
-/// The file is a library, under this name, where the program lives. A name without a slash is for the dynamic linker to find.
+/// The file is a library, under this name, where the program lives. A name without a slash is for the dynamic
+/// linker to find.
 fn check(process: &Process, path: &str) -> Result<(), ActionError> {
     let not = |why: String| ActionError::NotLoaded {
         path: path.to_owned(),

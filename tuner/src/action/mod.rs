@@ -1,34 +1,38 @@
-//! Carries out the actions beyond `set`: a call, a library, code that is changed, threads that are bound. Each is a method of
-//! [`crate::writer::Writer`]: announced in the journal before the first byte changes, taken back by `undo`.
+//! Carries out the actions beyond `set`: a call, a library, code that is changed, threads that are bound.
+//! Each is a method of
+//! [`crate::writer::Writer`]: announced in the journal before the first byte changes, reverted by `undo`.
 //!
 //! - `function`: which code a name means, and its bytes
 //! - `arguments`: what a function is called with
-//! - `call`: a function is called once, `there`: by the thread at a sync point; `inverse`: a call that takes another back; `load`: a
-//!   library, by calling dlopen
-//! - `bytes`: which bytes a change of code needs (`words`: those through which functions are called; `insertion`: of calls that
-//!   are inserted, `calls`: that are removed, `parameter`: of arguments); `patch`: how they get there and away again
+//! - `call`: a function is called once, `there`: by the thread at a sync point; `inverse`: a call that takes
+//!   another back; `load`: a library, by calling dlopen
+//! - `bytes`: which bytes a change of code needs (`words`: those through which functions are called;
+//!   `insertion`: of calls that are inserted, `calls`: that are removed, `parameter`: of arguments); `patch`:
+//!   how they get there and away again
 //! - `affinity`: threads and CPUs
 //! - `elsewhere`: what stands for the rest on machines other than x86-64
 //!
 //! # What is checked, and what is not
 //!
-//! A thread that is to call a function is held, and taken only when it is not in a signal handler, not in the memory allocator
-//! or the dynamic linker (by the words on its stack that lie in their code), not in a restartable sequence, and has room on its
-//! stack. Not checked: whether it holds a lock of the program's own, or of another library, that the function wants (the call
-//! waits for ever then, and so does the thread), and whether a buffer of stdio is half written.
+//! A thread that is to call a function is held, and taken only when it is not in a signal handler, not in the
+//! memory allocator or the dynamic linker (by the words on its stack that lie in their code), not in a
+//! restartable sequence, and has room on its stack. Not checked: whether it holds a lock of the program's
+//! own, or of another library, that the function wants (the call waits for ever then, and so does the
+//! thread), and whether a buffer of stdio is half written.
 //!
-//! Before a thread makes a system call for us (memory is mapped for calls, libraries and code that is inserted, and unmapped again) its
-//! seccomp filters are evaluated for it: one that is not allowed is not made. What a called function does by itself is not known, so none
-//! is called where a filter kills at any system call, unless the user says so by hand ([`Writer::despite_seccomp`]). Not checked: a filter
-//! that another thread installs between the look and the call, microseconds later.
+//! Before a thread makes a system call for us (memory is mapped for calls, libraries and code that is
+//! inserted, and unmapped again) its seccomp filters are evaluated for it: one that is not allowed is not
+//! made. What a called function does by itself is not known, so none is called where a filter kills at any
+//! system call, unless the user says so by hand ([`Writer::despite_seccomp`]). Not checked: a filter that
+//! another thread installs between the look and the call, microseconds later.
 //!
-//! Code is changed while all threads are held, and only when none stands in the bytes or comes back to them by a word on its
-//! stack. Not checked: contexts that a program keeps elsewhere than on the stacks of its threads (coroutines), and jumps
-//! through computed addresses into the first bytes of a function.
+//! Code is changed while all threads are held, and only when none stands in the bytes or comes back to them
+//! by a word on its stack. Not checked: contexts that a program keeps elsewhere than on the stacks of its
+//! threads (coroutines), and jumps through computed addresses into the first bytes of a function.
 //!
-//! A uprobe that another tool puts *later* on bytes that we changed makes the kernel execute the file's instruction there and
-//! then go on in the middle of ours: the program crashes. Nothing can be done from here; changes by tables of addresses, which
-//! are preferred, do not have the problem.
+//! A uprobe that another tool puts *later* on bytes that we changed makes the kernel execute the file's
+//! instruction there and then go on in the middle of ours: the program crashes. Nothing can be done from
+//! here; changes by tables of addresses, which are preferred, do not have the problem.
 
 mod affinity;
 mod arguments;
@@ -69,11 +73,11 @@ pub enum ActionOutcome {
         /// What was read just before, as text.
         #[serde(default)]
         was: Option<String>,
-        /// What takes it back: it is in force until then. Without it the call stays.
+        /// What reverts it: it is in force until then. Without it the call stays.
         #[serde(default)]
         back: Option<String>,
     },
-    /// The function has not returned yet; the next look at the process tells.
+    /// The function has not returned yet; the next look at the process finds the result.
     Running,
 }
 
@@ -109,12 +113,12 @@ impl Writer {
     }
 
     /// Takes anything but a value back.
-    pub(crate) fn take_back_action(&mut self, known: &Change) -> Result<RevertOutcome, WriterError> {
+    pub(crate) fn revert_action(&mut self, known: &Change) -> Result<RevertOutcome, WriterError> {
         let change = known.intent.change;
         match &known.intent.action {
-            ActionRecord::Affinity(affinity) => self.take_back_affinity(change, affinity),
+            ActionRecord::Affinity(affinity) => self.revert_affinity(change, affinity),
             ActionRecord::Load(call) => self.unload(&self.space()?, change, call, known.returned),
-            ActionRecord::Patch(patch) => self.take_back_patch(change, patch),
+            ActionRecord::Patch(patch) => self.revert_patch(change, patch),
             ActionRecord::Call(call) => self.call_inverse(known, call),
             ActionRecord::Set(_) => {
                 let why = "a value is not reverted like this".to_owned();

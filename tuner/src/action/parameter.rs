@@ -27,8 +27,8 @@ pub(super) fn set(
     change(context, &[(found, stated)], index, value)
 }
 
-/// Has the OpenMP library take another size of teams than the program states, in all functions by which it does. Of those that no file
-/// calls, nothing is changed.
+/// Has the OpenMP library take another size of teams than the program states, in all functions by which it
+/// does. Of those that no file calls, nothing is changed.
 pub(super) fn set_team_size(context: &Context<'_>, value: &Expression) -> Result<Plan, ActionError> {
     let mut called = Vec::new();
     for (name, of) in TEAM_SIZES {

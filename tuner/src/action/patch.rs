@@ -1,4 +1,5 @@
-//! How a change of code gets into the program and away again: journal, memory of our own, all threads held, bytes, read back.
+//! How a change of code gets into the program and away again: journal, memory of our own, all threads held,
+//! bytes, read back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,11 +80,7 @@ impl Writer {
     }
 
     /// Puts the old bytes back where ours still stand, and unmaps our memory.
-    pub(crate) fn take_back_patch(
-        &mut self,
-        change: u64,
-        patch: &Patch,
-    ) -> Result<RevertOutcome, WriterError> {
+    pub(crate) fn revert_patch(&mut self, change: u64, patch: &Patch) -> Result<RevertOutcome, WriterError> {
         let (space, ground) = self.space_and_ground()?;
         let machinery = Machinery::of(&space, &mut self.machinery)?;
         let places = places(&space, &ground, change, patch)?;
@@ -120,7 +117,7 @@ impl Writer {
     ) -> Result<(), WriterError> {
         let change = known.intent.change;
         let ground = Ground::open(space.process.pid).map_err(ActionError::from)?;
-        // Without the modules there are no bytes to ask: it stays undecided, which is the truth.
+        // Without the modules there are no bytes to compare: it stays undecided.
         let Ok(places) = places(space, &ground, change, patch) else {
             return Ok(());
         };
@@ -131,15 +128,15 @@ impl Writer {
         let ended = || "the writer ended before the code was changed".to_owned();
         match (known.status, written) {
             (Status::Pending, 0) => self.recover_outcome(change, Outcome::NotWritten(ended())),
-            // Also a part of it: it can be taken back.
+            // Also a part of it: it can be reverted.
             (Status::Pending, _) => self.recover_outcome(change, Outcome::Applied),
             (_, 0) => self.record_revert(change, RevertOutcome::Reverted, true, None),
             (_, _) => self.record_revert(change, RevertOutcome::Failed(ended()), true, None),
         }
     }
 
-    /// Unmaps memory of ours that no change in force needs, and that a crash, or a thread that was in it, has left.
-    /// That of a call that the program left by a jump stays.
+    /// Unmaps memory of ours that no change in force needs, and that a crash, or a thread that was in it, has
+    /// left. That of a call that the program left by a jump stays.
     pub(crate) fn sweep(&mut self, space: &AddressSpace) -> Result<(), WriterError> {
         let finished = |change: &Change| {
             let by_call = matches!(
@@ -149,7 +146,7 @@ impl Writer {
             matches!(change.status, Status::Failed | Status::Reverted | Status::Done)
                 || (by_call && !matches!(change.status, Status::Pending))
         };
-        // What takes a change back is in it still, and its memory alone tells what came of it.
+        // What reverts a change is in it still, and its memory alone has the result.
         let reverting = |change: &Change| match change.status {
             Status::RevertPending => None,
             _ => change.revert_arena,
@@ -281,7 +278,7 @@ fn keeps_from_changing(
             let linker = machinery
                 .delicate
                 .iter()
-                // Whoever fills an entry calls none of the program's functions.
+                // Filling an entry calls none of the program's functions.
                 .find(|(range, _)| view.is_executing_innermost(range, ground));
             linker
                 .filter(|_| plan.is_unbound)
@@ -331,7 +328,8 @@ struct Reverted {
 impl Back<'_> {
     /// Puts back what is still ours, in reverse.
     fn revert(&self, underway: fn()) -> Result<Reverted, ActionError> {
-        // Whoever stands at a jump of ours finds the old first instruction there, whole; behind it nobody can stand.
+        // A thread at a jump of ours finds the old first instruction there, whole; no thread can stand behind
+        // it.
         let holds = self
             .places
             .iter()

@@ -17,15 +17,16 @@ pub(super) enum State {
     NotMade,
     /// A thread is in it, or about to enter it.
     UnderWay,
-    /// The function was called, and left by a jump or an exception: out of a signal handler that interrupted it, mostly. How much of it was
-    /// done nobody knows; the answer has what was read beforehand and who made it.
+    /// The function was called, and left by a jump or an exception: out of a signal handler that interrupted
+    /// it, mostly. How much of it was done is unknown; the answer has what was read beforehand and which
+    /// thread made it.
     Left(Answer),
     Returned(Answer),
 }
 
 impl State {
-    /// What is to be written down of a call. Of one that was left, only where another call takes it back: that makes what it may have done
-    /// undone, whatever it was.
+    /// What is to be written down of a call. Of one that was left, only where another call reverts it:
+    /// that makes what it may have done reverted, whatever it was.
     pub(super) fn answer(&self, action: &CallRecord) -> Option<&Answer> {
         match self {
             State::Returned(answer) => Some(answer),

@@ -1,8 +1,9 @@
 //! A function is called by the thread that has reached a sync point, while it stands there.
 //!
-//! The probe holds the thread in the kernel, and it is stopped one instruction behind ([`crate::rendezvous::Stopping`]). The stopped thread
-//! is sent to call as in `call`; where it was let go before it was to stop, nothing is called. A call that was made so is taken
-//! back so, by the same thread: another one that comes to the point is let go.
+//! The probe holds the thread in the kernel, and it is stopped one instruction behind
+//! ([`crate::rendezvous::Stopping`]). The stopped thread is sent to call as in `call`; where it was let go
+//! before it was to stop, nothing is called. A call that was made so is reverted so, by the same thread:
+//! another one that comes to the point is let go.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -27,14 +28,14 @@ use crate::writer::{Writer, WriterError};
 pub(crate) struct CallThere {
     change: u64,
     /// It is the inverse of that change.
-    takes_back: bool,
+    reverts: bool,
     errand: Arc<Errand>,
     at: clock::Instant,
     started_ns: u64,
     entered: Option<Entered>,
 }
 
-/// What whoever makes the call needs.
+/// What the thread that makes the call needs.
 struct Errand {
     process: Process,
     ground: Ground,
@@ -116,7 +117,7 @@ impl Writer {
         let errand = Arc::new(self.errand(plan, action, machinery, ground));
         Ok(CallThere {
             change,
-            takes_back: false,
+            reverts: false,
             errand,
             at,
             started_ns,
@@ -124,7 +125,7 @@ impl Writer {
         })
     }
 
-    /// Announces that a call which was made at a sync point is going to be taken back there.
+    /// Announces that a call which was made at a sync point is going to be reverted there.
     pub(crate) fn announce_inverse(&mut self, change: u64) -> Result<CallThere, WriterError> {
         let started_ns = clock::monotonic_ns();
         let at = clock::now();
@@ -141,7 +142,7 @@ impl Writer {
         let errand = Arc::new(self.errand(plan, call, machinery, ground));
         Ok(CallThere {
             change,
-            takes_back: true,
+            reverts: true,
             errand,
             at,
             started_ns,
@@ -168,7 +169,7 @@ impl Writer {
         why: &str,
         hold: Option<WriteHold>,
     ) -> Result<(), WriterError> {
-        match call.takes_back {
+        match call.reverts {
             false => self.record_outcome(call.change, Outcome::NotWritten(why.to_owned()), hold),
             true => self.record_revert(call.change, RevertOutcome::Failed(why.to_owned()), false, hold),
         }
@@ -239,7 +240,7 @@ impl Writer {
             pid: errand.process.pid,
             call: errand.action.symbol.clone(),
         };
-        let is_left = matches!(state, State::Left(_)) && call.takes_back;
+        let is_left = matches!(state, State::Left(_)) && call.reverts;
         let outcome = match state.answer(&errand.action) {
             None if is_left || matches!(state, State::NotMade) => {
                 self.abandon_call(call, &left().to_string(), hold)?;
@@ -247,7 +248,7 @@ impl Writer {
             }
             None => ActionOutcome::Running,
             Some(answer) => {
-                match call.takes_back {
+                match call.reverts {
                     false => self.record_answer(call.change, &errand.action, answer, hold)?,
                     true => self.record_revert(call.change, RevertOutcome::Reverted, false, hold)?,
                 }
@@ -271,7 +272,7 @@ impl Writer {
 }
 
 impl CallThere {
-    /// The change that it is, or takes back.
+    /// The change that it is, or reverts.
     pub(crate) fn change(&self) -> u64 {
         self.change
     }

@@ -1,4 +1,5 @@
-//! The words through which a function is called from other files, and whether all calls of it go through such.
+//! The words through which a function is called from other files, and whether all calls of it go through
+//! such.
 
 use super::function::{Context, Found};
 use crate::address::{Address, LinkAddress};

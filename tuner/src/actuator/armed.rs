@@ -1,5 +1,6 @@
-//! One write that waits for its sync point, and the ways in which it is made there, cheapest first: by the probe itself, while the
-//! probe holds the thread, while the thread is stopped. One that fails for want of an answer is tried again the next way.
+//! One write that waits for its sync point, and the ways in which it is made there, cheapest first: by the
+//! probe itself, while the probe holds the thread, while the thread is stopped. One that fails for want of an
+//! answer is tried again the next way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,7 +77,8 @@ impl Armed {
         rendezvous: &mut dyn Rendezvous,
         hooks: Hooks,
     ) -> Result<Armed, String> {
-        // A probe cannot look whether a library is still where it was; the program itself is there as long as it runs.
+        // A probe cannot look whether a library is still where it was; the program itself is there as long as
+        // it runs.
         let stores = slot.stays()
             && rendezvous.store_refusal().is_none()
             && matches!(change.1.as_slice().len(), 1 | 8);
@@ -152,7 +154,7 @@ impl Armed {
             Progress::Pending(_) => return None,
             // The page cannot be written by a probe (not resident, or shared until the first write).
             Progress::Missed(_) if self.way == Way::Store => Way::Hold,
-            // Whoever answers comes too late again and again: once the thread is stopped, it may come late.
+            // The answer comes too late again and again: once the thread is stopped, it may come late.
             Progress::Missed(_) if self.way == Way::Hold => Way::Stop,
             progress => return Some(self.over(progress)),
         };

@@ -1,7 +1,8 @@
-//! How processes agree on an iteration: the probe at the boundary first only looks at the number that the program itself gives to each
-//! iteration. When every process was seen twice, an iteration a little ahead of all of them is chosen, and each is
-//! stopped there ([`gather`]). One that was faster than we are has gone by: then nothing is written, all are let go, and an
-//! iteration farther ahead is tried. Numbers that do not count up alike in all processes are refused. Keeps no journal.
+//! How processes agree on an iteration: the probe at the boundary first only reads the number that the
+//! program itself gives to each iteration. When every process was seen twice, an iteration a little after all
+//! of them is chosen, and each is stopped there ([`gather`]). If a process was faster than we are, nothing is
+//! written, all are let go, and a later iteration is tried. Numbers that do not count up alike in all
+//! processes are refused. Keeps no journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

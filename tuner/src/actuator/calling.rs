@@ -1,26 +1,27 @@
-//! The calls that wait for their sync points, and those that take such calls back there. What holds the program there is the same as
-//! for `waiting`; what the held thread does, `action::there`.
+//! The calls that wait for their sync points, and those that take such calls back there. What holds the
+//! program there is the same as for `waiting`; what the held thread does, `action::there`.
 
 use std::time::{Duration, Instant};
 
 use plan::{Action, SyncPoint};
 
+use super::reverting::REVERT_LOOK;
 use super::session::Session;
-use super::undoing::UNDO_LOOK;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{ActionOutcome, ActionReceipt, CallThere, Reached};
 use crate::journal::{Mechanism, RevertOutcome, WriteHold};
 use crate::process::Pid;
 use crate::rendezvous::{ACTION_NS_MAX, HoldRequest, MISSES_MAX, Progress, STOP_ANSWER_NS_MAX, Ticket};
+use crate::revert::RevertReceipt;
 use crate::sync::Passage;
-use crate::undo::Undone;
 
 /// A call that is to be over when a session ends is waited for so long; its thread is on its way then.
 const LAST_LOOKS: Duration = Duration::from_secs(2);
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
-/// So many threads that are not to make a call may come to its point before it is given up: each is stopped for that.
+/// So many threads that are not to make a call may come to its point before it is given up: each is stopped
+/// for that.
 const OTHERS_MAX: u64 = 256;
 
 /// A call that waits, or is being made.
@@ -37,7 +38,7 @@ pub(super) struct WaitingCall {
     others: u64,
 }
 
-/// A call that is being taken back at its sync point.
+/// A call that is being reverted at its sync point.
 pub(super) struct InverseThere(WaitingCall);
 
 impl Session {
@@ -52,7 +53,7 @@ impl Session {
             return Err(refused("only a call has a place in the program".to_owned()));
         };
         let pid = command.act.pid;
-        // Before anything is looked up: whoever may not write must be told so first.
+        // Before anything is looked up: a missing right to write must be reported first.
         self.writer(pid)?;
         self.point(pid, &command.at)?;
         self.waiting.rendezvous()?;
@@ -119,7 +120,7 @@ impl Session {
         rendezvous.and_then(|by| by.arm(&request, call.action()).map_err(refused))
     }
 
-    /// Announces that a call is taken back at its sync point, and arms that.
+    /// Announces that a call is reverted at its sync point, and arms that.
     pub(super) fn arm_inverse(
         &mut self,
         pid: Pid,
@@ -137,12 +138,12 @@ impl Session {
     pub(super) fn wait_for_inverse(
         &mut self,
         InverseThere(mut call): InverseThere,
-    ) -> Result<Undone, Refusal> {
+    ) -> Result<RevertReceipt, Refusal> {
         let result = loop {
             let is_late = Instant::now() >= call.until || !call.pid.is_alive();
             match self.look_at(&mut call, is_late) {
                 Some(result) => break result,
-                None => std::thread::sleep(UNDO_LOOK),
+                None => std::thread::sleep(REVERT_LOOK),
             }
         };
         let outcome = match result.map(|receipt| receipt.outcome) {
@@ -154,14 +155,14 @@ impl Session {
         };
         let change = call.call.change();
         let known = self.writer(call.pid)?.known(change)?;
-        Ok(Undone {
+        Ok(RevertReceipt {
             change,
             symbol: known.intent.action.symbol().to_owned(),
             outcome,
         })
     }
 
-    /// Those that are over are told, once.
+    /// Returns those that are over, once.
     pub(super) fn collect_calls(&mut self) -> Vec<(u64, Result<ActionReceipt, Refusal>)> {
         let tickets: Vec<u64> = self.waiting.calls.keys().copied().collect();
         for number in tickets {
@@ -177,7 +178,8 @@ impl Session {
         std::mem::take(&mut self.waiting.called)
     }
 
-    /// What came of a call; none while it waits, or is being made. Who gives up waits no longer for the point.
+    /// What came of a call; none while it waits, or is being made. Who gives up waits no longer for the
+    /// point.
     fn look_at(&mut self, call: &mut WaitingCall, gives_up: bool) -> Option<Result<ActionReceipt, Refusal>> {
         let passage = match call.reached {
             Some(passage) => passage,
@@ -189,7 +191,7 @@ impl Session {
                     (progress, _) => progress,
                 };
                 match progress {
-                    // Of one that was let go too early, the action has told.
+                    // One that was let go too early was reported by the action.
                     Progress::Done(passage) | Progress::Late(passage) => *call.reached.insert(passage),
                     Progress::Pending(passage)
                     | Progress::Missed(passage)
@@ -247,7 +249,7 @@ impl Session {
             return;
         };
         let began = Instant::now();
-        // After that, the next look at the process tells what came of it: the thread needs nobody.
+        // After that, the next look at the process finds the result: the thread needs no supervision.
         while began.elapsed() <= LAST_LOOKS {
             if let Some(result) = self.look_at(&mut call, true) {
                 self.waiting.called.push((number, result));

@@ -10,16 +10,16 @@ use thiserror::Error;
 
 use super::{
     ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRequest, ArmActCommand, ArmCommand, ChangeNumber,
-    Collected, Expectation, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply,
-    SetCommand, SetWarmUp, TogetherCommand, VariableReading, line,
+    Collected, Expectation, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply,
+    RevertSummary, SetCommand, SetWarmUp, TogetherCommand, VariableReading, line,
 };
 use crate::action::ActionReceipt;
 use crate::journal::Change;
 use crate::process::Pid;
-use crate::undo::Undone;
+use crate::revert::RevertReceipt;
 use crate::writer::Receipt;
 
-/// Changes in one request to take back: the request and its answer stay within their bounds.
+/// Changes in one request to revert: the request and its answer stay within their bounds.
 const UNDO_MAX: usize = 500;
 
 #[derive(Debug, Error)]
@@ -33,7 +33,7 @@ pub enum ClientError {
     Ended,
     #[error("the stream to the actuator failed: {0}")]
     Io(#[from] io::Error),
-    /// It answered something else than was asked.
+    /// The answer is of another kind than the request.
     #[error("the actuator sent an answer that does not fit the request")]
     OutOfStep,
 }
@@ -65,8 +65,9 @@ macro_rules! expect {
 }
 
 impl ActuatorClient {
-    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before; once it has passed, or anything else was
-    /// answered than was asked, nothing more is asked: the stream is ended, and with it the session.
+    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before; once it has passed,
+    /// or an answer of another kind has come, no more requests are sent: the stream is ended, and with it the
+    /// session.
     pub fn begin(stream: UnixStream, hello: Hello) -> Result<ActuatorClient, ClientError> {
         let reader = BufReader::new(stream.try_clone()?);
         let mut client = ActuatorClient {
@@ -84,14 +85,15 @@ impl ActuatorClient {
         expect!(self.ask(ActuatorCommand::Set(Box::new(command)))?, ActuatorAnswer::Set(receipt) => *receipt)
     }
 
-    /// Has a variable written without waiting for it. Nothing else can be asked until [`ActuatorClient::receipt`] was.
+    /// Orders the write of a variable without waiting for it. No other request can be sent before
+    /// [`ActuatorClient::receipt`].
     pub fn send_set(&mut self, command: SetCommand) -> Result<SentSet, ClientError> {
         self.send(ActuatorCommand::Set(Box::new(command))).map(SentSet)
     }
 
-    /// Says that a set may follow at once, `like` this one. The actuator practises it, and looks out for it without sleeping for so
-    /// long, 5 ms at most. Has no answer. An actuator that is behind with reading what it was told before is not told: nobody waits
-    /// for it here.
+    /// Announces that a set may follow at once, `like` this one. The actuator warms it up, and polls for it
+    /// without sleeping for this long, 5 ms at most. Has no answer. If the actuator has not read earlier
+    /// messages, this one is dropped, so that the call does not wait.
     pub fn expect(&mut self, look_out: Duration, like: Option<SetWarmUp>) -> Result<(), ClientError> {
         if !self.has_room() {
             return Ok(());
@@ -102,7 +104,8 @@ impl ActuatorClient {
         Ok(())
     }
 
-    /// Whether any message can be sent without waiting: of a stream's room three quarters are free where it says that it can be written.
+    /// Whether any message can be sent without waiting: of a stream's room three quarters are free where it
+    /// says that it can be written.
     fn has_room(&self) -> bool {
         let mut stream = [PollFd::new(&self.writer, PollFlags::OUT)];
         poll(&mut stream, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
@@ -121,17 +124,20 @@ impl ActuatorClient {
         expect!(self.answer(sent.0)?, ActuatorAnswer::Set(receipt) => *receipt)
     }
 
-    /// Has a variable written when the program reaches a sync point. The answer is a ticket; what comes of it is collected.
+    /// Has a variable written when the program reaches a sync point. The answer is a ticket; what comes of it
+    /// is collected.
     pub fn arm(&mut self, command: ArmCommand) -> Result<u64, ClientError> {
         expect!(self.ask(ActuatorCommand::Arm(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
     }
 
-    /// Has a function called when the program reaches a sync point. The answer is a ticket, as of [`ActuatorClient::arm`].
+    /// Has a function called when the program reaches a sync point. The answer is a ticket, as of
+    /// [`ActuatorClient::arm`].
     pub fn arm_act(&mut self, command: ArmActCommand) -> Result<u64, ClientError> {
         expect!(self.ask(ActuatorCommand::ArmAct(Box::new(command)))?, ActuatorAnswer::Armed { ticket } => ticket)
     }
 
-    /// Has a variable of each of several processes written at the same iteration, or of none. A ticket for each.
+    /// Has a variable of each of several processes written at the same iteration, or of none. A ticket for
+    /// each.
     pub fn together(&mut self, command: TogetherCommand) -> Result<Vec<u64>, ClientError> {
         let command = ActuatorCommand::Together(Box::new(command));
         expect!(self.ask(command)?, ActuatorAnswer::ArmedTogether { tickets } => tickets)
@@ -153,28 +159,31 @@ impl ActuatorClient {
         expect!(self.ask(ActuatorCommand::Get(command))?, ActuatorAnswer::Value(reading) => reading)
     }
 
-    /// Tells that the guard found a change to do good.
+    /// Reports the guard's positive verdict on a change.
     pub fn confirm(&mut self, pid: Pid, change: u64) -> Result<(), ClientError> {
         expect!(self.ask(ActuatorCommand::Confirm(ChangeNumber { pid, change }))?, ActuatorAnswer::Confirmed => ())
     }
 
-    pub fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, ClientError> {
-        let (mut undone, _) = self.undo_each(&[ChangeNumber { pid, change }]);
-        undone.pop().unwrap_or(Err(ClientError::OutOfStep))
+    pub fn revert(&mut self, pid: Pid, change: u64) -> Result<RevertReceipt, ClientError> {
+        let (mut reverted, _) = self.revert_each(&[ChangeNumber { pid, change }]);
+        reverted.pop().unwrap_or(Err(ClientError::OutOfStep))
     }
 
-    /// Takes changes back, the newest first: by one write those that have followed each other at the same place. What came of each, in the
-    /// order in which they are given, and what was tried in the processes that were forked while they were in force. A long list is
-    /// taken in parts, the last of it first.
-    pub fn undo_each(&mut self, changes: &[ChangeNumber]) -> (Vec<Result<Undone, ClientError>>, Farewell) {
-        let (mut parts, mut all_inherited) = (Vec::new(), Farewell::default());
+    /// Reverts changes, the newest first: by one write those that have followed each other at the same
+    /// place. What came of each, in the order in which they are given, and what was tried in the processes
+    /// that were forked while they were in force. A long list is taken in parts, the last of it first.
+    pub fn revert_each(
+        &mut self,
+        changes: &[ChangeNumber],
+    ) -> (Vec<Result<RevertReceipt, ClientError>>, RevertSummary) {
+        let (mut parts, mut all_inherited) = (Vec::new(), RevertSummary::default());
         for part in changes.rchunks(UNDO_MAX) {
             let changes = part.to_vec();
-            let answer = self.ask(ActuatorCommand::Undo { changes });
+            let answer = self.ask(ActuatorCommand::Revert { changes });
             let answer = answer.and_then(
-                |answer| expect!(answer, ActuatorAnswer::Undone { each, inherited } => (each, inherited)),
+                |answer| expect!(answer, ActuatorAnswer::Reverted { each, inherited } => (each, inherited)),
             );
-            let mut undone = match answer {
+            let mut reverted = match answer {
                 Ok((each, inherited)) => {
                     all_inherited.extend(inherited);
                     each.into_iter()
@@ -183,18 +192,18 @@ impl ActuatorClient {
                 }
                 Err(error) => vec![Err(error)],
             };
-            // Whoever answers less has ended.
-            undone.resize_with(part.len(), || Err(ClientError::Ended));
-            parts.push(undone);
+            // If it answers less, it has ended.
+            reverted.resize_with(part.len(), || Err(ClientError::Ended));
+            parts.push(reverted);
         }
         (parts.into_iter().rev().flatten().collect(), all_inherited)
     }
 
-    /// Takes all changes of these processes back, those of earlier sessions too, in one go: what was done to one of them is never taken
-    /// for what another did.
-    pub fn undo_all(&mut self, pids: &[Pid]) -> Result<Farewell, ClientError> {
+    /// Reverts all changes of these processes, those of earlier sessions too, in one go: what was done to
+    /// one of them is never taken for what another did.
+    pub fn revert_all(&mut self, pids: &[Pid]) -> Result<RevertSummary, ClientError> {
         let pids = pids.to_vec();
-        expect!(self.ask(ActuatorCommand::UndoAll { pids })?, ActuatorAnswer::UndoneAll(farewell) => farewell)
+        expect!(self.ask(ActuatorCommand::RevertAll { pids })?, ActuatorAnswer::RevertedAll(summary) => summary)
     }
 
     /// The changes of a process, oldest first, and how many older ones did not fit.
@@ -202,9 +211,9 @@ impl ActuatorClient {
         expect!(self.ask(ActuatorCommand::Changes { pid })?, ActuatorAnswer::Changes { changes, omitted } => (changes, omitted))
     }
 
-    /// Ends the session, and tells what was taken back and what stays.
-    pub fn shutdown(mut self) -> Result<Farewell, ClientError> {
-        expect!(self.ask(ActuatorCommand::Shutdown)?, ActuatorAnswer::Goodbye(farewell) => farewell)
+    /// Ends the session, and returns what was reverted and what stays.
+    pub fn shutdown(mut self) -> Result<RevertSummary, ClientError> {
+        expect!(self.ask(ActuatorCommand::Shutdown)?, ActuatorAnswer::Goodbye(summary) => summary)
     }
 
     fn ask(&mut self, command: ActuatorCommand) -> Result<ActuatorAnswer, ClientError> {

@@ -1,17 +1,18 @@
-//! The actuator: a process of its own that writes, journals and takes back, and outlives the agent by as long
+//! The actuator: a process of its own that writes, journals and reverts, and outlives the agent by as long
 //! as that takes.
 //!
 //! It talks over one stream, a JSON object per line, a reply for each request, in order. When the stream
-//! ends, for whatever reason, it takes back every change of the session, except those that were confirmed
+//! ends, for whatever reason, it reverts every change of the session, except those that were confirmed
 //! when the session said `keep`.
 //!
-//! A change that waits for its sync point is armed, and its receipt is collected later: the stream never waits for the
-//! program. Taking such a change back waits for the point too, within a bound.
+//! A change that waits for its sync point is armed, and its receipt is collected later: the stream never
+//! waits for the program. Taking such a change back waits for the point too, within a bound.
 //!
-//! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
-//! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once and `assembly` how these
-//! come to the same iteration; `undoing` reverts changes, `undoing_together` those of several processes, `offspring` those in processes
-//! forked since; `warm_up` runs a set without its write.
+//! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting`
+//! the changes that wait, `armed` one of them, `calling` the calls that do, `together` those of several
+//! processes at once and `assembly` how these come to the same iteration; `reverting` reverts changes,
+//! `reverting_together` those of several processes, `offspring` those in processes forked since; `warm_up` runs
+//! a set without its write.
 
 mod armed;
 mod assembly;
@@ -20,11 +21,11 @@ mod client;
 mod line;
 mod offspring;
 mod refusal;
+mod reverting;
+mod reverting_together;
 mod serve;
 mod session;
 mod together;
-mod undoing;
-mod undoing_together;
 mod waiting;
 mod warm_up;
 
@@ -41,7 +42,7 @@ use crate::action::ActionReceipt;
 use crate::address::Address;
 use crate::journal::{Change, Reason};
 use crate::process::Pid;
-use crate::undo::Undone;
+use crate::revert::RevertReceipt;
 use crate::who::Who;
 use crate::writer::Receipt;
 
@@ -64,8 +65,8 @@ pub enum ActuatorCommand {
     /// Begins the session; must be first, and once.
     Hello(Hello),
     Set(Box<SetCommand>),
-    /// A variable may be to be written at once: what that takes is looked at in advance, and once more when it comes. The only one
-    /// that has no answer.
+    /// A variable may be to be written at once: what that takes is looked at in advance, and once more when
+    /// it comes. The only one that has no answer.
     Expect(Expectation),
     /// Writes a variable when the program reaches a sync point.
     Arm(Box<ArmCommand>),
@@ -83,18 +84,19 @@ pub enum ActuatorCommand {
     Get(GetCommand),
     /// The guard found that a change did good.
     Confirm(ChangeNumber),
-    /// Takes changes back: at each place by one write those that have followed each other there, at sync points all processes at a time.
-    Undo {
+    /// Reverts changes: at each place by one write those that have followed each other there, at sync
+    /// points all processes at a time.
+    Revert {
         changes: Vec<ChangeNumber>,
     },
-    /// Takes all changes of these processes back, those of earlier sessions too.
-    UndoAll {
+    /// Reverts all changes of these processes, those of earlier sessions too.
+    RevertAll {
         pids: Vec<Pid>,
     },
     Changes {
         pid: Pid,
     },
-    /// Ends the session, as the end of the stream does, and tells what came of it.
+    /// Ends the session, as the end of the stream does, and returns the result.
     Shutdown,
 }
 
@@ -103,7 +105,8 @@ pub enum ActuatorCommand {
 pub struct Hello {
     /// At the end confirmed changes stay.
     pub keep: bool,
-    /// Functions are called whatever the seccomp filters of a program may do ([`Writer::despite_seccomp`](crate::writer::Writer)).
+    /// Functions are called whatever the seccomp filters of a program may do
+    /// ([`Writer::despite_seccomp`](crate::writer::Writer)).
     #[serde(default)]
     pub despite_seccomp: bool,
     /// Where the journals are.
@@ -218,7 +221,7 @@ pub enum ActuatorAnswer {
         actuator: u32,
     },
     Set(Box<Receipt>),
-    /// To arm: what to ask for when collecting.
+    /// To arm: the ticket for collecting.
     Armed {
         ticket: u64,
     },
@@ -232,13 +235,13 @@ pub enum ActuatorAnswer {
     Acted(Box<ActionReceipt>),
     Value(VariableReading),
     Confirmed,
-    Undone {
+    Reverted {
         /// What came of each, in their order.
-        each: Vec<Result<Undone, Refusal>>,
+        each: Vec<Result<RevertReceipt, Refusal>>,
         /// What was tried in the processes that have inherited them.
-        inherited: Farewell,
+        inherited: RevertSummary,
     },
-    UndoneAll(Farewell),
+    RevertedAll(RevertSummary),
     /// To changes: oldest first.
     Changes {
         /// The newest that fit into a reply.
@@ -246,15 +249,15 @@ pub enum ActuatorAnswer {
         /// How many older ones were left out.
         omitted: usize,
     },
-    Goodbye(Farewell),
+    Goodbye(RevertSummary),
 }
 
 /// What became of the changes that waited for a sync point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Collected {
-    /// By ticket, those that were to write. Told once.
+    /// By ticket, those that were to write. Returned once.
     pub finished: Vec<(u64, Result<Receipt, Refusal>)>,
-    /// By ticket, those that were to call. Told once.
+    /// By ticket, those that were to call. Returned once.
     #[serde(default)]
     pub acted: Vec<(u64, Result<ActionReceipt, Refusal>)>,
     /// How many wait still, or did not fit into this reply.
@@ -280,11 +283,11 @@ impl VariableReading {
     }
 }
 
-/// What was taken back, what could not be, and what stays.
+/// What was reverted, what could not be, and what stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Farewell {
+pub struct RevertSummary {
     /// Tried: each says whether the old value is back.
-    pub undone: Vec<(Pid, Undone)>,
+    pub reverted: Vec<(Pid, RevertReceipt)>,
     /// Could not be tried.
     pub failed: Vec<(ChangeNumber, Refusal)>,
     /// Processes of which nothing could be tried.
@@ -304,7 +307,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// The kinds of refusal that callers tell apart.
+/// The kinds of refusal that callers distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActuatorRefusalKind {
@@ -313,7 +316,8 @@ pub enum ActuatorRefusalKind {
     /// The process has ended, or runs another program now.
     Ended,
     NotPermitted,
-    /// Somebody else writes into the process, or something is in the way now: no thread suits, or the program did not come to the place.
+    /// Somebody else writes into the process, or something is in the way now: no thread suits, or the program
+    /// did not come to the place.
     Busy,
     /// It is there and permitted, but must not be done: type, range, read-only, changed since.
     Refused,

@@ -1,28 +1,31 @@
-//! Processes that were forked from a changed one have its values in their memory, though nobody wrote them there. When a value is taken
-//! back, it is taken back in those too that have inherited it: what descends from the process by forks that all came after the write,
-//! runs what it was forked from, holds the value, and has no change of its own there.
+//! Processes that were forked from a changed one have its values in their memory, though they were not
+//! written there. When a value is reverted, it is also reverted in those that have inherited it: a process
+//! that descends from the changed one by forks that all came after the write, runs what it was forked from,
+//! holds the value, and has no change of its own there.
 //!
-//! A process that was forked before has a value of its own, even where it is the same. The kernel tells the time of a fork in ticks of
-//! 10 ms, so of a fork within [`MARGIN_TICKS`] of the write nothing is known: the process is left alone, and that is reported.
+//! A process that was forked before has a value of its own, even if it is the same. The kernel reports the
+//! time of a fork in ticks of 10 ms, so of a fork within [`MARGIN_TICKS`] of the write nothing is known: the
+//! process is left alone, and that is reported.
 //!
-//! Values with a place in the program are not looked for: nobody knows whether such a process comes there. Neither are code and CPUs.
-//! Whoever has lost its parent counts as forked by the process that collects it.
+//! Values with a place in the program are not searched: it is unknown whether such a process comes there.
+//! Neither are code and CPUs. A process that has lost its parent counts as forked by the process that
+//! collects it.
 
 use std::collections::VecDeque;
 use std::fs;
 
 use plan::Value;
 
+use super::reverting::Tried;
 use super::session::Session;
-use super::undoing::Tried;
 use super::{ActuatorRefusalKind, Refusal};
 use crate::address::Address;
 use crate::clock;
 use crate::journal::{ActionRecord, Assignment, Change, Status};
 use crate::memory::Memory;
 use crate::process::{Pid, Process, auxiliary, children};
+use crate::revert::{Attempt, has_inherited};
 use crate::space::AddressSpace;
-use crate::undo::{Attempt, has_inherited};
 
 /// More are not looked at.
 const OFFSPRING_MAX: usize = 4096;
@@ -61,9 +64,9 @@ fn forked(ticks: u64, (announced_ns, applied_ns): (u64, u64)) -> Forked {
 }
 
 impl Session {
-    /// Takes values back that were taken back in their process a moment ago: whoever it forks from now on has the old ones. What could
-    /// not be is in `left_alone`.
-    pub(super) fn undo_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Tried)> {
+    /// Reverts values in offspring that were reverted in their process a moment ago: what it forks from now
+    /// on has the old ones. Failures are in `left_alone`.
+    pub(super) fn revert_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Tried)> {
         if children(parent.number).is_empty() {
             return Vec::new();
         }
@@ -81,7 +84,7 @@ impl Session {
         let mut done = Vec::new();
         for fork in forks(parent, mark) {
             for (change, set) in back.iter().filter_map(|change| Some((change, plain(change)?))) {
-                match self.undo_inherited(parent, &fork, (change, set)) {
+                match self.revert_inherited(parent, &fork, (change, set)) {
                     Ok(tried) => done.extend(tried.map(|tried| (fork.pid, tried))),
                     // It has ended in this very moment.
                     Err(_) if !fork.pid.is_alive() => {}
@@ -93,7 +96,7 @@ impl Session {
     }
 
     /// None where it has not inherited the value, or holds something else by now.
-    fn undo_inherited(
+    fn revert_inherited(
         &mut self,
         parent: Pid,
         fork: &Fork,
@@ -127,7 +130,7 @@ impl Session {
             return Err(unknown(parent, change, set));
         }
         let change = writer.inherit(parent, change, set.clone())?;
-        let result = writer.undo(change);
+        let result = writer.revert(change);
         Ok(Some(Attempt { change, result }.into()))
     }
 }

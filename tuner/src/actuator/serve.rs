@@ -9,14 +9,15 @@ use thiserror::Error;
 
 use super::session::Session;
 use super::{
-    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, Farewell, Hello,
-    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply, line,
+    ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ActuatorRequest, Expectation, Hello,
+    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Reply, RevertSummary, line,
 };
 use crate::rendezvous::Rendezvous;
 use crate::sys;
 use crate::write::Hooks;
 
-/// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there is none.
+/// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there
+/// is none.
 pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;
 
 /// The longest that an order is looked out for.
@@ -27,8 +28,8 @@ const LOOK_OUT_MAX: Duration = Duration::from_millis(5);
 pub struct ServeOptions {
     /// See [`Hooks`].
     pub hooks: Hooks,
-    /// Processes of any other user are refused, whatever the stream asks for: the rights of this process are lent for this
-    /// user's own.
+    /// Processes of any other user are refused, whatever the stream requests: the rights of this process are
+    /// lent for this user's own.
     pub only_user: Option<u32>,
     /// Without one no change can wait for a sync point.
     pub rendezvous: Option<RendezvousSource>,
@@ -44,9 +45,9 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves one session until its stream ends, takes the session's changes back, and tells what came of that.
-/// Ignores SIGINT, SIGTERM and SIGHUP for the rest of the process's life.
-pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<Farewell, ServeError> {
+/// Serves one session until its stream ends, reverts the session's changes, and returns the result. Ignores
+/// SIGINT, SIGTERM and SIGHUP for the rest of the process's life.
+pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<RevertSummary, ServeError> {
     sys::ignore_termination_signals();
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream;
@@ -69,13 +70,13 @@ pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<Farewell, Serv
     Ok(run(&mut reader, &mut writer, hello, options))
 }
 
-/// From here on nothing may return before the changes are taken back.
+/// From here on nothing may return before the changes are reverted.
 fn run(
     reader: &mut BufReader<UnixStream>,
     writer: &mut UnixStream,
     hello: Hello,
     options: ServeOptions,
-) -> Farewell {
+) -> RevertSummary {
     let mut session = Session::new(hello, options);
     loop {
         match line::read(reader, REQUEST_BYTES_MAX) {
@@ -83,10 +84,10 @@ fn run(
                 id,
                 command: ActuatorCommand::Shutdown,
             })) => {
-                let farewell = session.finish();
+                let summary = session.finish();
                 // The agent may be gone already: the farewell is also returned.
-                let _ = answer(writer, id, Ok(ActuatorAnswer::Goodbye(farewell.clone())));
-                return farewell;
+                let _ = answer(writer, id, Ok(ActuatorAnswer::Goodbye(summary.clone())));
+                return summary;
             }
             Ok(Some(ActuatorRequest {
                 command: ActuatorCommand::Expect(Expectation { look_out_us, like }),
@@ -113,7 +114,8 @@ fn run(
     }
 }
 
-/// Until there is something to read, or the time is over: who sleeps takes longer to be woken than a write takes.
+/// Until there is something to read, or the time is over: who sleeps takes longer to be woken than a write
+/// takes.
 fn look_out(reader: &BufReader<UnixStream>, longest: Duration) {
     let until = Instant::now() + longest.min(LOOK_OUT_MAX);
     let nothing = |reader: &BufReader<UnixStream>| {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use plan::{Literal, ValueError, ValueType};
 use serde::Serialize;
 
-use super::undoing::Tried;
+use super::reverting::Tried;
 use super::waiting::Waiting;
 use super::{
-    ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, Farewell, GetCommand,
-    Hello, REPLY_BYTES_MAX, Refusal, ServeOptions, SetCommand, SetWarmUp, VariableReading,
+    ActCommand, ActuatorAnswer, ActuatorCommand, ActuatorRefusalKind, ChangeNumber, GetCommand, Hello,
+    REPLY_BYTES_MAX, Refusal, RevertSummary, ServeOptions, SetCommand, SetWarmUp, VariableReading,
 };
 use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
@@ -26,7 +26,8 @@ use crate::writer::{SetRequest, Writer, WriterError};
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
 /// take long.
 const LOCATIONS_MAX: usize = 4_096;
-/// Checked places that are kept for the next write; each holds two files open. What finds no room is checked anew each time.
+/// Checked places that are kept for the next write; each holds two files open. What finds no room is checked
+/// anew each time.
 const SLOTS_MAX: usize = 256;
 
 /// Places and processes that are looked at when a write may follow.
@@ -46,7 +47,8 @@ pub(super) struct Session {
     locations: HashMap<(Pid, VariableName), Location>,
     pub(super) slots: HashMap<Stated, Slot>,
     pub(super) waiting: Waiting,
-    /// Processes that may have inherited a change that was taken back, and why they were left alone: told at the end.
+    /// Processes that may have inherited a change that was reverted, and why they were left alone: reported
+    /// at the end.
     pub(super) left_alone: Vec<(Pid, Refusal)>,
 }
 
@@ -92,11 +94,13 @@ impl Session {
                 self.writer(pid)?.confirm(change)?;
                 Ok(ActuatorAnswer::Confirmed)
             }
-            ActuatorCommand::Undo { changes } => {
-                let (each, inherited) = self.undo_these(&changes);
-                Ok(ActuatorAnswer::Undone { each, inherited })
+            ActuatorCommand::Revert { changes } => {
+                let (each, inherited) = self.revert_these(&changes);
+                Ok(ActuatorAnswer::Reverted { each, inherited })
             }
-            ActuatorCommand::UndoAll { pids } => Ok(ActuatorAnswer::UndoneAll(self.undo_processes(pids))),
+            ActuatorCommand::RevertAll { pids } => {
+                Ok(ActuatorAnswer::RevertedAll(self.revert_processes(pids)))
+            }
             ActuatorCommand::Changes { pid } => {
                 let mut changes = self.state.history(pid).map_err(WriterError::from)?.changes();
                 let omitted = keep_newest(&mut changes, REPLY_BYTES_MAX / 2);
@@ -120,8 +124,9 @@ impl Session {
         Ok(ActuatorAnswer::Set(Box::new(receipt)))
     }
 
-    /// A set may follow at once, perhaps this one. What it will look at is looked at now, so that it is quick then; nothing is concluded
-    /// from it, but for some milliseconds that nobody debugs the process.
+    /// A set may follow at once, perhaps this one. What it will read is read now, so that it is quick then;
+    /// nothing is concluded from it, except for some milliseconds that no debugger is attached to the
+    /// process.
     pub(super) fn expect(&mut self, like: Option<SetWarmUp>) {
         for slot in self.slots.values_mut().take(EXPECTED_MAX) {
             slot.look();
@@ -137,7 +142,7 @@ impl Session {
 
     /// Everything about a set that is known before anything is announced.
     pub(super) fn prepare(&mut self, command: SetCommand) -> Result<(Slot, SetRequest), Refusal> {
-        // Before anything is looked up: whoever may not write must be told so first.
+        // Before anything is looked up: a missing right to write must be reported first.
         self.writer(command.pid)?;
         let stated = stated(&command);
         let slot = match self.slots.remove(&stated) {
@@ -154,7 +159,8 @@ impl Session {
     fn validated(&mut self, stated: &Stated) -> Result<Slot, Refusal> {
         let (pid, name, value_type) = stated;
         let known = self.locations.get(&(*pid, name.clone()));
-        // Where no pointer leads to it, all that is remembered is checked here: that its file is loaded where it was need not be asked before.
+        // Where no pointer leads to it, all that is remembered is checked here: that its file is loaded where
+        // it was need not be checked before.
         let known = known.filter(|known| known.chain.is_none());
         if let Some(Ok(slot)) = known.map(|known| Slot::validate(known, *value_type)) {
             return Ok(slot);
@@ -202,7 +208,8 @@ impl Session {
         }))
     }
 
-    /// Who asks for a variable may write it next: what is checked of its place now need not be then. Who may not is told then.
+    /// A variable that is read may be written next: what is checked of its place now need not be then. A
+    /// missing right to write is reported then.
     fn prefetch(&mut self, stated: Stated) {
         write::look();
         // What was kept of a program that another one has followed is worth nothing.
@@ -251,31 +258,31 @@ impl Session {
         writer.ok_or_else(|| ProcessError::Ended { pid }.into())
     }
 
-    /// Takes back all changes of these processes.
-    fn undo_processes(&mut self, pids: Vec<Pid>) -> Farewell {
+    /// Reverts all changes of these processes.
+    fn revert_processes(&mut self, pids: Vec<Pid>) -> RevertSummary {
         self.disarm_all(|waiting| pids.contains(&waiting));
-        let mut farewell = Farewell::default();
-        for (pid, tried) in self.undo_all(pids, &|_, _| true) {
+        let mut summary = RevertSummary::default();
+        for (pid, tried) in self.revert_all(pids, &|_, _| true) {
             match tried {
                 Ok(tried) => {
-                    farewell.add(pid, tried);
+                    summary.add(pid, tried);
                     if let Ok(writer) = self.writer(pid) {
-                        farewell.add_undecided(pid, writer.changes());
+                        summary.add_undecided(pid, writer.changes());
                     }
                 }
-                Err(refusal) => farewell.refused.push((pid, refusal)),
+                Err(refusal) => summary.refused.push((pid, refusal)),
             }
         }
-        farewell.refused.append(&mut self.left_alone);
-        farewell.shorten();
-        farewell
+        summary.refused.append(&mut self.left_alone);
+        summary.shorten();
+        summary
     }
 
-    /// Takes back what this session changed, except what is to be kept; then lets go of all processes.
-    pub(super) fn finish(&mut self) -> Farewell {
+    /// Reverts what this session changed, except what is to be kept; then lets go of all processes.
+    pub(super) fn finish(&mut self) -> RevertSummary {
         self.disarm_all(|_| true);
         let keep = self.keep;
-        let mut farewell = Farewell::default();
+        let mut summary = RevertSummary::default();
         // A process that ended took its changes with it.
         self.writers.retain(|_, writer| writer.process().is_alive());
         let mut newest_before = BTreeMap::new();
@@ -289,8 +296,8 @@ impl Session {
                 .get(&pid)
                 .is_some_and(|before| change.intent.change > *before)
         };
-        let take_back = |pid: Pid, change: &Change| is_mine(pid, change) && !(keep && change.confirmed);
-        let results = self.undo_all(newest_before.keys().copied().collect(), &take_back);
+        let must_revert = |pid: Pid, change: &Change| is_mine(pid, change) && !(keep && change.confirmed);
+        let results = self.revert_all(newest_before.keys().copied().collect(), &must_revert);
         for (pid, result) in results {
             let Some(writer) = self.writers.remove(&pid) else {
                 continue;
@@ -305,24 +312,24 @@ impl Session {
             });
             match result {
                 Ok(attempts) => {
-                    farewell.add(pid, attempts);
-                    farewell.kept.extend(in_force);
+                    summary.add(pid, attempts);
+                    summary.kept.extend(in_force);
                     let mine = changes.iter().filter(|change| is_mine(pid, change));
-                    farewell.add_undecided(pid, mine.cloned());
+                    summary.add_undecided(pid, mine.cloned());
                 }
                 // It ended in this very moment.
                 Err(_) if !writer.process().is_alive() => {}
                 Err(error) => {
-                    // Whatever was to stay cannot be told from the rest by whoever reads this: all are named.
-                    farewell
+                    // The reader cannot distinguish what was to stay from the rest: all are named.
+                    summary
                         .failed
                         .extend(in_force.map(|number| (number, error.clone())));
                 }
             }
         }
-        farewell.refused.append(&mut self.left_alone);
-        farewell.shorten();
-        farewell
+        summary.refused.append(&mut self.left_alone);
+        summary.shorten();
+        summary
     }
 }
 
@@ -360,10 +367,9 @@ impl Drop for Session {
     }
 }
 
-impl Farewell {
-    /// What another one tells as well.
-    pub fn extend(&mut self, other: Farewell) {
-        self.undone.extend(other.undone);
+impl RevertSummary {
+    pub fn extend(&mut self, other: RevertSummary) {
+        self.reverted.extend(other.reverted);
         self.failed.extend(other.failed);
         self.refused.extend(other.refused);
         self.kept.extend(other.kept);
@@ -373,20 +379,21 @@ impl Farewell {
     pub(super) fn add(&mut self, pid: Pid, tried: Vec<Tried>) {
         for Tried { change, result } in tried {
             match result {
-                Ok(undone) => self.undone.push((pid, undone)),
+                Ok(reverted) => self.reverted.push((pid, reverted)),
                 Err(refusal) => self.failed.push((ChangeNumber { pid, change }, refusal)),
             }
         }
     }
 
-    /// Those of which it is not known yet whether they are in force, such as calls that have not returned: nothing was tried.
+    /// Those of which it is not known yet whether they are in force, such as calls that have not returned:
+    /// nothing was tried.
     fn add_undecided(&mut self, pid: Pid, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
             let number = change.intent.change;
             let is_reported = self
-                .undone
+                .reverted
                 .iter()
-                .any(|(of, undone)| (*of, undone.change) == (pid, number))
+                .any(|(of, reverted)| (*of, reverted.change) == (pid, number))
                 || self
                     .failed
                     .iter()
@@ -407,7 +414,7 @@ impl Farewell {
 
     pub(super) fn shorten(&mut self) {
         let share = REPLY_BYTES_MAX / 8;
-        self.omitted += keep_newest(&mut self.undone, share)
+        self.omitted += keep_newest(&mut self.reverted, share)
             + keep_newest(&mut self.failed, share)
             + keep_newest(&mut self.refused, share)
             + keep_newest(&mut self.kept, share);

@@ -1,5 +1,5 @@
-//! Changes of several processes at the same iteration: written in all of them or in none. How the processes agree on one is
-//! [`super::assembly`]'s; they are taken back in [`super::undoing_together`].
+//! Changes of several processes at the same iteration: written in all of them or in none. How the processes
+//! agree on one is [`super::assembly`]'s; they are reverted in [`super::reverting_together`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use plan::{Key, SyncPoint};
 
 use super::assembly::{Assembled, Assembly, Member};
+use super::reverting::REVERT_LOOK;
 use super::session::Session;
-use super::undoing::UNDO_LOOK;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, refused};
 use super::{Refusal, SetCommand, TogetherCommand};
 use crate::clock;
@@ -189,7 +189,7 @@ impl Session {
                 match rendezvous.map(|rendezvous| group.assembly.poll(rendezvous)) {
                     Some(Some(assembled)) => break assembled,
                     // An attempt lets go of everybody within its bounds.
-                    Some(None) => std::thread::sleep(UNDO_LOOK),
+                    Some(None) => std::thread::sleep(REVERT_LOOK),
                     None => break group.assembly.over(Err("nothing can be held here".to_owned())),
                 }
             };

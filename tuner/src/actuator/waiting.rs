@@ -1,7 +1,7 @@
 //! The changes that wait for their sync points.
 //!
-//! What holds the program is behind [`Rendezvous`]; what is written and how is in `armed`, and decided before anything is armed.
-//! Nothing here waits for the program; taking back, which does, is in `undoing`.
+//! What holds the program is behind [`Rendezvous`]; what is written and how is in `armed`, and decided before
+//! anything is armed. Nothing here waits for the program; reverting, which does, is in `reverting`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use crate::writer::{Announced, Receipt};
 
 /// Changes that wait at once.
 pub(super) const WAITING_MAX: usize = 256;
-/// How often a change is announced anew because the program had written the variable before the sync point was reached.
+/// How often a change is announced anew because the program had written the variable before the sync point
+/// was reached.
 const RENEWALS_MAX: u32 = 3;
 /// The longest time that a change may wait.
 pub(super) const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -39,7 +40,7 @@ pub(super) struct Waiting {
     pub(super) groups: Vec<WaitingGroup>,
     pub(super) finished: Vec<(u64, Result<Receipt, Refusal>)>,
     pub(super) calls: BTreeMap<u64, WaitingCall>,
-    /// What came of calls and was not told yet.
+    /// Results of calls that were not returned yet.
     pub(super) called: Vec<(u64, Result<ActionReceipt, Refusal>)>,
     newest: u64,
 }
@@ -130,7 +131,8 @@ impl Session {
         Ok(ticket)
     }
 
-    /// Until when it may wait is counted from now, unless it waited before. The inner error is a receipt: the value is there already.
+    /// Until when it may wait is counted from now, unless it waited before. The inner error is a receipt: the
+    /// value is there already.
     fn arm_until(
         &mut self,
         command: ArmCommand,
@@ -193,7 +195,7 @@ impl Session {
         }
         self.collect_groups();
         let mut finished = std::mem::take(&mut self.waiting.finished);
-        // The oldest go first; what does not fit is told next time.
+        // The oldest go first; what does not fit is returned next time.
         finished.reverse();
         let mut rest = finished.clone();
         let omitted = keep_newest(&mut finished, REPLY_BYTES_MAX / 2);
@@ -237,12 +239,12 @@ impl Session {
             Over::Late(hold) => {
                 let found = set.armed.slot().read().map_err(WriteError::from);
                 let receipt = writer.conclude(&set.announced, found, Some(hold))?;
-                let undone = receipt.change.map(|change| writer.undo(change));
-                let now = match undone {
-                    Some(Ok(undone)) if undone.outcome == RevertOutcome::Reverted => {
+                let reverted = receipt.change.map(|change| writer.revert(change));
+                let now = match reverted {
+                    Some(Ok(reverted)) if reverted.outcome == RevertOutcome::Reverted => {
                         "it was reverted".to_owned()
                     }
-                    Some(Ok(undone)) => format!("it could not be reverted: {:?}", undone.outcome),
+                    Some(Ok(reverted)) => format!("it could not be reverted: {:?}", reverted.outcome),
                     Some(Err(error)) => format!("it could not be reverted: {error}"),
                     None => "nothing was changed".to_owned(),
                 };

@@ -1,9 +1,9 @@
-//! A set for practice: everything that a set takes, up to the write and without it. Whoever expects one at once has it practised, so that
-//! code, data and page tables are at hand then: fetching them takes longer than the set itself.
+//! The warm-up of a set: everything that a set takes, up to the write and without it, so that code, data and
+//! page tables are in the caches when a set follows at once: fetching them takes longer than the set itself.
 //!
-//! A [`SetWarmUp`] can be made of a set, but no set of it: what is in it is seen here alone, and goes only into functions that
-//! take the writer and the slot to be looked at. So nothing is written but a line to a file without a name; nothing is announced, remembered
-//! or answered, and nobody's lock is taken.
+//! A [`SetWarmUp`] can be made of a set, but no set of it: its content is visible here alone, and goes only
+//! into functions that take the writer and the slot to be read. So nothing is written but a line to a file
+//! without a name; nothing is announced, remembered or answered, and no lock is taken.
 
 use std::hint::black_box;
 
@@ -25,8 +25,8 @@ impl SetWarmUp {
 }
 
 impl Session {
-    /// Goes the way of a set to a place that was written before; of others the first set is slow anyway. What is wrong with it is told
-    /// when it is to be made.
+    /// Goes the path of a set to a place that was written before; of others the first set is slow anyway. An
+    /// error is reported when the set is made.
     pub(super) fn warm_up(&self, SetWarmUp(command): SetWarmUp) {
         let (writer, slot) = (self.writers.get(&command.pid), self.slots.get(&stated(&command)));
         let (Some(writer), Some(slot)) = (writer, slot) else {

@@ -18,7 +18,7 @@ pub enum Obstacle {
     MovesStack,
     /// Memory is: it may be what is read at the entry.
     Stores,
-    /// The function calls, returns or asks the kernel before one.
+    /// The function calls, returns or makes a system call before one.
     Leaves,
     /// Not only those come there who come from the first byte.
     JumpedInto,

@@ -1,5 +1,5 @@
-//! What depends on the machine: registers, how a system call is made and resumed, machine code. Nobody else knows an
-//! instruction set.
+//! What depends on the machine: registers, how a system call is made and resumed, machine code. No other
+//! module knows an instruction set.
 
 mod cost;
 pub(crate) mod x86_64;

@@ -1,8 +1,9 @@
-//! Where debug information lies that is not in the file itself: a file of its own (by build id or by debug link), the file that several of
-//! those share (dwz), and the compiler's `.dwo` and `.dwp` files. Opens files; reads none but for sums.
+//! Where debug information lies that is not in the file itself: a file of its own (by build id or by debug
+//! link), the file that several of those share (dwz), and the compiler's `.dwo` and `.dwp` files. Opens
+//! files; reads none but for sums.
 //!
-//! A file counts only when it proves to belong: the same build id, or the sum that the debug link states. Names are looked up in the root
-//! folder of the process first, for a container has its own, then in ours.
+//! A file counts only when it proves to belong: the same build id, or the sum that the debug link states.
+//! Names are looked up in the root folder of the process first, for a container has its own, then in ours.
 
 use std::fs::File;
 use std::io::Read;
@@ -120,7 +121,8 @@ fn crc32(mut file: &File) -> Option<u32> {
     }
 }
 
-/// The file that `image`, a file of debug information, shares parts with (dwz): a name and a build id in `.gnu_debugaltlink`.
+/// The file that `image`, a file of debug information, shares parts with (dwz): a name and a build id in
+/// `.gnu_debugaltlink`.
 pub(crate) fn supplementary(image: &DebugFile) -> Option<DebugFile> {
     let link = image.section_bytes(".gnu_debugaltlink").ok()?;
     let end = link.iter().position(|byte| *byte == 0)?;

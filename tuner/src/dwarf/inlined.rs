@@ -1,4 +1,5 @@
-//! Where a function was inlined: it has no code of its own there, so what can be probed is the function around it.
+//! Where a function was inlined: it has no code of its own there, so what can be probed is the function
+//! around it.
 
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ use crate::elf::ImageError;
 use crate::printable::printable_bytes;
 use crate::spelling::{self, Spelling};
 
-/// Places that are told of.
+/// Places that are shown.
 const SHOWN_MAX: usize = 64;
 
 /// One place where a function was inlined.

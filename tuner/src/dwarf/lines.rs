@@ -8,14 +8,14 @@ use crate::printable::printable_bytes;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line {
-    /// The file, as the compiler was told; the last part of its name.
+    /// The file, as it was passed to the compiler; the last part of its name.
     pub file: String,
     /// The line, from 1.
     pub line: u64,
 }
 
-/// The lines that the instructions around these addresses were made from, in their order; none where there is no debug information, or
-/// none on the address. One pass over the units, however many addresses they are.
+/// The lines that the instructions around these addresses were made from, in their order; none where there is
+/// no debug information, or none on the address. One pass over the units, however many addresses they are.
 pub fn lines(image: &DebugFile, addresses: &[LinkAddress]) -> Result<Vec<Option<Line>>, ImageError> {
     let mut found = vec![None; addresses.len()];
     let Some(info) = image.debug_info()? else {
@@ -68,7 +68,7 @@ fn line_in(unit: &Loaded<'_>, address: u64) -> Found<Option<Line>> {
         {
             return Ok(line);
         }
-        // Where the line is not told, 0 stands in the table.
+        // If the line is unknown, 0 stands in the table.
         let line = row.line().zip(row.file(header)).map(|(line, file)| {
             let name = unit.dwarf.attr_string(&unit.unit, file.path_name())?;
             let name = printable_bytes(name.slice());

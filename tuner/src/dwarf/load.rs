@@ -1,8 +1,8 @@
-//! The debug information of one file, as it lies in its sections, wherever these are. Knows their order and size, not their content;
-//! `view` reads it.
+//! The debug information of one file, as it lies in its sections, wherever these are. Knows their order and
+//! size, not their content; `view` reads it.
 //!
-//! What was read is kept for the next question, up to a bound over all files; beyond it is read again. Sections that nobody asks for
-//! here (macros, places of local variables) are not read at all.
+//! What was read is kept for the next query, up to a bound over all files; beyond it is read again. Sections
+//! that are not needed here (macros, places of local variables) are not read at all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,20 +27,20 @@ const DEBUG_INFO: &str = ".debug_info";
 
 static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// What one file and those that belong to it tell about its types and sources.
+/// The types and sources of one file, from itself and those that belong to it.
 pub(crate) struct DebugInfo {
     pub(super) main: Sections,
     /// What several files share (dwz).
     pub(super) supplementary: Option<Sections>,
     /// All split units in one file.
     pub(super) package: Option<DwarfPackageSections<Vec<u8>>>,
-    /// Each split unit, by the number of its skeleton in `main`, once it was asked for.
+    /// Each split unit, by the number of its skeleton in `main`, once it was needed.
     pub(super) split: Vec<OnceLock<Option<Sections>>>,
     bytes: u64,
     kept: bool,
 }
 
-/// The debug information of an image, once it was asked for.
+/// The debug information of an image, once it was needed.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Known>);
 
@@ -84,7 +84,7 @@ impl Kept {
 }
 
 impl Kept {
-    /// Gives the memory back as soon as nobody uses it. That there is none is remembered.
+    /// Returns the memory as soon as it is not in use. That there is none is remembered.
     pub(crate) fn forget(&self) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Known::Read(_) = &*known {

@@ -1,6 +1,6 @@
-//! Types of global variables and of parameters, where fields and elements lie, and where functions were inlined, from the debug
-//! information: in the module's own file, in a file of its own, split by the compiler, compressed or shared (`files`). Decides nothing
-//! about processes.
+//! Types of global variables and of parameters, where fields and elements lie, and where functions were
+//! inlined, from the debug information: in the module's own file, in a file of its own, split by the
+//! compiler, compressed or shared (`files`). Decides nothing about processes.
 //!
 //! A variable is found by its address, not by its name: two static variables of one name are two variables.
 
@@ -124,20 +124,21 @@ impl From<Stop> for StepError {
     }
 }
 
-/// What the debug information tells of a variable or a function.
+/// The debug information of a variable or a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     /// A variable's type; for a function none.
     pub of: Option<VariableType>,
     /// The type as the language writes it; of a function what it returns and takes.
     pub type_name: String,
-    /// The source file that it was compiled from, as the compiler was told.
+    /// The source file that it was compiled from, as it was passed to the compiler.
     pub unit: String,
     /// A static variable of this function.
     pub function: Option<String>,
 }
 
-/// The type of the variable that the linker placed at `address`; `None` when there is no debug information on it.
+/// The type of the variable that the linker placed at `address`; `None` when there is no debug information on
+/// it.
 pub fn variable_type(image: &DebugFile, address: LinkAddress) -> Result<Option<VariableType>, ImageError> {
     let described = describe(image, &[address])?.remove(&address);
     Ok(described.and_then(|described| described.of))
@@ -228,8 +229,8 @@ fn leaf_type<'a>(view: &View<'a>, place: &Place<'a>) -> Found<Option<VariableTyp
     Ok(Some(VariableType { size, ..of }))
 }
 
-/// Where the steps lead from the variable that the linker placed at `address`; `None` when there is no debug information on it. In a
-/// Fortran common block the first step names the variable.
+/// Where the steps lead from the variable that the linker placed at `address`; `None` when there is no debug
+/// information on it. In a Fortran common block the first step names the variable.
 pub fn trail(
     image: &DebugFile,
     address: LinkAddress,
@@ -279,7 +280,8 @@ struct Start<'s> {
 }
 
 impl Start<'_> {
-    /// The type of the variable that is wanted, when this entry is it; of one in a common block with its distance from the block.
+    /// The type of the variable that is wanted, when this entry is it; of one in a common block with its
+    /// distance from the block.
     fn is_here<'a>(
         &mut self,
         view: &View<'a>,

@@ -26,9 +26,11 @@ const INTEGER_REGISTERS: u8 = 6;
 pub struct Parameter {
     /// Its name in the source.
     pub name: Option<String>,
-    /// Its place among the parameters that are passed like integers: floating-point ones have registers of their own.
+    /// Its place among the parameters that are passed like integers: floating-point ones have registers of
+    /// their own.
     pub register: u8,
-    /// What is passed. Of a parameter that is passed by reference, as all of Fortran's are, this is a pointer.
+    /// What is passed. Of a parameter that is passed by reference, as all of Fortran's are, this is a
+    /// pointer.
     pub of: VariableType,
 }
 
@@ -54,8 +56,8 @@ impl std::fmt::Display for ArgumentName {
 pub struct ArgumentValue {
     /// Which of the registers for integers it begins with.
     pub register: u8,
-    /// Nothing: the register is the value. Else what is in the register is an address, to which the first of these is added; at every
-    /// one but the last the next address is read, and at the last is the value.
+    /// Nothing: the register is the value. Else what is in the register is an address, to which the first of
+    /// these is added; at every one but the last the next address is read, and at the last is the value.
     pub reads: Vec<u64>,
     /// What the value is.
     pub leaf: Leaf,
@@ -85,7 +87,8 @@ pub enum ArgumentError {
     Step(#[from] StepError),
 }
 
-/// What was found out about the functions of one file: an action that is taken again need not read its debug information again.
+/// What was found out about the functions of one file: an action that is taken again need not read its debug
+/// information again.
 #[derive(Debug, Default)]
 pub(crate) struct Signatures {
     parameters: Remembered<Option<Vec<Parameter>>>,
@@ -130,9 +133,9 @@ struct Known<'a> {
     by_reference: bool,
 }
 
-/// The parameters of the function that the linker placed at `address`, as far as each is passed like an integer or a
-/// floating-point number; those behind a struct are left out, for how that is passed depends on what it holds. `None` when
-/// there is no debug information on the function.
+/// The parameters of the function that the linker placed at `address`, as far as each is passed like an
+/// integer or a floating-point number; those behind a struct are left out, for how that is passed depends on
+/// what it holds. `None` when there is no debug information on the function.
 pub fn parameters(image: &DebugFile, address: LinkAddress) -> Result<Option<Vec<Parameter>>, ImageError> {
     image.signatures.parameters.get(address, || {
         with_parameters(image, address, |_, known| {
@@ -150,7 +153,8 @@ pub struct ParameterCount {
     pub(crate) takes_more: bool,
 }
 
-/// How many arguments the function at `address` takes. `None` when there is no debug information on the function.
+/// How many arguments the function at `address` takes. `None` when there is no debug information on the
+/// function.
 pub(crate) fn parameter_count(
     image: &DebugFile,
     address: LinkAddress,
@@ -169,8 +173,8 @@ pub(crate) fn parameter_count(
     })
 }
 
-/// What the function at `address` returns: a type, or nothing (`Some(None)`). `None` when there is no debug information on the
-/// function, or none on its type.
+/// What the function at `address` returns: a type, or nothing (`Some(None)`). `None` when there is no debug
+/// information on the function, or none on its type.
 pub fn return_type(
     image: &DebugFile,
     address: LinkAddress,
@@ -187,8 +191,9 @@ pub fn return_type(
     })
 }
 
-/// How a probe at the entry of the function at `address` gets at an argument, or at what the steps lead to from it: `arg(0)->count`,
-/// `arg(self).limits[2]`. Pure: the answer is the same for every process that has loaded the file.
+/// How a probe at the entry of the function at `address` gets at an argument, or at what the steps lead to
+/// from it: `arg(0)->count`, `arg(self).limits[2]`. Pure: the answer is the same for every process that has
+/// loaded the file.
 pub fn argument(
     image: &DebugFile,
     address: LinkAddress,
@@ -326,7 +331,7 @@ fn each_child<'a>(function: &Place<'a>, mut see: impl FnMut(&Entry<'a>)) -> Foun
     Ok(())
 }
 
-/// A parameter without a type, or one that is passed in a way that is not known, ends what can be told.
+/// A parameter without a type, or one that is passed in a way that is not known, ends the list of known ones.
 fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<Known<'a>>> {
     let unit = &function.unit;
     let mut found = Vec::new();
@@ -361,8 +366,9 @@ fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<Known<'a>>> {
     Ok(found)
 }
 
-/// Fortran passes addresses, except of what is marked as VALUE: that is where its place on the stack is not followed further. Optimised
-/// code has lists of places, which are not read; it is taken for an address there.
+/// Fortran passes addresses, except of what is marked as VALUE: that is where its place on the stack is not
+/// followed further. Optimised code has lists of places, which are not read; it is taken for an address
+/// there.
 fn is_by_reference<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<bool> {
     let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(gimli::DW_AT_location) else {
         return Ok(true);

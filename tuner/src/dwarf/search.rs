@@ -1,4 +1,5 @@
-//! Finds words among bytes: any of many 4- or 8-byte words at any place. Knows nothing of what the bytes mean.
+//! Finds words among bytes: any of many 4- or 8-byte words at any place. Knows nothing of what the bytes
+//! mean.
 
 use std::collections::HashSet;
 
@@ -38,7 +39,8 @@ impl Words {
         Words { wanted, low }
     }
 
-    /// Tells every place at which one of the words begins, taken as `width` bytes, the least significant first.
+    /// Reports every place at which one of the words begins, taken as `width` bytes, the least significant
+    /// first.
     pub(super) fn find_in(&self, bytes: &[u8], width: usize, found: &mut impl FnMut(usize)) {
         if self.wanted.len() <= FEW {
             for word in &self.wanted {

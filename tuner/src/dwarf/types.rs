@@ -1,5 +1,6 @@
-//! What a type is: a scalar, a pointer, a struct with fields, an array with bounds; and how it is written. One type at a time: what it
-//! points to or consists of is looked at when it is asked for, or lists that point to themselves would never end.
+//! What a type is: a scalar, a pointer, a struct with fields, an array with bounds; and how it is written.
+//! One type at a time: what it points to or consists of is read when it is needed, or lists that point to
+//! themselves would never end.
 
 use gimli::{AttributeValue, DwAte, DwTag};
 
@@ -27,7 +28,7 @@ pub(super) enum Shape<'a> {
         to: Option<Place<'a>>,
         size: u64,
     },
-    /// Written like what it refers to, and followed without being asked.
+    /// Written like what it refers to, and followed implicitly.
     Reference {
         to: Option<Place<'a>>,
         size: u64,
@@ -48,7 +49,8 @@ pub(super) enum Shape<'a> {
 pub(super) struct Array<'a> {
     pub(super) element: Option<Place<'a>>,
     pub(super) dimensions: Vec<Dimension>,
-    /// The elements are not laid one after the other, or elsewhere (Fortran's allocatable and pointer arrays).
+    /// The elements are not laid one after the other, or elsewhere (Fortran's allocatable and pointer
+    /// arrays).
     pub(super) is_dynamic: bool,
     /// The first index varies fastest.
     pub(super) column_major: bool,
@@ -70,7 +72,7 @@ pub(super) struct Field<'a> {
 }
 
 impl Shape<'_> {
-    /// As far as a value of it can be told in a word.
+    /// As far as a value of it fits into a word.
     pub(super) fn variable_type(&self) -> VariableType {
         let (kind, size) = match self {
             Shape::Scalar { kind, size, .. } => (*kind, *size),

@@ -1,8 +1,9 @@
-//! Which units can have what is asked for.
+//! Which units can contain what is searched.
 //!
-//! Programs with a gigabyte of debug information exist, and most questions are about one name or one address. So no index is built: the
-//! bytes that an entry of that name or address must contain are searched for (a unit without them cannot be meant), and only the units
-//! that have them are read. Where entries name their strings and addresses by number, those tables are searched the same way.
+//! Programs with a gigabyte of debug information exist, and most queries are about one name or one address.
+//! So no index is built: the bytes that an entry of that name or address must contain are searched for (a
+//! unit without them cannot match), and only the units that have them are read. Where entries name their
+//! strings and addresses by number, those tables are searched the same way.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +82,8 @@ impl<'a> View<'a> {
         Ok(units)
     }
 
-    /// Where the tables of strings have the name, also as the end of a longer one; `None` when at too many places.
+    /// Where the tables of strings have the name, also as the end of a longer one; `None` when at too many
+    /// places.
     fn string_places(&self, name: &str) -> Option<Words> {
         let text = [name.as_bytes(), b"\0"].concat();
         let mut places: Vec<u64> = Vec::new();
@@ -126,7 +128,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The units whose part of a table the places are in; units that share a part are all meant.
+/// The units whose part of a table the places are in; units that share a part all match.
 fn owners(bases: &[(usize, usize)], places: &[usize]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for place in places {

@@ -1,4 +1,5 @@
-//! Reads debug information: units, the entries in them, references from one to another. Knows nothing of what is looked for.
+//! Reads debug information: units, the entries in them, references from one to another. Knows nothing of what
+//! is looked for.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -112,7 +113,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The unit of this number as it is in the main file, where the tables of lines are; a skeleton stays one.
+    /// The unit of this number as it is in the main file, where the tables of lines are; a skeleton stays
+    /// one.
     pub(super) fn skeleton(&self, number: usize) -> Found<Option<Rc<Loaded<'a>>>> {
         let head = self.heads.get(number);
         head.map(|head| self.load(Part::Main, &self.main, *head, None))
@@ -340,7 +342,8 @@ impl<'a> View<'a> {
             .collect())
     }
 
-    /// Looks at the entries of the units in order, with the names of what they are in, until `look` finds what it is for.
+    /// Looks at the entries of the units in order, with the names of what they are in, until `look` finds
+    /// what it is for.
     pub(super) fn search<T>(
         &self,
         units: &[usize],

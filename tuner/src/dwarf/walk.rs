@@ -1,4 +1,5 @@
-//! From a value to a part of it: which bytes the steps of a path lead to, by the types alone. Reads no memory.
+//! From a value to a part of it: which bytes the steps of a path lead to, by the types alone. Reads no
+//! memory.
 
 use thiserror::Error;
 

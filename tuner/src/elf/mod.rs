@@ -1,7 +1,8 @@
 //! One ELF file: segments, sections, tables, what it needs. Only files for x86-64.
 //!
-//! Reads the parts that are asked for, never the whole file (libraries of a gigabyte exist), and keeps none of them. Knows no
-//! process. `read` is how tables are read. [`crate::image`] keeps symbols and debug information.
+//! Reads the parts that are needed, never the whole file (libraries of a gigabyte exist), and keeps none of
+//! them. Knows no process. `read` is how tables are read. [`crate::image`] keeps symbols and debug
+//! information.
 
 use std::fmt;
 use std::fs::File;
@@ -115,9 +116,9 @@ pub struct Section {
 /// What the dynamic linker reads of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dynamic {
-    /// The name under which others ask for it.
+    /// The name under which other files need it.
     pub soname: Option<String>,
-    /// The names of what it asks for.
+    /// The names of the libraries that it needs.
     pub needed: Vec<String>,
     /// Where what it needs is looked for (DT_RPATH): folders with colons between.
     pub rpath: Option<String>,
@@ -148,7 +149,7 @@ pub struct Elf {
     pub segments: Vec<Segment>,
     /// What the loader makes read-only once relocation is done.
     pub(crate) read_only_after_relocation: Option<Segment>,
-    /// The dynamic linker that the program asks for; none in a library or a static program.
+    /// The dynamic linker that the program names; none in a library or a static program.
     pub interpreter: Option<String>,
     /// Where the dynamic section is.
     pub(crate) dynamic_segment: Option<Segment>,
@@ -163,7 +164,7 @@ impl Elf {
     pub fn read(file: File) -> Result<Elf, ImageError> {
         let meta = file.metadata()?;
         let file_size = meta.len();
-        // Some file systems tell of no blocks at all.
+        // Some file systems report no blocks at all.
         let stored = Some(meta.blocks().saturating_mul(BLOCK_BYTES)).filter(|bytes| *bytes > 0);
         let reader = Reader {
             file: &file,
@@ -218,20 +219,21 @@ impl Elf {
         &self.file
     }
 
-    /// Nobody has written to the file since it was read: what was found in it is there still.
+    /// The file was not written to since it was read: what was found in it is there still.
     pub(crate) fn is_as_read(&self) -> bool {
         let as_read = (self.file_size, self.written.0, self.written.1);
         let meta = self.file.metadata();
         meta.is_ok_and(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec()) == as_read)
     }
 
-    /// Whether these bytes stand anywhere in the first `bytes_max` bytes of the file; not when it cannot be read.
+    /// Whether these bytes stand anywhere in the first `bytes_max` bytes of the file; not when it cannot be
+    /// read.
     pub fn holds(&self, wanted: &[u8], bytes_max: u64) -> bool {
         self.reader().holds(wanted, bytes_max).unwrap_or_default()
     }
 
-    /// What is found first in the first `bytes_max` bytes of the file, looked at in pieces, each of which begins with the last `overlap` bytes of
-    /// the one before; none when the file cannot be read.
+    /// What is found first in the first `bytes_max` bytes of the file, looked at in pieces, each of which
+    /// begins with the last `overlap` bytes of the one before; none when the file cannot be read.
     pub fn find<T>(
         &self,
         (overlap, bytes_max): (usize, u64),
@@ -254,7 +256,8 @@ impl Elf {
         })
     }
 
-    /// The word that stands at `address` when the program begins, before relocation; `None` when it is in no part that is mapped.
+    /// The word that stands at `address` when the program begins, before relocation; `None` when it is in no
+    /// part that is mapped.
     pub fn initial_word(&self, address: LinkAddress) -> Option<u64> {
         self.segment_at(address, 8)?;
         let mut word = [0; 8];
@@ -397,7 +400,8 @@ impl Elf {
         )
     }
 
-    /// Calls `look` with every relocation that is loaded: its type, the index of its symbol, its place and what is added.
+    /// Calls `look` with every relocation that is loaded: its type, the index of its symbol, its place and
+    /// what is added.
     pub(crate) fn each_relocation(
         &self,
         mut look: impl FnMut(elf::RelocationType, u32, LinkAddress, i64),

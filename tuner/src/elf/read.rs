@@ -45,12 +45,13 @@ pub(super) fn refuse_large<'a>(tables: impl IntoIterator<Item = &'a Section>) ->
 /// A part of this size is read of any file.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// A larger part takes at most so many times the bytes that are stored for it: more than file systems and compressed sections save on
-/// tables and debug information, and far less than a hole or a block of zeros does.
+/// A larger part takes at most so many times the bytes that are stored for it: more than file systems and
+/// compressed sections save on tables and debug information, and far less than a hole or a block of zeros
+/// does.
 const SAVED_MAX: u64 = 64;
 
-/// Whether a part of `size` bytes can be what it says, of which `stored` bytes are on disk. A hole in a file costs whoever made it nothing,
-/// and us the memory.
+/// Whether a part of `size` bytes can be what it says, of which `stored` bytes are on disk. A hole in a file
+/// costs its author nothing, and us the memory.
 fn is_plausible(size: u64, stored: u64) -> bool {
     size <= SMALL_BYTES || size <= stored.saturating_mul(SAVED_MAX)
 }
@@ -68,7 +69,7 @@ fn zeros<T: Copy + Default>(count: usize) -> Result<Vec<T>, ImageError> {
 pub(super) struct Reader<'a> {
     pub(super) file: &'a File,
     pub(super) file_size: u64,
-    /// The bytes of its blocks on disk; none where the file system does not tell.
+    /// The bytes of its blocks on disk; none if the file system does not report them.
     pub(super) stored: Option<u64>,
 }
 
@@ -118,8 +119,8 @@ impl Reader<'_> {
         Ok(found?.is_some())
     }
 
-    /// What is found first in the first `bytes_max` bytes of the file, read piece by piece: each piece begins with the last `overlap` bytes of the
-    /// one before, since what is looked for may lie across both.
+    /// What is found first in the first `bytes_max` bytes of the file, read piece by piece: each piece begins
+    /// with the last `overlap` bytes of the one before, since what is looked for may lie across both.
     pub(super) fn find<T>(
         &self,
         (overlap, bytes_max): (usize, u64),

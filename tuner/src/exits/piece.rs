@@ -1,4 +1,5 @@
-//! One piece of code: its returns, its jumps out, and the last instructions before each return. Follows none of them.
+//! One piece of code: its returns, its jumps out, and the last instructions before each return. Follows none
+//! of them.
 
 use std::collections::BTreeSet;
 
@@ -25,12 +26,13 @@ pub(super) struct Piece {
 /// The last instructions before a return, which follow each other.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// Each with the distance of the stack pointer from the return address before it, the return itself included.
+    /// Each with the distance of the stack pointer from the return address before it, the return itself
+    /// included.
     pub(super) instructions: Vec<(u64, u16)>,
     pub(super) at_return: u64,
     /// The jumps by which they are come to.
     pub(super) jumps: Vec<TailJump>,
-    /// Nobody comes there another way.
+    /// No other code leads there.
     pub(super) is_closed: bool,
 }
 
@@ -134,7 +136,7 @@ pub(super) fn scan(bytes: &[u8], start: u64, never_returns: &dyn Fn(u64) -> bool
 pub(super) fn tail(all: &[Instruction], at_return: usize, never_returns: &dyn Fn(u64) -> bool) -> Tail {
     let mut tail = Tail {
         at_return: all[at_return].ip(),
-        // Where a table leads nobody follows.
+        // The targets of a table are not followed.
         is_closed: !all
             .iter()
             .any(|other| other.flow_control() == FlowControl::IndirectBranch),
@@ -240,8 +242,8 @@ impl TailJump {
     }
 }
 
-/// How far an instruction moves the stack pointer towards the return address, in bytes; none for one that does more than that or
-/// computing in registers.
+/// How far an instruction moves the stack pointer towards the return address, in bytes; none for one that
+/// does more than that or computing in registers.
 pub(super) fn moved(instruction: &Instruction) -> Option<u16> {
     let to_register = instruction.op0_kind() == OpKind::Register;
     let is_stack_pointer = to_register && instruction.op0_register().full_register() == Register::RSP;
@@ -255,8 +257,9 @@ pub(super) fn moved(instruction: &Instruction) -> Option<u16> {
     }
 }
 
-/// Whether a computed jump is one of a table of the function's own places (`switch`): compilers add what the table says to where it
-/// stands, or jump through the table itself. What a function calls in its last position comes from a record or an argument.
+/// Whether a computed jump is one of a table of the function's own places (`switch`): compilers add what the
+/// table says to where it stands, or jump through the table itself. What a function calls in its last
+/// position comes from a record or an argument.
 pub(super) fn stays_inside(jump: &Instruction, before: &[Instruction]) -> bool {
     if jump.op0_kind() == OpKind::Memory {
         return jump.memory_index() != Register::None;

@@ -9,8 +9,8 @@ use crate::spelling::{Fit, Spelling};
 use crate::symbol::{Function, Symbol, SymbolKind};
 
 impl Image {
-    /// The functions among `names`, by file offset. A name without a function is not in the answer; a name that several static
-    /// functions share comes with each of them.
+    /// The functions among `names`, by file offset. A name without a function is not in the answer; a name
+    /// that several static functions share comes with each of them.
     pub fn functions(&self, names: &[&str]) -> Result<Vec<Function>, ImageError> {
         let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();
         for table in [self.dynamic_symbols()?, self.static_symbols()?] {
@@ -45,8 +45,9 @@ impl Image {
         Ok(next.into_iter().flatten().min())
     }
 
-    /// The functions that a user means by `name`, as the source or the linker has it: those that fit best, with the names that the
-    /// linker has for them. Overloads, and what several static functions share, make them several.
+    /// The functions that a user means by `name`, as the source or the linker has it: those that fit best,
+    /// with the names that the linker has for them. Overloads, and what several static functions share, make
+    /// them several.
     pub fn functions_spelled(&self, name: &str) -> Result<Option<(Fit, Vec<Function>)>, ImageError> {
         let spelling = Spelling::new(name);
         let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);

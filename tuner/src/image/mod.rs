@@ -47,7 +47,8 @@ impl Image {
         })
     }
 
-    /// The same, and where it was found: what belongs to it, as debug information of its own, is looked for from there.
+    /// The same, and where it was found: what belongs to it, as debug information of its own, is looked for
+    /// from there.
     #[must_use]
     pub fn found_at(mut self, origin: Origin) -> Image {
         self.file = self.file.found_at(origin);
@@ -59,7 +60,8 @@ impl Image {
         self.dynamic_symbols.get(|| read_symbols(self, elf::SHT_DYNSYM))
     }
 
-    /// The symbols the link editor saw (.symtab); those of its debug file when they were stripped, and empty when there is none.
+    /// The symbols the link editor saw (.symtab); those of its debug file when they were stripped, and empty
+    /// when there is none.
     pub fn static_symbols(&self) -> Result<Arc<SymbolTable>, ImageError> {
         let has_own = self
             .sections
@@ -97,7 +99,8 @@ impl Image {
         Ok(symbols)
     }
 
-    /// Gives the memory back that its symbols and its debug information take: they are read again when they are needed again.
+    /// Gives the memory back that its symbols and its debug information take: they are read again when they
+    /// are needed again.
     pub fn forget(&self) {
         self.dynamic_symbols.forget();
         self.static_symbols.forget();

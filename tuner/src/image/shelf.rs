@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Kept from the first time on that somebody asks for it, until it is forgotten. Who has it then keeps it.
+/// Kept from its first use on, until it is forgotten. Owners of the `Arc` keep it then.
 #[derive(Debug)]
 pub(super) struct Shelf<T>(Mutex<Option<Arc<T>>>);
 
@@ -13,7 +13,7 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// What is there, or is read now. Two who ask at the same time read it once.
+    /// The kept value, or it is read now. Two callers at the same time read it once.
     pub(super) fn get<E>(&self, read: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let mut kept = self.kept();
         if let Some(kept) = &*kept {

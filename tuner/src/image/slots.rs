@@ -38,7 +38,8 @@ impl Image {
         Ok(found)
     }
 
-    /// The file's own data holds this address of its own: a pointer to a function, as in a table of functions.
+    /// The file's own data holds this address of its own: a pointer to a function, as in a table of
+    /// functions.
     pub(crate) fn is_pointed_to(&self, address: LinkAddress) -> Result<bool, ImageError> {
         let mut found = false;
         self.each_relocation(|kind, _, _, addend| {
@@ -47,7 +48,8 @@ impl Image {
         Ok(found)
     }
 
-    /// Where this file has the function whose address the dynamic linker enters into the word at `slot`; none where another file has it.
+    /// Where this file has the function whose address the dynamic linker enters into the word at `slot`; none
+    /// where another file has it.
     pub(crate) fn function_stored_at(&self, slot: LinkAddress) -> Option<LinkAddress> {
         let mut of_slot = None;
         let looked = self.each_relocation(|kind, symbol, place, _| {

@@ -29,7 +29,8 @@ fn a_text_is_not_an_elf_file() {
     assert!(matches!(error, ImageError::NotElf), "{error}");
 }
 
-/// `/bin/true` with its sections of this kind in a hole behind it: as large as is said, and nothing is stored there.
+/// `/bin/true` with its sections of this kind in a hole behind it: as large as is said, and nothing is stored
+/// there.
 fn with_a_hole(kind: elf::SectionType, size: u64) -> File {
     use std::io::Write;
     let mut bytes = std::fs::read("/bin/true").unwrap();

@@ -1,4 +1,5 @@
-//! What a change does, as the journal keeps it: enough to find out after a crash what was done, and to take it back.
+//! What a change does, as the journal keeps it: enough to find out after a crash what was done, and to take
+//! it back.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -42,16 +43,18 @@ pub struct Assignment {
     pub old: Bytes,
     /// What it is to hold.
     pub new: Bytes,
-    /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any instant will do.
+    /// The sync point at which it is to take effect, and at which alone it may be reverted; none when any
+    /// instant will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPoint>,
-    /// The processes that take it, and may take it back, at the same iteration only, all of them or none.
+    /// The processes that take it, and may revert it, at the same iteration only, all of them or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Bond>,
 }
 
 impl Assignment {
-    /// That one found what this one wrote, at the same place, and takes effect at the same sync point and in the same processes.
+    /// That one found what this one wrote, at the same place, and takes effect at the same sync point and in
+    /// the same processes.
     pub(super) fn leads_to(&self, later: &Assignment) -> bool {
         let is_of_the_same = match (&self.together, &later.together) {
             (Some(bond), Some(of_later)) => (&bond.with, &bond.key) == (&of_later.with, &of_later.key),
@@ -99,12 +102,13 @@ pub struct CallRecord {
     /// The sync point whose thread is to make it; none when any thread may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPoint>,
-    /// What takes it back; without one it stays.
+    /// What reverts it; without one it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inverse: Option<InverseRecord>,
 }
 
-/// The call that takes a call back. The thread that made the one makes the other, at the same sync point if there is one.
+/// The call that takes a call back. The thread that made the one makes the other, at the same sync point if
+/// there is one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InverseRecord {
     /// As it is shown: `f(was)`.
@@ -215,7 +219,7 @@ impl ActionRecord {
         }
     }
 
-    /// What takes it back, if it is a call that can be.
+    /// What reverts it, if it is a call that can be reverted.
     pub fn inverse(&self) -> Option<&InverseRecord> {
         match self {
             ActionRecord::Call(call) => call.inverse.as_ref(),
@@ -226,7 +230,7 @@ impl ActionRecord {
         }
     }
 
-    /// Both change the same bytes, the same thing of all threads, or what the same function takes back.
+    /// Both change the same bytes, the same thing of all threads, or what the same function reverts.
     pub fn overlaps(&self, other: &ActionRecord) -> bool {
         match (self, other) {
             (ActionRecord::Affinity(_), ActionRecord::Affinity(_)) => return true,

@@ -256,17 +256,18 @@ impl Journal {
         })
     }
 
-    /// Goes the way of an announcement for practice: the line is appended to a file beside the journal that has no name and nobody reads.
+    /// The warm-up of an announcement: the line is appended to a file beside the journal that has no name and
+    /// no reader.
     pub(crate) fn warm_up(&self, intent: Intent) -> Result<(), JournalError> {
         let line = self.line(&self.numbered(intent).1)?;
         if let Some(scratch) = self.scratch.get_or_init(|| self.nameless()) {
-            // Whether it went well is for nobody to know.
+            // The result is not needed.
             let _ = append_for_warm_up(scratch, &line);
         }
         Ok(())
     }
 
-    /// A file of the journal's file system that goes with whoever has it open.
+    /// A file of the journal's file system that goes when it is closed.
     fn nameless(&self) -> Option<File> {
         let mut options = OpenOptions::new();
         options.append(true).mode(0o600).custom_flags(libc::O_TMPFILE);

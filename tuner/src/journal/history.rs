@@ -15,11 +15,11 @@ use crate::process::ThreadId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Its intent is written down, but not what came of it: the memory tells ([`settle`]).
+    /// Its intent is written down, but not the result: the memory has it ([`settle`]).
     Pending,
     Applied,
     Failed,
-    /// Done, and nothing that could be taken back: a call without an inverse.
+    /// Done, and nothing that could be reverted: a call without an inverse.
     Done,
     /// As pending, for taking it back.
     RevertPending,
@@ -47,10 +47,11 @@ pub struct Change {
     pub status: Status,
     /// The guard found that it did good.
     pub confirmed: bool,
-    /// When it was known to be in memory, by CLOCK_MONOTONIC: after the write, or, after a crash, when it was found there.
+    /// When it was known to be in memory, by CLOCK_MONOTONIC: after the write, or, after a crash, when it was
+    /// found there.
     #[serde(default)]
     pub applied_ns: Option<u64>,
-    /// How it was written; none before that is known, or when nobody lived to say it.
+    /// How it was written; none before that is known, or if no process lived to report it.
     pub hold: Option<WriteHold>,
     /// What a call returned, as bits.
     pub returned: Option<u64>,
@@ -62,9 +63,9 @@ pub struct Change {
     /// The thread that made such a call.
     #[serde(default)]
     pub thread: Option<ThreadId>,
-    /// Memory that was mapped to take it back.
+    /// Memory that was mapped to revert it.
     pub revert_arena: Option<Arena>,
-    /// The oldest change that was to be taken back with it, by the same write.
+    /// The oldest change that was to be reverted with it, by the same write.
     pub revert_through: Option<u64>,
 }
 
@@ -90,7 +91,7 @@ pub struct History {
 }
 
 impl History {
-    /// Reads the text of a journal. Never fails: what is not understood is told.
+    /// Reads the text of a journal. Never fails: lines that are not understood are reported.
     pub fn parse(text: &[u8]) -> History {
         let mut history = History::default();
         history.extend(text);
@@ -189,7 +190,8 @@ impl History {
         }
     }
 
-    /// A library is in force as long as it is loaded, a call until its inverse is made; of another call nothing is left to take back.
+    /// A library is in force as long as it is loaded, a call until its inverse is made; of another call
+    /// nothing is left to revert.
     fn returned(&mut self, change: u64, word: u64, result: String) {
         if let Some(change) = self.changes.get_mut(&change) {
             change.returned = Some(word);
@@ -227,13 +229,14 @@ impl History {
             .collect()
     }
 
-    /// All changes as they are written down, oldest first: whether a later one has changed the same is not looked at.
+    /// All changes as they are written down, oldest first: whether a later one has changed the same is not
+    /// looked at.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
         self.changes.values()
     }
 
     /// One change. An applied change whose variable a later one has changed again is superseded, until that
-    /// is taken back.
+    /// is reverted.
     pub fn change(&self, number: u64) -> Option<Change> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
@@ -252,8 +255,9 @@ impl History {
         Some(change)
     }
 
-    /// The sets of the same place, at the same sync point if they have one, that one follows, newest first and itself included: each found
-    /// what the one before it had written. One write takes back any first part of them: it puts back what the last of that part found.
+    /// The sets of the same place, at the same sync point if they have one, that one follows, newest first
+    /// and itself included: each found what the one before it had written. One write reverts any first
+    /// part of them: it puts back what the last of that part found.
     pub fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
         let mut earlier = self.changes.range(..=number).rev().map(|(_, change)| change);
         let newest = earlier.next().filter(|newest| newest.intent.change == number);
@@ -294,11 +298,11 @@ impl History {
 /// What the memory says of a pending change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    /// The old value is there: not written, or taken back.
+    /// The old value is there: not written, or reverted.
     Old,
     /// The new value is there.
     New,
-    /// Neither: the program has written it since, and what we did can no longer be told.
+    /// Neither: the program has written it since, and what we did is unknown.
     Neither,
 }
 
@@ -487,7 +491,7 @@ mod tests {
         let third = step(3, 8, (3, 4));
         let undecided = [&[first, applied, announced][..], &third].concat();
         assert_eq!(run(&undecided), [3]);
-        // One that was taken back is passed over.
+        // One that was reverted is passed over.
         let gone = [
             &step(1, 8, (1, 2))[..],
             &step(2, 8, (2, 3)),

@@ -1,13 +1,13 @@
 //! The durable record of every change, one file per target process, one JSON object per line, only ever
 //! appended to.
 //!
-//! A record of what is *going to be* written is in the file before the first byte changes, and one of what
-//! came of it after. So after a crash of ours at any instant the file and the target's memory together tell
+//! A record of what is *going to be* written is in the file before the first byte changes, and one of the
+//! result after it. So after a crash of ours at any instant the file and the target's memory together show
 //! what is in place ([`settle`]). No fsync: a target never outlives a crash of the machine, and the page
 //! cache outlives ours.
 //!
-//! `record` says what a line holds, `action` what a change does, `history` what all lines of a file mean, `file` where the files are and
-//! how to append.
+//! `record` says what a line holds, `action` what a change does, `history` what all lines of a file mean,
+//! `file` where the files are and how to append.
 
 mod action;
 mod file;

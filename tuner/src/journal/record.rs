@@ -51,7 +51,7 @@ pub enum Mechanism {
     Plain,
     /// A write while the thread at the sync point was held in the kernel.
     Rendezvous,
-    /// The probe at the sync point wrote by itself; nobody was held.
+    /// The probe at the sync point wrote by itself; no thread was held.
     Store,
     /// The thread at the sync point was stopped, one instruction behind it.
     Stop,
@@ -146,7 +146,7 @@ pub enum JournalRecord {
         /// The bits of what was read just before it, if its inverse wants that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<u64>,
-        /// The thread that made it; told of those that have an inverse.
+        /// The thread that made it; only for calls that have an inverse.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<ThreadId>,
         /// As in [`JournalRecord::Outcome`].
@@ -160,7 +160,7 @@ pub enum JournalRecord {
         change: u64,
         at: Instant,
     },
-    /// Before a change is taken back.
+    /// Before a change is reverted.
     RevertIntent {
         change: u64,
         at: Instant,
@@ -168,7 +168,8 @@ pub enum JournalRecord {
         /// Memory that is mapped for it in the program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arena: Option<Arena>,
-        /// The oldest change that is taken back with it, by the same write ([`History::run_of`](super::History::run_of)).
+        /// The oldest change that is reverted with it, by the same write
+        /// ([`History::run_of`](super::History::run_of)).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         through: Option<u64>,
     },
@@ -178,7 +179,7 @@ pub enum JournalRecord {
         outcome: RevertOutcome,
         /// As in [`JournalRecord::Outcome`].
         recovered: bool,
-        /// As in [`JournalRecord::Outcome`]; told of those that waited for a sync point.
+        /// As in [`JournalRecord::Outcome`]; only for changes that waited for a sync point.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hold: Option<WriteHold>,
     },

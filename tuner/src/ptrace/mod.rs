@@ -1,12 +1,14 @@
 //! Stopping threads of another process, and letting them go again.
 //!
-//! PTRACE_SEIZE and PTRACE_INTERRUPT: no signal is sent, no instruction is written, and a thread that sleeps in a system
-//! call goes on sleeping in it afterwards: calls that the kernel would end with EINTR too, for which nothing but our stop is the
-//! reason (`arch/x86_64/restart.rs`; a timeout that was given as a duration starts anew). A signal that arrives meanwhile is passed on.
+//! PTRACE_SEIZE and PTRACE_INTERRUPT: no signal is sent, no instruction is written, and a thread that sleeps
+//! in a system call goes on sleeping in it afterwards: calls that the kernel would end with EINTR too, for
+//! which nothing but our stop is the reason (`arch/x86_64/restart.rs`; a timeout that was given as a duration
+//! starts anew). A signal that arrives meanwhile is passed on.
 //!
-//! Every path lets go: [`HeldThread`] and [`Stopped`] do when they are dropped, and the kernel does for the threads held by a
-//! thread of ours that ends, however it ends. A thread that does not stop in time (uninterruptible sleep, vfork) keeps our
-//! request pending; to be rid of that too, hold in a thread of one's own that ends afterwards ([`apart`]).
+//! Every path lets go: [`HeldThread`] and [`Stopped`] do when they are dropped, and the kernel does for the
+//! threads held by a thread of ours that ends, however it ends. A thread that does not stop in time
+//! (uninterruptible sleep, vfork) keeps our request pending; to be rid of that too, hold in a thread of one's
+//! own that ends afterwards ([`apart`]).
 //!
 //! The kernel takes requests only from the thread that seized: neither type leaves its thread.
 
@@ -28,8 +30,8 @@ use sys::Event;
 
 /// More threads than any program is run with: listing them goes on until none is new.
 const THREADS_MAX: usize = 65_536;
-/// Looks without giving the CPU away, for a thread that runs on another stops within microseconds, and who has given a busy CPU
-/// away gets it back after milliseconds.
+/// Looks without giving the CPU away, for a thread that runs on another stops within microseconds, and who
+/// has given a busy CPU away gets it back after milliseconds.
 const LOOKS_AT_ONCE: u32 = 100;
 /// Looks without a pause, where it may be waiting for our CPU.
 const LOOKS_BETWEEN: u32 = 200;
@@ -60,7 +62,7 @@ pub enum PtraceError {
     },
     #[error("thread {tid} of process {pid} has ended")]
     ThreadEnded { pid: Pid, tid: i32 },
-    /// The hold ended before the thread was asked to stop.
+    /// The hold ended before the thread was requested to stop.
     #[error("thread {tid} of process {pid} had to be let go before it was stopped")]
     LetGo { pid: Pid, tid: i32 },
     #[error("process {pid} has more than {THREADS_MAX} threads")]
@@ -144,7 +146,7 @@ impl HeldThread {
         sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))
     }
 
-    /// Seizes it and asks it to stop.
+    /// Seizes it and requests it to stop.
     pub(crate) fn ask(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
         let thread = HeldThread::seize(pid, tid)?;
         sys::interrupt(tid).map_err(|source| thread.error("interrupt", source))?;
@@ -155,7 +157,7 @@ impl HeldThread {
         self.tid
     }
 
-    /// Whether one that was asked to stop has; does not wait. Signals that come first are passed on.
+    /// Whether one that was requested to stop has; does not wait. Signals that come first are passed on.
     pub(crate) fn look(&mut self) -> Result<bool, PtraceError> {
         loop {
             let event = match self.poll() {
@@ -228,7 +230,7 @@ impl HeldThread {
         sys::store(self.tid, address, word)
     }
 
-    /// Where it announces restartable sequences; none too where the kernel (before 5.13) does not tell.
+    /// Where it announces restartable sequences; none too if the kernel (before 5.13) does not report it.
     pub(crate) fn rseq_place(&self) -> Option<u64> {
         sys::rseq_place(self.tid).ok().flatten()
     }
@@ -250,14 +252,15 @@ impl HeldThread {
         }
     }
 
-    /// From the end of a system call of ours to the stop before the program goes on, where the kernel decides about an interrupted call.
+    /// From the end of a system call of ours to the stop before the program goes on, where the kernel decides
+    /// about an interrupted call.
     pub(crate) fn run_to_the_program(&mut self, wait: Duration) -> Result<(), PtraceError> {
         sys::interrupt(self.tid).map_err(|source| self.error("interrupt", source))?;
         self.pass(0)?;
         self.await_stop(Instant::now(), wait)
     }
 
-    /// Waits until one that was asked to stop has.
+    /// Waits until one that was requested to stop has.
     fn await_stop(&mut self, began: Instant, wait: Duration) -> Result<(), PtraceError> {
         loop {
             let signal = match self.next_event(began, wait)? {
@@ -304,8 +307,8 @@ impl HeldThread {
         }
     }
 
-    /// What it has reported since the last look; does not wait. Wherever the kernel is about to decide how an interrupted system
-    /// call goes on, that call has not failed because of us.
+    /// What it has reported since the last look; does not wait. Wherever the kernel is about to decide how an
+    /// interrupted system call goes on, that call has not failed because of us.
     fn poll(&self) -> io::Result<Option<Event>> {
         let event = sys::poll(self.tid)?;
         if matches!(
@@ -437,8 +440,8 @@ impl Stopped {
     }
 }
 
-/// Runs `act` in a thread of its own and waits for it: what it seized and could not let go of, the kernel lets go of when that
-/// thread ends.
+/// Runs `act` in a thread of its own and waits for it: what it seized and could not let go of, the kernel
+/// lets go of when that thread ends.
 pub fn apart<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     let result = std::thread::scope(|scope| scope.spawn(act).join());
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

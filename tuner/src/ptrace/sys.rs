@@ -27,7 +27,7 @@ const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
 /// What a traced thread reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It stopped because it was asked to.
+    /// It stopped on request.
     Interrupted,
     /// It is part of a process that a signal has stopped.
     GroupStop,
@@ -57,8 +57,8 @@ fn request(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void)
 
 /// The same for a request that is answered by a number.
 fn answered(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<usize> {
-    // SAFETY: every caller in this file passes, where the kernel reads or writes through `data`, a pointer to a
-    // live object of the size that the request states; other requests take numbers there.
+    // SAFETY: every caller in this file passes, where the kernel reads or writes through `data`, a pointer to
+    // a live object of the size that the request states; other requests take numbers there.
     let answer = unsafe { libc::ptrace(request as _, tid, address, data) };
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())
 }
@@ -67,13 +67,13 @@ fn number(value: usize) -> *mut c_void {
     without_provenance_mut(value)
 }
 
-/// Begins to trace without stopping; system-call stops will be told from signals.
+/// Begins to trace without stopping; system-call stops will differ from signals.
 pub(super) fn seize(tid: pid_t) -> io::Result<()> {
     let options = usize::try_from(libc::PTRACE_O_TRACESYSGOOD).unwrap_or_default();
     request(libc::PTRACE_SEIZE, tid, null_mut(), number(options))
 }
 
-/// Asks it to stop.
+/// Requests it to stop.
 pub(super) fn interrupt(tid: pid_t) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, null_mut(), null_mut())
 }

@@ -1,13 +1,14 @@
 //! System calls made by a thread of the program for us: mapping and unmapping memory of our own.
 //!
-//! A held thread is sent, by one change of its registers, through `syscall; ret` in the C library's code, over a stack that
-//! would give it back to itself ([`crate::arch::x86_64::frame`]). Then we put its registers back. So whenever we die, the
-//! thread goes on where it was.
+//! A held thread is sent, by one change of its registers, through `syscall; ret` in the C library's code,
+//! over a stack that would give it back to itself ([`crate::arch::x86_64::frame`]). Then we put its registers
+//! back. So whenever we die, the thread goes on where it was.
 //!
-//! The program may have seccomp filters that kill it at a call that it never makes by itself: they are asked before anything of a thread is
-//! changed ([`Task`], `crate::seccomp`).
+//! The program may have seccomp filters that kill it at a call that it never makes by itself: they are
+//! evaluated before anything of a thread is changed ([`Task`], `crate::seccomp`).
 //!
-//! Where held threads stand, and what they will come back to, is looked at in `standing`; `worker` finds the thread that suits.
+//! Where held threads stand, and what they will come back to, is looked at in `standing`; `worker` finds the
+//! thread that suits.
 
 mod standing;
 mod worker;
@@ -35,7 +36,8 @@ use crate::space::AddressSpace;
 use crate::unwind::Unwinder;
 use crate::write;
 
-/// What a stub or a system call needs of a thread's stack, and the function that is called a little: less is no place to work.
+/// What a stub or a system call needs of a thread's stack, and the function that is called a little: less is
+/// no place to work.
 const STACK_ROOM: u64 = 64 << 10;
 /// A system call of ours takes microseconds; a machine under load may be late.
 const SYSTEM_CALL_WAIT: Duration = Duration::from_secs(2);
@@ -186,8 +188,8 @@ pub(crate) enum Task<'a> {
 }
 
 impl Task<'_> {
-    /// Why the thread's seccomp filters do not permit it: all system calls that it takes, taking it back and being given back by
-    /// the frame on its own stack included.
+    /// Why the thread's seccomp filters do not permit it: all system calls that it takes, taking it back and
+    /// being given back by the frame on its own stack included.
     fn refuse(self, thread: &HeldThread, pid: Pid, gate: &Gate) -> Result<(), ActionError> {
         let (Task::Map(arena) | Task::Call(arena, _) | Task::Unmap(arena)) = self;
         let mapped = match self {
@@ -366,13 +368,15 @@ impl<'a> Worker<'a> {
         arch::instruction(&self.original)
     }
 
-    /// Sends it, instead of where it was, to code that leads there in the end. Nothing of ours is needed from here on.
+    /// Sends it, instead of where it was, to code that leads there in the end. Nothing of ours is needed from
+    /// here on.
     pub(crate) fn enter(mut self, code: Address) -> Result<(), ActionError> {
         let registers = arch::entering(&arch::resumable(&self.original, Sleep::GoOn), code);
         self.back(&registers)
     }
 
-    /// Puts its registers back. If it was in a system call, the kernel makes that again, or ends it for a signal that has come meanwhile.
+    /// Puts its registers back. If it was in a system call, the kernel makes that again, or ends it for a
+    /// signal that has come meanwhile.
     pub(crate) fn end(mut self) -> Result<(), ActionError> {
         if !self.is_away {
             return Ok(());

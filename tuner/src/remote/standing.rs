@@ -89,8 +89,8 @@ impl View {
             .filter(|trace| !trace.in_handler && !trace.is_cut)
     }
 
-    /// It stands in `range`, or the innermost functions, down to one that is probed, will return there. For code that calls nothing
-    /// that could be probed, that is all.
+    /// It stands in `range`, or the innermost functions, down to one that is probed, will return there. For
+    /// code that calls nothing that could be probed, that is all.
     pub(crate) fn is_executing_innermost(&self, range: &Range<u64>, ground: &Ground) -> bool {
         match self.trace.as_ref().filter(|trace| trace.is_cut) {
             Some(trace) => {
@@ -100,8 +100,8 @@ impl View {
         }
     }
 
-    /// It stands in `range`, or will return there: where this is not known exactly, by the words on its stack behind a call
-    /// instruction. Addresses of functions that merely lie there do not count.
+    /// It stands in `range`, or will return there: where this is not known exactly, by the words on its stack
+    /// behind a call instruction. Addresses of functions that merely lie there do not count.
     pub(crate) fn is_executing(&self, range: &Range<u64>, ground: &Ground) -> bool {
         if self.exact().is_some() {
             return self.touches(range);

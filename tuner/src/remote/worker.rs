@@ -23,11 +23,11 @@ const STOP_TRIES: usize = 4;
 /// So long another thread, or the same a little later, is tried.
 const TRY_WAIT: Duration = Duration::from_secs(2);
 const TRY_PAUSE: Duration = Duration::from_micros(200);
-/// Each pause is twice the last one, up to this: a thread that waits for a CPU and is held again before it had one stands where it
-/// stood.
+/// Each pause is twice the last one, up to this: a thread that waits for a CPU and is held again before it
+/// had one stands where it stood.
 const TRY_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// Functions of the memory allocator, whoever provides it.
+/// Functions of the memory allocator, of any library.
 const ALLOCATOR: [&str; 12] = [
     "malloc",
     "free",
@@ -113,8 +113,8 @@ fn delicate(space: &AddressSpace) -> Vec<(Range<u64>, &'static str)> {
     found
 }
 
-/// The code of the allocator: its functions, and what lies between them and the nearest exported functions of other purpose, for
-/// its inner functions have no symbols in a stripped file.
+/// The code of the allocator: its functions, and what lies between them and the nearest exported functions of
+/// other purpose, for its inner functions have no symbols in a stripped file.
 fn allocator(image: &Image) -> Option<Vec<Range<u64>>> {
     let is_code = |symbol: &Symbol| {
         symbol.defined && matches!(symbol.kind, SymbolKind::Function | SymbolKind::IndirectFunction)
@@ -154,7 +154,8 @@ pub(crate) struct Worked {
     pub(crate) hold: Duration,
 }
 
-/// Holds one thread after the other until one suits, and lets it work. Called in a thread of its own ([`ptrace::apart`]).
+/// Holds one thread after the other until one suits, and lets it work. Called in a thread of its own
+/// ([`ptrace::apart`]).
 pub(crate) fn with_thread(
     process: &Process,
     ground: &Ground,
@@ -169,9 +170,9 @@ pub(crate) fn with_thread(
     let began = Instant::now();
     let mut pause = TRY_PAUSE;
     let mut act = Some(act);
-    // One that did not stop stays asked, and cannot be asked again, until this thread of ours ends.
+    // One that did not stop keeps the request, and cannot get another, until this thread of ours ends.
     let mut requested = Vec::new();
-    // Seccomp filters stay: nor need those be asked again that forbid it.
+    // Seccomp filters stay: threads whose filters forbid it need not be tried again.
     let mut forbidden = None;
     let mut why = "it has none".to_owned();
     loop {
@@ -231,8 +232,8 @@ fn no_thread(pid: Pid, waited: Duration, why: String) -> ActionError {
     ActionError::NoThread { pid, waited_ms, why }
 }
 
-/// Refuses what makes the program call `function` by itself, in whichever thread: where one has a seccomp filter that kills. Called in a
-/// thread of its own ([`ptrace::apart`]).
+/// Refuses what makes the program call `function` by itself, in whichever thread: where one has a seccomp
+/// filter that kills. Called in a thread of its own ([`ptrace::apart`]).
 pub(crate) fn refuse_function(process: &Process, function: &str, despite: bool) -> Result<(), ActionError> {
     let pid = process.pid;
     let mut last = None;
@@ -270,8 +271,8 @@ pub(crate) fn insist<T: Send>(
     ptrace::apart(act)
 }
 
-/// Holds all threads and does `act`, which gives back either what it did or what was in its way; then all are let go, and it is
-/// tried again a little later. Called in a thread of its own ([`ptrace::apart`]).
+/// Holds all threads and does `act`, which gives back either what it did or what was in its way; then all are
+/// let go, and it is tried again a little later. Called in a thread of its own ([`ptrace::apart`]).
 pub(crate) fn with_all<T>(
     process: &Process,
     mut act: impl FnMut(&mut Stopped) -> Result<Result<T, String>, ActionError>,
@@ -307,7 +308,7 @@ pub(crate) fn unmap(
     with_all(process, |stopped| unmap_held(stopped, ground, gate, arena)).map(|_| ())
 }
 
-/// Unmaps an arena while all threads are held; or tells which one is in it.
+/// Unmaps an arena while all threads are held; or returns the one that is in it.
 pub(crate) fn unmap_held(
     stopped: &mut Stopped,
     ground: &Ground,
@@ -352,8 +353,9 @@ pub(crate) fn in_the_way(
     Ok(None)
 }
 
-/// An arena is still mapped: exactly as it was, and its head is there, or, after a crash in the first instant, nothing at all
-/// yet. Executable memory of no file that holds nothing, of this size at this place, is nobody else's.
+/// An arena is still mapped: exactly as it was, and its head is there, or, after a crash in the first
+/// instant, nothing at all yet. Executable memory of no file that holds nothing, of this size at this place,
+/// is ours.
 pub(crate) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
     let Some(map) = ground.mapping(arena.address, arena.code_bytes) else {
         return false;
@@ -365,7 +367,7 @@ pub(crate) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
     is_read && (found.starts_with(&arena.head()) || found.iter().all(|byte| *byte == 0))
 }
 
-/// Writes what an arena holds, page by page, while nobody uses it.
+/// Writes what an arena holds, page by page, while it is not in use.
 pub(crate) fn fill(
     ground: &Ground,
     arena: &Arena,

@@ -1,10 +1,12 @@
-//! Threads of several processes that are to stand at the same iteration before anything is written: all of the writes, or none.
+//! Threads of several processes that are to stand at the same iteration before anything is written: all of
+//! the writes, or none.
 //!
-//! We debug the thread of each process that begins iterations, without stopping it. At the iteration the probe sends it a signal:
-//! the kernel stops it for that, one instruction behind, and tells us. When all stand there the writes are made, one after the
-//! other, and those made are put back if one fails; then each goes on without having seen a signal. If somebody does not arrive
-//! within the bound since the first, nothing is written. One thread of ours does all this and ends afterwards, so that the kernel
-//! lets go of whatever we could not.
+//! We debug the thread of each process that begins iterations, without stopping it. At the iteration the
+//! probe sends it a signal: the kernel stops it for that, one instruction behind, and reports it to us. When
+//! all stand there the writes are made, one after the other, and those made are reverted if one fails; then
+//! each goes on without having seen a signal. If a thread does not arrive within the bound since the first,
+//! nothing is written. One thread of ours does all this and ends afterwards, so that the kernel releases the
+//! threads that we could not.
 
 use std::fs;
 use std::sync::Arc;
@@ -20,11 +22,13 @@ use crate::ptrace::HeldThread;
 use crate::slot::Slot;
 use crate::write::{self, Hooks};
 
-/// How long the first waits for the last. Ranks that wait for each other in every iteration are within one of each other.
+/// How long the first waits for the last. Ranks that wait for each other in every iteration are within one of
+/// each other.
 const GATHER_WAIT: Duration = Duration::from_secs(2);
 /// How often threads are looked at: signals of the program itself pass through us meanwhile.
 const LOOK: Duration = Duration::from_micros(50);
-/// How many iterations ahead at first; twice as many after each attempt for which a process was too fast.
+/// How many iterations after the newest one at first; twice as many after each attempt for which a process
+/// was too fast.
 pub(crate) const LEAD: i64 = 2;
 /// The bit of the signal in a mask.
 const SIGNAL_BIT: u64 = 1 << (MEETING_SIGNAL - 1);
@@ -62,7 +66,7 @@ pub(crate) struct Gathered {
     pub(crate) held_ns: Vec<u64>,
 }
 
-/// One attempt, `lead` iterations ahead. Returns when everybody goes on.
+/// One attempt, `lead` iterations after the newest one. Returns when all threads go on.
 pub(crate) fn gather(
     parts: &[Part],
     meetings: &dyn Meetings,
@@ -121,7 +125,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// An iteration a little ahead of all.
+    /// An iteration a little after all of them.
     fn choose(&self, parts: &[Part], lead: i64) -> Result<(), Scattered> {
         let seen: Vec<_> = parts.iter().map(|part| self.meetings.seen(part.ticket)).collect();
         let first = seen.first().copied().unwrap_or_default();
@@ -186,7 +190,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// Everybody goes on, and nobody is sent a signal any more.
+    /// All threads go on, and get no more signals.
     fn let_go(&mut self, parts: &[Part]) {
         let under_way: Vec<bool> = parts
             .iter()
@@ -242,7 +246,7 @@ fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
     for (place, part) in parts.iter().enumerate() {
         if let Err(reason) = part.write() {
             let before = parts.get(..place).unwrap_or_default();
-            return Err(never(reason + &put_back(before)));
+            return Err(never(reason + &revert_writes(before)));
         }
         (hooks.underway)();
     }
@@ -265,7 +269,7 @@ impl Part {
 }
 
 /// Puts back what was written; what could not be is said.
-fn put_back(parts: &[Part]) -> String {
+fn revert_writes(parts: &[Part]) -> String {
     let back = |part: &Part| {
         let (old, new) = part.change;
         let pid = part.slot.pid();

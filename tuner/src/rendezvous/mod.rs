@@ -1,7 +1,9 @@
-//! Acting at the right instant: when a thread of the program reaches a sync point, and while it is held there.
+//! Acting at the right instant: when a thread of the program reaches a sync point, and while it is held
+//! there.
 //!
-//! A [`Rendezvous`] is whatever can hold a thread at a [`ResolvedPoint`]. This crate has none: the kernel side belongs to the agent's binary,
-//! which hands one in ([`crate::actuator::ServeOptions`]). Nothing here waits; `gathering` alone writes, with the one function that does.
+//! A [`Rendezvous`] is whatever can hold a thread at a [`ResolvedPoint`]. This crate has none: the kernel
+//! side belongs to the agent's binary, which passes one in ([`crate::actuator::ServeOptions`]). Nothing here
+//! waits; `gathering` alone writes, with the one function that does.
 
 mod gathering;
 mod stop;
@@ -15,64 +17,69 @@ pub use stop::{Then, Vigil, Watch};
 use crate::address::Address;
 use crate::sync::{KeyPlace, Passage, ResolvedPoint};
 
-/// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to 60 us, and half a
-/// millisecond on a virtual machine with ten busy processes for each CPU; a hold that is answered ends then, and one that is not
-/// costs all of this.
+/// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to
+/// 60 us, and half a millisecond on a virtual machine with ten busy processes for each CPU; a hold that is
+/// answered ends then, and one that is not costs all of this.
 pub(crate) const ANSWER_NS_MAX: u64 = 1_000_000;
-/// How much longer it may be held once somebody has answered. A write takes microseconds; this is for a CPU that is taken away
-/// from us in the middle of it, as virtual ones are: to wait for it is better than to not know at which instant it was written.
+/// How much longer it may be held once somebody has answered. A write takes microseconds; this is for a CPU
+/// that is taken away from us in the middle of it, as virtual ones are: to wait for it is better than to not
+/// know at which instant it was written.
 pub(crate) const ACTION_NS_MAX: u64 = 50_000_000;
 /// After so many hits without an answer an action is given up.
 pub(crate) const MISSES_MAX: u64 = 64;
-/// How long a thread that is to be stopped is held until somebody answers: for machines that missed it again and again.
+/// How long a thread that is to be stopped is held until somebody answers: for machines that missed it again
+/// and again.
 pub(crate) const STOP_ANSWER_NS_MAX: u64 = 20_000_000;
-/// A thread that was asked to stop while it was held does so within microseconds of getting a CPU.
+/// A thread that was requested to stop while it was held does so within microseconds of getting a CPU.
 pub(crate) const STOP_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// What an action can wait for, and how it is carried out there.
 ///
-/// Every action is over in one of the ways of [`Progress`], and until then it is looked after by whoever implements this: the
+/// Every action ends in one of the ways of [`Progress`], and until then the implementation controls it: the
 /// program is never held longer than the bounds, also if we die.
 pub trait Rendezvous {
-    /// Lets `action` be called while the next thread that reaches the point is held there. The action runs on another thread, at
-    /// most once, and must be short. What it leaves to be looked after ([`Then::Watch`]) is, on that same thread, once the held
-    /// one was let go; the action is over only when that says so.
+    /// Lets `action` be called while the next thread that reaches the point is held there. The action runs on
+    /// another thread, at most once, and must be short. What it leaves to be looked after ([`Then::Watch`])
+    /// is, on that same thread, once the held one was let go; the action is over only when that says so.
     fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<Ticket, String>;
 
-    /// How it stands. After anything but [`Progress::Pending`] the ticket is used up, and nothing of it is left in the program.
+    /// How it stands. After anything but [`Progress::Pending`] the ticket is used up, and nothing of it is
+    /// left in the program.
     fn progress(&mut self, ticket: Ticket) -> Progress;
 
-    /// Takes the request back, and tells how it stood: the action is not called after this.
+    /// Cancels the request, and returns its state: the action is not called after this.
     fn disarm(&mut self, ticket: Ticket) -> Progress;
 
-    /// What can be asked of requests with a key from any thread.
+    /// The part of requests with a key that any thread may use.
     fn meetings(&self) -> Arc<dyn Meetings>;
 
-    /// Why the probe cannot write by itself, so that nobody has to be held; none when it can.
+    /// Why the probe cannot write by itself, without holding a thread; none if it can.
     fn store_refusal(&self) -> Option<&str>;
 }
 
-/// Requests with a key: which hit is meant, and what hits there were.
+/// Requests with a key: which hit is expected, and which hits there were.
 pub trait Meetings: Send + Sync {
-    /// From now on the hit with this number is meant.
+    /// From now on the hit with this number is expected.
     fn want(&self, ticket: Ticket, number: i64);
 
     /// The hits so far.
     fn seen(&self, ticket: Ticket) -> SeenHits;
 
-    /// No hit is meant any more. False when there was one already.
+    /// No hit is expected any more. False if there was one already.
     fn forgo(&self, ticket: Ticket) -> bool;
 }
 
-/// What a thread is sent at the hit that is meant, when whoever wants it debugs it: that one is told, and the program never. If it is
-/// not debugged any more at that instant, nothing comes of it: programs ignore this signal unless they ask for it.
+/// The signal that a thread gets at the expected hit, while it is debugged: the debugger gets it, and the
+/// program never. If it is not debugged any more at that instant, nothing happens: programs ignore this
+/// signal unless they handle it.
 pub const MEETING_SIGNAL: i32 = libc::SIGURG;
 
 /// What is done while a thread is held.
 pub type HeldAction = Box<dyn FnOnce(&ThreadAtSync) -> Then + Send>;
 
-/// A thread that is held: it stands at the sync point, and executes nothing of the program until the action has returned (or a
-/// bound is reached: the action must check its own effect). Whoever wants it stopped for longer can stop it now, by ptrace.
+/// A thread that is held: it stands at the sync point, and executes nothing of the program until the action
+/// has returned (or a bound is reached: the action must check its own effect). To stop it for longer, an
+/// action can stop it now, by ptrace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadAtSync {
     pub thread: u32,
@@ -87,7 +94,8 @@ pub struct Ticket(pub u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRequest {
     pub point: ResolvedPoint,
-    /// A thread is held at most this long until somebody answers. Who implements [`Rendezvous`] may hold it for less.
+    /// A thread is held at most this long until somebody answers. Who implements [`Rendezvous`] may hold it
+    /// for less.
     pub answer_ns_max: u64,
     /// And this much longer once somebody has.
     pub action_ns_max: u64,
@@ -95,8 +103,8 @@ pub struct HoldRequest {
     pub misses_max: u64,
     /// The probe is to write this by itself; the action is not called then.
     pub store: Option<Store>,
-    /// Where the program says which iteration a hit begins. None is meant then until it is said which; the thread is not held there, and
-    /// the action not called: it is sent [`MEETING_SIGNAL`].
+    /// Where the program keeps the number of the iteration that a hit begins. No hit is expected until a
+    /// number is set; the thread is not held there, and the action not called: it gets [`MEETING_SIGNAL`].
     pub key: Option<KeyPlace>,
 }
 
@@ -106,9 +114,9 @@ pub struct SeenHits {
     pub hits: u64,
     /// The thread of the last one.
     pub thread: u32,
-    /// It was a later one than the one that was meant.
+    /// It was a later one than the expected one.
     pub has_passed: bool,
-    /// It was the one that was meant, at this time by CLOCK_MONOTONIC.
+    /// It was the expected one, at this time by CLOCK_MONOTONIC.
     pub met_at_ns: Option<u64>,
     /// The number of the last one.
     pub last: i64,
@@ -135,13 +143,13 @@ impl Store {
 /// How an action stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// The point was not reached yet, or nobody could answer; it is still armed.
+    /// The point was not reached yet, or no answer came; it is still armed.
     Pending(Passage),
     /// The action was called, and returned while the thread was held.
     Done(Passage),
     /// The action was called, but the thread was let go before it returned: the instant is not known.
     Late(Passage),
-    /// Nobody answered, as often as was allowed. The action was not called and will not be.
+    /// No answer came, as often as was allowed. The action was not called and will not be.
     Missed(Passage),
     /// The hit that was wanted went by without a hold. The action was not called and will not be.
     GoneBy(Passage),

@@ -1,8 +1,9 @@
-//! Stopping the thread that is held, so that it stays where it is when the hold is over: one instruction behind the probed one.
+//! Stopping the thread that is held, so that it stays where it is when the hold is over: one instruction
+//! behind the probed one.
 //!
-//! PTRACE_SEIZE and PTRACE_INTERRUPT are sent while the probe holds the thread; it takes them on its way back to the program. It
-//! stays stopped until it is let go, or until whoever answered ends: the kernel lets go then. Nothing here knows what is done
-//! meanwhile.
+//! PTRACE_SEIZE and PTRACE_INTERRUPT are sent while the probe holds the thread; it takes them on its way back
+//! to the program. It stays stopped until it is let go, or until the thread that answered ends: the kernel
+//! releases it then. Nothing here knows what is done meanwhile.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -24,7 +25,8 @@ pub trait Vigil {
     /// Called again and again.
     fn look(&mut self) -> Watch;
 
-    /// The held thread was let go before the action had returned: where it stops is not known, and nothing may be done with it.
+    /// The held thread was let go before the action had returned: where it stops is not known, and nothing
+    /// may be done with it.
     fn too_late(&mut self);
 }
 
@@ -33,16 +35,17 @@ pub trait Vigil {
 pub enum Watch {
     /// It goes on, and the action is not over.
     Waits,
-    /// The action is over, but the kernel has a request of ours that is not answered yet: it is looked after until it is.
+    /// The action is over, but the kernel has a request of ours that is not answered yet: it is looked after
+    /// until it is.
     Lingers,
     Over,
 }
 
-/// What became of a stop: what the work came to and how long the thread was held and stopped, or why it could not be stopped.
-/// `None` until then.
+/// What became of a stop: what the work came to and how long the thread was held and stopped, or why it could
+/// not be stopped. `None` until then.
 pub(crate) type StopResult<T> = Mutex<Option<(Result<T, PtraceError>, u64)>>;
 
-/// A thread that is asked to stop, and what is done once it has.
+/// A thread that is requested to stop, and what is done once it has.
 pub(crate) struct Stopping<T, W> {
     pid: Pid,
     /// None once it was let go.
@@ -78,7 +81,7 @@ impl<T: Send + 'static, W: FnOnce(&mut HeldThread) -> T + Send + 'static> Stoppi
     }
 }
 
-/// Asks the held thread to stop.
+/// Requests the held thread to stop.
 pub(crate) fn ask(pid: Pid, held: &ThreadAtSync) -> Result<HeldThread, PtraceError> {
     HeldThread::ask(pid, held.thread.cast_signed())
 }

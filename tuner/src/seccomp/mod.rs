@@ -1,12 +1,13 @@
 //! What the seccomp filters of a thread would do to system calls that it makes for us.
 //!
-//! A filter may kill the program at a call that the program never makes by itself. So before a thread works for us its filters are read
-//! (PTRACE_SECCOMP_GET_FILTER) and evaluated for exactly the calls that follow (`program`); only where all are allowed one is made. What
-//! a called function does by itself is not known: where a filter kills at any system call at all, no function is called unless the user
-//! says so by hand. Filters that make calls fail harm nobody who calls functions.
+//! A filter may kill the program at a call that the program never makes by itself. So before a thread works
+//! for us its filters are read (PTRACE_SECCOMP_GET_FILTER) and evaluated for exactly the calls that follow
+//! (`program`); only where all are allowed one is made. What a called function does by itself is not known:
+//! where a filter kills at any system call at all, no function is called unless the user says so by hand.
+//! Filters that make calls fail do no harm when functions are called.
 //!
-//! To read filters takes CAP_SYS_ADMIN, a reader that has none itself, and CONFIG_CHECKPOINT_RESTORE. What cannot be read is taken for the
-//! worst.
+//! To read filters takes CAP_SYS_ADMIN, a reader that has none itself, and CONFIG_CHECKPOINT_RESTORE. What
+//! cannot be read is taken for the worst.
 
 mod program;
 
@@ -153,7 +154,8 @@ fn mode(pid: Pid, tid: i32) -> Option<u32> {
     line.trim().parse().ok()
 }
 
-/// CAP_SYS_ADMIN, where this thread may have it, as long as this lives: it is kept in reserve and not in force.
+/// CAP_SYS_ADMIN, where this thread may have it, as long as this lives: it is kept in reserve and not in
+/// force.
 struct Raised(Option<CapabilitySets>);
 
 impl Raised {

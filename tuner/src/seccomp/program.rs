@@ -1,7 +1,9 @@
-//! A seccomp filter as the kernel executes it: classic BPF over the number and the arguments of a system call (seccomp(2)). Pure.
+//! A seccomp filter as the kernel executes it: classic BPF over the number and the arguments of a system call
+//! (seccomp(2)). Pure.
 //!
-//! What is not known of a call is unknown to the program too: where it branches on that, both branches are followed, and the most
-//! restrictive answer counts. So the answer of the kernel is never more restrictive than [`Program::answer`].
+//! What is not known of a call is unknown to the program too: where it branches on that, both branches are
+//! followed, and the most restrictive answer counts. So the answer of the kernel is never more restrictive
+//! than [`Program::answer`].
 
 use std::fmt;
 
@@ -10,7 +12,8 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 /// Bytes of `struct seccomp_data`.
 const DATA_BYTES: u32 = 64;
 const MEMORY_WORDS: usize = 16;
-/// Programs have 4096 instructions at most and jump forward only; more than this is a program that branches on the unknown again and again.
+/// Programs have 4096 instructions at most and jump forward only; more than this is a program that branches
+/// on the unknown again and again.
 const STEPS_MAX: usize = 200_000;
 /// The part of an answer that says what is done; the rest is a number that goes with it.
 const ACTION: u32 = 0xffff_0000;
@@ -83,7 +86,7 @@ impl Answer {
         matches!(self.0 & ACTION, 0x7fff_0000 | Answer::LOG)
     }
 
-    /// The program is killed, or sent SIGSYS. An answer that nobody knows kills.
+    /// The program is killed, or sent SIGSYS. An unknown answer kills.
     pub(crate) fn kills(self) -> bool {
         !self.allows() && !matches!(self.0 & ACTION, Answer::TRACE | Answer::NOTIFY | Answer::ERRNO)
     }

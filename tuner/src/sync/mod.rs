@@ -1,7 +1,7 @@
 //! Sync points: where in the program an action is to take effect.
 //!
-//! A [`plan::SyncPoint`] is what a user or a rule names; a [`ResolvedPoint`] is that function found in a process. [`crate::rendezvous`] holds
-//! threads there.
+//! A [`plan::SyncPoint`] is what a user or a rule names; a [`ResolvedPoint`] is that function found in a
+//! process. [`crate::rendezvous`] holds threads there.
 
 mod key;
 mod point;
@@ -42,7 +42,8 @@ pub struct Passage {
     pub missed_ns: u64,
     /// The thread that was held last.
     pub thread: u32,
-    /// Whoever answered had real-time priority. Without it a busy machine answers late, and hits are missed.
+    /// The answering thread had real-time priority. Without it a busy machine answers late, and hits are
+    /// missed.
     pub real_time: bool,
 }
 

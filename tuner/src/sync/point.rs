@@ -1,5 +1,5 @@
-//! From a [`SyncPoint`] to a [`ResolvedPoint`]: exactly one function of the process, and the instructions at which it is entered or
-//! left.
+//! From a [`SyncPoint`] to a [`ResolvedPoint`]: exactly one function of the process, and the instructions at
+//! which it is entered or left.
 
 use plan::{Moment, SyncPoint};
 use thiserror::Error;

@@ -4,10 +4,10 @@
 //! has in mind. The dynamic linker decides so: it searches the program first, then the libraries in the order
 //! of its list, and takes the first *exported* definition (.dynsym, default visibility). It follows that
 //!
-//! - a library's variable that the program also defines is dead: everybody uses the program's
+//! - a library's variable that the program also defines is dead: all code uses the program's
 //!   (*interposition*);
 //! - a library's variable that a program not built as PIC (or built with GCC's default for PIE on x86-64)
-//!   uses is copied into the program's bss at start, and everybody, the library too, uses the copy (*copy
+//!   uses is copied into the program's bss at start, and all code, the library's too, uses the copy (*copy
 //!   relocation*: `R_X86_64_COPY`, `R_AARCH64_COPY`). Writing the bytes in the library would change nothing;
 //! - libraries loaded later by dlopen search this global list first and then themselves, so that two of them
 //!   can each have a living variable of the same name (RTLD_LOCAL); so can a library linked with -Bsymbolic
@@ -16,11 +16,11 @@
 //!
 //! We do not trust this reasoning where we can do better: a module that reaches a variable through its GOT
 //! has the address that the dynamic linker chose in its memory (`GLOB_DAT` and absolute relocations). So we
-//! ask, for every module that defines or uses the name, which bytes its code sees: first by the GOT entry,
-//! and by the rules above only where there is none. One answer is the variable; two are
+//! determine, for every module that defines or uses the name, which bytes its code sees: first by the GOT
+//! entry, and by the rules above only where there is none. One answer is the variable; two are
 //! [`VariableError::Ambiguous`] and the user has to name the module.
 //!
-//! Symbol versions are not told apart.
+//! Symbol versions are not distinguished.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -53,8 +53,8 @@ impl AddressSpace {
         }
     }
 
-    /// Finds every variable that `wanted` means, where it is to be all of them: several libraries that know nothing of each other can each
-    /// have a living one.
+    /// Finds every variable that `wanted` means, where it is to be all of them: several libraries that know
+    /// nothing of each other can each have a living one.
     pub fn every_variable(&self, wanted: &VariableName) -> Result<Vec<Location>, VariableError> {
         let found = Found::look_for(self, wanted)?;
         if found.places.is_empty() {
@@ -228,7 +228,8 @@ impl<'a> Search<'a> {
                 .candidates
                 .iter()
                 .filter(|candidate| candidate.module == index);
-            // A static variable of the program is as likely meant as a library's; one of a library is not.
+            // A static variable of the program may be the wanted one, as one that a library exports; a static
+            // one of a library is not.
             if self.users.contains(&index) || defined.any(|own| own.symbol.exported || module.is_executable) {
                 self.add_view(index, &mut seen)?;
             }
@@ -263,7 +264,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What the code of one source file sees. The name alone does not tell it there: static variables of one name are several.
+    /// What the code of one source file sees. The name alone does not decide it there: static variables of
+    /// one name are several.
     fn seen_in(&self, unit: &str, module: Option<&str>) -> Result<View, VariableError> {
         let mut seen = View::new();
         for own in &self.candidates {
@@ -378,7 +380,8 @@ impl<'a> Search<'a> {
         Ok(location)
     }
 
-    /// Of a copied variable the program's debug information knows only the declaration; the library's has the type.
+    /// Of a copied variable the program's debug information knows only the declaration; the library's has the
+    /// type.
     fn trail(
         &self,
         described: [Option<&Candidate>; 2],

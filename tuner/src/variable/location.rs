@@ -14,7 +14,7 @@ use crate::process::Pid;
 /// [`crate::slot::Slot`] before it can be written.
 #[derive(Debug, Clone)]
 pub struct Location {
-    /// The name that was asked for.
+    /// The name that was requested.
     pub symbol: String,
     /// The module that holds the bytes; of a chain the first pointer.
     pub module: Module,
@@ -34,8 +34,8 @@ pub struct Location {
     pub is_confirmed: bool,
 }
 
-/// Pointers that lead from a fixed place to a value. They are followed anew whenever the value is read or written: the program may have
-/// turned one elsewhere.
+/// Pointers that lead from a fixed place to a value. They are followed anew whenever the value is read or
+/// written: the program may have turned one elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
     pub root: Address,

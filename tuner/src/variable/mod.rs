@@ -1,7 +1,8 @@
-//! Which bytes of a process a variable's name means, or a path from it to a field, an element, or what it points to.
+//! Which bytes of a process a variable's name stands for, or a path from it to a field, an element, or what
+//! it points to.
 //!
-//! The types and the errors; how a name is bound, and how that is found out, is told in `binding`; `naming` finds the linker's
-//! names for what users write, `location` is what comes out.
+//! The types and the errors; `binding` finds how a name is bound; `naming` finds the linker's names for what
+//! users write, `location` is the result.
 
 mod binding;
 mod location;
@@ -23,10 +24,11 @@ use crate::process::Pid;
 /// The name of a variable, and of the module whose code sees it by that name where this is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariableName {
-    /// As the linker or the source has it, with what follows it: `cfg.solver.chunk`, `limits[2]`, `solver.c:limit`,
-    /// `Solver::limit`, `config::chunk`; see [`crate::path`].
+    /// As the linker or the source has it, with what follows it: `cfg.solver.chunk`, `limits[2]`,
+    /// `solver.c:limit`, `Solver::limit`, `config::chunk`; see [`crate::path`].
     pub name: String,
-    /// The path, file name, soname, or file name up to `.so`; or the source file that a static variable is of.
+    /// The path, file name, soname, or file name up to `.so`; or the source file that a static variable is
+    /// of.
     pub module: Option<String>,
 }
 
@@ -129,7 +131,7 @@ fn missing(unreadable: usize) -> String {
     }
 }
 
-/// What would tell the first from the others.
+/// What would distinguish the first from the others.
 fn example(places: &[Definition]) -> &str {
     places.first().map_or("module", |place| match &place.unit {
         Some(unit) => unit,

@@ -1,5 +1,5 @@
-//! From what a user writes to the names that the linker has: which symbols are meant, in which module or source file, with which steps
-//! behind.
+//! From what a user writes to the names that the linker has: which symbols match, in which module or source
+//! file, with which steps behind.
 
 use super::{VariableError, VariableName};
 use crate::dwarf;
@@ -19,7 +19,7 @@ pub(super) struct NamedVariable {
     pub(super) module: Option<String>,
     /// Only what this source file defines.
     pub(super) unit: Option<String>,
-    /// From the variable to the part of it that is meant.
+    /// From the variable to the selected part of it.
     pub(super) steps: Vec<PathStep>,
 }
 
@@ -108,7 +108,8 @@ impl AddressSpace {
     }
 }
 
-/// The source file that a symbol is of: by the debug information, else as far as the link editor was told.
+/// The source file that a symbol is of: by the debug information, else as far as it was passed to the link
+/// editor.
 pub(super) fn unit_of(module: &Module, symbol: &Symbol) -> Option<String> {
     let described = dwarf::describe(&module.image, &[symbol.address]).ok();
     let described = described.and_then(|mut known| known.remove(&symbol.address));
@@ -118,7 +119,7 @@ pub(super) fn unit_of(module: &Module, symbol: &Symbol) -> Option<String> {
 
 /// True when a symbol is of the source file that a user means: one of the two paths ends with the other.
 pub(super) fn is_of_unit(module: &Module, symbol: &Symbol, wanted: &str) -> bool {
-    // What the link editor was told is only the end of the path, but is at hand.
+    // The link editor has only the end of the path, but it is at hand.
     let may_be = |source: &str| source.rsplit('/').next() == wanted.rsplit('/').next();
     if symbol.source.as_deref().is_some_and(|source| !may_be(source)) {
         return false;

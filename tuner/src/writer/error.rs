@@ -1,4 +1,4 @@
-//! Why a process cannot be changed, or a change not taken back.
+//! Why a process cannot be changed, or a change not reverted.
 
 use plan::ValueType;
 use thiserror::Error;
@@ -13,7 +13,7 @@ use crate::space::SpaceError;
 use crate::variable::FollowError;
 use crate::write::WriteError;
 
-/// Why a process cannot be changed, or a change not taken back.
+/// Why a process cannot be changed, or a change not reverted.
 #[derive(Debug, Error)]
 pub enum WriterError {
     /// The process is not there, or must not be touched.
@@ -47,7 +47,7 @@ pub enum WriterError {
     NoSuchChange { pid: Pid, change: u64 },
     #[error("change {change} is not in force: {}", status_text(*.status))]
     NotInForce { change: u64, status: Status },
-    /// It can be taken back at any instant.
+    /// It can be reverted at any instant.
     #[error("change {change} has no sync point")]
     NoSyncPoint { change: u64 },
     /// The bytes that were changed are no longer what the variable is.

@@ -1,8 +1,8 @@
-//! The holder of the right to change one process: announces, writes, records. Decides nothing about values. [`crate::undo`] opens it and takes
-//! back.
+//! The holder of the right to change one process: announces, writes, records. Decides nothing about values.
+//! [`crate::revert`] opens it and reverts.
 //!
 //! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the
-//! journal. `revert` is what the journal gets of a change that is taken back.
+//! journal. `revert` is what the journal gets of a change that is reverted.
 
 mod error;
 mod revert;
@@ -35,7 +35,7 @@ pub struct SetRequest {
     pub expect_old: Option<Value>,
     /// Why, a line each.
     pub why: Vec<String>,
-    /// The rule that asks for it.
+    /// The rule that orders it.
     pub rule: Option<String>,
 }
 
@@ -57,8 +57,8 @@ pub struct Receipt {
     pub at: Instant,
     /// From reading the old value to the last record.
     pub duration_ns: u64,
-    /// When the value was there and read back, before that was written down, by CLOCK_MONOTONIC; of one that waited for a sync point,
-    /// when that was heard of.
+    /// When the value was there and read back, before that was written down, by CLOCK_MONOTONIC; of one that
+    /// waited for a sync point, when the report of it arrived.
     pub done_ns: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct Writer {
     who: Who,
     pub(crate) hooks: Hooks,
     /// The newest change before this writer was opened. All later ones were made through it: while it has the
-    /// lock, nobody else makes any.
+    /// lock, no other process makes any.
     pub newest_before: u64,
     /// The user has said by hand that functions are called whatever the program's seccomp filters may do.
     pub despite_seccomp: bool,
@@ -92,7 +92,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Takes the lock and opens the journal. What a crash left undecided is as it was: `Writer::open` settles it.
+    /// Takes the lock and opens the journal. What a crash left undecided is as it was: `Writer::open` settles
+    /// it.
     pub(crate) fn unsettled(
         process: Process,
         state: &StateDir,
@@ -132,7 +133,7 @@ impl Writer {
 
     /// Reads what others have written into the journal, so that the next change need not.
     pub(crate) fn look(&mut self) {
-        // What is wrong with it is told at the next change.
+        // An error is reported at the next change.
         let _ = self.journal.refresh();
     }
 
@@ -145,8 +146,8 @@ impl Writer {
         self.conclude(&announced, written, None)
     }
 
-    /// The first half of a set: checks, and writes down what is going to be written. Nothing is announced when the value is there
-    /// already.
+    /// The first half of a set: checks, and writes down what is going to be written. Nothing is announced
+    /// when the value is there already.
     pub(crate) fn announce_set(
         &mut self,
         slot: &Slot,
@@ -177,8 +178,9 @@ impl Writer {
         })
     }
 
-    /// Goes through a set for practice: what is checked and read before it, the line that would announce it, and all of the write but the
-    /// store. The journal is only looked at, its line goes to a file without a name.
+    /// Goes through a set for practice: what is checked and read before it, the line that would announce it,
+    /// and all of the write but the store. The journal is only looked at, its line goes to a file without a
+    /// name.
     pub(crate) fn warm_up_set(&self, slot: &Slot, request: SetRequest) -> Result<Bytes, WriterError> {
         let (old, new) = self.values(slot, &request)?;
         let SetRequest { why, rule, .. } = request;
@@ -330,7 +332,8 @@ impl Writer {
         Ok(self.journal.announce(intent)?)
     }
 
-    /// Writes down a value that the process has from the one that it was forked from: in memory it is, and nobody wrote it there.
+    /// Writes down a value that the process has from the one that it was forked from: it is in memory, and
+    /// was not written there.
     pub(crate) fn inherit(
         &mut self,
         parent: Pid,

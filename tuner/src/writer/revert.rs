@@ -1,4 +1,4 @@
-//! What the journal is told of a change that is taken back.
+//! The journal's records of a change that is reverted.
 
 use super::{Writer, WriterError};
 use crate::arena::Arena;
@@ -15,7 +15,7 @@ impl Writer {
         }
     }
 
-    /// Those that are taken back with a set, by the same write: newest first, as long as they are wanted.
+    /// Those that are reverted with a set, by the same write: newest first, as long as they are wanted.
     pub(crate) fn before_it(&self, change: u64, wanted: &dyn Fn(&Change) -> bool) -> Vec<u64> {
         let history = self.journal.history();
         let earlier = history.run_of(change).skip(1).map(|(number, _)| number);
@@ -36,7 +36,7 @@ impl Writer {
         }
     }
 
-    /// Writes down that an action is going to be taken back at once.
+    /// Writes down that an action is going to be reverted at once.
     pub(crate) fn announce_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
         self.write_down_revert(change, arena, None)?;
         (self.hooks.after_intent)();

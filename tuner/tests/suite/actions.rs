@@ -1,4 +1,5 @@
-//! Actions on a program of many threads under load that checks its own results: the effect, the undo, and nothing else.
+//! Actions on a program of many threads under load that checks its own results: the effect, the undo, and
+//! nothing else.
 
 use plan::{Action, Argument, CallRequest, Expression, Moment, PatchRequest, ReturnType, ValueType};
 use tuner::action::ActionOutcome;
@@ -46,7 +47,7 @@ fn a_call_passes_every_kind_of_argument_and_gives_every_kind_of_result_back() {
             .iter()
             .all(|change| change.status == Status::Done)
     );
-    let error = writer.undo(1).unwrap_err();
+    let error = writer.revert(1).unwrap_err();
     assert_eq!(
         error.to_string(),
         "change 1 is not in force: it is done, and cannot be reverted"
@@ -62,7 +63,7 @@ fn functions_are_replaced_by_a_jump_and_come_back() {
     let receipt = patch(&mut writer, &replace("sort_a", "sort_b"));
     assert_eq!((receipt.change, receipt.mechanism), (1, Mechanism::HoldAll));
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
-    assert_eq!(writer.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
     assert_eq!(load.runs(), QUIET);
     assert_eq!(load.code(), code);
     assert_eq!(load.ends(), FINE);
@@ -77,7 +78,7 @@ fn imported_functions_are_replaced_by_the_words_through_which_they_are_called() 
     assert_eq!((receipt.mechanism, receipt.hold_ns), (Mechanism::Plain, 0));
     assert_eq!(load.runs(), QUIET);
     assert_eq!(load.code(), code, "no code was changed");
-    writer.undo(1).unwrap();
+    writer.revert(1).unwrap();
     assert_eq!(load.ends(), FINE);
 }
 
@@ -89,7 +90,7 @@ fn calls_are_removed_in_one_function_or_everywhere() {
     for within in [Some("step"), None] {
         let receipt = patch(&mut writer, &remove("log_state", within));
         assert_eq!(load.runs(), QUIET.replace("logged=1", "logged=0"));
-        writer.undo(receipt.change).unwrap();
+        writer.revert(receipt.change).unwrap();
         assert_eq!(load.runs(), QUIET);
     }
     assert_eq!(load.code(), code);
@@ -118,7 +119,7 @@ fn calls_are_inserted_where_a_function_is_entered_and_where_it_returns() {
             "{into} {place:?}"
         );
         assert_eq!(
-            writer.undo(receipt.change).unwrap().outcome,
+            writer.revert(receipt.change).unwrap().outcome,
             RevertOutcome::Reverted
         );
         assert_eq!(load.runs(), QUIET, "{into} {place:?}");
@@ -144,7 +145,7 @@ fn arguments_are_changed_before_the_body_runs() {
     for (index, value, from, to) in cases {
         let receipt = patch(&mut writer, &argument("send_block", index, value));
         assert_eq!(load.runs(), QUIET.replace(from, to), "{value}");
-        writer.undo(receipt.change).unwrap();
+        writer.revert(receipt.change).unwrap();
         assert_eq!(load.runs(), QUIET, "{value}");
     }
     assert_eq!(load.code(), code);
@@ -220,7 +221,7 @@ fn threads_are_bound_and_get_back_what_each_had() {
     assert_eq!(cpus(&load), ["0"]);
     assert_eq!(load.runs(), QUIET);
     assert_eq!(
-        writer.undo(receipt.change).unwrap().outcome,
+        writer.revert(receipt.change).unwrap().outcome,
         RevertOutcome::Reverted
     );
     assert_eq!(cpus(&load), before);
@@ -287,7 +288,7 @@ fn what_must_not_be_patched_is_refused_with_the_reason() {
         error.to_string(),
         "change 1 is in force in the same code: revert that first"
     );
-    writer.undo(1).unwrap();
+    writer.revert(1).unwrap();
     assert!(load.code() == code);
     assert_eq!(load.runs(), QUIET);
     assert_eq!(load.ends(), FINE);
@@ -328,8 +329,8 @@ fn a_program_with_signals_that_never_rest_is_tuned_too() {
         );
         let replaced = patch(&mut writer, &replace("sort_a", "sort_b"));
         assert!(load.runs().starts_with("a=0 b=1 logged=1 noted=1"));
-        writer.undo(replaced.change).unwrap();
-        writer.undo(inserted.change).unwrap();
+        writer.revert(replaced.change).unwrap();
+        writer.revert(inserted.change).unwrap();
     }
     assert_eq!(load.runs(), QUIET);
     assert_eq!(load.code(), code);
@@ -365,7 +366,7 @@ fn arguments_of_a_function_without_debug_information_need_their_type() {
     *value_type = Some(ValueType::U32);
     let receipt = patch(&mut writer, &request);
     assert_eq!(load.runs(), QUIET.replace("size=4096", "size=100"));
-    writer.undo(receipt.change).unwrap();
+    writer.revert(receipt.change).unwrap();
     let receipt = writer
         .call(
             call("back_f64(1.5)", Some(ReturnType::Value(ValueType::F64))),

@@ -146,16 +146,16 @@ fn a_session_reads_writes_lists_and_takes_back() {
     assert_eq!(setting.program.sees("rate"), "2.5");
     session.set(setting.write("knob", "11")).unwrap();
     assert_eq!(
-        session.undo(setting.pid(), 1).unwrap().outcome,
+        session.revert(setting.pid(), 1).unwrap().outcome,
         RevertOutcome::Reverted
     );
     assert_eq!(setting.program.sees("rate"), "1.5");
     let (changes, omitted) = session.changes(setting.pid()).unwrap();
     assert_eq!((changes.len(), omitted), (2, 0));
-    let farewell = session.undo_all(&[setting.pid()]).unwrap();
-    assert_eq!(farewell.undone.len(), 1);
+    let summary = session.revert_all(&[setting.pid()]).unwrap();
+    assert_eq!(summary.reverted.len(), 1);
     assert_eq!(setting.program.sees("knob"), "10");
-    assert!(session.shutdown().unwrap().undone.is_empty());
+    assert!(session.shutdown().unwrap().reverted.is_empty());
     assert!(process.wait().unwrap().success());
 }
 
@@ -166,8 +166,12 @@ fn sets_that_followed_each_other_are_taken_back_by_one_write_at_the_end_of_the_s
     for value in ["11", "12", "13"] {
         session.set(setting.write("knob", value)).unwrap();
     }
-    let farewell = session.shutdown().unwrap();
-    let changes: Vec<u64> = farewell.undone.iter().map(|(_, undone)| undone.change).collect();
+    let summary = session.shutdown().unwrap();
+    let changes: Vec<u64> = summary
+        .reverted
+        .iter()
+        .map(|(_, reverted)| reverted.change)
+        .collect();
     assert_eq!(changes, [3, 2, 1]);
     assert_eq!(setting.program.sees("knob"), "10");
     assert_eq!(writes_back(setting.state(), setting.pid()), 1);
@@ -189,7 +193,8 @@ fn nothing_else_is_requested_while_a_set_that_was_sent_has_no_receipt() {
     assert_eq!(setting.program.sees("knob"), "12");
 }
 
-/// Calls of read(2), write(2) and their kind by a process since it began; what goes over sockets is not among them.
+/// Calls of read(2), write(2) and their kind by a process since it began; what goes over sockets is not among
+/// them.
 fn reads_and_writes(pid: u32) -> (u64, u64) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let count = |key: &str| {
@@ -209,7 +214,8 @@ fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_li
         session.set(setting.write("wide", &value.to_string())).unwrap();
     }
     let (reads_then, writes_then) = reads_and_writes(session.actuator);
-    // Who debugs it; what is there when it is announced, before the store and after it. The intent, the value and what came of it.
+    // Who debugs it; what is there when it is announced, before the store and after it. The intent, the value
+    // and what came of it.
     assert_eq!((reads_then - reads, writes_then - writes), (10 * 4, 10 * 3));
 }
 
@@ -224,7 +230,8 @@ fn the_debugger_of_the_program_is_not_read_again_right_after_a_write_was_expecte
         session.set(setting.write("wide", &value.to_string())).unwrap();
     }
     let (reads_then, _) = reads_and_writes(session.actuator);
-    // Asked and read when it is expected, read three times when it is written; somebody may have kept us for longer than the answer holds.
+    // Asked and read when it is expected, read three times when it is written; somebody may have kept us for
+    // longer than the answer holds.
     let each = (reads_then - reads) as f64 / 50.0;
     assert!((5.0..5.5).contains(&each), "{each}");
 }
@@ -417,20 +424,20 @@ fn with_keep_only_what_was_confirmed_stays() {
     session.set(setting.write("knob", "11")).unwrap();
     session.set(setting.write("rate", "9")).unwrap();
     session.confirm(setting.pid(), 1).unwrap();
-    let farewell = session.shutdown().unwrap();
+    let summary = session.shutdown().unwrap();
     process.wait().unwrap();
     assert_eq!(
-        farewell.kept.iter().map(|kept| kept.change).collect::<Vec<_>>(),
+        summary.kept.iter().map(|kept| kept.change).collect::<Vec<_>>(),
         [1]
     );
-    assert_eq!(farewell.undone[0].1.symbol, "rate");
+    assert_eq!(summary.reverted[0].1.symbol, "rate");
     assert_eq!(
         (setting.program.sees("knob"), setting.program.sees("rate")),
         ("11".into(), "1.5".into())
     );
     let (mut later, _process) = setting.session(false, &[]);
     assert_eq!(
-        later.undo_all(&[setting.pid()]).unwrap().undone.len(),
+        later.revert_all(&[setting.pid()]).unwrap().reverted.len(),
         1,
         "the command that reverts it"
     );
@@ -492,8 +499,8 @@ fn a_program_that_ended_does_not_keep_the_session_from_ending() {
         }
         result => panic!("{result:?}"),
     }
-    let farewell = session.shutdown().unwrap();
-    assert!(farewell.undone.is_empty() && farewell.failed.is_empty() && farewell.kept.is_empty());
+    let summary = session.shutdown().unwrap();
+    assert!(summary.reverted.is_empty() && summary.failed.is_empty() && summary.kept.is_empty());
     assert!(process.wait().unwrap().success());
 }
 
@@ -569,7 +576,7 @@ fn a_crash_between_write_and_outcome_is_found_to_have_written_and_is_taken_back(
     assert_eq!(setting.program.sees("knob"), "11");
     let mut writer = setting.program.writer(setting.state()).unwrap();
     assert_eq!(writer.changes()[0].status, Status::Applied);
-    assert_eq!(writer.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
     assert_eq!(setting.program.sees("knob"), "10");
 }
 
@@ -582,7 +589,7 @@ fn a_crash_while_taking_back_is_settled_by_the_memory_too() {
         let mut setting = or_skip!(Setting::new());
         crash(&setting, instant, "2", |session| {
             session.set(setting.write("knob", "11"))?;
-            session.undo(setting.pid(), 1).map(drop)
+            session.revert(setting.pid(), 1).map(drop)
         });
         assert_eq!(setting.status(1), Status::RevertPending);
         assert_eq!(setting.program.sees("knob"), seen);

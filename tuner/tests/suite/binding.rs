@@ -259,5 +259,5 @@ fn a_variable_goes_with_its_library() {
         SlotError::ModuleGone { .. }
     );
     let mut writer = program.writer(workshop.path()).unwrap();
-    refused!(writer.undo(1), WriterError::ModuleGone { change: 1, .. });
+    refused!(writer.revert(1), WriterError::ModuleGone { change: 1, .. });
 }

@@ -1,5 +1,5 @@
-//! Calls that wait for a sync point: what is not called, and what is written down of it. The rendezvous is the testee's own and holds
-//! nobody; the real one is tested with the agent, as root.
+//! Calls that wait for a sync point: what is not called, and what is written down of it. The rendezvous is
+//! the testee's own and holds nobody; the real one is tested with the agent, as root.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The actuator is killed in the middle of actions: the program goes on with right results, the journal tells the truth, and
-//! the next writer leaves no trace.
+//! The actuator is killed in the middle of actions: the program goes on with right results, the journal tells
+//! the truth, and the next writer leaves no trace.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ pub(crate) fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
     {
         assert_eq!(last.status == Status::Applied, held, "{what}: {last:?}");
     }
-    for attempt in writer.undo_all(|_| true).unwrap() {
+    for attempt in writer.revert_all(|_| true).unwrap() {
         attempt.result.unwrap_or_else(|error| panic!("{what}: {error}"));
     }
     drop(writer);
@@ -130,7 +130,7 @@ fn an_actuator_killed_between_any_two_steps_leaves_a_program_that_is_right() {
                 let (mut session, mut process) = session(load.state(), false, &[instant, &count.to_string()]);
                 let changed = act(&mut session, &load, action);
                 if let Ok(change) = changed {
-                    let _ = session.undo(load.program.process().pid, change);
+                    let _ = session.revert(load.program.process().pid, change);
                 }
                 drop(session);
                 let killed = !process.wait().unwrap().success();
@@ -164,7 +164,7 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
                 while let Ok(change) = act(&mut session, &load, action) {
                     let stays =
                         matches!(action, Some(Action::Call(call)) if call.inverse == plan::Inverse::Unstated);
-                    if session.undo(pid, change).is_err() && !stays {
+                    if session.revert(pid, change).is_err() && !stays {
                         break;
                     }
                 }

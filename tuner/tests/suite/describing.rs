@@ -1,5 +1,5 @@
-//! What the debug information of one file tells: its functions and variables, arguments, inlined calls; and that a damaged one does no
-//! harm.
+//! What the debug information of one file tells: its functions and variables, arguments, inlined calls; and
+//! that a damaged one does no harm.
 
 use tuner::address::LinkAddress;
 use tuner::catalog::{self, Can};
@@ -201,7 +201,8 @@ fn an_inlined_function_is_shown_with_the_call_and_what_can_be_probed() {
     assert_eq!(nothing, (vec![], 0));
 }
 
-/// Everything that is asked of a file, on one that may be damaged. Answers and errors are both fine; panics and endless loops are not.
+/// Everything that is asked of a file, on one that may be damaged. Answers and errors are both fine; panics
+/// and endless loops are not.
 fn ask_everything(image: &Image) {
     let addresses: Vec<LinkAddress> = match catalog::entries(image, |_| true) {
         Ok(entries) => entries.iter().map(|entry| entry.address).take(200).collect(),

@@ -1,5 +1,5 @@
-//! Each system call that the actuator makes for an action fails once: the program goes on with right results, the journal tells the truth,
-//! and the next writer leaves no trace.
+//! Each system call that the actuator makes for an action fails once: the program goes on with right results,
+//! the journal tells the truth, and the next writer leaves no trace.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -22,7 +22,8 @@ struct Failing {
 }
 
 impl Failing {
-    /// Which, counted from now on over all its threads; none with 0. None where the kernel does not permit that.
+    /// Which, counted from now on over all its threads; none with 0. None where the kernel does not permit
+    /// that.
     fn start(program: &Path, pid: u32, number: usize) -> Option<Failing> {
         let mut command = Command::new(program);
         command.args([pid.to_string(), number.to_string()]);
@@ -54,7 +55,7 @@ fn failed(load: &mut Load, failing: &Path, action: Option<&Action>, number: usiz
     let (mut session, mut process) = session(load.state(), false, &[]);
     let follower = Failing::start(failing, process.id(), number)?;
     if let Ok(change) = act(&mut session, load, action) {
-        let _ = session.undo(load.program.process().pid, change);
+        let _ = session.revert(load.program.process().pid, change);
     }
     drop(session);
     let _ = process.wait().unwrap();

@@ -1,4 +1,5 @@
-//! Programs that have given up system calls: what is done all the same, what is refused, and that they live on.
+//! Programs that have given up system calls: what is done all the same, what is refused, and that they live
+//! on.
 
 use std::time::Duration;
 
@@ -211,9 +212,9 @@ fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls_as_root() {
     assert_eq!(result(&writer.call(request, Reason::default()).unwrap()), "5");
     let inserted = try_patch(&mut writer, &insert("extra(5)", "tick", Moment::Entry)).unwrap();
     filtered.answers("called=10 ");
-    // What was done by hand is taken back without a word more.
+    // What was done by hand is reverted without a word more.
     writer.despite_seccomp = false;
-    assert_eq!(writer.undo(inserted).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(writer.revert(inserted).unwrap().outcome, RevertOutcome::Reverted);
     filtered.answers("called=10 ");
     // A call of ours that would kill is never made.
     let mut filtered = or_skip!(Filtered::start("kill"));

@@ -7,7 +7,7 @@ use tuner::slot::{Slot, SlotError};
 use tuner::variable::{Location, VariableError};
 use tuner::writer::WriterError;
 
-use crate::programs::{Program, Workshop, skip, source_path, to};
+use crate::programs::{FLAGS, Program, Workshop, skip, source_path, to};
 
 /// The program of two files, built with these flags.
 pub(crate) fn paths(workshop: &Workshop, flags: &[&str]) -> PathBuf {
@@ -31,7 +31,7 @@ fn write(workshop: &Workshop, program: &Program, location: &Location, value: Val
     writer.set(&slot, to(value)).unwrap().change.unwrap()
 }
 
-/// What each path names is what the program calls so, and is taken back.
+/// What each path names is what the program calls so, and is reverted.
 fn each_is_written(workshop: &Workshop, program: &mut Program, cases: &[(&str, &str)]) {
     for (path, name) in cases {
         let location = program
@@ -40,7 +40,7 @@ fn each_is_written(workshop: &Workshop, program: &mut Program, cases: &[(&str, &
         let change = write(workshop, program, &location, Value::I32(77));
         assert_eq!(program.sees(name), "77", "{path}");
         let mut writer = program.writer(workshop.path()).unwrap();
-        writer.undo(change).unwrap();
+        writer.revert(change).unwrap();
     }
 }
 
@@ -64,17 +64,10 @@ const PARTS: [(&str, &str); 14] = [
 #[test]
 fn fields_elements_and_what_pointers_lead_to_are_read() {
     let workshop = or_skip!(Workshop::open());
-    for flags in [
-        &["-gdwarf-4"][..],
-        &["-gdwarf-5"],
-        &["-gdwarf-5", "-gz"],
-        &["-gdwarf-4", "-fdebug-types-section"],
-        &["-gdwarf-5", "-fdebug-types-section", "-no-pie"],
-        &["-flto", "-rdynamic"],
-    ] {
+    for (how, flags) in FLAGS {
         let program = or_skip!(Program::start(&paths(&workshop, flags), &[]));
         for (path, expected) in PARTS {
-            assert_eq!(read(&program, path).unwrap(), expected, "{path} {flags:?}");
+            assert_eq!(read(&program, path).unwrap(), expected, "{path}, {how}");
         }
     }
 }
@@ -181,7 +174,7 @@ fn parts_and_what_pointers_lead_to_are_written_and_taken_back() {
         let change = write(&workshop, &program, &location, value);
         assert_eq!(program.sees(name), new, "{path}");
         let mut writer = program.writer(workshop.path()).unwrap();
-        writer.undo(change).unwrap();
+        writer.revert(change).unwrap();
         assert_eq!(program.sees(name), old, "{path}");
     }
 }
@@ -209,7 +202,7 @@ fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() 
     );
     assert_eq!(program.sees("value"), "22");
     // Moved since: taking back would write into memory that is somebody else's now.
-    refused!(writer.undo(change), WriterError::Moved { .. });
+    refused!(writer.revert(change), WriterError::Moved { .. });
     assert_eq!(program.sees("value"), "22");
 }
 
@@ -274,7 +267,7 @@ fn names_of_cpp_are_written_as_in_the_source() {
     if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
         return skip("there is no C++ compiler `c++`");
     }
-    for flags in [&["-g", "-gdwarf-4"][..], &["-g", "-gdwarf-5"]] {
+    for (_, flags) in FLAGS {
         let path = workshop.build("classes.cc", "classes", flags);
         let mut program = or_skip!(Program::start(&path, &[]));
         let cases = [

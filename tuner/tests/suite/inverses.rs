@@ -1,4 +1,4 @@
-//! Calls that are taken back by a call: by the same thread, with what that read beforehand.
+//! Calls that are reverted by a call: by the same thread, with what that read beforehand.
 
 use plan::CallRequest;
 use tuner::action::ActionOutcome;
@@ -66,9 +66,9 @@ fn each_call_is_taken_back_by_the_thread_that_made_it_with_what_it_read_beforeha
             .find(|known| known.intent.change == *change);
         let known = known.unwrap();
         assert_eq!((known.status, known.was), (Status::Applied, Some(3)));
-        let undone = writer.undo(*change).unwrap();
-        assert_eq!(undone.outcome, RevertOutcome::Reverted);
-        let again = writer.undo(*change).unwrap_err().to_string();
+        let reverted = writer.revert(*change).unwrap();
+        assert_eq!(reverted.outcome, RevertOutcome::Reverted);
+        let again = writer.revert(*change).unwrap_err().to_string();
         assert!(again.contains("it was reverted already"), "{again}");
     }
     assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
@@ -92,16 +92,16 @@ fn calls_of_the_same_are_taken_back_newest_first_and_one_that_stays_is_none_of_t
     };
     let (first, second) = (set(5), set(6));
     let stays = make(&mut writer, call("tick()", None));
-    let error = writer.undo(stays).unwrap_err().to_string();
+    let error = writer.revert(stays).unwrap_err().to_string();
     assert!(error.contains("cannot be reverted"), "{error}");
-    let error = writer.undo(first).unwrap_err().to_string();
+    let error = writer.revert(first).unwrap_err().to_string();
     assert!(error.contains(&format!("change {second} replaced it")), "{error}");
-    let undone = writer.undo_all(|_| true).unwrap();
-    let undone: Vec<u64> = undone
+    let reverted = writer.revert_all(|_| true).unwrap();
+    let reverted: Vec<u64> = reverted
         .into_iter()
         .map(|attempt| attempt.result.unwrap().change)
         .collect();
-    assert_eq!(undone, [second, first]);
+    assert_eq!(reverted, [second, first]);
     assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
     assert_eq!(load.ends(), FINE);
 }
@@ -117,7 +117,7 @@ fn an_inverse_passes_what_was_read_as_its_parameter_wants_it_or_nothing_that_was
     ] {
         let change = make(&mut writer, invertible(text, inverse, was));
         assert_eq!(having(&mut load, "3"), 3, "{text}");
-        assert_eq!(writer.undo(change).unwrap().outcome, RevertOutcome::Reverted);
+        assert_eq!(writer.revert(change).unwrap().outcome, RevertOutcome::Reverted);
         assert_eq!(
             load.program.say("levels"),
             ALL_AS_THEY_WERE,
@@ -137,7 +137,7 @@ fn a_call_whose_thread_has_ended_is_said_to_stay_and_no_other_thread_makes_its_i
     let change = make(&mut writer, request);
     assert_eq!(load.program.say("leave"), "left");
     for _ in 0..2 {
-        let error = writer.undo(change).unwrap_err().to_string();
+        let error = writer.revert(change).unwrap_err().to_string();
         let wanted = format!(
             "thread {tid} of process {}, which made the call set_level(9), has ended",
             load.program.pid()
@@ -158,7 +158,7 @@ fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
     request.wait_ms = 0;
     let receipt = writer.call(request, Reason::default()).unwrap();
     assert_eq!(receipt.outcome, ActionOutcome::Running);
-    let error = writer.undo(receipt.change).unwrap_err().to_string();
+    let error = writer.revert(receipt.change).unwrap_err().to_string();
     assert!(
         error.contains("it is not known whether it was written"),
         "{error}"
@@ -170,7 +170,7 @@ fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
     }
     assert_eq!((having(&mut load, "300"), writer.changes()[0].was), (1, Some(3)));
     assert_eq!(
-        writer.undo(receipt.change).unwrap().outcome,
+        writer.revert(receipt.change).unwrap().outcome,
         RevertOutcome::Reverted
     );
     assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
@@ -205,9 +205,9 @@ fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
     let wanted = ("nothing: a jump of the program left it", Some("3"));
     assert_eq!((result.as_str(), was.as_deref()), wanted);
     assert_eq!(level(&mut writer), "9");
-    let undone = writer.undo(receipt.change).unwrap().outcome;
+    let reverted = writer.revert(receipt.change).unwrap().outcome;
     assert_eq!(
-        (undone, level(&mut writer)),
+        (reverted, level(&mut writer)),
         (RevertOutcome::Reverted, "3".into())
     );
 
@@ -223,9 +223,9 @@ fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
         &mut writer,
         request("set_level(7)", "jump_twice(was)", "level_now()"),
     );
-    let undone = writer.undo(change).unwrap().outcome;
+    let reverted = writer.revert(change).unwrap().outcome;
     assert_eq!(
-        (undone, level(&mut writer)),
+        (reverted, level(&mut writer)),
         (RevertOutcome::Reverted, "3".into())
     );
 
@@ -233,10 +233,10 @@ fn a_call_that_the_program_leaves_by_a_jump_is_taken_back_all_the_same() {
         &mut writer,
         request("set_level(7)", "jump_level(4)", "level_now()"),
     );
-    let undone = writer.undo(change).unwrap().outcome;
+    let reverted = writer.revert(change).unwrap().outcome;
     assert!(
-        matches!(&undone, RevertOutcome::Failed(why) if why.contains("a jump of the program left the call that reverts it")),
-        "{undone:?}"
+        matches!(&reverted, RevertOutcome::Failed(why) if why.contains("a jump of the program left the call that reverts it")),
+        "{reverted:?}"
     );
     assert_eq!(writer.changes().pop().unwrap().status, Status::Applied);
     assert_eq!(load.program.say("leave"), "left");

@@ -23,7 +23,7 @@ fn a_library_is_loaded_used_and_unloaded_again() {
     load.runs();
     let calls = called(&mut writer, "tuned_calls()");
     assert!(calls.parse::<u64>().unwrap() > 300, "{calls}");
-    let error = writer.undo(loaded.change).unwrap_err();
+    let error = writer.revert(loaded.change).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -50,7 +50,7 @@ fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
         .load(link.to_str().unwrap(), 20_000, Reason::default())
         .unwrap();
     let replaced = patch(&mut writer, &replace("sort_a", "tuned_sort"));
-    let error = writer.undo(loaded.change).unwrap_err().to_string();
+    let error = writer.revert(loaded.change).unwrap_err().to_string();
     assert!(error.contains("is in force in the same code"), "{error}");
     assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
     take_back(&mut writer, replaced.change);

@@ -12,7 +12,7 @@ use tuner::process::{Pid, Process, ProcessError};
 use tuner::slot::Slot;
 use tuner::space::AddressSpace;
 
-use crate::programs::{Program, Workshop, to};
+use crate::programs::{FLAGS, Program, Workshop, to};
 
 #[test]
 fn a_process_shows_what_it_is() {
@@ -155,7 +155,8 @@ fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_resto
         "libknob.so",
         &["-shared", "-fPIC", "-DVALUE=2", "-DVIEW=library_view"],
     );
-    // Of this thread alone: without the capability, and what includes it, the file is out of reach and the message names it.
+    // Of this thread alone: without the capability, and what includes it, the file is out of reach and the
+    // message names it.
     let all = capabilities(None).unwrap();
     for (dropped, is_found) in [
         (
@@ -219,18 +220,13 @@ fn a_function_is_found_where_the_file_has_it() {
 #[test]
 fn types_come_from_the_debug_information() {
     let workshop = or_skip!(Workshop::open());
-    for flags in [
-        &["-g", "-gdwarf-4"][..],
-        &["-g", "-gdwarf-5"],
-        &["-g", "-gz=zlib"],
-        &["-g", "-no-pie"],
-    ] {
+    for (how, flags) in FLAGS {
         let program = or_skip!(Program::start(
             &workshop.build("variables.c", "variables", flags),
             &[]
         ));
         let value_type = |name| program.find(name).unwrap().value_type();
-        assert_eq!(value_type("knob"), Some(ValueType::I32), "{flags:?}");
+        assert_eq!(value_type("knob"), Some(ValueType::I32), "{how}");
         assert_eq!(value_type("rate"), Some(ValueType::F64));
         assert_eq!(value_type("ratio"), Some(ValueType::F32));
         assert_eq!(value_type("flag"), Some(ValueType::Bool));

@@ -6,7 +6,7 @@
 //! - `filtered`: programs that have given up system calls
 //! - `finding`: paths, C++ and Fortran names, debug information wherever it lies
 //! - `describing`: what the debug information of one file tells
-//! - `writing`: what is written, what is refused, what is taken back
+//! - `writing`: what is written, what is refused, what is reverted
 //! - `moving`: what changes between the last check and the store
 //! - `journals`: what the journal says of a change, to whom, and after an accident
 //! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks

@@ -1,5 +1,5 @@
-//! Libraries that are unloaded, pages that are made read-only and programs that begin another one between the last check and the store:
-//! nothing else ever keeps the value, and no failure is reported as a success.
+//! Libraries that are unloaded, pages that are made read-only and programs that begin another one between the
+//! last check and the store: nothing else ever keeps the value, and no failure is reported as a success.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ fn a_value_that_went_into_another_library_is_put_back_and_never_reported_as_writ
     let mut writer = writer(&workshop, program, || drop(say("swap")));
     match writer.set(&slot, to(Value::I32(20))) {
         Err(WriterError::Write(WriteError::WentElsewhere { found, .. })) => {
-            assert_eq!(found, Elsewhere::PutBack);
+            assert_eq!(found, Elsewhere::Restored);
         }
         result => panic!("{result:?}"),
     }
@@ -122,7 +122,8 @@ fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
     PROGRAM.take();
 }
 
-/// A race, as long as it is asked for. The other library may be seen with the value until it is put back; each such write is a failure.
+/// A race, as long as it is asked for. The other library may be seen with the value until it is reverted;
+/// each such write is a failure.
 #[test]
 fn a_write_that_met_another_library_is_never_a_success() {
     let workshop = or_skip!(Workshop::open());

@@ -1,4 +1,5 @@
-//! Processes that must be left alone, and those that go away meanwhile: each a typed error, and nothing is written.
+//! Processes that must be left alone, and those that go away meanwhile: each a typed error, and nothing is
+//! written.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -83,7 +84,7 @@ fn under(tracer: &str, arguments: &[&str]) {
     let receipt = writer
         .patch(&replace("sort_a", "sort_b"), Reason::default())
         .unwrap();
-    writer.undo(receipt.change).unwrap();
+    writer.revert(receipt.change).unwrap();
     assert!(load.ends().starts_with("errors=0"));
 }
 
@@ -123,9 +124,9 @@ fn a_process_that_is_killed_during_actions_is_reported() {
         });
         let error = loop {
             match writer.patch(&insert("nothing()", "step", Moment::Entry), Reason::default()) {
-                Ok(receipt) => match writer.undo(receipt.change) {
-                    Ok(undone) if undone.outcome == RevertOutcome::Reverted => {}
-                    Ok(undone) => break format!("{undone:?}"),
+                Ok(receipt) => match writer.revert(receipt.change) {
+                    Ok(reverted) if reverted.outcome == RevertOutcome::Reverted => {}
+                    Ok(reverted) => break format!("{reverted:?}"),
                     Err(error) => break error.to_string(),
                 },
                 Err(error) => break error.to_string(),
@@ -153,7 +154,7 @@ fn a_process_stopped_by_a_signal_is_patched_but_calls_nothing() {
         .unwrap();
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
-    writer.undo(receipt.change).unwrap();
+    writer.revert(receipt.change).unwrap();
     assert_eq!(load.ends(), FINE);
 }
 
@@ -204,7 +205,7 @@ fn code_that_somebody_changed_since_is_left_alone_and_said() {
     let memory = memory.unwrap();
     std::os::unix::fs::FileExt::write_all_at(&memory, &[1], place).unwrap();
     let code = load.code();
-    let outcome = writer.undo(change).unwrap().outcome;
+    let outcome = writer.revert(change).unwrap().outcome;
     assert!(matches!(outcome, RevertOutcome::ChangedSince(_)), "{outcome:?}");
     assert_eq!(writer.changes()[0].status, Status::ChangedSince);
     assert!(load.code() == code, "nothing was reverted");
@@ -225,7 +226,7 @@ fn threads_that_somebody_bound_since_are_left_alone_and_it_is_said() {
     if !others.is_ok_and(|output| output.status.success()) {
         return skip("there is no taskset, or no second CPU");
     }
-    let outcome = writer.undo(bound).unwrap().outcome;
+    let outcome = writer.revert(bound).unwrap().outcome;
     assert!(matches!(outcome, RevertOutcome::ChangedSince(_)), "{outcome:?}");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     assert!(status.contains("Cpus_allowed_list:\t1\n"), "{status}");
@@ -304,14 +305,14 @@ fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter_as_root(
     let removed = writer
         .patch(&remove("log_state", Some("step")), Reason::default())
         .unwrap();
-    writer.undo(removed.change).unwrap();
+    writer.revert(removed.change).unwrap();
     drop(probe);
-    // Old bytes come from the file: what the probe had put there is not what is put back.
+    // Old bytes come from the file: what the probe had put there is not what is reverted.
     let receipt = writer
         .patch(&insert(NOTE, "step", Moment::Entry), Reason::default())
         .unwrap();
     assert_eq!(load.runs(), QUIET.replace("noted=0", "noted=1"));
-    writer.undo(receipt.change).unwrap();
+    writer.revert(receipt.change).unwrap();
     assert_eq!(load.runs(), QUIET);
     assert_eq!(load.ends(), FINE);
 }

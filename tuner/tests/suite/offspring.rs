@@ -1,13 +1,14 @@
-//! Processes that are forked while a change is in force have it in their memory: it is taken back there too.
+//! Processes that are forked while a change is in force have it in their memory: it is reverted there too.
 
 use rustix::time::{ClockId, clock_gettime};
-use tuner::actuator::Farewell;
+use tuner::actuator::RevertSummary;
 use tuner::journal::{Change, RevertOutcome, StateDir, Status};
 use tuner::process::{Pid, Process};
 
 use crate::actuator::Setting;
 
-/// What is forked from now on was forked after all that was written before, for certain: /proc tells the time of a fork in ticks of 10 ms.
+/// What is forked from now on was forked after all that was written before, for certain: /proc tells the time
+/// of a fork in ticks of 10 ms.
 fn some_ticks_later() {
     let now_ms = || {
         let time = clock_gettime(ClockId::Boottime);
@@ -29,17 +30,17 @@ fn changes(setting: &Setting, pid: Pid) -> Vec<Change> {
     StateDir::at(setting.state()).history(pid).unwrap().changes()
 }
 
-/// How many were taken back; all of what was tried.
-fn all_back(farewell: &Farewell) -> usize {
-    let is_back = farewell
-        .undone
+/// How many were reverted; all of what was tried.
+fn all_back(summary: &RevertSummary) -> usize {
+    let is_back = summary
+        .reverted
         .iter()
-        .all(|(_, undone)| undone.outcome == RevertOutcome::Reverted);
+        .all(|(_, reverted)| reverted.outcome == RevertOutcome::Reverted);
     assert!(
-        is_back && farewell.failed.is_empty() && farewell.refused.is_empty(),
-        "{farewell:?}"
+        is_back && summary.failed.is_empty() && summary.refused.is_empty(),
+        "{summary:?}"
     );
-    farewell.undone.len()
+    summary.reverted.len()
 }
 
 #[test]
@@ -50,11 +51,11 @@ fn a_worker_that_was_forked_before_a_change_keeps_its_own_value_even_where_it_is
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "101")).unwrap();
     assert_eq!(setting.program.say("values"), "101 100 101");
-    session.undo(setting.pid(), 1).unwrap();
+    session.revert(setting.pid(), 1).unwrap();
     assert_eq!(setting.program.say("values"), "10 100 101");
 
     session.set(setting.write("knob", "101")).unwrap();
-    assert_eq!(all_back(&session.undo_all(&[setting.pid()]).unwrap()), 1);
+    assert_eq!(all_back(&session.revert_all(&[setting.pid()]).unwrap()), 1);
     assert_eq!(setting.program.say("values"), "10 100 101");
 
     // By the session that ends, and without it.
@@ -88,7 +89,7 @@ fn a_program_and_its_workers_are_undone_in_one_go_and_each_has_its_own_value_aga
         .chain(before)
         .chain(heirs)
         .collect();
-    assert_eq!(all_back(&session.undo_all(&all).unwrap()), all.len());
+    assert_eq!(all_back(&session.revert_all(&all).unwrap()), all.len());
     assert_eq!(setting.program.say("values"), "10 100 101 102 102 10");
     for pid in all {
         let statuses: Vec<Status> = changes(&setting, pid)
@@ -111,14 +112,15 @@ fn a_child_with_a_change_of_its_own_is_no_heir() {
     for value in ["12", "11"] {
         session.set(setting.write_in(child, "knob", value)).unwrap();
     }
-    session.undo(setting.pid(), 1).unwrap();
+    session.revert(setting.pid(), 1).unwrap();
     assert_eq!(setting.program.say("values"), "10 11");
     assert_eq!(changes(&setting, child).len(), 2);
     session.shutdown().unwrap();
     assert!(process.wait().unwrap().success());
 }
 
-/// The writer was killed, and when it wrote is known to lie between its announcement and the first look of the next one.
+/// The writer was killed, and when it wrote is known to lie between its announcement and the first look of
+/// the next one.
 #[test]
 fn a_child_that_may_have_been_forked_before_is_left_alone_and_reported() {
     let mut setting = or_skip!(Setting::with_workers());
@@ -128,11 +130,11 @@ fn a_child_that_may_have_been_forked_before_is_left_alone_and_reported() {
     some_ticks_later();
     let child = worker(&mut setting, "fork 0");
     let (mut session, mut process) = setting.session(false, &[]);
-    let farewell = session.undo_all(&[setting.pid()]).unwrap();
-    let [(left_alone, refusal)] = &farewell.refused[..] else {
-        panic!("{farewell:?}")
+    let summary = session.revert_all(&[setting.pid()]).unwrap();
+    let [(left_alone, refusal)] = &summary.refused[..] else {
+        panic!("{summary:?}")
     };
-    assert_eq!((*left_alone, farewell.undone.len()), (child, 1));
+    assert_eq!((*left_alone, summary.reverted.len()), (child, 1));
     let why = "whether it has inherited the value is not known, so it is left alone (it was 10 there)";
     assert!(refusal.message.ends_with(why), "{refusal}");
     assert_eq!(setting.program.say("values"), "10 11");
@@ -149,8 +151,8 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
     let child: i32 = setting.program.say("fork").parse().unwrap();
     let child = Process::open(child).unwrap().pid;
     assert_eq!(setting.program.say("child"), "20");
-    let undone = session.undo(setting.pid(), 1).unwrap();
-    assert_eq!(undone.outcome, RevertOutcome::Reverted);
+    let reverted = session.revert(setting.pid(), 1).unwrap();
+    assert_eq!(reverted.outcome, RevertOutcome::Reverted);
     assert_eq!(
         (setting.program.say("own"), setting.program.say("child")),
         ("10".into(), "10".into())
@@ -169,11 +171,11 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
     some_ticks_later();
     setting.program.say("fork");
     assert_eq!(setting.program.say("child"), "30");
-    let farewell = session.shutdown().unwrap();
+    let summary = session.shutdown().unwrap();
     assert_eq!(
-        (farewell.undone.len(), farewell.failed.len()),
+        (summary.reverted.len(), summary.failed.len()),
         (2, 0),
-        "{farewell:?}"
+        "{summary:?}"
     );
     assert_eq!(
         (setting.program.say("own"), setting.program.say("child")),
@@ -189,11 +191,11 @@ fn what_is_to_stay_stays_in_what_was_forked_too() {
     session.set(setting.write("knob", "20")).unwrap();
     session.confirm(setting.pid(), 1).unwrap();
     setting.program.say("fork");
-    let farewell = session.shutdown().unwrap();
+    let summary = session.shutdown().unwrap();
     assert_eq!(
-        (farewell.undone.len(), farewell.kept.len()),
+        (summary.reverted.len(), summary.kept.len()),
         (0, 1),
-        "{farewell:?}"
+        "{summary:?}"
     );
     assert_eq!(setting.program.say("child"), "20");
     assert!(process.wait().unwrap().success());
@@ -209,11 +211,11 @@ fn a_child_that_began_a_program_anew_has_a_value_of_its_own() {
     some_ticks_later();
     setting.program.say("fork");
     assert_eq!(setting.program.say("exec"), "10");
-    let farewell = session.shutdown().unwrap();
+    let summary = session.shutdown().unwrap();
     assert_eq!(
-        (farewell.undone.len(), farewell.failed.len()),
+        (summary.reverted.len(), summary.failed.len()),
         (1, 0),
-        "{farewell:?}"
+        "{summary:?}"
     );
     assert_eq!(
         (setting.program.say("own"), setting.program.say("child")),

@@ -37,6 +37,18 @@ pub(crate) fn writes_back(state: &Path, pid: Pid) -> usize {
     journal.matches(r#""record":"revert_intent""#).count()
 }
 
+/// The ways in which compilers put debug information and addresses into files, each with its flags. Split files,
+/// debug links and static programs need more than flags: `finding` and `binding` have them.
+pub(crate) const FLAGS: [(&str, &[&str]); 7] = [
+    ("DWARF 4", &["-gdwarf-4"]),
+    ("DWARF 5", &["-gdwarf-5"]),
+    ("compressed sections", &["-gdwarf-5", "-gz"]),
+    ("type units", &["-gdwarf-4", "-fdebug-types-section"]),
+    ("type units of DWARF 5", &["-gdwarf-5", "-fdebug-types-section"]),
+    ("fixed addresses", &["-gdwarf-5", "-no-pie"]),
+    ("optimised by the link editor", &["-g", "-flto", "-rdynamic"]),
+];
+
 /// A directory with built programs.
 pub(crate) struct Workshop {
     pub(crate) directory: TempDir,

@@ -1,5 +1,6 @@
-//! What must end in a typed error with nothing written: a debugger, an end in the middle, a full disk under the
-//! journal, a program with rights of its own. (Types, sizes and sections are in `writing`, names in `binding`, zombies in `looking`.)
+//! What must end in a typed error with nothing written: a debugger, an end in the middle, a full disk under
+//! the journal, a program with rights of its own. (Types, sizes and sections are in `writing`, names in
+//! `binding`, zombies in `looking`.)
 
 use std::cell::RefCell;
 use std::fs;
@@ -174,14 +175,14 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
     SmallDisk::fill(&disk.0);
     for result in [
         writer.set(&slot, to(Value::I32(30))).map(drop),
-        writer.undo(1).map(drop),
+        writer.revert(1).map(drop),
     ] {
         refused!(result, WriterError::Journal(JournalError::Full { .. }));
     }
     assert_eq!(program.sees("knob"), "20");
     // With room again the same writer goes on.
     fs::remove_file(disk.0.join("filler")).unwrap();
-    assert_eq!(writer.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
     assert_eq!(program.sees("knob"), "10");
     drop(writer);
 }
@@ -203,7 +204,7 @@ fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back_as_root() {
             .patch(&remove("log_state", Some("step")), reason())
             .map(drop),
         writer.affinity(&"0".parse().unwrap(), reason()).map(drop),
-        writer.undo(1).map(drop),
+        writer.revert(1).map(drop),
     ];
     for outcome in outcomes {
         let error = outcome.unwrap_err();
@@ -213,7 +214,7 @@ fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back_as_root() {
     assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
     assert_eq!(load.program.say("ticks"), "ticks=0");
     fs::remove_file(disk.0.join("filler")).unwrap();
-    assert_eq!(writer.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(writer.revert(1).unwrap().outcome, RevertOutcome::Reverted);
     drop(writer);
     assert_eq!(load.runs(), QUIET);
     assert!(load.code() == code, "nothing was left of what was refused");
@@ -256,7 +257,7 @@ fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_a
     fs::remove_file(disk.0.join("journal/filler")).unwrap();
     let mut next = load.program.writer(&disk.0).unwrap();
     assert_eq!(next.changes()[0].status, Status::Applied, "the memory told");
-    assert_eq!(next.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(next.revert(1).unwrap().outcome, RevertOutcome::Reverted);
     drop(next);
     assert_eq!(load.runs(), QUIET);
     assert!(load.code() == code);
@@ -280,7 +281,7 @@ fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_sett
     fs::remove_file(disk.0.join("journal/filler")).unwrap();
     let mut next = program.writer(&disk.0).unwrap();
     assert_eq!(next.changes()[0].status, Status::Applied, "the memory told");
-    next.undo(1).unwrap();
+    next.revert(1).unwrap();
     assert_eq!(program.sees("knob"), "10");
     drop(next);
 }
@@ -299,7 +300,8 @@ fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_roo
     let unprivileged = workshop.build("variables.c", "unprivileged", &["-g"]);
     let lent = ["--inh-caps=-all,+sys_nice", "--ambient-caps=-all,+sys_nice"];
     let none = ["--inh-caps=-all", "--ambient-caps=-all"];
-    // A set-uid program of root's, started by another user; a capability that was handed on to it; and neither.
+    // A set-uid program of root's, started by another user; a capability that was handed on to it; and
+    // neither.
     for (program, capabilities, is_refused) in [
         (&program, none, true),
         (&unprivileged, lent, true),

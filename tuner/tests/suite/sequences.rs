@@ -1,5 +1,6 @@
-//! Random series of changes of code, sets of variables and undos on one running program: its results stay right, each change has its effect as long as it
-//! is in force, and at the end its code is, byte for byte, what it was.
+//! Random series of changes of code, sets of variables and undos on one running program: its results stay
+//! right, each change has its effect as long as it is in force, and at the end its code is, byte for byte,
+//! what it was.
 
 use plan::{Moment, PatchRequest, Value};
 use proptest::prelude::*;
@@ -20,8 +21,8 @@ enum Step {
     Change(usize),
     /// Which variable, and to what.
     Set(usize, i8),
-    Undo(prop::sample::Index),
-    UndoAll,
+    Revert(prop::sample::Index),
+    RevertAll,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -29,8 +30,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Nothing),
         10 => (0..requests().len()).prop_map(Step::Change),
         4 => (0..VARIABLES.len(), any::<i8>()).prop_map(|(variable, value)| Step::Set(variable, value)),
-        11 => any::<prop::sample::Index>().prop_map(Step::Undo),
-        1 => Just(Step::UndoAll),
+        11 => any::<prop::sample::Index>().prop_map(Step::Revert),
+        1 => Just(Step::RevertAll),
     ]
 }
 
@@ -68,7 +69,7 @@ const VARIABLES: [(&str, i64, Valued); 3] = [
     ("chosen_settings->rate", 8, |value| Value::F64(value as f64)),
 ];
 
-/// What was done, and can be taken back.
+/// What was done, and can be reverted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     /// Index of its request.
@@ -114,13 +115,13 @@ impl Series {
                 Err(error) => return Err(TestCaseError::fail(error.to_string())),
             },
             Step::Set(variable, value) => self.set(variable, i64::from(value))?,
-            Step::Undo(which) if !self.in_force.is_empty() => {
-                self.undo(which.index(self.in_force.len()))?;
+            Step::Revert(which) if !self.in_force.is_empty() => {
+                self.revert(which.index(self.in_force.len()))?;
             }
-            Step::Undo(_) | Step::Nothing => {}
-            Step::UndoAll => {
+            Step::Revert(_) | Step::Nothing => {}
+            Step::RevertAll => {
                 for index in (0..self.in_force.len()).rev() {
-                    self.undo(index)?;
+                    self.revert(index)?;
                 }
             }
         }
@@ -142,29 +143,29 @@ impl Series {
     }
 
     /// A value that was overwritten is not in force, and stays.
-    fn undo(&mut self, index: usize) -> Result<(), TestCaseError> {
+    fn revert(&mut self, index: usize) -> Result<(), TestCaseError> {
         let (change, done) = self.in_force[index];
         let is_of = |variable, done: &Done| matches!(done, Done::Set(of, _) if *of == variable);
-        let undone = self.writer.undo(change);
+        let reverted = self.writer.revert(change);
         if let Done::Set(variable, before) = done {
             if self.in_force[index + 1..]
                 .iter()
                 .any(|(_, later)| is_of(variable, later))
             {
                 let is_refused = matches!(
-                    undone,
+                    reverted,
                     Err(WriterError::NotInForce {
                         status: Status::Superseded { .. },
                         ..
                     })
                 );
-                prop_assert!(is_refused, "{change} was overwritten: {undone:?}");
+                prop_assert!(is_refused, "{change} was overwritten: {reverted:?}");
                 return Ok(());
             }
             self.values[variable] = before;
         }
-        let undone = undone.map_err(|error| TestCaseError::fail(format!("{change}: {error}")))?;
-        prop_assert_eq!(undone.outcome, RevertOutcome::Reverted);
+        let reverted = reverted.map_err(|error| TestCaseError::fail(format!("{change}: {error}")))?;
+        prop_assert_eq!(reverted.outcome, RevertOutcome::Reverted);
         self.in_force.remove(index);
         Ok(())
     }
@@ -210,7 +211,7 @@ fn any_series_of_changes_and_undos_leaves_the_code_and_the_results_as_they_were(
                 series.check()?;
             }
         }
-        series.take(Step::UndoAll)?;
+        series.take(Step::RevertAll)?;
         series.check()?;
         let now = series.load.code();
         prop_assert!(now == series.code, "the code differs");

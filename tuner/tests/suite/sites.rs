@@ -1,5 +1,5 @@
-//! Where entries are probed, over the code of real libraries: what was chosen is judged by another disassembler (objdump), function by
-//! function.
+//! Where entries are probed, over the code of real libraries: what was chosen is judged by another
+//! disassembler (objdump), function by function.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -104,7 +104,8 @@ fn harm(mnemonic: &str, operands: &str) -> Option<String> {
     // Commas inside parentheses separate the parts of an address.
     let open = operands.rfind(')').map_or(0, |end| end + 1);
     let last = operands[open..].rsplit(',').next().unwrap_or_default().trim();
-    // Vector registers are nothing that a probe sees, and what has one as its last operand changes at most that.
+    // Vector registers are nothing that a probe sees, and what has one as its last operand changes at most
+    // that.
     let is_vector = ["%xmm", "%ymm", "%zmm"].iter().any(|kind| last.starts_with(kind));
     let is_known =
         CHANGE_LAST.contains(&mnemonic) || CHANGE_LAST_SO.iter().any(|begin| mnemonic.starts_with(begin));
@@ -174,8 +175,8 @@ fn library(name: &str) -> Option<(PathBuf, Image)> {
     Some((path, image))
 }
 
-/// Judges all functions of a part of a library, for kernels that emulate long nops and for those that do not; how many of them have
-/// a site behind their first byte.
+/// Judges all functions of a part of a library, for kernels that emulate long nops and for those that do not;
+/// how many of them have a site behind their first byte.
 fn is_right(name: &str, part: impl Fn(&Image) -> Range<u64>) -> Option<usize> {
     let Some((path, image)) = library(name) else {
         skip(&format!("{name} is not here"));

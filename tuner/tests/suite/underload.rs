@@ -162,5 +162,5 @@ pub(crate) fn called(writer: &mut Writer, text: &str) -> String {
 
 /// Takes a change back, which must succeed.
 pub(crate) fn take_back(writer: &mut Writer, change: u64) {
-    assert_eq!(writer.undo(change).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(writer.revert(change).unwrap().outcome, RevertOutcome::Reverted);
 }

@@ -1,5 +1,5 @@
-//! Changes that wait for a sync point: what is written, refused, taken back and written down. The rendezvous is the testee's own
-//! and holds nobody; the real one is tested with the agent, as root.
+//! Changes that wait for a sync point: what is written, refused, reverted and written down. The rendezvous
+//! is the testee's own and holds nobody; the real one is tested with the agent, as root.
 
 use std::path::Path;
 use std::process::Child;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use plan::{Action, ValueType};
 use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, SetCommand};
 use tuner::journal::{Mechanism, Reason, RevertOutcome, StateDir, Status};
-use tuner::undo::Undone;
+use tuner::revert::RevertReceipt;
 use tuner::writer::Receipt;
 
 use crate::actuator::Setting;
@@ -118,7 +118,7 @@ fn a_change_is_announced_anew_when_the_program_wrote_the_variable_while_it_waite
         (Status::Failed, Status::Applied)
     );
     assert_eq!(
-        session.undo(setting.pid(), 2).unwrap().outcome,
+        session.revert(setting.pid(), 2).unwrap().outcome,
         RevertOutcome::Reverted
     );
     assert_eq!(setting.program.sees("knob"), "33");
@@ -164,10 +164,10 @@ fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync
     write.value_type = Some(ValueType::I32);
     session.arm(at_main(write)).unwrap();
     assert_eq!(collect(&mut session).unwrap().change, Some(2));
-    let farewell = session.undo_all(&[setting.pid()]).unwrap();
-    let undone = |(_, undone): &(_, Undone)| (undone.change, undone.outcome.clone());
+    let summary = session.revert_all(&[setting.pid()]).unwrap();
+    let reverted = |(_, reverted): &(_, RevertReceipt)| (reverted.change, reverted.outcome.clone());
     assert_eq!(
-        farewell.undone.iter().map(undone).collect::<Vec<_>>(),
+        summary.reverted.iter().map(reverted).collect::<Vec<_>>(),
         [(2, RevertOutcome::Reverted), (1, RevertOutcome::Reverted)]
     );
 }
@@ -200,25 +200,26 @@ fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_reported() {
     session.arm(at_main(setting.write("knob", "11"))).unwrap();
     collect(&mut session).unwrap();
     std::fs::remove_file(&gate).unwrap();
-    let farewell = session.shutdown().unwrap();
+    let summary = session.shutdown().unwrap();
     assert!(process.wait().unwrap().success());
-    match &farewell.undone[..] {
-        [(_, undone)] => assert_eq!(
-            undone.outcome,
+    match &summary.reverted[..] {
+        [(_, reverted)] => assert_eq!(
+            reverted.outcome,
             RevertOutcome::Failed(
                 "the program did not reach entry:main in time: nothing was written".to_owned()
             )
         ),
         other => panic!("{other:?}"),
     }
-    assert_eq!(farewell.kept.len(), 1);
+    assert_eq!(summary.kept.len(), 1);
     assert_eq!(
         (setting.program.sees("knob"), setting.status(1)),
         ("11".into(), Status::Applied)
     );
 }
 
-/// What has been changed three times at a sync point, by an actuator that finds it as long as the gate is there.
+/// What has been changed three times at a sync point, by an actuator that finds it as long as the gate is
+/// there.
 fn changed_three_times(setting: &Setting, gate: &Path) -> (ActuatorClient, Child) {
     std::fs::write(gate, "").unwrap();
     let (mut session, process) = scripted(setting, gate.to_str().unwrap());
@@ -234,12 +235,12 @@ fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_
     let mut setting = or_skip!(Setting::new());
     let gate = setting.state().join("gate");
     let (session, mut process) = changed_three_times(&setting, &gate);
-    let farewell = session.shutdown().unwrap();
+    let summary = session.shutdown().unwrap();
     assert!(process.wait().unwrap().success());
-    let undone = |(_, undone): &(_, Undone)| (undone.change, undone.outcome.clone());
+    let outcome = |(_, one): &(_, RevertReceipt)| (one.change, one.outcome.clone());
     let reverted = [3, 2, 1].map(|number| (number, RevertOutcome::Reverted));
-    assert_eq!(farewell.undone.iter().map(undone).collect::<Vec<_>>(), reverted);
-    assert_eq!(farewell.kept, []);
+    assert_eq!(summary.reverted.iter().map(outcome).collect::<Vec<_>>(), reverted);
+    assert_eq!(summary.kept, []);
     assert_eq!(setting.program.sees("knob"), "10");
     assert!((1..=3).all(|change| setting.status(change) == Status::Reverted));
     assert_eq!(writes_back(setting.state(), setting.pid()), 1);
@@ -256,12 +257,12 @@ fn changes_that_are_requested_by_their_numbers_are_taken_back_in_one_passage() {
             .iter()
             .map(|change| ChangeNumber { pid, change: *change })
             .collect();
-        let outcome = |one: Result<Undone, ClientError>| {
-            one.map(|undone| undone.outcome)
+        let outcome = |one: Result<RevertReceipt, ClientError>| {
+            one.map(|reverted| reverted.outcome)
                 .map_err(|error| error.to_string())
         };
         session
-            .undo_each(&numbers)
+            .revert_each(&numbers)
             .0
             .into_iter()
             .map(outcome)
@@ -285,7 +286,7 @@ fn changes_that_are_requested_by_their_numbers_are_taken_back_in_one_passage() {
 #[test]
 fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory() {
     for (found, statuses) in [
-        // The program never came by: the last one is in force still, and all can be taken back.
+        // The program never came by: the last one is in force still, and all can be reverted.
         (
             "13",
             [

@@ -1,4 +1,4 @@
-//! What is written, what is refused, what is taken back.
+//! What is written, what is refused, what is reverted.
 
 use std::cell::RefCell;
 use std::os::unix::process::CommandExt;
@@ -55,7 +55,7 @@ fn the_program_sees_every_kind_of_value_that_was_written() {
     assert_eq!(writer.changes().len(), cases.len());
     assert!(
         writer
-            .undo_all(|_| true)
+            .revert_all(|_| true)
             .unwrap()
             .iter()
             .all(|attempt| attempt.result.is_ok())
@@ -239,14 +239,14 @@ fn what_the_program_changed_since_is_left_alone_and_said() {
     let slot = program.slot("knob", None).unwrap();
     writer.set(&slot, to(Value::I32(20))).unwrap();
     program.say("set 33");
-    let undone = writer.undo(1).unwrap();
+    let reverted = writer.revert(1).unwrap();
     assert_eq!(
-        undone.outcome,
+        reverted.outcome,
         RevertOutcome::ChangedSince(Value::I32(33).to_bytes())
     );
     assert_eq!(program.sees("knob"), "33");
     assert_eq!(writer.changes()[0].status, Status::ChangedSince);
-    refused!(writer.undo(1), WriterError::NotInForce { .. });
+    refused!(writer.revert(1), WriterError::NotInForce { .. });
 }
 
 #[test]
@@ -257,22 +257,22 @@ fn changes_of_one_variable_are_taken_back_newest_first() {
     for value in [20, 30, 40] {
         writer.set(&slot, to(Value::I32(value))).unwrap();
     }
-    let error = writer.undo(1).unwrap_err();
+    let error = writer.revert(1).unwrap_err();
     assert_eq!(
         error.to_string(),
         "change 1 is not in force: change 2 replaced it; revert that first"
     );
-    writer.undo(3).unwrap();
+    writer.revert(3).unwrap();
     assert_eq!(program.sees("knob"), "30");
     let order: Vec<u64> = writer
-        .undo_all(|_| true)
+        .revert_all(|_| true)
         .unwrap()
         .iter()
         .map(|attempt| attempt.change)
         .collect();
     assert_eq!(order, [2, 1]);
     assert_eq!(program.sees("knob"), "10");
-    refused!(writer.undo(9), WriterError::NoSuchChange { change: 9, .. });
+    refused!(writer.revert(9), WriterError::NoSuchChange { change: 9, .. });
 }
 
 #[test]
@@ -285,10 +285,12 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
         writer.set(&slot, to(Value::I32(value))).unwrap();
     }
     let mut undo = |first: u64| {
-        let attempts = writer.undo_all(|change| change.intent.change >= first).unwrap();
-        let undone = attempts.into_iter().map(|attempt| attempt.result.unwrap());
-        let undone: Vec<_> = undone.map(|undone| (undone.change, undone.outcome)).collect();
-        (undone, program.sees("knob"), writes_back(state, slot.pid()))
+        let attempts = writer.revert_all(|change| change.intent.change >= first).unwrap();
+        let reverted = attempts.into_iter().map(|attempt| attempt.result.unwrap());
+        let reverted: Vec<_> = reverted
+            .map(|reverted| (reverted.change, reverted.outcome))
+            .collect();
+        (reverted, program.sees("knob"), writes_back(state, slot.pid()))
     };
     let back = RevertOutcome::Reverted;
     assert_eq!(
@@ -306,7 +308,7 @@ fn a_later_session_takes_back_what_an_earlier_one_left() {
     program.set(state, &slot, Value::I32(20));
     let mut later = program.writer(state).unwrap();
     assert_eq!(later.newest_before, 1);
-    assert_eq!(later.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(later.revert(1).unwrap().outcome, RevertOutcome::Reverted);
     assert_eq!(program.sees("knob"), "10");
     let history = StateDir::at(state).history(program.process().pid).unwrap();
     assert_eq!(history.changes()[0].status, Status::Reverted);
@@ -348,11 +350,11 @@ fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
         .unwrap();
     assert_eq!(program.say("exec"), "ready");
     // The same file again: with address randomisation it lies elsewhere, without it the value differs.
-    match writer.undo(1) {
+    match writer.revert(1) {
         Err(WriterError::ModuleGone { .. }) => {}
-        Ok(undone) => assert!(
-            matches!(undone.outcome, RevertOutcome::ChangedSince(_)),
-            "{undone:?}"
+        Ok(reverted) => assert!(
+            matches!(reverted.outcome, RevertOutcome::ChangedSince(_)),
+            "{reverted:?}"
         ),
         Err(error) => panic!("{error}"),
     }

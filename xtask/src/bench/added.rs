@@ -1,5 +1,5 @@
-//! What a probe adds to a call, for `hits` and `sites`: rounds of `agent/benches/hits.rs`, each followed by the other tools at the same
-//! functions, at their first bytes, as people use them.
+//! What a probe adds to a call, for `hits` and `sites`: rounds of `agent/benches/hits.rs`, each followed by
+//! the other tools at the same functions, at their first bytes, as people use them.
 //!
 //! Ratios are of one round. Shown is the median over the rounds with the least and the greatest.
 
@@ -58,7 +58,8 @@ pub(super) fn theirs(tool: Tool, telling: Telling) -> String {
 }
 
 impl Added {
-    /// All our ways at the sites of these functions; some of them at all places of all functions where none is named.
+    /// All our ways at the sites of these functions; some of them at all places of all functions where none
+    /// is named.
     pub(super) fn measure(settings: &Settings, functions: &[&str], tellings: &[Telling]) -> Result<Added> {
         let (rounds, calls) = settings.either(QUICK, FULL);
         let program = programs::c("sites")?;

@@ -1,5 +1,6 @@
-//! `cargo xtask bench attach`: how long attaching and leaving take with few and many probes, and how soon there is something to see of few
-//! and many ranks, in lines and on a terminal, beside ranks that sleep and ranks that keep every CPU busy; and what the agent takes meanwhile.
+//! `cargo xtask bench attach`: how long attaching and leaving take with few and many probes, and how soon
+//! there is something to see of few and many ranks, in lines and on a terminal, beside ranks that sleep and
+//! ranks that keep every CPU busy; and what the agent takes meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,9 +1,12 @@
-//! `cargo xtask bench events`: how many hits a second the agent takes out of its ring, and that each one is read or counted as lost.
+//! `cargo xtask bench events`: how many hits a second the agent takes out of its ring, and that each one is
+//! read or counted as lost.
 //!
-//! The agent is the real one, attached to a program that does nothing; a synthetic producer in the kernel puts hits of its one probe into
-//! its ring (`agent/benches/events.rs`). What it read and what it lost is what its report tells: that the
-//! two come to what was made is asked of every run; and so it is while the agent is stopped. Beside it a reader that takes the hits out of a ring of its own and does nothing else,
-//! and, before each round, how long the machine stops a thread of whom nothing is wanted (`stops`): what is made meanwhile has to fit into the ring.
+//! The agent is the real one, attached to a program that does nothing; a synthetic producer in the kernel
+//! puts hits of its one probe into its ring (`agent/benches/events.rs`). What it read and what it lost is
+//! what its report tells: that the two come to what was made is asked of every run; and so it is while the
+//! agent is stopped. Beside it a reader that takes the hits out of a ring of its own and does nothing else,
+//! and, before each round, how long the machine stops a thread of whom nothing is wanted (`stops`): what is
+//! made meanwhile has to fit into the ring.
 
 use std::time::Duration;
 

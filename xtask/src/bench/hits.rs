@@ -1,5 +1,6 @@
-//! `cargo xtask bench hits`: what is done at a hit and what each costs the program, beside bpftrace and perf where they are here, and beside
-//! a probe with an empty program behind it. Ours is at the function's site ([`super::sites`]).
+//! `cargo xtask bench hits`: what is done at a hit and what each costs the program, beside bpftrace and perf
+//! where they are here, and beside a probe with an empty program behind it. Ours is at the function's site
+//! ([`super::sites`]).
 
 use super::added::{Added, theirs};
 use super::tools::{Telling, Tool};
@@ -8,8 +9,8 @@ use crate::measure::stats::Spread;
 use crate::measure::table::{Cell, Table};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// As most functions begin: on this the kernel need not step. And as those of libraries begin that were built for Intel's CET: our site is
-/// the push behind it.
+/// As most functions begin: on this the kernel need not step. And as those of libraries begin that were built
+/// for Intel's CET: our site is the push behind it.
 const PUSH: &str = "begins_with_push";
 const ENDBR64: &str = "begins_with_endbr64";
 const FUNCTIONS: [&str; 2] = [PUSH, ENDBR64];
@@ -25,7 +26,8 @@ const SAME: [(Telling, &str, &str); 7] = [
     (Telling::Histogram, "times in a histogram", IN_HISTOGRAM),
 ];
 
-/// What an empty program behind the probe costs, entry alone and with the return: no way of ours can cost less.
+/// What an empty program behind the probe costs, entry alone and with the return: no way of ours can cost
+/// less.
 const EMPTY: &str = "empty entry";
 const EMPTY_PAIR: &str = "empty pair";
 /// What is done at a call whose times are added up for a rule.

@@ -1,5 +1,5 @@
-//! `cargo xtask bench idle`: what the agent takes of the machine while nothing happens, over probes of a program alone and over ranks;
-//! beside what bpftrace and perf take, attached to the same program.
+//! `cargo xtask bench idle`: what the agent takes of the machine while nothing happens, over probes of a
+//! program alone and over ranks; beside what bpftrace and perf take, attached to the same program.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,5 @@
-//! `agent/benches/hits.rs`, which measures a round for each line that it is given: so other tools have their turns in between.
+//! `agent/benches/hits.rs`, which measures a round for each line that it is given: so other tools have their
+//! turns in between.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -33,7 +34,8 @@ impl Instrument {
         }
     }
 
-    /// One round: takes each line with the nanoseconds that its way adds to a call. A line that is not understood is an error.
+    /// One round: takes each line with the nanoseconds that its way adds to a call. A line that is not
+    /// understood is an error.
     pub(super) fn round(&mut self, take: impl FnMut(&Value, f64) -> Option<()>) -> Result<()> {
         let input = self.input.as_mut().ok_or("the instrument has ended")?;
         writeln!(input).map_err(|error| format!("the instrument has ended: {error}"))?;

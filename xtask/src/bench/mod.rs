@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measurements of the release build. `all` is all of them that say how we do beside others; with `--quick` it takes
-//! minutes, and fails only where a figure is far off its target.
+//! `cargo xtask bench`: measurements of the release build. `all` is all of them that say how we do beside
+//! others; with `--quick` it takes minutes, and fails only where a figure is far off its target.
 
 mod added;
 mod attach;
@@ -93,8 +93,9 @@ fn of_crate(package: &str, name: &str) -> Result<()> {
     run(cargo.current_dir(crate::root()))
 }
 
-/// A program of `agent/benches`, which measures what takes the agent's own library: built as the agent that is measured. Where another one
-/// is given (TUNEAGENT_BIN) it is built without optimisation, which is quicker; what it measures happens in the kernel and in other programs.
+/// A program of `agent/benches`, which measures what takes the agent's own library: built as the agent that
+/// is measured. Where another one is given (TUNEAGENT_BIN) it is built without optimisation, which is
+/// quicker; what it measures happens in the kernel and in other programs.
 fn instrument(name: &str) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["bench", "--quiet", "--package", "tuneagent"]);

@@ -1,9 +1,11 @@
-//! `cargo xtask bench overhead`: what being watched costs LAMMPS, GROMACS, and programs that do little but send a few bytes to and fro or add
-//! up over all ranks, beside what a preloaded profiler costs them and beside what the agent says that it costs.
+//! `cargo xtask bench overhead`: what being watched costs LAMMPS, GROMACS, and programs that do little but
+//! send a few bytes to and fro or add up over all ranks, beside what a preloaded profiler costs them and
+//! beside what the agent says that it costs.
 //!
-//! Jobs of the same program take short turns, whoever has none is stopped, the agent too: two as they come, one of them under `tuneagent attach`
-//! (the profile alone, and all of it: without a budget), which then change their parts; and one under a small PMPI library that counts
-//! calls and their time, beside one as it comes. So what disturbs the machine for a while disturbs both sides of a pair. Measures no start.
+//! Jobs of the same program take short turns, whoever has none is stopped, the agent too: two as they come,
+//! one of them under `tuneagent attach` (the profile alone, and all of it: without a budget), which then
+//! change their parts; and one under a small PMPI library that counts calls and their time, beside one as it
+//! comes. So what disturbs the machine for a while disturbs both sides of a pair. Measures no start.
 
 use std::time::Duration;
 

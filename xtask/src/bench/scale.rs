@@ -1,8 +1,8 @@
-//! `cargo xtask bench scale`: how what the agent takes grows over hits a second: for the profile, for a rule that adds up the calls of each
-//! iteration, and for one that asks for each of them.
+//! `cargo xtask bench scale`: how what the agent takes grows over hits a second: for the profile, for a rule
+//! that adds up the calls of each iteration, and for one that asks for each of them.
 //!
-//! What comes up from the kernel is shown as bytes through the ring, for each iteration of the program: who adds up where hits are made
-//! sends as much for an iteration whatever happens in it.
+//! What comes up from the kernel is shown as bytes through the ring, for each iteration of the program: who
+//! adds up where hits are made sends as much for an iteration whatever happens in it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ use crate::process::capture;
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// Calls a second that are asked for: a hit at the entry and one at the return each. The last is more than a core can make.
+/// Calls a second that are asked for: a hit at the entry and one at the return each. The last is more than a
+/// core can make.
 const CALLS: [u64; 6] = [100, 1_000, 10_000, 50_000, 200_000, 500_000];
 
 /// Iterations of the program in a second, when it keeps its pace.

@@ -1,5 +1,5 @@
-//! `cargo xtask bench sites`: what a hit costs a program, by what the kernel does with the instruction under the probe; beside perf and
-//! bpftrace where they are here.
+//! `cargo xtask bench sites`: what a hit costs a program, by what the kernel does with the instruction under
+//! the probe; beside perf and bpftrace where they are here.
 
 use super::added::Added;
 use super::tools::{Telling, Tool};

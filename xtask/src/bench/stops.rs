@@ -1,6 +1,8 @@
-//! How long this machine keeps a thread off a CPU that it has for itself: no reader of a ring can be sooner than that.
+//! How long this machine keeps a thread off a CPU that it has for itself: no reader of a ring can be sooner
+//! than that.
 //!
-//! The host of a virtual machine takes CPUs away as it likes. Measured before something else, never beside it: every CPU is taken.
+//! The host of a virtual machine takes CPUs away as it likes. Measured before something else, never beside
+//! it: every CPU is taken.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The tools that people use for the same: perf and bpftrace, each at a function of a program that it runs. What the program says of itself
-//! is what a call took.
+//! The tools that people use for the same: perf and bpftrace, each at a function of a program that it runs.
+//! What the program says of itself is what a call took.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -127,8 +127,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Where there is debug information perf takes nothing for a function that it does not tell of, as none of assembler's: hence a copy
-    /// without.
+    /// Where there is debug information perf takes nothing for a function that it does not tell of, as none
+    /// of assembler's: hence a copy without.
     pub(super) fn of(program: &Path, functions: &[&str]) -> Result<Program> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let path = folder.path().join("program");

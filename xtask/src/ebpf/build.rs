@@ -1,7 +1,7 @@
 //! Compiles `ebpf/` to its objects, the same bytes on every machine that has the same tools.
 //!
-//! Paths of the machine would differ, so they are renamed in the debug information. What is compiled, and into
-//! what programs, is decided in `ebpf/`.
+//! Paths of the machine would differ, so they are renamed in the debug information. What is compiled, and
+//! into what programs, is decided in `ebpf/`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -70,8 +70,8 @@ pub(crate) fn objects(root: &Path, toolchain: &Toolchain, target: &Path) -> Resu
         .collect()
 }
 
-/// The object without DWARF: the linker has made BTF of it, and nothing else reads it. It would be three quarters of the bytes, in every
-/// program that is shipped.
+/// The object without DWARF: the linker has made BTF of it, and nothing else reads it. It would be three
+/// quarters of the bytes, in every program that is shipped.
 fn without_dwarf(object: &[u8]) -> object::build::Result<Vec<u8>> {
     let mut builder = Builder::read(object)?;
     for section in builder.sections.iter_mut() {
@@ -104,7 +104,8 @@ fn flags(root: &Path, toolchain: &Toolchain) -> OsString {
     ] {
         flags.push(remap(&folder, name));
     }
-    // Sources of dependencies lie in a folder that is named after where they came from. The last rule that fits counts.
+    // Sources of dependencies lie in a folder that is named after where they came from. The last rule that
+    // fits counts.
     if let Ok(origins) = fs::read_dir(cargo_home().join("registry").join("src")) {
         flags.extend(origins.flatten().map(|origin| remap(&origin.path(), "/crates")));
     }

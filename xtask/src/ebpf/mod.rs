@@ -1,8 +1,8 @@
 //! `cargo xtask ebpf`: builds the kernel side and keeps the committed objects honest.
 //!
-//! The objects are committed so that everybody else needs only stable Rust. `provenance` says which sources and
-//! which tools they came from, `toolchain` finds compilers that can build them, `build` builds them reproducibly.
-//! What the programs do is the business of `ebpf/`.
+//! The objects are committed so that everybody else needs only stable Rust. `provenance` says which sources
+//! and which tools they came from, `toolchain` finds compilers that can build them, `build` builds them
+//! reproducibly. What the programs do is the business of `ebpf/`.
 
 mod build;
 mod provenance;

@@ -76,7 +76,8 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// One hash for all sources: each file's path and length stand before its bytes, so nothing can move unnoticed.
+/// One hash for all sources: each file's path and length stand before its bytes, so nothing can move
+/// unnoticed.
 pub(crate) fn hash_of_sources(root: &Path) -> Result<String> {
     let mut files = Vec::new();
     for source in SOURCES {

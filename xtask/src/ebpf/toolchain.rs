@@ -154,7 +154,8 @@ pub(crate) fn install_linker(compiler: &Compiler) -> Result<PathBuf> {
         ])
         .args(["--features", &format!("llvm-{major}")])
         .env("LLVM_PREFIX", &prefix)
-        // The caller's target folder is for the project; and RUSTFLAGS meant for it do not concern the linker.
+        // The caller's target folder is for the project; and RUSTFLAGS meant for it do not concern the
+        // linker.
         .env_remove("CARGO_TARGET_DIR")
         .env_remove("RUSTFLAGS");
     run(&mut install)?;

@@ -1,7 +1,8 @@
 //! Load balancing by factoring: MATE thesis (2007), section 5.2.6, Table 5.6, on `nbody`.
 //!
-//! Dedicated, every worker is equally fast. Under load every third worker takes three times as long, in turns from phase to phase.
-//! The program hands out one equal chunk to each worker; the rule `factoring` makes it hand out batches of shrinking chunks.
+//! Dedicated, every worker is equally fast. Under load every third worker takes three times as long, in turns
+//! from phase to phase. The program hands out one equal chunk to each worker; the rule `factoring` makes it
+//! hand out batches of shrinking chunks.
 
 use tuneagent_e2e::programs::{self, FACTORING_NAMES};
 

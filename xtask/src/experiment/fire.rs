@@ -1,5 +1,5 @@
-//! The fire simulator `wildfire` as its two experiments run it: as real-time processes, so that what is slept is exact on a busy
-//! machine too.
+//! The fire simulator `wildfire` as its two experiments run it: as real-time processes, so that what is slept
+//! is exact on a busy machine too.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,10 @@
-//! The number of workers by the performance index Pi: MATE for MPI (2010), sections 4.3 and 5.4.2, on `wildfire`.
+//! The number of workers by the performance index Pi: MATE for MPI (2010), sections 4.3 and 5.4.2, on
+//! `wildfire`.
 //!
-//! The thesis specified this and never ran it, for want of a way to create and end workers; here the ranks are all there and those
-//! not in use are parked. First with sections, as the model assumes them, and work that grows; then with unbalanced work, beside
-//! adjusting factoring: balance first, as the thesis wants it, and the other order.
+//! The thesis specified this and never ran it, for want of a way to create and end workers; here the ranks
+//! are all there and those not in use are parked. First with sections, as the model assumes them, and work
+//! that grows; then with unbalanced work, beside adjusting factoring: balance first, as the thesis wants it,
+//! and the other order.
 
 mod load;
 
@@ -19,7 +21,7 @@ use crate::measure::stats::{Spread, change, quantile};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-const MOST: usize = 7;
+const RUNS_MAX: usize = 7;
 const POINTS: f64 = 2100.0;
 const POINT_BYTES: f64 = 1000.0;
 const LATENCY_S: f64 = 50e-6;
@@ -57,7 +59,8 @@ fn mean_index(run: &Run, part: Range<usize>) -> f64 {
 /// What was measured under one load.
 struct Measured {
     load: Load,
-    /// A run of each number of workers, in the way in which the load shares its work; none of one worker, which takes long.
+    /// A run of each number of workers, in the way in which the load shares its work; none of one worker,
+    /// which takes long.
     sweep: Sweep,
     best: f64,
     names: Vec<&'static str>,
@@ -107,7 +110,7 @@ impl Measured {
     /// A rule that may not write did not.
     fn check_watched(&self) -> Result<()> {
         let mut watched = self.rounds.of(WATCHED).iter().flat_map(|run| run.each("workers"));
-        match watched.all(|of| of == MOST as f64) {
+        match watched.all(|of| of == RUNS_MAX as f64) {
             true => Ok(()),
             false => Err("a rule that may not write did".to_owned()),
         }
@@ -142,7 +145,7 @@ impl Measured {
     /// An agent that gets no CPU before a run is over does nothing.
     fn parked(&self, names: &[&str]) -> Claim {
         let runs = || names.iter().flat_map(|name| self.rounds.of(name));
-        let has_parked = |run: &&Run| run.each("workers").iter().any(|of| *of < MOST as f64);
+        let has_parked = |run: &&Run| run.each("workers").iter().any(|of| *of < RUNS_MAX as f64);
         let (all, parked) = (runs().count(), runs().filter(has_parked).count());
         let text = format!("the rule parked workers in {parked} of {all} tuned runs");
         Claim::of_times(text, parked == all)

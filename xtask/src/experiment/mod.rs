@@ -1,10 +1,12 @@
-//! `cargo xtask experiment`: the published experiments repeated on real MPI, the published figures beside ours; and, of our own, what the
-//! run-time rules do for programs that nobody prepared, and what they cost those that need none.
+//! `cargo xtask experiment`: the published experiments repeated on real MPI, the published figures beside
+//! ours; and, of our own, what the run-time rules do for programs that nobody prepared, and what they cost
+//! those that need none.
 //!
-//! `scenario` runs one program once, alone or with the agent; `sweep` looks once at each of some fixed settings; `rounds` repeats
-//! scenarios in turns, so that what disturbs the machine disturbs all of them. An experiment is a module: a list of scenarios, tables of
-//! their figures, pictures of the tables' columns, and claims. The programs sleep their compute time, so that 26 ranks fit on two cores:
-//! what is measured is the tuning, not the machine.
+//! `scenario` runs one program once, alone or with the agent; `sweep` looks once at each of some fixed
+//! settings; `rounds` repeats scenarios in turns, so that what disturbs the machine disturbs all of them. An
+//! experiment is a module: a list of scenarios, tables of their figures, pictures of the tables' columns, and
+//! claims. The programs sleep their compute time, so that 26 ranks fit on two cores: what is measured is the
+//! tuning, not the machine.
 
 mod factoring;
 mod fire;

@@ -1,9 +1,10 @@
-//! What a message costs, measured from round trips: MATE thesis (2007), section 5.1.1, and MATE for MPI (2010), section 5.4.2.1, ask
-//! for it and use constants.
+//! What a message costs, measured from round trips: MATE thesis (2007), section 5.1.1, and MATE for MPI
+//! (2010), section 5.4.2.1, ask for it and use constants.
 //!
-//! `quadrature` is run on a network of known latency and bandwidth: whoever receives a message waits until it would have arrived. The
-//! rule `network` knows neither; it takes slope and intercept of a line through the round trips of 20 iterations, each without the
-//! worker's own computation, so that no two clocks are compared.
+//! `quadrature` is run on a network of known latency and bandwidth: whoever receives a message waits until it
+//! would have arrived. The rule `network` knows neither; it takes slope and intercept of a line through the
+//! round trips of 20 iterations, each without the worker's own computation, so that no two clocks are
+//! compared.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
-//! How often the guard confirms a change that does nothing, live: a rule writes `opterr` of the C library, which programs read while
-//! they parse their command line and never again. The programs are those of `runtime`, started wrong, several at once, so that they
-//! take the CPUs from each other and their pace comes in bursts.
+//! How often the guard confirms a change that does nothing, live: a rule writes `opterr` of the C library,
+//! which programs read while they parse their command line and never again. The programs are those of
+//! `runtime`, started wrong, several at once, so that they take the CPUs from each other and their pace comes
+//! in bursts.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,7 +22,8 @@ const AT_ONCE: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How often each is tried.
 const TRIALS: usize = 4;
-/// Of 40 and more trials in which nothing changes: with 1 % of errors there are more in one experiment of twelve.
+/// Of 40 and more trials in which nothing changes: with 1 % of errors there are more in one experiment of
+/// twelve.
 const CONFIRMED_MAX: usize = 1;
 const CPUS: &str = "sum(cpu.time)";
 const CALLS: &str = "sum(mpi.calls)";
@@ -158,7 +160,7 @@ fn tried(subject: &Subject, rule: &str) -> tuneagent_e2e::Outcome<String> {
     crowd.pace(0.1)?;
     let mut agent = crowd.judged(&["--rules", "none", rule, "--apply"])?;
     agent.signal(Signal::INT)?;
-    // It ends with 1 where a guard has undone a change.
+    // It ends with 1 where a guard has reverted a change.
     agent.wait(PATIENCE)?;
     crowd.finish()?;
     Ok(agent.lines.text())

@@ -1,8 +1,10 @@
-//! How quickly a change follows the iteration that it was decided on: MATE thesis (2007), section 3.1.3, Table 3.1, on `nbody`.
+//! How quickly a change follows the iteration that it was decided on: MATE thesis (2007), section 3.1.3,
+//! Table 3.1, on `nbody`.
 //!
-//! A rule evaluates the model of the number of workers and writes a number that does nothing, in every iteration. The agent reports for
-//! each change how long gathering, evaluating, ordering and writing took, from the time that the hit at the end of the iteration
-//! carries. The program tells what it found written at the top of each iteration, and how long each was by its own clock.
+//! A rule evaluates the model of the number of workers and writes a number that does nothing, in every
+//! iteration. The agent reports for each change how long gathering, evaluating, ordering and writing took,
+//! from the time that the hit at the end of the iteration carries. The program tells what it found written at
+//! the top of each iteration, and how long each was by its own clock.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,8 @@ const RULE: &str = include_str!("../../../tests/programs/reaction.yaml");
 /// Work of each worker in an iteration; every send takes half a millisecond more.
 const WORK_US: usize = 25_000;
 
-/// What the agent reports of a change, what it is called in the thesis, and its milliseconds there: central, with collectors.
+/// What the agent reports of a change, what it is called in the thesis, and its milliseconds there: central,
+/// with collectors.
 const PARTS: [(&str, &str, &str); 6] = [
     ("window_ns", "T_Iter", "2199.1 / 680.1"),
     ("update_ns", "T_Upd", "19.7286 / 0.2535"),
@@ -42,7 +45,8 @@ const WRITING: &str = "writing";
 const AWAKE: &str = "awake";
 /// So, and with a CPU that the agent has to itself and never sleeps on.
 const APART: &str = "apart";
-/// What the program says of an iteration: how long it was when it ended, and when the program went on behind it.
+/// What the program says of an iteration: how long it was when it ended, and when the program went on behind
+/// it.
 const AT_ITS_END: &str = "until_end";
 const GOING_ON: &str = "seconds";
 /// The program has one CPU less then: so many of its workers fit.
@@ -211,7 +215,8 @@ impl Measured<'_> {
         ))
     }
 
-    /// How far the length of an iteration as the agent saw it is from what the program measured up to there, in percent.
+    /// How far the length of an iteration as the agent saw it is from what the program measured up to there,
+    /// in percent.
     fn errors(&self, workers: usize, up_to: &str) -> Vec<f64> {
         let runs = self.rounds.of(&name(workers, WRITING)).iter();
         runs.flat_map(|run| {
@@ -295,13 +300,15 @@ fn reactions(run: &Run) -> impl Iterator<Item = &Value> {
     changes.flatten().filter(|change| change["reaction"].is_object())
 }
 
-/// The place in its run of the iteration that a change followed: what is written is the number of the next one, and the first is 0.
+/// The place in its run of the iteration that a change followed: what is written is the number of the next
+/// one, and the first is 0.
 fn iteration(change: &Value) -> Option<usize> {
     let next: usize = change["new"].as_str()?.parse().ok()?;
     next.checked_sub(1)
 }
 
-/// The iterations of a run that were followed, by their places in it, and how many seconds after their ends they were written.
+/// The iterations of a run that were followed, by their places in it, and how many seconds after their ends
+/// they were written.
 fn followed(run: &Run) -> BTreeMap<usize, f64> {
     let of = |change: &Value| {
         let lag_ns = change["reaction"]["lag_ns"].as_f64()?;
@@ -310,8 +317,9 @@ fn followed(run: &Run) -> BTreeMap<usize, f64> {
     reactions(run).filter_map(of).collect()
 }
 
-/// Iterations that were over before the last one that was followed was written: a rule decides nothing while what it decided before is under
-/// way. A machine that stops the agent for longer than an iteration takes makes such.
+/// Iterations that were over before the last one that was followed was written: a rule decides nothing while
+/// what it decided before is under way. A machine that stops the agent for longer than an iteration takes
+/// makes such.
 fn overtaken(seconds: &[f64], followed: &BTreeMap<usize, f64>) -> usize {
     let after = |(iteration, lag): (&usize, &f64)| {
         let mut rest = *lag;

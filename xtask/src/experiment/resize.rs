@@ -1,4 +1,5 @@
-//! A quota of two CPUs that is halved and restored while a rule follows it, as a container is resized in place.
+//! A quota of two CPUs that is halved and restored while a rule follows it, as a container is resized in
+//! place.
 
 use tuneagent_e2e::resized::{CPUS, Phase, RESIZED, Resized};
 
@@ -15,7 +16,8 @@ const OVER_QUICK: f64 = 0.5;
 /// Percent of the pace when started right that must be reached in both phases.
 const OF_RIGHT: f64 = 90.0;
 
-/// What a round shows: the phases, what was printed, and the paces of programs that were started right before and after.
+/// What a round shows: the phases, what was printed, and the paces of programs that were started right before
+/// and after.
 type Round = ([Phase; 2], String, [[f64; 2]; 2]);
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {

@@ -1,5 +1,5 @@
-//! Scenarios in turns: a round runs each once, in an order that turns round with every round, so that neither what disturbs the
-//! machine for a while nor what a run leaves behind falls on one of them.
+//! Scenarios in turns: a round runs each once, in an order that turns round with every round, so that neither
+//! what disturbs the machine for a while nor what a run leaves behind falls on one of them.
 
 use std::io::IsTerminal;
 

@@ -1,7 +1,8 @@
-//! What the run-time rules do for programs that nobody prepared. What they cost those that need none: `untouched`.
+//! What the run-time rules do for programs that nobody prepared. What they cost those that need none:
+//! `untouched`.
 //!
-//! Every pace is by the program's own clock: as it was started; then, once the rule has acted and the agent is gone, in turns with
-//! another that was started right.
+//! Every pace is by the program's own clock: as it was started; then, once the rule has acted and the agent
+//! is gone, in turns with another that was started right.
 
 use tuneagent_e2e::needs::lacks;
 use tuneagent_e2e::repairs::{CASES, Case, Tried};

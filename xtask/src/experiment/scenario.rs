@@ -1,5 +1,5 @@
-//! One run of a program: alone, watched by the agent, or tuned by it. The program reports its own iterations; nothing of what a
-//! run is measured by comes from the agent.
+//! One run of a program: alone, watched by the agent, or tuned by it. The program reports its own iterations;
+//! nothing of what a run is measured by comes from the agent.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::measure::Settings;
 
 /// Until a program has started, and until it has ended once its last iteration should be over.
 const SOON: Duration = Duration::from_secs(120);
-const LONGEST: Duration = Duration::from_secs(600);
+const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// What the agent does.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,8 @@ pub(crate) enum With {
     NoRule,
     /// It attaches before the first iteration, with these flags.
     Agent(Vec<String>),
-    /// The same, and once so many iterations are over this rule may change the program too; there the program has a gate.
+    /// The same, and once so many iterations are over this rule may change the program too; there the program
+    /// has a gate.
     Later {
         flags: Vec<String>,
         rule: &'static str,
@@ -141,7 +142,7 @@ impl Scenario {
         };
         job.open("go")?;
         if let (Some(agent), With::Later { rule, after, .. }) = (&agent, &self.with) {
-            job.events("iteration", *after, LONGEST)?;
+            job.events("iteration", *after, RUN_MAX)?;
             let (code, text) = agent.ask("switch", &[rule, "applying"])?;
             if code != 0 {
                 return Err(format!("switching {rule}: {text}").into());
@@ -149,7 +150,7 @@ impl Scenario {
             job.open("more")?;
         }
         // Its lines are looked at when it has ended: reading them as they come would take CPU time from it.
-        job.finish(LONGEST)?;
+        job.finish(RUN_MAX)?;
         // The agent ends with the program.
         let report = agent.map(|mut agent| agent.finish_anyhow(SOON)).transpose()?;
         let result = job.events("result", 1, SOON)?;

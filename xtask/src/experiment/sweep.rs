@@ -1,5 +1,5 @@
-//! A first look: one run of each of some fixed settings. Of these come the best fixed one, and the oracle's schedule: for each iteration
-//! the setting that was best in it.
+//! A first look: one run of each of some fixed settings. Of these come the best fixed one, and the oracle's
+//! schedule: for each iteration the setting that was best in it.
 
 use super::rounds::progress;
 use super::scenario::{Run, Scenario};

@@ -1,6 +1,8 @@
-//! What it costs programs that need no rule while every rule looks at them and may act. Of programs that need one: `runtime`.
+//! What it costs programs that need no rule while every rule looks at them and may act. Of programs that need
+//! one: `runtime`.
 //!
-//! Two of the same program run in turns, one of them attached; then they change their parts. Attaching and leaving are in no turn.
+//! Two of the same program run in turns, one of them attached; then they change their parts. Attaching and
+//! leaving are in no turn.
 
 use tuneagent_e2e::crowd::paired;
 use tuneagent_e2e::repairs::{HEALTHY, Healthy};

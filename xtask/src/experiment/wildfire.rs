@@ -1,7 +1,8 @@
 //! Adjusting factoring: MATE for MPI (2010), section 5.5, Tables 5.5 and 5.6, on `wildfire`.
 //!
-//! The thesis compared the original program with the tuned one. Two of its scenarios are added here: the adapted program with a fixed
-//! factor and with the best fixed factor, so that what comes of factoring and what of adapting its factors can be told apart.
+//! The thesis compared the original program with the tuned one. Two of its scenarios are added here: the
+//! adapted program with a fixed factor and with the best fixed factor, so that what comes of factoring and
+//! what of adapting its factors can be told apart.
 
 use super::fire::{Fire, seen};
 use super::rounds::{Rounds, interleaved, same_results};
@@ -13,8 +14,8 @@ use crate::measure::stats::{Spread, change, less, median_below};
 use crate::measure::table::{Table, cells};
 use crate::measure::{Claim, Outcome, Section, Settings};
 
-/// Seconds of the thesis by workers: the original, monitored without tuning, tuned (Table 5.5); with imbalance the original and
-/// tuned (Table 5.6).
+/// Seconds of the thesis by workers: the original, monitored without tuning, tuned (Table 5.5); with
+/// imbalance the original and tuned (Table 5.6).
 const THESIS: [(usize, [f64; 5]); 6] = [
     (2, [529.6, 559.99, 545.14, 648.28, 629.63]),
     (3, [381.61, 414.5, 391.83, 460.34, 453.16]),
@@ -23,7 +24,7 @@ const THESIS: [(usize, [f64; 5]); 6] = [
     (6, [229.27, 261.46, 226.27, 276.17, 246.97]),
     (7, [209.94, 242.27, 203.59, 252.74, 220.8]),
 ];
-const MOST: usize = 7;
+const RUNS_MAX: usize = 7;
 const FACTORS: [f64; 8] = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
 const ORIGINAL: &str = "original";
@@ -81,14 +82,14 @@ fn scenarios(fire: &Fire<'_>, names: &[&str], best: f64, oracle: &str) -> Vec<(S
 }
 
 fn measure(settings: &Settings, heavy: bool) -> Result<Measured> {
-    let fire = Fire::new(settings, MOST, &load(heavy, settings.either(8, 12)))?;
+    let fire = Fire::new(settings, RUNS_MAX, &load(heavy, settings.either(8, 12)))?;
     let tried: &[f64] = settings.either(&[0.4, 0.6, 1.0], &FACTORS);
     let sweep = Sweep::of(tried, |factor| fire.scenario(&factors(factor), With::NoRule))?;
     let best = sweep.best(Run::seconds)?;
     let quickest = sweep.best_each(|run| run.each("seconds"));
     let lines: Vec<String> = quickest
         .iter()
-        .map(|of| format!("{of} {of} {of} {MOST}"))
+        .map(|of| format!("{of} {of} {of} {RUNS_MAX}"))
         .collect();
     let oracle = fire.schedule("wildfire.schedule", &lines)?;
     let mut rounds = Vec::new();
@@ -96,7 +97,7 @@ fn measure(settings: &Settings, heavy: bool) -> Result<Measured> {
         true => &[ORIGINAL, HALF, BEST, WATCHED, TUNED],
         false => &[ORIGINAL, HALF, TUNED],
     };
-    for workers in 2..settings.either(2, MOST) {
+    for workers in 2..settings.either(2, RUNS_MAX) {
         let fire = Fire::new(settings, workers, &load(heavy, 6))?;
         let scenarios = scenarios(&fire, names, best, "");
         let some = interleaved(&scenarios, settings.repeats.div_ceil(3), Scenario::run)?;
@@ -106,7 +107,7 @@ fn measure(settings: &Settings, heavy: bool) -> Result<Measured> {
     let scenarios = scenarios(&fire, &ALL, best, &oracle);
     let most = interleaved(&scenarios, settings.repeats, Scenario::run)?;
     same_results(sweep.runs().chain(most.all()))?;
-    rounds.push((MOST, most));
+    rounds.push((RUNS_MAX, most));
     let measured = Measured {
         heavy,
         best,
@@ -171,7 +172,8 @@ impl Measured {
         Spread::or_nan(&seconds)
     }
 
-    /// The factors are those of the thesis: in the first iteration 0.5, then within their range; without the right to write always 0.5.
+    /// The factors are those of the thesis: in the first iteration 0.5, then within their range; without the
+    /// right to write always 0.5.
     fn check_factors(&self) -> Result<()> {
         for run in self.runs(TUNED) {
             let first = run.each("f0");
@@ -355,7 +357,8 @@ fn following(uneven: &Measured, even: &Measured) -> Claim {
     )
 }
 
-/// Balanced work over a network that takes its time: what factoring gains there is that sending and computing overlap.
+/// Balanced work over a network that takes its time: what factoring gains there is that sending and computing
+/// overlap.
 fn overlap(settings: &Settings) -> Result<Section> {
     let load = [
         argument("points", 2100),
@@ -367,7 +370,7 @@ fn overlap(settings: &Settings) -> Result<Section> {
         argument("iterations", 12),
     ];
     let names = [ORIGINAL, HALF, TUNED];
-    let scenarios = scenarios(&Fire::new(settings, MOST, &load)?, &names, 0.5, "");
+    let scenarios = scenarios(&Fire::new(settings, RUNS_MAX, &load)?, &names, 0.5, "");
     let rounds = interleaved(&scenarios, settings.repeats.div_ceil(2), Scenario::run)?;
     same_results(rounds.all())?;
     let original = rounds.seconds(ORIGINAL)?.median;

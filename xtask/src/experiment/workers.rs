@@ -1,9 +1,9 @@
 //! The number of workers: MATE thesis (2007), section 5.1.6, Table 5.3, on `nbody`.
 //!
-//! Phases of iterations follow each other in which work and latency are longer in turns. Fixed numbers of workers run against one that
-//! the rule `optimal-workers` tunes from 1. A load that varies computation alone by a factor r could gain at most
-//! 1 - 2·√s / (s + 1), s = √r, which is 12 % for 8, for one fixed number lies between two optima; latency that varies too puts the
-//! optima further apart.
+//! Phases of iterations follow each other in which work and latency are longer in turns. Fixed numbers of
+//! workers run against one that the rule `optimal-workers` tunes from 1. A load that varies computation alone
+//! by a factor r could gain at most 1 - 2·√s / (s + 1), s = √r, which is 12 % for 8, for one fixed number
+//! lies between two optima; latency that varies too puts the optima further apart.
 
 mod load;
 
@@ -33,7 +33,7 @@ const THESIS: [(usize, f64); 6] = [
 /// Its run that was tuned from 1.
 const THESIS_TUNED: f64 = 102.0;
 
-const MOST: usize = 25;
+const WORKERS_MAX: usize = 25;
 
 const TUNED: &str = "tuned from 1";
 const WATCHED: &str = "watched";
@@ -121,15 +121,15 @@ struct Measured {
 impl Bench<'_> {
     fn scenario(&self, more: &[String], with: With) -> Scenario {
         let arguments = [&self.load.arguments(), more].concat();
-        Scenario::new(self.settings, &self.program, MOST + 1, arguments, with)
+        Scenario::new(self.settings, &self.program, WORKERS_MAX + 1, arguments, with)
     }
 
     fn fixed(&self, workers: usize) -> Scenario {
         self.scenario(&[argument("workers", workers)], With::NoRule)
     }
 
-    /// Fixed numbers, and around the best of them the numbers between, until its neighbours were tried: one run each. In the quick form
-    /// only those that are given.
+    /// Fixed numbers, and around the best of them the numbers between, until its neighbours were tried: one
+    /// run each. In the quick form only those that are given.
     fn search(&self, begin: &[usize]) -> Result<Sweep> {
         let mut sweep = Sweep::default();
         let mut next = begin.to_vec();
@@ -177,7 +177,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Of each kind of phase the number of workers that was quickest in it, for the program to choose by itself.
+    /// Of each kind of phase the number of workers that was quickest in it, for the program to choose by
+    /// itself.
     fn oracle(&self, sweep: &Sweep) -> Result<Vec<String>> {
         let best_in = |kind: Kind| {
             sweep.best(|run| {

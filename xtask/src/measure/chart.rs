@@ -1,5 +1,6 @@
-//! Pictures of what experiments measured: panels beside each other, in each lines of medians with their spread, and levels. As in
-//! the agent's pictures of a replay, colours come from a style sheet, so that a file is readable in light and dark.
+//! Pictures of what experiments measured: panels beside each other, in each lines of medians with their
+//! spread, and levels. As in the agent's pictures of a replay, colours come from a style sheet, so that a
+//! file is readable in light and dark.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! What figures must show. Machines are noisy: claims about times are settled by full runs only, and a target that was missed fails a run
-//! only where the figure is far from it.
+//! What figures must show. Machines are noisy: claims about times are settled by full runs only, and a target
+//! that was missed fails a run only where the figure is far from it.
 
 use super::stats::figure;
 

@@ -1,8 +1,8 @@
-//! What benchmarks and experiments share: how one is chosen and run, and what it gives: sections of tables, a picture, figures, and claims
-//! that the figures must support.
+//! What benchmarks and experiments share: how one is chosen and run, and what it gives: sections of tables, a
+//! picture, figures, and claims that the figures must support.
 //!
-//! A measurement is a function from settings to an outcome. Its tables are printed and kept in `NAME.md`, its picture in `NAME.svg`, its
-//! figures in `NAME.json`.
+//! A measurement is a function from settings to an outcome. Its tables are printed and kept in `NAME.md`, its
+//! picture in `NAME.svg`, its figures in `NAME.json`.
 
 pub(crate) mod chart;
 mod claim;
@@ -75,7 +75,8 @@ impl Section {
     }
 }
 
-/// Runs the chosen ones one after the other. What failed is shown at the end, so that one does not hide the others.
+/// Runs the chosen ones one after the other. What failed is shown at the end, so that one does not hide the
+/// others.
 pub(crate) fn run(suite: &Suite, words: &[&str]) -> Result<()> {
     let (chosen, settings) = settings::parse(suite, words)?;
     let command = suite.command;
@@ -144,7 +145,8 @@ impl Outcome {
     }
 }
 
-/// The agent that is measured: built for speed, as users have it; TUNEAGENT_BIN names another one, as for the tests.
+/// The agent that is measured: built for speed, as users have it; TUNEAGENT_BIN names another one, as for the
+/// tests.
 pub(crate) fn build_agent(root: &Path) -> Result<()> {
     if std::env::var_os("TUNEAGENT_BIN").is_some() {
         return Ok(());

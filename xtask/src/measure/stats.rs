@@ -73,22 +73,23 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(low + (high - low) * (place - place.floor()))
 }
 
-/// A bound that the true median is above in no more than 5 % of all samples, whatever the distribution: the least of the values with so
-/// many below it. Of fewer than five values there is none.
+/// A bound that the true median is above in no more than 5 % of all samples, whatever the distribution: the
+/// least of the values with so many below it. Of fewer than five values there is none.
 pub(crate) fn median_below(values: &[f64]) -> Option<f64> {
     let (sorted, place) = bounded(values, 0.05)?;
     sorted.get(place).copied()
 }
 
-/// Bounds between which the true median lies in 95 % of all samples, whatever the distribution. Of fewer than six values there are none.
+/// Bounds between which the true median lies in 95 % of all samples, whatever the distribution. Of fewer than
+/// six values there are none.
 pub(crate) fn median_between(values: &[f64]) -> Option<(f64, f64)> {
     let (sorted, place) = bounded(values, 0.025)?;
     let high = sorted.get(place)?;
     Some((*sorted.get(sorted.len() - 1 - place)?, *high))
 }
 
-/// The values in order, and the place of the least one that the true median is above with no more than this chance; none where that is
-/// behind the last.
+/// The values in order, and the place of the least one that the true median is above with no more than this
+/// chance; none where that is behind the last.
 fn bounded(values: &[f64], most: f64) -> Option<(Vec<f64>, usize)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

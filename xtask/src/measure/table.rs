@@ -1,4 +1,5 @@
-//! A table as Markdown with its columns aligned, for files and terminals alike, and the pictures of its columns.
+//! A table as Markdown with its columns aligned, for files and terminals alike, and the pictures of its
+//! columns.
 
 use std::fmt;
 
@@ -90,7 +91,8 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The picture of some columns, by their heads, over the numbers in the first one; where that has none, over those of the rows.
+    /// The picture of some columns, by their heads, over the numbers in the first one; where that has none,
+    /// over those of the rows.
     pub(crate) fn panel(&self, title: &str, unit: &str, columns: &[&str]) -> Panel {
         let number = |row: &Vec<Cell>| row.first().and_then(|cell| cell.to_string().parse::<f64>().ok());
         let is_numbered = self.rows.iter().any(|row| number(row).is_some());

@@ -9,7 +9,8 @@ use std::process::Command;
 use crate::Result;
 use crate::process::{capture, find_program, shown};
 
-/// What packages would start as a service when they are installed, and at every boot: the tests start it themselves.
+/// What packages would start as a service when they are installed, and at every boot: the tests start it
+/// themselves.
 const SERVICES: [(&str, &str); 4] = [
     ("prometheus", "prometheus.service"),
     ("slurm-wlm", "slurmctld.service"),
@@ -36,7 +37,8 @@ impl Installed {
     }
 }
 
-/// apt-get, as root or through sudo; package lists are refreshed at most once and only if something is installed.
+/// apt-get, as root or through sudo; package lists are refreshed at most once and only if something is
+/// installed.
 pub(crate) struct Apt {
     refreshed: bool,
 }
@@ -62,13 +64,15 @@ impl Apt {
         {
             keep_from_starting(service)?;
         }
-        // --no-remove: Debian's rustc and rustc-web exclude each other; taking one away is the owner's decision.
+        // --no-remove: Debian's rustc and rustc-web exclude each other; taking one away is the owner's
+        // decision.
         let options = ["-q", "-y", "--no-install-recommends", "--no-remove", "install"];
         quiet(apt_get()?.args(options).args(packages))
     }
 }
 
-/// Masks a service of systemd that is not there yet, as `systemctl mask` does; `systemctl unmask` lets it start.
+/// Masks a service of systemd that is not there yet, as `systemctl mask` does; `systemctl unmask` lets it
+/// start.
 fn keep_from_starting(service: &str) -> Result<()> {
     let link = Path::new("/etc/systemd/system").join(service);
     if !Path::new("/run/systemd/system").exists() || link.exists() || link.is_symlink() {

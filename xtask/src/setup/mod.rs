@@ -1,8 +1,8 @@
 //! `cargo xtask setup`: brings a machine to what building, testing and showing this project need.
 //!
-//! It says what is missing and why, asks, and installs once; where nothing is missing it only looks.
-//! `needs` is the list, `debian` asks and feeds dpkg and apt. The BPF linker is installed by `ebpf::toolchain`, what is no package of
-//! Debian by `wheels`.
+//! It says what is missing and why, asks, and installs once; where nothing is missing it only looks. `needs`
+//! is the list, `debian` asks and feeds dpkg and apt. The BPF linker is installed by `ebpf::toolchain`, what
+//! is no package of Debian by `wheels`.
 
 mod debian;
 mod needs;

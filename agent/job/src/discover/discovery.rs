@@ -1,5 +1,5 @@
-//! Finds the job of a process, and who joins it later. Keeps what it has learned of the files that processes map, and of processes that had
-//! nothing worth watching.
+//! Finds the job of a process, and who joins it later. Keeps what it has learned of the files that processes
+//! map, and of processes that had nothing worth watching.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -50,7 +50,8 @@ type Known = (Implementation, Vec<tuner::symbol::Function>);
 #[derive(Debug, Default)]
 pub struct Discovery {
     pub(super) images: Images,
-    /// What each file (device, inode) defines of MPI, with link addresses: the same for every process that maps it.
+    /// What each file (device, inode) defines of MPI, with link addresses: the same for every process that
+    /// maps it.
     libraries: HashMap<(String, u64), Option<Known>>,
     /// Processes seen once below a program, which may be gone before it is worth watching them.
     pub(super) short_lived: BTreeSet<i32>,
@@ -61,8 +62,8 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them. For those that load a
-    /// library just now it waits a moment, for all of them together.
+    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all
+    /// of them. For those that load a library just now it waits a moment, for all of them together.
     pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         let mut job = self.job_that_stays(pid)?;
         for _ in 0..LOADING_LOOKS {
@@ -104,7 +105,8 @@ impl Discovery {
         let mut all = Job::default();
         for launcher in launchers {
             match self.launched_by(Process::open(launcher)?, &table) {
-                // A program that was started without one has a daemon of its MPI's below it (`orted`), which launches nothing.
+                // A program that was started without one has a daemon of its MPI's below it (`orted`), which
+                // launches nothing.
                 Err(DiscoverError::NoRanks { .. })
                     if table.lineage(launcher).skip(1).any(|(above, _)| above == pid) => {}
                 job => all.join(job?),
@@ -147,7 +149,8 @@ impl Discovery {
         Ok(job)
     }
 
-    /// A process that a program has started; none of another user's, none that launches others, none that is gone.
+    /// A process that a program has started; none of another user's, none that launches others, none that is
+    /// gone.
     pub(super) fn relative(&mut self, pid: i32, user: u32) -> Option<Result<Member, SpaceError>> {
         let process = Process::open(pid).ok()?;
         if process.uid != user || launcher::is_launcher(&process.name) {
@@ -175,8 +178,8 @@ impl Discovery {
         }
     }
 
-    /// The ranks below a launcher. A rank's number may be in the environment of a wrapper script as well: the process
-    /// with MPI counts, and of several the one started last.
+    /// The ranks below a launcher. A rank's number may be in the environment of a wrapper script as well: the
+    /// process with MPI counts, and of several the one started last.
     pub(crate) fn job_under(&mut self, launcher: Process, table: &ProcessTable) -> Job {
         let mut by_rank: BTreeMap<u32, Member> = BTreeMap::new();
         let mut unreachable = Vec::new();
@@ -222,9 +225,9 @@ impl Discovery {
         }
     }
 
-    /// Processes below what started the job that are not known yet: ranks that have mapped their MPI, and what a program
-    /// without a launcher has started and is still there at the second look, or goes on as itself. What lives shorter is not worth a
-    /// probe.
+    /// Processes below what started the job that are not known yet: ranks that have mapped their MPI, and
+    /// what a program without a launcher has started and is still there at the second look, or goes on as
+    /// itself. What lives shorter is not worth a probe.
     pub fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
         let pid = root.process.pid;
         let still = self.still.entry(pid.number).or_default();
@@ -253,8 +256,9 @@ impl Discovery {
         found
     }
 
-    /// A rank with its MPI; none as long as it has mapped none, or its dynamic linker may be at work still: what rules look for may be in
-    /// a library that is mapped behind it. Who has used no CPU time since the last look has mapped nothing.
+    /// A rank with its MPI; none as long as it has mapped none, or its dynamic linker may be at work still:
+    /// what rules look for may be in a library that is mapped behind it. Who has used no CPU time since the
+    /// last look has mapped nothing.
     pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
         let used = used(pid);
         if self.without_mpi.holds(pid, used) {
@@ -327,7 +331,8 @@ impl Discovery {
     }
 }
 
-/// The C functions under their profiling names: what every language binding and every interposed tool ends in.
+/// The C functions under their profiling names: what every language binding and every interposed tool ends
+/// in.
 fn watched_functions(module: &Module) -> Vec<tuner::symbol::Function> {
     let names: Vec<String> = mpi::FUNCTIONS
         .iter()

@@ -1,5 +1,5 @@
-//! The processes of a command that was started to be watched: what they will have before there are any, and who they are once
-//! they run.
+//! The processes of a command that was started to be watched: what they will have before there are any, and
+//! who they are once they run.
 
 use std::{collections::BTreeSet, io, path::Path};
 
@@ -14,8 +14,8 @@ use super::{Discovery, Job, Member, job::Root, launcher};
 use crate::mpi::Rank;
 
 impl Discovery {
-    /// What a process will be that runs these files, the program first; none when one of them cannot be read. `process` is the one
-    /// that is about to run it, or to start it.
+    /// What a process will be that runs these files, the program first; none when one of them cannot be read.
+    /// `process` is the one that is about to run it, or to start it.
     pub fn expected(&mut self, process: &Process, files: &[String]) -> Option<Member> {
         let program = files.first()?;
         let images = files.iter().map(|path| {
@@ -54,8 +54,9 @@ impl Discovery {
         })
     }
 
-    /// Processes of the command that are not known yet and are worth watching though they have hit nothing: of a command that
-    /// launches ranks those ranks that have mapped their MPI, of any other whatever is still there at the second look.
+    /// Processes of the command that are not known yet and are worth watching though they have hit nothing:
+    /// of a command that launches ranks those ranks that have mapped their MPI, of any other whatever is
+    /// still there at the second look.
     pub fn family(&mut self, command: Pid, user: u32, known: &BTreeSet<i32>) -> Vec<Member> {
         let all: Vec<i32> = std::iter::once(command.number)
             .chain(descendants(command.number, usize::MAX))

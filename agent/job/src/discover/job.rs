@@ -1,4 +1,5 @@
-//! What a job is: its ranks with their mappings, and the MPI they use. How one is found is [`super::discovery`]'s.
+//! What a job is: its ranks with their mappings, and the MPI they use. How one is found is
+//! [`super::discovery`]'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +69,8 @@ impl Member {
         AddressSpace::read(&self.process, images).ok()
     }
 
-    /// The modules that have a copy of a variable, as the process is now; one that is not named where there is one copy or none.
+    /// The modules that have a copy of a variable, as the process is now; one that is not named where there
+    /// is one copy or none.
     pub fn copies(&self, variable: &str, images: &Images) -> Vec<Option<String>> {
         let now = self.space_now(images);
         let space = now.as_ref().unwrap_or(&self.space);
@@ -96,8 +98,8 @@ impl Member {
         Ok(self.space.variable(&VariableName::from(name))?.address.0)
     }
 
-    /// Register number and type of a parameter of a function, as the debug information says them. Parameters that are passed
-    /// as floating-point numbers have none.
+    /// Register number and type of a parameter of a function, as the debug information says them. Parameters
+    /// that are passed as floating-point numbers have none.
     pub fn parameter(&self, function: &str, index: u8) -> Option<(u8, &'static str)> {
         let places = self.space.functions(&[function]).ok()?;
         places.iter().find_map(|(module, function)| {
@@ -132,8 +134,9 @@ pub struct Root {
     pub is_launcher: bool,
 }
 
-/// The sum of the sizes of all worlds that these ranks, each with its process, are of. One launcher starts one world; of several, how often
-/// a rank is there tells how many worlds there are, and fewer than launchers means that parts of several were taken for one.
+/// The sum of the sizes of all worlds that these ranks, each with its process, are of. One launcher starts
+/// one world; with several, the number of equal ranks is the number of worlds, and fewer than launchers means
+/// that parts of several were taken for one.
 fn world_size(ranks: &[(Rank, i32)], launchers: usize) -> Option<usize> {
     let mut processes: BTreeMap<u32, BTreeMap<u32, BTreeSet<i32>>> = BTreeMap::new();
     for (rank, pid) in ranks {
@@ -153,7 +156,8 @@ fn world_size(ranks: &[(Rank, i32)], launchers: usize) -> Option<usize> {
     (count >= launchers).then(|| worlds.iter().map(|(size, worlds)| size * worlds).sum())
 }
 
-/// What is looked at together, on this machine: all processes of a parallel program, or of several that share CPUs.
+/// What is looked at together, on this machine: all processes of a parallel program, or of several that share
+/// CPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
     /// What started it: more than one when several programs are looked at together.
@@ -185,8 +189,8 @@ impl Job {
         Some(&root.process)
     }
 
-    /// Ranks of the world communicator, of several jobs those of all; `None` where nothing states it for each rank, or the statements
-    /// differ. Of a job without ranks the number of processes here.
+    /// Ranks of the world communicator, of several jobs those of all; `None` where nothing states it for each
+    /// rank, or the statements differ. Of a job without ranks the number of processes here.
     pub fn size(&self) -> Option<usize> {
         let ranks = self.members.iter().map(|member| {
             let rank = member.rank.map(|rank| (rank, member.process.pid.number));

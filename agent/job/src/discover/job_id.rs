@@ -1,4 +1,5 @@
-//! What a site calls a job: the number that its batch system gave it, else that of the process that started it.
+//! What a site calls a job: the number that its batch system gave it, else that of the process that started
+//! it.
 
 use super::Job;
 use tuner::printable::printable;

@@ -1,5 +1,5 @@
-//! Targets that say what processes belong to: a job of Slurm on this node (`slurm:4711`, `slurm:4711.0`), a container
-//! (`container:3f9c`). Reads environments and cgroups, and looks into no process.
+//! Targets that say what processes belong to: a job of Slurm on this node (`slurm:4711`, `slurm:4711.0`), a
+//! container (`container:3f9c`). Reads environments and cgroups, and looks into no process.
 
 use std::{collections::BTreeSet, fs};
 
@@ -17,10 +17,10 @@ pub(super) enum JobSelector<'a> {
 }
 
 /// Fewer digits of a container's number may mean anything.
-const DIGITS_LEAST: usize = 4;
+const DIGITS_MIN: usize = 4;
 
-/// Where a container's number stands in the path of its cgroup, whoever made it: `…/docker-3f9c….scope`, `…/docker/3f9c…`,
-/// `…/libpod-3f9c….scope/container`, `…/cri-containerd-3f9c….scope`.
+/// Where a container's number stands in the path of its cgroup, with any runtime: `…/docker-3f9c….scope`,
+/// `…/docker/3f9c…`, `…/libpod-3f9c….scope/container`, `…/cri-containerd-3f9c….scope`.
 const DIGITS_OF_CONTAINER: usize = 64;
 
 impl JobSelector<'_> {
@@ -93,7 +93,8 @@ fn is_of_job(environment: &[String], job: &str, step: Option<&str>) -> bool {
     is("SLURM_JOB_ID", job) && step.is_none_or(|step| is("SLURM_STEP_ID", step))
 }
 
-/// Of what `srun` started, and not of the script around it, which Slurm gives one of its greatest numbers for a step.
+/// Of what `srun` started, and not of the script around it, which Slurm gives one of its greatest numbers for
+/// a step.
 fn is_of_step(environment: &[String]) -> bool {
     const FIRST_OF_SLURM: u32 = 0xffff_fff0;
     let step = environment
@@ -105,7 +106,7 @@ fn is_of_step(environment: &[String]) -> bool {
 
 fn is_of_container(cgroups: &str, id: &str) -> bool {
     let mut words = cgroups.split(|c: char| !c.is_ascii_hexdigit());
-    id.len() >= DIGITS_LEAST && words.any(|word| word.len() == DIGITS_OF_CONTAINER && word.starts_with(id))
+    id.len() >= DIGITS_MIN && words.any(|word| word.len() == DIGITS_OF_CONTAINER && word.starts_with(id))
 }
 
 #[cfg(test)]

@@ -41,9 +41,9 @@ pub fn above(table: &ProcessTable, pid: i32) -> Option<i32> {
         .map(|(launcher, _)| launcher)
 }
 
-/// The launcher that a process belongs to: itself, the nearest one above it (and further up while launchers start
-/// launchers, as mpiexec does its proxies), or those below it, when the process is a script around jobs; none below the
-/// first process of all, which is around everything.
+/// The launcher that a process belongs to: itself, the nearest one above it (and further up while launchers
+/// start launchers, as mpiexec does its proxies), or those below it, when the process is a script around
+/// jobs; none below the first process of all, which is around everything.
 pub(super) fn find(table: &ProcessTable, pid: i32) -> Vec<i32> {
     if let Some(launcher) = above(table, pid) {
         return vec![launcher];

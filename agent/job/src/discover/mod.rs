@@ -1,5 +1,5 @@
-//! From a process number to the job: its launcher, its ranks, its MPI. Reads /proc and the files that the processes have
-//! mapped; attaches nothing and writes nothing.
+//! From a process number to the job: its launcher, its ranks, its MPI. Reads /proc and the files that the
+//! processes have mapped; attaches nothing and writes nothing.
 
 mod discovery;
 mod family;

@@ -1,5 +1,5 @@
-//! Whether a tree of processes can have started any since it was last walked, and one process mapped anything: none of them can while it
-//! uses no CPU time. Asking their clocks takes a tenth of a walk.
+//! Whether a tree of processes can have started any since it was last walked, and one process mapped
+//! anything: none of them can while it uses no CPU time. Reading their clocks takes a tenth of a walk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,19 +25,20 @@ pub(super) struct Still {
 }
 
 impl Still {
-    /// Nobody in it did anything since, and the session has the same of them.
+    /// No process in it used CPU time since, and the session knows the same processes.
     pub(super) fn holds(&self, known: &BTreeSet<i32>) -> bool {
         let stands = |(clock, used): &Used| clock.ns() == Some(*used);
         let used = self.used.as_ref().filter(|used| !used.is_empty());
         self.known == *known && used.is_some_and(|used| used.iter().all(stands))
     }
 
-    /// To be asked before the tree is walked.
+    /// Call it before the tree is walked.
     pub(super) fn used(&self) -> Option<Vec<Used>> {
         self.pids.iter().map(|pid| used(*pid)).collect()
     }
 
-    /// What the walk has found, and what those of the walk before had used when it began: it says nothing of others.
+    /// What the walk has found, and what those of the walk before had used when it began: it says nothing of
+    /// others.
     pub(super) fn walked(&mut self, found: BTreeSet<i32>, known: &BTreeSet<i32>, used: Option<Vec<Used>>) {
         self.used = used.filter(|_| found == self.pids);
         self.pids = found;

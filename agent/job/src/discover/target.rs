@@ -13,7 +13,7 @@ pub enum TargetError {
         count: usize,
         listed: String,
     },
-    /// Nobody here belongs to it.
+    /// No process here is of this target.
     #[error("no process that you may inspect here belongs to {target}{}", elsewhere(.target))]
     NoProcessOf { target: String },
     /// A kind of target that there is not.
@@ -39,8 +39,8 @@ fn elsewhere(target: &str) -> String {
     }
 }
 
-/// The processes that a target means. A name must mean exactly one program: processes of that name that one process started
-/// are one program. Where the caller runs one of that name, those of others are not meant.
+/// The processes of a target. A name must match exactly one program: processes of that name that one process
+/// started are one program. If the caller runs one of that name, those of other users are ignored.
 pub fn resolve(
     target: &str,
     table: &ProcessTable,

@@ -1,5 +1,6 @@
-//! Which variables processes have, by the files that they have mapped. The ranks of a job have the same files, and to find out that none has a
-//! variable every symbol is read. Does not know what the variables are for.
+//! Which variables processes have, by the files that they have mapped. The ranks of a job have the same
+//! files, and to find out that none has a variable every symbol is read. Does not know what the variables are
+//! for.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
@@ -18,8 +19,8 @@ type OfFiles = (Vec<Arc<Image>>, HashMap<String, bool>);
 pub struct Variables(RefCell<Vec<OfFiles>>);
 
 impl Variables {
-    /// Whether a process has a variable of this name. What is found while its files are not mapped yet, or not linked, says nothing of
-    /// others that have the same.
+    /// Whether a process has a variable of this name. What is found while its files are not mapped yet, or
+    /// not linked, says nothing of others that have the same.
     pub fn has(&self, member: &Member, name: &str) -> bool {
         if !member.space.is_linked() {
             return member.has_variable(name);

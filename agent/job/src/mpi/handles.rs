@@ -1,7 +1,8 @@
-//! Where MPICH keeps what its handles stand for. Handles are integers there, and no symbol says where the objects are: what the library
-//! writes is searched for the pools that it takes them from, whose objects bear their handles, and the objects of the world's and the
-//! process's own communicator are searched for what the launcher says of rank and size. What does not show itself so, or shows itself
-//! twice, is not known. Nothing here reads an object for a call: that is the kernel side.
+//! Where MPICH keeps what its handles stand for. Handles are integers there, and no symbol says where the
+//! objects are: what the library writes is searched for the pools that it takes them from, whose objects bear
+//! their handles, and the objects of the world's and the process's own communicator are searched for what the
+//! launcher says of rank and size. What does not show itself so, or shows itself twice, is not known. Nothing
+//! here reads an object for a call: that is the kernel side.
 
 use abi::{Objects, RankMap, World};
 use tuner::{address::Address, image::Segment, module::Module, space::AddressSpace};
@@ -11,7 +12,8 @@ use super::implementation::is_mpich;
 pub(super) const WORLD: u32 = 0x4400_0000;
 pub(super) const OWN: u32 = 0x4400_0001;
 
-/// What a library writes that is searched; Debian's has 0.3 MiB. A program that MPICH is linked into may have arrays of its own there.
+/// What a library writes that is searched; Debian's has 0.3 MiB. A program that MPICH is linked into may have
+/// arrays of its own there.
 const SEARCHED_MAX: u64 = 4 << 20;
 
 /// Kinds of objects, as handles have them.
@@ -140,8 +142,8 @@ impl Data {
         (bears(0) && bears(1) && bears(direct_count - 1)).then_some(objects)
     }
 
-    /// Before the kind stand how many blocks there are, in newer releases two counts more, where the table of blocks is, that the pool
-    /// was taken from (1), the next free object.
+    /// Before the kind stand how many blocks there are, in newer releases two counts more, where the table of
+    /// blocks is, that the pool was taken from (1), the next free object.
     fn blocks_before(&self, at: usize) -> Option<usize> {
         const TAKEN_FROM: u64 = 1;
         let is_blocks = |place: &usize| {
@@ -167,8 +169,8 @@ impl Data {
         Some((types, u16::try_from(offset).ok()?))
     }
 
-    /// Where a communicator has how many its other ends are, the caller's rank, and its map: as the world's and the process's own show.
-    /// Some launchers state the rank alone; then the world's has the size, too.
+    /// Where a communicator has how many its other ends are, the caller's rank, and its map: as the world's
+    /// and the process's own show. Some launchers state the rank alone; then the world's has the size, too.
     fn communicators(&self, comms: Objects, known: &World) -> Option<World> {
         let step = comms.step as usize;
         let pairs = self.words(LOWER, WORLD);

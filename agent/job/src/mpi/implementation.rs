@@ -1,4 +1,4 @@
-//! Which MPI a module is, told from its symbols and strings; no name of a file is trusted.
+//! Detects the MPI implementation of a module, from its symbols and strings; file names are not trusted.
 
 use std::os::unix::fs::FileExt;
 
@@ -17,11 +17,12 @@ pub struct Implementation {
     pub size_offset: u16,
 }
 
-/// Every MPI program begins with one of these. One with MPI linked in has, of all other functions, only those that it calls.
+/// Every MPI program begins with one of these. One with MPI linked in has, of all other functions, only those
+/// that it calls.
 const BEGINNINGS: [&str; 3] = ["PMPI_Init", "PMPI_Init_thread", "PMPI_Session_init"];
 
-/// Recognises the MPI that `module` defines; `None` when it defines none. What stands between a program and its MPI (a profiler that
-/// was preloaded) defines the functions under their first names alone.
+/// Recognises the MPI that `module` defines; `None` when it defines none. What stands between a program and
+/// its MPI (a profiler that was preloaded) defines the functions under their first names alone.
 pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation> {
     let image = &module.image;
     if !defines_mpi(image) {
@@ -58,7 +59,8 @@ pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation
 pub(super) fn is_mpich(image: &Image) -> bool {
     // Of one that is linked in, what is not used is left out; the last is in every program.
     let names = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process"];
-    // Since 5.0 the library hides these. A Fortran program and its bindings have this one, too, but not the functions.
+    // Since 5.0 the library hides these. A Fortran program and its bindings have this one, too, but not the
+    // functions.
     let is_hiding = || has_variable(image, "MPIR_F08_MPI_STATUS_IGNORE_OBJ") && defines_mpi(image);
     names.iter().any(|name| has_variable(image, name)) || is_hiding()
 }
@@ -80,7 +82,8 @@ const SEARCHED: u64 = 256 << 20;
 /// The name that every MPI gives its first communicator, as it stands among its constants.
 const FIRST_COMMUNICATOR: &[u8] = b"MPI_COMM_WORLD\0";
 
-/// Whether MPI was linked into a file whose symbols were removed, so that nothing tells where its functions begin.
+/// Whether MPI was linked into a file whose symbols were removed, so that the begins of its functions are
+/// unknown.
 pub fn is_stripped_of(image: &Image) -> bool {
     let has_symbols = image
         .static_symbols()
@@ -95,12 +98,12 @@ pub(super) fn variable(image: &Image, name: &str) -> Option<tuner::symbol::Symbo
         .find_map(|table| table.named(name).find(|symbol| symbol.defined))
 }
 
-/// Where the size stands in Open MPI's datatype objects: an offset at which types of known size show it. It moves between
-/// versions and debug builds.
+/// Where the size stands in Open MPI's datatype objects: an offset at which types of known size show it. It
+/// moves between versions and debug builds.
 ///
-/// A basic type shows its size three times, as size and as its upper bounds. A short and an int are six bytes with two of
-/// padding between them: only the size is six. That type is made in MPI_Init; before, the first of the three is taken, for the
-/// size stands before the bounds in every release.
+/// A basic type shows its size three times, as size and as its upper bounds. A short and an int are six bytes
+/// with two of padding between them: only the size is six. That type is made in MPI_Init; before, the first
+/// of the three is taken, for the size stands before the bounds in every release.
 fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
     const BASIC: [(&str, u64); 3] = [("ompi_mpi_byte", 1), ("ompi_mpi_int", 4), ("ompi_mpi_double", 8)];
     const COMPOSED: (&str, u64) = ("ompi_mpi_short_int", 6);
@@ -147,7 +150,8 @@ fn constant(image: &Image, mut read: impl FnMut(&[u8]) -> Option<String>) -> Opt
     const OVERLAP: usize = 64;
     let mut cut = 0;
     image.find((OVERLAP, SEARCHED), |piece| {
-        // The first is cut off at its beginning, but for that of the file; what is behind the last zero at its end.
+        // The first is cut off at its beginning, but for that of the file; what is behind the last zero at
+        // its end.
         let last = piece.iter().rposition(|&byte| byte == 0).unwrap_or(0);
         let mut texts = piece[..last]
             .split(|&byte| byte == 0)

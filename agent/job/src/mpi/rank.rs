@@ -5,7 +5,8 @@
 pub struct Rank {
     /// The number, from 0.
     pub number: u32,
-    /// How many there are; `None` where nothing states it. It is unknown then: the ranks that are seen here may be a part.
+    /// How many there are; `None` where nothing states it. It is unknown then: the ranks that are seen here
+    /// may be a part.
     pub size: Option<u32>,
 }
 
@@ -18,8 +19,8 @@ const RANKS: [&str; 5] = [
     "SLURM_PROCID",
 ];
 
-/// Variables that hold the size, each with the rank that it belongs to. SLURM_NTASKS is none of them: it is the size that the job
-/// was submitted with, not that of the step.
+/// Variables that hold the size, each with the rank that it belongs to. SLURM_NTASKS is none of them: it is
+/// the size that the job was submitted with, not that of the step.
 const SIZES: [(&str, &str); 4] = [
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
@@ -28,7 +29,8 @@ const SIZES: [(&str, &str); 4] = [
 ];
 
 impl Rank {
-    /// Reads it out of `NAME=VALUE` lines. The size may come from another row than the rank, if the ranks of both rows are equal.
+    /// Reads it out of `NAME=VALUE` lines. The size may come from another row than the rank, if the ranks of
+    /// both rows are equal.
     pub(crate) fn from_environment(environment: &[String]) -> Option<Rank> {
         let number = RANKS.iter().find_map(|name| parsed(environment, name))?;
         let fits = |(rank, size): &(&str, &str)| {
@@ -44,8 +46,8 @@ impl Rank {
     }
 }
 
-/// Whether the tasks of the Slurm step are the world: the namespace of PMIx, where there is one, is Slurm's own (another launcher
-/// runs its daemons as a step), and the step is not one component of several.
+/// Whether the tasks of the Slurm step are the world: the namespace of PMIx, where there is one, is Slurm's
+/// own (another launcher runs its daemons as a step), and the step is not one component of several.
 fn step_is_world(environment: &[String]) -> bool {
     let namespace = value(environment, "PMIX_NAMESPACE");
     namespace.is_none_or(|name| name.starts_with("slurm.")) && value(environment, "SLURM_HET_SIZE").is_none()

@@ -1,4 +1,5 @@
-//! What the kernel side is told of a function: where its arguments say what it carries, and between whom.
+//! The spec of an MPI function for the kernel side: in which arguments are the size of a message, and its
+//! sender and receiver.
 
 use abi::{Flow, Form, MessageRule, NO_ARGUMENT};
 
@@ -74,7 +75,7 @@ mod tests {
         let rows: u32 = carrying
             .map(|function| 1 + u32::from(function.has_large_count))
             .sum();
-        assert!(rows <= abi::MAX_ROWS, "{rows} rows");
+        assert!(rows <= abi::ROWS_MAX, "{rows} rows");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Where a process has what tells the world's rank of a rank in any communicator. Nothing is taken for known that the process does not
-//! show: Open MPI's structures move between releases and builds, so they are searched for what the launcher says of rank and size. Those
-//! of MPICH are sought in `handles`.
+//! Finds what the kernel side needs to translate a rank in any communicator to one in the world. Relies only
+//! on what the process shows: Open MPI's structures move between releases and builds, so they are searched
+//! for the launcher's values of rank and size. Those of MPICH are found in `handles`.
 
 use abi::World;
 use tuner::{address::Address, memory::Memory, space::AddressSpace};
@@ -10,10 +10,12 @@ use crate::mpi::Rank;
 
 const COMM_WORLD: &str = "ompi_mpi_comm_world";
 
-/// Bytes of a communicator and of a process's record that are searched; releases have had what is sought within the first 300 and 100.
+/// Bytes of a communicator and of a process's record that are searched; in all releases the fields are within
+/// the first 300 and 100.
 const COMM_SEARCHED: u16 = 512;
 const RECORD_SEARCHED: usize = 128;
-/// A group has its size, then the caller's rank, within its first bytes, and the addresses of the records soon behind.
+/// A group has its size, then the caller's rank, within its first bytes, and the addresses of the records
+/// soon behind.
 const GROUP_SEARCHED: u16 = 64;
 const RECORDS_BEHIND: u16 = 40;
 /// Records that are compared; one that fits by chance in so many is out of the question.
@@ -23,7 +25,8 @@ const SIZE_MAX: u32 = 1 << 20;
 /// Where every release since 2.0 has the name of a process in its record.
 const USUAL_NAME: u16 = 40;
 
-/// The process in its world, as far as it can be told now: Open MPI's structures are there once MPI_Init has made them.
+/// The process in its world, as far as it can be found now: Open MPI's structures exist once MPI_Init has
+/// made them.
 pub fn world(implementation: &Implementation, space: &AddressSpace, rank: Option<Rank>) -> World {
     let number = rank.map_or(0, |rank| rank.number);
     let size = rank.and_then(|rank| rank.size);
@@ -50,7 +53,8 @@ pub fn world(implementation: &Implementation, space: &AddressSpace, rank: Option
     }
 }
 
-/// Whether more may be told of a process later: its MPI has not made its structures yet, or keeps them where they are not found.
+/// Whether more may be found later: the MPI of the process has not made its structures yet, or keeps them
+/// where they are not found.
 pub fn may_settle(implementation: &Implementation, world: &World, rank: Option<Rank>) -> bool {
     rank.is_some()
         && match implementation.name {
@@ -85,7 +89,8 @@ fn open_mpi(known: World, space: &AddressSpace, has_rank: bool) -> World {
     })
 }
 
-/// The world's communicator is at this place: it has its group twice, side by side, and that has the size and the rank of the launcher.
+/// The world's communicator is at this place: it has its group twice, side by side, and that has the size and
+/// the rank of the launcher.
 fn calibrated(known: &World, memory: &Memory, comm: Address) -> Option<World> {
     let words = read::<8>(memory, comm.0, usize::from(COMM_SEARCHED / 8))?;
     let words: Vec<u64> = words.into_iter().map(u64::from_le_bytes).collect();
@@ -174,7 +179,8 @@ fn records_at(known: &World, memory: &Memory, address: u64) -> Option<World> {
     })
 }
 
-/// How the ranks stand in those places that are no addresses; 0 where they do not, or where there are none to see it by.
+/// How the ranks stand in those places that are no addresses; 0 where they do not, or where there are none to
+/// see it by.
 fn sentinel_shift(world: &World, places: &[u64]) -> u16 {
     let sentinels: Vec<(u64, u64)> = (0u64..)
         .zip(places.iter().copied())

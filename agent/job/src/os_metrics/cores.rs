@@ -1,5 +1,5 @@
-//! Which cores each process of a job gets for itself. A core is the CPUs that share one (hyper-threads); who has one of them has
-//! all that the job may use.
+//! Which cores each process of a job gets for itself. A core is the CPUs that share one (hyper-threads); who
+//! has one of them has all that the job may use.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,8 +8,16 @@ use std::{
 
 use plan::{Cores, CpuList};
 
+/// There are fewer cores than processes.
+#[derive(Debug, thiserror::Error)]
+#[error("{processes} processes cannot have cores of their own: the job may use {cores}")]
+pub struct TooFewCores {
+    processes: usize,
+    cores: usize,
+}
+
 /// The CPUs of each of the processes, which are given in order.
-pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<CpuList>, String> {
+pub fn dealt(how: Cores, pids: &[i32], cpus: &BTreeSet<usize>) -> Result<Vec<CpuList>, TooFewCores> {
     let threads: Vec<usize> = pids.iter().map(|pid| threads(*pid)).collect();
     let dealt = deal(how, &cores(cpus, &place), &threads)?;
     Ok(dealt
@@ -44,12 +52,13 @@ fn cores(cpus: &BTreeSet<usize>, place: &dyn Fn(usize) -> (usize, usize)) -> Vec
 }
 
 /// The CPUs of each process; `threads` says how many it has.
-fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<usize>>, String> {
+fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<usize>>, TooFewCores> {
     let (count, processes) = (cores.len(), threads.len());
     if processes == 0 || processes > count {
-        return Err(format!(
-            "{processes} processes cannot have cores of their own: the job may use {count}"
-        ));
+        return Err(TooFewCores {
+            processes,
+            cores: count,
+        });
     }
     let mut next = 0;
     let mut dealt = Vec::new();
@@ -72,7 +81,7 @@ fn deal(how: Cores, cores: &[Vec<usize>], threads: &[usize]) -> Result<Vec<Vec<u
 mod tests {
     use super::*;
 
-    fn dealt(how: Cores, cpus: usize, threads: &[usize]) -> Result<Vec<Vec<usize>>, String> {
+    fn dealt(how: Cores, cpus: usize, threads: &[usize]) -> Result<Vec<Vec<usize>>, TooFewCores> {
         // Two CPUs a core, as Linux numbers them: 0 and 4 are one core of eight.
         let place = |cpu| (0, cpu % cpus.div_ceil(2));
         deal(how, &cores(&(0..cpus).collect(), &place), threads)
@@ -92,8 +101,8 @@ mod tests {
         let compact = dealt(Cores::Compact, 6, &[9, 9, 9]).unwrap();
         assert_eq!(compact, [[0, 3], [1, 4], [2, 5]]);
         assert_eq!(
-            dealt(Cores::Spread, 2, &[1, 1]),
-            Err("2 processes cannot have cores of their own: the job may use 1".to_owned())
+            dealt(Cores::Spread, 2, &[1, 1]).unwrap_err().to_string(),
+            "2 processes cannot have cores of their own: the job may use 1"
         );
     }
 

@@ -1,7 +1,7 @@
 //! Counters of a process that only grow, summed over its threads.
 //!
-//! The kernel keeps them by thread, and those of a thread that ended are gone from /proc: what was seen of it stays in the
-//! sum, what it did after the last look is lost (less than one period per thread that ends).
+//! The kernel keeps them by thread, and those of a thread that ended are gone from /proc: what was seen of it
+//! stays in the sum, what it did after the last look is lost (less than one period per thread that ends).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,23 +14,24 @@ use profile::{os_metrics::Counters, profile::Threads};
 
 use crate::clock::CpuClock;
 
-/// A process that uses no CPU time changes none of its counters, and is not looked at again. Its memory may still be changed by others:
-/// after so many looks it is read all the same.
-const STILL_MOST: u32 = 20;
+/// A process that uses no CPU time changes none of its counters, and is not looked at again. Its memory may
+/// still be changed by others: after so many looks it is read all the same.
+const STILL_MAX: u32 = 20;
 
 /// What its allocator keeps is looked at so seldom, and not in small processes: it takes a millisecond.
 const LOOKS_AT_HEAPS: u32 = 20;
 const FIRST_HEAPS: u32 = 4;
-const HEAPS_LEAST_BYTES: u64 = 64 << 20;
+const HEAPS_BYTES_MIN: u64 = 64 << 20;
 
-/// Reads the counters of one process again and again. It holds the process's directory in /proc open, which keeps
-/// belonging to this process when its number is used again.
+/// Reads the counters of one process repeatedly. It holds the process's directory in /proc open, which still
+/// refers to this process if its number is used again.
 #[derive(Debug)]
 pub struct Sampler {
     process: Process,
     threads: HashMap<i32, OfThread>,
     sum: Counters,
-    /// CPUs that the process could use if none of its threads were bound to fewer; none where that is not known.
+    /// CPUs that the process could use if none of its threads were bound to fewer; none where that is not
+    /// known.
     reach: Option<usize>,
     clock: Option<CpuClock>,
     /// What the clock showed just before the counters were read last.
@@ -74,7 +75,8 @@ impl Sampler {
         self.reach = cpus;
     }
 
-    /// Whether the process has used CPU time between the last two samples, as far as is known: else it has done nothing at all.
+    /// Whether the process has used CPU time between the last two samples, as far as is known: else it has
+    /// done nothing at all.
     pub fn has_run(&self) -> bool {
         self.has_run
     }
@@ -83,7 +85,7 @@ impl Sampler {
     pub fn sample(&mut self) -> ProcResult<Counters> {
         let used_ns = self.clock.and_then(CpuClock::ns);
         self.has_run = used_ns.is_none() || used_ns != self.used_ns;
-        if !self.has_run && self.still < STILL_MOST {
+        if !self.has_run && self.still < STILL_MAX {
             self.still += 1;
             return Ok(self.sum);
         }
@@ -116,7 +118,7 @@ impl Sampler {
     }
 
     fn look_at_heaps(&mut self) {
-        if self.sum.resident_bytes < HEAPS_LEAST_BYTES {
+        if self.sum.resident_bytes < HEAPS_BYTES_MIN {
             self.sum.freed_bytes = None;
         } else if self.until_heaps == 0 {
             self.until_heaps = LOOKS_AT_HEAPS;
@@ -184,8 +186,8 @@ impl Threads for Sampler {
 }
 
 impl OfThread {
-    /// Of a thread of a process; `status` where it is known already, and what was read of it before: who was given no CPU since was not
-    /// switched away either.
+    /// Of a thread of a process; `status` where it is known already, and what was read of it before: who was
+    /// given no CPU since was not switched away either.
     fn read(
         process: &Process,
         thread: i32,

@@ -1,5 +1,5 @@
-//! How many CPUs a set of processes may use: those that their affinity masks name, less what the quotas of their cgroups
-//! (version 1 and 2, and those above) cut off.
+//! How many CPUs a set of processes may use: those that their affinity masks name, less what the quotas of
+//! their cgroups (version 1 and 2, and those above) cut off.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -59,15 +59,15 @@ impl CpuShare {
     }
 }
 
-/// What the processes may use together; `None` when none of them could be asked.
+/// What the processes may use together; `None` if none of them could be read.
 ///
-/// A quota counts once for all processes of a cgroup. Where they sit in several with quotas of their own, the quotas add up,
-/// but never beyond one that stands above them.
+/// A quota counts once for all processes of a cgroup. Where they sit in several with quotas of their own, the
+/// quotas add up, but never beyond one that stands above them.
 pub fn available(pids: &[i32]) -> Option<CpuShare> {
     RequestedCpus::of(pids).map(|requested| requested.share())
 }
 
-/// What was asked of some processes and seldom changes.
+/// What was read of some processes and seldom changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestedCpus {
     /// CPUs named by at least one affinity mask.
@@ -80,7 +80,7 @@ pub(super) struct RequestedCpus {
 }
 
 impl RequestedCpus {
-    /// None when none of them could be asked.
+    /// None if none of them could be read.
     pub(super) fn of(pids: &[i32]) -> Option<RequestedCpus> {
         let mut requested = RequestedCpus::default();
         let mut known = HashMap::new();
@@ -128,8 +128,8 @@ pub fn usable(pids: &[i32]) -> BTreeSet<usize> {
     pids.iter().filter_map(|pid| mask(*pid)).flatten().collect()
 }
 
-/// The CPUs that the processes could use if none of their threads were bound: those that the cpusets of their cgroups grant; where these
-/// cannot be read, those that they are bound to.
+/// The CPUs that the processes could use if none of their threads were bound: those that the cpusets of their
+/// cgroups grant; where these cannot be read, those that they are bound to.
 pub fn reach(pids: &[i32]) -> BTreeSet<usize> {
     &granted(pids) | &usable(pids)
 }
@@ -146,7 +146,8 @@ pub(super) fn granted(pids: &[i32]) -> BTreeSet<usize> {
     pids.iter().filter_map(|pid| of(*pid)).flatten().collect()
 }
 
-/// CPUs that the machine has online, whoever may use them; none where it does not say.
+/// The machine's online CPUs, whether or not the caller may use them; none if the kernel does not report
+/// them.
 pub fn online() -> Option<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
     Some(list.trim().parse::<CpuList>().ok()?.cpus().len())
@@ -164,8 +165,8 @@ fn mask(pid: i32) -> Option<BTreeSet<usize>> {
     (!cpus.is_empty()).then_some(cpus)
 }
 
-/// The smallest quota on the way from a process's cgroup to the root, and where it stands. Ranks are mostly in one group: what was
-/// found for it is `known`.
+/// The smallest quota on the way from a process's cgroup to the root, and where it stands. Ranks are mostly
+/// in one group: what was found for it is `known`.
 fn tightest_quota(pid: i32, known: &mut HashMap<String, Option<(PathBuf, f64)>>) -> Option<(PathBuf, f64)> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     if let Some(found) = known.get(&groups) {

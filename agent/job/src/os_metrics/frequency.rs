@@ -1,13 +1,14 @@
-//! How fast CPUs are clocked, where the kernel tells (cpufreq; virtual machines mostly have none). Reads only.
+//! How fast CPUs are clocked, if the kernel reports it (cpufreq; virtual machines mostly have none). Reads
+//! only.
 
 use std::{collections::BTreeSet, fs};
 
 use profile::os_metrics::Frequency;
 
-/// CPUs that are asked; each answer may take an interrupt.
+/// CPUs whose clock is read; each answer may take an interrupt.
 const CPUS_MAX: usize = 64;
 
-/// The clock of these CPUs now, in hertz, or of 64 of them; `None` where the kernel does not tell.
+/// The clock of these CPUs now, in hertz, or of 64 of them; `None` if the kernel does not report it.
 pub fn frequency(cpus: &BTreeSet<usize>) -> Option<Frequency> {
     let step = cpus.len().div_ceil(CPUS_MAX).max(1);
     let file = |cpu: &usize| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");

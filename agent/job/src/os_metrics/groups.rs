@@ -1,4 +1,5 @@
-//! The control group of a process, of version 1 and 2: which CPUs its cpuset grants, and the smallest quota on the way to the root.
+//! The control group of a process, of version 1 and 2: which CPUs its cpuset grants, and the smallest quota
+//! on the way to the root.
 
 use std::{
     collections::BTreeSet,
@@ -29,8 +30,8 @@ pub(super) fn tightest_of(line: &str) -> Option<(PathBuf, f64)> {
         .min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The group with this controller, and the mount that it lies in, of one line of /proc/PID/cgroup: number of the hierarchy, its
-/// controllers, the group's path.
+/// The group with this controller, and the mount that it lies in, of one line of /proc/PID/cgroup: number of
+/// the hierarchy, its controllers, the group's path.
 fn group_of(line: &str, controller: &str) -> Option<(PathBuf, &'static Path)> {
     const V1: [(&str, &str); 3] = [
         ("cpu", "/sys/fs/cgroup/cpu"),

@@ -1,8 +1,9 @@
 //! Memory that a program has freed and glibc's allocator keeps.
 //!
-//! Each arena of glibc (malloc/arena.c) has heaps, chains of blocks without a gap: each block begins with its size, and the block after it
-//! knows whether it is free. A free block between two in use keeps its pages until `malloc_trim` gives them back. The chains are read while
-//! the program goes on: where one makes no sense, it is left there.
+//! Each arena of glibc (malloc/arena.c) has heaps, chains of blocks without a gap: each block begins with its
+//! size, and the block after it knows whether it is free. A free block between two in use keeps its pages
+//! until `malloc_trim` gives them back. The chains are read while the program goes on: where one makes no
+//! sense, it is left there.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,12 +13,13 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
 /// Heaps of threads begin at multiples of their greatest size (HEAP_MAX_SIZE).
 const HEAP_BYTES: u64 = 64 << 20;
-/// So many heaps are looked at, and the beginning of each by so many reads: the others are taken to be like these.
+/// So many heaps are looked at, and the beginning of each by so many reads: the others are taken to be like
+/// these.
 const LOOKED_AT: usize = 8;
 const READS: u32 = 16;
 const READ_BYTES: u64 = 32 << 10;
 /// A chain that breaks before this says nothing.
-const LEAST_BYTES: u64 = 64 << 10;
+const CHAIN_BYTES_MIN: u64 = 64 << 10;
 const PAGE: u64 = 4096;
 /// The header of a block while it is free (struct malloc_chunk), which `malloc_trim` leaves.
 const FREE_HEADER: u64 = 48;
@@ -36,7 +38,8 @@ struct Heap {
     end: u64,
 }
 
-/// The resident bytes of the process that are free and that its allocator keeps, estimated; none where that cannot be read.
+/// The resident bytes of the process that are free and that its allocator keeps, estimated; none where that
+/// cannot be read.
 pub(super) fn freed_bytes(process: &Process) -> Option<u64> {
     let memory = process.open_relative("mem").ok()?;
     let pages = process.open_relative("pagemap").ok()?;
@@ -74,7 +77,8 @@ fn heaps<'a>(memory: &File, maps: impl Iterator<Item = &'a MemoryMap>) -> Vec<He
     found
 }
 
-/// The heap of a thread's arena that begins here, if one does: its header names the arena, itself at the begin of a heap, and its size.
+/// The heap of a thread's arena that begins here, if one does: its header names the arena, itself at the
+/// begin of a heap, and its size.
 fn heap_at(memory: &File, base: u64, end: u64) -> Option<Heap> {
     let [arena, _, size, writable] = words(memory, base)?;
     let is_arena = HEAP_HEADERS.contains(&(arena % HEAP_BYTES));
@@ -118,7 +122,7 @@ fn look(memory: &File, pages: &File, heap: &Heap) -> Option<(u64, u64)> {
         }
         (reads <= READS).then(|| word_at(&bytes, (header + 8 - at) as usize))
     });
-    if walked < LEAST_BYTES {
+    if walked < CHAIN_BYTES_MIN {
         return None;
     }
     let mut resident = 0;
@@ -132,8 +136,8 @@ fn look(memory: &File, pages: &File, heap: &Heap) -> Option<(u64, u64)> {
     Some((walked, resident * PAGE))
 }
 
-/// Follows the chain of blocks by the word behind each begin, its size and flags: how far it went, and the pages of free blocks that
-/// `malloc_trim` would give back.
+/// Follows the chain of blocks by the word behind each begin, its size and flags: how far it went, and the
+/// pages of free blocks that `malloc_trim` would give back.
 fn walk(heap: &Heap, mut size_at: impl FnMut(u64) -> Option<u64>) -> (u64, Vec<Range<u64>>) {
     let (mut at, mut free, mut before) = (heap.blocks, Vec::new(), None::<Range<u64>>);
     while let Some(head) = (at + 16 <= heap.end).then(|| size_at(at)).flatten() {
@@ -147,7 +151,8 @@ fn walk(heap: &Heap, mut size_at: impl FnMut(u64) -> Option<u64>) -> (u64, Vec<R
         before = Some(at..at + size);
         at += size;
     }
-    // Of the last block it is not known whether it is free, but for that at the end of the heap, which is left alone.
+    // Of the last block it is not known whether it is free, but for that at the end of the heap, which is
+    // left alone.
     let known = if at == heap.end {
         at
     } else {
@@ -214,7 +219,8 @@ mod tests {
         }
     }
 
-    /// Of this process, whose allocator is glibc's: blocks of 8 KiB are freed, but for one of 64 bytes behind every eighth.
+    /// Of this process, whose allocator is glibc's: blocks of 8 KiB are freed, but for one of 64 bytes behind
+    /// every eighth.
     #[test]
     fn blocks_that_a_thread_of_this_process_freed_are_found() {
         let us = Process::myself().unwrap();

@@ -1,5 +1,6 @@
-//! What /proc and the cgroups tell of a process without any probe: the CPU time it got, the time it waited for a CPU, how
-//! often it was switched away, how many CPUs it may use, how many of these others keep busy, and how fast they are clocked. Reads only.
+//! What /proc and the cgroups show of a process without any probe: the CPU time it got, the time it waited
+//! for a CPU, how often it was switched away, how many CPUs it may use, how many of these others keep busy,
+//! and how fast they are clocked. Reads only.
 
 mod cores;
 mod counters;
@@ -10,7 +11,7 @@ mod heaps;
 mod others;
 mod shares;
 
-pub use cores::dealt;
+pub use cores::{TooFewCores, dealt};
 pub use counters::Sampler;
 pub use cpus::{CpuShare, Periods, available, online, reach, usable};
 pub use frequency::frequency;

@@ -1,7 +1,7 @@
-//! How many CPUs others keep busy: what is done on the CPUs that some processes may use, less what they do themselves.
+//! How many CPUs others keep busy: the load of the CPUs that some processes may use, less their own.
 //!
-//! Whoever does it need not be visible: the kernel's sum is of the whole machine, also inside a container. It is sampled by the
-//! kernel's tick, so that it is taken over seconds, not over one window.
+//! The other processes need not be visible: the kernel's sum is of the entire machine, also inside a
+//! container. It is sampled by the kernel's tick, so it is measured over seconds, not over one window.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,13 +16,13 @@ use super::Around;
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Over less than this a tick more or less would be a tenth of a CPU.
-const SHORTEST: Duration = Duration::from_millis(400);
+const SPAN_MIN: Duration = Duration::from_millis(400);
 
-/// Once there are rates, the kernel's sum is read this often: it takes the counters of every interrupt of every CPU along. Half as often
-/// where the processes have done nothing since.
+/// Once there are rates, the kernel's sum is read this often: it takes the counters of every interrupt of
+/// every CPU along. Half as often where the processes have done nothing since.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What the kernel tells of a machine of hundreds of CPUs; who has less room reads it in pieces.
+/// The size of the kernel's file on a machine of hundreds of CPUs; a smaller buffer needs several reads.
 const STAT_BYTES: usize = 64 << 10;
 
 /// How CPUs were used of late.
@@ -30,7 +30,7 @@ const STAT_BYTES: usize = 64 << 10;
 pub struct Busy {
     /// CPUs that others kept busy among those that may be used.
     pub by_others: f64,
-    /// CPUs that nobody kept busy among those that the processes or what launched them may use.
+    /// Idle CPUs among those that the processes or their launcher may use.
     pub idle: f64,
     /// The same among those that their cgroups grant.
     pub idle_granted: f64,
@@ -53,8 +53,9 @@ struct Look {
 }
 
 impl Others {
-    /// CPUs that others kept busy of late among `allowed`, and CPUs around that nobody did, when the processes looked at
-    /// have used `own_ns` of CPU time since they started. `None` at first, and where the kernel does not tell.
+    /// CPUs that others kept busy recently among `allowed`, and idle CPUs around them, given that the
+    /// processes have used `own_ns` of CPU time since they started. `None` at first, and if the kernel does
+    /// not report it.
     pub fn look(
         &mut self,
         (allowed, around): (&BTreeSet<usize>, &Around),
@@ -65,7 +66,7 @@ impl Others {
         let is_known = ends.is_some_and(|(first, last)| {
             let (length, age) = (last.at_ns - first.at_ns, now_ns.saturating_sub(last.at_ns));
             let again = if last.own_ns == own_ns { 2 * AGAIN } else { AGAIN };
-            length >= nanos(SHORTEST) && age < nanos(again)
+            length >= nanos(SPAN_MIN) && age < nanos(again)
         });
         if !is_known {
             let mut stat = String::with_capacity(STAT_BYTES);
@@ -105,8 +106,8 @@ fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 
-/// Of the CPUs that are online (those that are not have no line), all but idleness; time that a hypervisor took away is not
-/// there for us either.
+/// Of the CPUs that are online (those that are not have no line), all but idleness; time that a hypervisor
+/// took away is not there for us either.
 fn busy_ns(stat: &str, ticks_per_s: u64) -> BTreeMap<usize, u64> {
     let cpu = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
@@ -127,7 +128,7 @@ fn busy_ns(stat: &str, ticks_per_s: u64) -> BTreeMap<usize, u64> {
 /// CPUs of a set that were kept busy between two looks.
 fn busy(first: &Look, last: &Look, cpus: &BTreeSet<usize>) -> Option<f64> {
     let elapsed = last.at_ns.checked_sub(first.at_ns)?;
-    if elapsed < nanos(SHORTEST) {
+    if elapsed < nanos(SPAN_MIN) {
         return None;
     }
     let since = |cpu: &usize| Some(last.busy_ns.get(cpu)?.saturating_sub(*first.busy_ns.get(cpu)?));

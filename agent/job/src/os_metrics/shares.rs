@@ -1,6 +1,7 @@
-//! What a job may use, asked now and then: masks and quotas seldom change, and asking takes files of every process.
+//! What a job may use, read now and then: masks and quotas seldom change, and reading them takes files of
+//! every process.
 //!
-//! Not here: how it is asked ([`super::cpus`]).
+//! Not here: how they are read ([`super::cpus`]).
 
 use std::collections::BTreeSet;
 
@@ -33,16 +34,17 @@ struct Known {
 pub struct Around {
     /// Those that the processes or what launched them may use.
     pub launched: BTreeSet<usize>,
-    /// Those that what started the job may use: its launchers, or the parents of its first processes; empty where that is not known.
+    /// Those that what started the job may use: its launchers, or the parents of its first processes; empty
+    /// where that is not known.
     pub started: BTreeSet<usize>,
     /// Those that the cgroups of the processes grant.
     pub granted: BTreeSet<usize>,
 }
 
 impl Shares {
-    /// What the processes may use together, and which CPUs are around them; `None` when none of them could be read. What was kept from
-    /// running is always of now. `roots` are what started processes of the job, each with whether it is a launcher. `are_still` says
-    /// that none of them has run of late.
+    /// What the processes may use together, and which CPUs are around them; `None` when none of them could be
+    /// read. What was kept from running is always of now. `roots` are what started processes of the job, each
+    /// with whether it is a launcher. `are_still` says that none of them has run of late.
     pub fn look(
         &mut self,
         pids: &[i32],

@@ -1,9 +1,9 @@
-//! What a hit costs on this machine: functions of our own are called with the session's own programs at them, on this thread and before
-//! anything else is probed. Their hits have a slot that no process gets and numbers that no function has yet. Computes no price, see
-//! [`profile::cost`].
+//! What a hit costs on this machine: functions of our own are called with the session's own programs at them,
+//! on this thread and before anything else is probed. Their hits have a slot that no process gets and numbers
+//! that no function has yet. Computes no price, see [`profile::cost`].
 //!
-//! What is measured is the price in a loop, with everything in the caches. The probes stay until the session ends, for to close them takes a
-//! grace period of the kernel; nobody calls the functions any more.
+//! What is measured is the price in a loop, with everything in the caches. The probes stay until the session
+//! ends, for to close them takes a grace period of the kernel; the functions are not called any more.
 
 use profile::cost::Prices;
 
@@ -68,15 +68,16 @@ mod functions {
     /// Of those that cost ten times as much.
     const STEPPED_CALLS: u32 = 8;
 
-    /// The cases that are timed, by number, and where their last jump is; and the one that is timed at its return instruction.
+    /// The cases that are timed, by number, and where their last jump is; and the one that is timed at its
+    /// return instruction.
     const TO_JUMP: [(usize, u64); 3] = [(3, 3), (4, 4), (8, 5)];
     const TO_RETURN: [(usize, u64); 1] = [(5, 2)];
 
     macro_rules! functions {
         ($($(#[$doc:meta])* $name:ident: $($line:literal),+;)+) => {$(
             $(#[$doc])*
-            // SAFETY: every one follows the calling convention: it changes no register that it does not put back but rax, takes off the
-            // stack what it put there, and returns.
+            // SAFETY: every one follows the calling convention: it changes no register that it does not put
+            // back but rax, takes off the stack what it put there, and returns.
             #[unsafe(naked)]
             extern "C" fn $name() {
                 naked_asm!($($line),+)
@@ -85,7 +86,8 @@ mod functions {
     }
 
     functions! {
-        /// Probed on a push, which the kernel does itself. Each has its own instructions: equal functions could be made one.
+        /// Probed on a push, which the kernel does itself. Each has its own instructions: equal functions
+        /// could be made one.
         counted: "push rbp", "pop rbp", "ret";
         reading: "push rbp", "pop rbp", "nop", "ret";
         sending: "push rbp", "pop rbp", "nop", "nop", "ret";
@@ -131,7 +133,7 @@ mod functions {
     /// By number of the probe.
     static CASES: [Case; 9] = [
         case(counted, 0, 0, CALLS, |calls| &mut calls.emulated),
-        case(reading, 0, abi::MAX_CAPTURES, CALLS, |calls| &mut calls.reading),
+        case(reading, 0, abi::CAPTURES_MAX, CALLS, |calls| &mut calls.reading),
         case(sending, SpecFlags::SEND_ENTRY, 0, CALLS, |calls| {
             &mut calls.sending
         }),
@@ -150,7 +152,7 @@ mod functions {
             ));
         }
         let mut measured = Measured {
-            values: abi::MAX_CAPTURES as u32,
+            values: abi::CAPTURES_MAX as u32,
             ..Measured::default()
         };
         call(&BARE, &mut measured);
@@ -219,8 +221,8 @@ mod functions {
         spec
     }
 
-    /// Enters what a call of each takes, in CPU time of this thread. The cases take turns, so that whatever else the machine does meets all of
-    /// them; it only ever makes a round longer, so a short one is taken.
+    /// Enters what a call of each takes, in CPU time of this thread. The cases take turns, so that whatever
+    /// else the machine does meets all of them; it only ever makes a round longer, so a short one is taken.
     fn call<const N: usize>(cases: &[Case; N], measured: &mut Measured) {
         let mut rounds = [[0.0; ROUNDS]; N];
         for round in 0..=ROUNDS {

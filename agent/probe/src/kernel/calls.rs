@@ -1,5 +1,5 @@
-//! The rings of calls: the newest of each process, one after the other, read while the kernel side writes them. What a call is, is not known
-//! here.
+//! The rings of calls: the newest of each process, one after the other, read while the kernel side writes
+//! them. What a call is, is not known here.
 
 use std::{io, mem::offset_of, sync::atomic::Ordering};
 
@@ -9,7 +9,7 @@ use super::cells::Cells;
 
 /// Room for calls that each process gets.
 pub(super) fn ring_size(processes: u32) -> u32 {
-    let each = abi::MAX_CALLS / processes.max(1);
+    let each = abi::CALLS_MAX / processes.max(1);
     let power = each.checked_ilog2().map_or(1, |power| 1 << power);
     power.min(abi::RING_CALLS)
 }
@@ -27,8 +27,9 @@ impl Rings {
         self.heads.get(slot as usize).map(|head| head.next)
     }
 
-    /// The newest calls of a process from this number on, in their order; `None` for each that was being overwritten while it was read.
-    /// Before them so many were overwritten already. None where there is no such ring.
+    /// The newest calls of a process from this number on, in their order; `None` for each that was being
+    /// overwritten while it was read. Before them so many were overwritten already. None where there is no
+    /// such ring.
     pub(super) fn newest(&self, slot: u32, from: u64) -> Option<(u64, Vec<Option<Call>>)> {
         let next = self.so_far(slot)?;
         let size = u64::from(self.size);
@@ -70,8 +71,8 @@ impl Rings {
     }
 }
 
-/// The number that a call bears in its ring, counted from 1; it begins anew after 2^32. None of the one whose number is 0 then, which no one
-/// tells from a call that is being written.
+/// The number of a call in its ring, counted from 1; it wraps after 2^32. None for the call whose number is 0
+/// then: it looks like one that is being written.
 fn number_there(number: u64) -> Option<u32> {
     let there = (number as u32).wrapping_add(1);
     (there != 0).then_some(there)
@@ -93,7 +94,8 @@ mod tests {
         file
     }
 
-    /// The rings of two slots, and the calls of the kernel side, which writes as it does: the lowest 32 bits of each number.
+    /// The rings of two slots, and the calls of the kernel side, which writes as it does: the lowest 32 bits
+    /// of each number.
     fn rings() -> (Rings, Cells<Call>) {
         let (calls, heads) = (file::<Call>(2 * SIZE), file::<RingHead>(2));
         let rings = Rings {

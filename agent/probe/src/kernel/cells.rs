@@ -1,6 +1,6 @@
-//! The records of a mappable array of the kernel side, read and written as shared memory. It is mapped piece by piece, each when it is first
-//! looked at: there is room for far more processes than there are mostly, and the kernel counts as ours whatever is mapped, touched or
-//! not. What a record means is not known here.
+//! The records of a mappable array of the kernel side, read and written as shared memory. It is mapped piece
+//! by piece, each when it is first looked at: there is room for far more processes than there are mostly, and
+//! the kernel counts as ours whatever is mapped, touched or not. What a record means is not known here.
 
 use std::{
     io,
@@ -12,9 +12,9 @@ use std::{
     },
 };
 
-use super::sys::Mapping;
+use super::sys::{Access, Mapping};
 
-/// What is mapped at once: whole pages of every machine, and more than any record.
+/// The size of one mapping: a multiple of every machine's page size, and larger than any record.
 const PIECE_BYTES: usize = 64 << 10;
 const PIECE_WORDS: usize = PIECE_BYTES / size_of::<u64>();
 
@@ -26,7 +26,7 @@ pub(super) struct Cells<T> {
     offset: u64,
     pieces: Box<[OnceLock<Mapping>]>,
     words: usize,
-    may_write: bool,
+    access: Access,
     /// Why the first piece that could not be mapped was not: records in it are there all the same.
     refusal: OnceLock<io::Error>,
     _record: PhantomData<T>,
@@ -36,19 +36,19 @@ impl<T: bytemuck::Pod> Cells<T> {
     const WORDS_PER_CELL: usize = size_of::<T>() / size_of::<u64>();
 
     pub(super) fn map(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
-        Cells::map_for(array, (0, cells), false)
+        Cells::map_for(array, (0, cells), Access::Read)
     }
 
     /// To read, of what offers something else before them.
     pub(super) fn map_behind(array: BorrowedFd<'_>, offset: u64, cells: u32) -> io::Result<Cells<T>> {
-        Cells::map_for(array, (offset, cells), false)
+        Cells::map_for(array, (offset, cells), Access::Read)
     }
 
     pub(super) fn map_writable(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
-        Cells::map_for(array, (0, cells), true)
+        Cells::map_for(array, (0, cells), Access::Write)
     }
 
-    fn map_for(array: BorrowedFd<'_>, (offset, cells): (u64, u32), may_write: bool) -> io::Result<Cells<T>> {
+    fn map_for(array: BorrowedFd<'_>, (offset, cells): (u64, u32), access: Access) -> io::Result<Cells<T>> {
         const {
             assert!(size_of::<T>().is_multiple_of(size_of::<u64>()) && align_of::<T>() <= 8);
             assert!(size_of::<T>() <= PIECE_BYTES);
@@ -60,7 +60,7 @@ impl<T: bytemuck::Pod> Cells<T> {
             offset,
             pieces: pieces.collect(),
             words,
-            may_write,
+            access,
             refusal: OnceLock::new(),
             _record: PhantomData,
         };
@@ -76,11 +76,11 @@ impl<T: bytemuck::Pod> Cells<T> {
         let first = piece * PIECE_WORDS;
         let words = PIECE_WORDS.min(self.words - first);
         let offset = self.offset + (first * size_of::<u64>()) as u64;
-        Mapping::of(self.array.as_fd(), offset, words, self.may_write)
+        Mapping::of(self.array.as_fd(), offset, words, self.access)
     }
 
-    /// A piece, mapped now if nobody has looked at it yet; `None` behind the last one, and where it cannot be mapped: [`Cells::refusal`] says why
-    /// then.
+    /// A piece, mapped at its first use; `None` after the last one, and if it cannot be mapped:
+    /// [`Cells::refusal`] has the reason.
     fn piece(&self, piece: usize) -> Option<&Mapping> {
         let place = self.pieces.get(piece)?;
         if let Some(mapping) = place.get() {
@@ -103,7 +103,7 @@ impl<T: bytemuck::Pod> Cells<T> {
         pieces.map(|piece| piece.get().is_some()).collect()
     }
 
-    /// Why records that are there could not be looked at; none where all could that were asked for.
+    /// Why existing records could not be read; none if all requested ones could.
     pub(super) fn refusal(&self) -> Option<&io::Error> {
         self.refusal.get()
     }
@@ -158,8 +158,8 @@ impl<T: bytemuck::Pod> Cells<T> {
         piece.load(place % PIECE_WORDS, Ordering::Acquire)
     }
 
-    /// A record that another writes to meanwhile, and whose first word it changes before and after: `None` where that changed while it
-    /// was read.
+    /// A record that another writes to meanwhile, and whose first word it changes before and after: `None`
+    /// where that changed while it was read.
     pub(super) fn get_complete(&self, index: usize) -> Option<T> {
         let before = self.first_word(index)?;
         let record = self.get(index)?;

@@ -1,8 +1,10 @@
-//! Detaching where nobody waits for it. Closing the last descriptor of a link waits until the kernel is sure that no hit is under way, which takes
-//! seconds beside threads that spin on every CPU; a process that ends closes its descriptors too and waits as long. So links are handed to a
-//! process of their own, the closer: it holds the last descriptors, closes them, and may outlive whoever handed them over.
+//! Detaching without waiting. Closing the last descriptor of a link waits until the kernel is sure that no
+//! hit is under way, which takes seconds beside threads that spin on every CPU; a process that ends closes
+//! its descriptors too and waits as long. So links are passed to a process of their own, the closer: it holds
+//! the last descriptors, closes them, and may outlive the sender.
 //!
-//! Where that process cannot be started, threads close the links; where no thread can be started either, the caller does, in place.
+//! If that process cannot be started, threads close the links; if no thread can be started either, the caller
+//! closes them.
 
 use std::{
     collections::VecDeque,
@@ -84,7 +86,7 @@ impl Closer {
         let child = Command::new("/proc/self/exe")
             .arg("closer")
             .stdin(Stdio::from(theirs))
-            // Whoever reads our output does not wait for it.
+            // The reader of our output does not wait for the closer.
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             // Ctrl-C on the terminal is not for it.
@@ -101,8 +103,8 @@ impl Closer {
         })
     }
 
-    /// Hands links over, in stages: those of one are closed side by side, and all before those of the next. Does not wait for the kernel, unless
-    /// there is neither process nor thread that could.
+    /// Passes links to the closer, in stages: the links of one stage are closed in parallel, and before those
+    /// of the next. Does not wait for the kernel, unless there is neither process nor thread that could.
     pub fn close(&mut self, stages: impl IntoIterator<Item = Vec<Link>>) -> CloseTicket {
         let stages: Vec<Vec<Link>> = stages.into_iter().flat_map(messages).collect();
         if stages.is_empty() {
@@ -164,7 +166,7 @@ impl Closer {
         self.closed() < CloseTicket(self.given)
     }
 
-    /// Readable when links were closed; none where only looking tells.
+    /// Readable when links were closed; none if the caller has to poll.
     pub fn stream(&self) -> Option<BorrowedFd<'_>> {
         match &self.by {
             By::Process { stream, .. } => Some(stream.as_fd()),
@@ -172,8 +174,8 @@ impl Closer {
         }
     }
 
-    /// Nothing more is handed over. Waits for so long until all is closed, and tells whether it is; what is not is closed in the background.
-    /// Threads end with this process, so they are waited for in any case.
+    /// Ends the queue. Waits at most this long until all links are closed, and returns whether they are; the
+    /// rest is closed in the background. Threads end with this process, so they are waited for in any case.
     pub fn finish(mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while self.is_busy() && Instant::now() < until {
@@ -190,7 +192,7 @@ impl Closer {
                 stream,
                 waiting,
             } => {
-                // Whoever waits on the stream still has it.
+                // A duplicate of the stream that somebody waits on keeps it open.
                 let _ = shutdown(&stream, Shutdown::Write);
                 links_in(waiting).for_each(side_by_side);
                 loop {
@@ -285,7 +287,8 @@ fn handed_over(links: Vec<Link>) {
     links.into_iter().for_each(Link::hand_over);
 }
 
-/// Closed side by side, all wait for the same grace period. One for which there is no thread is closed in place.
+/// Closed side by side, all wait for the same grace period. One for which there is no thread is closed in
+/// place.
 fn side_by_side(links: Vec<Link>) {
     std::thread::scope(|scope| {
         for link in links {
@@ -296,7 +299,8 @@ fn side_by_side(links: Vec<Link>) {
     });
 }
 
-/// The closer's own process: takes what comes on its standard input, closes it when it is to or when that ends, and says so.
+/// The closer's own process: takes what comes on its standard input, closes it when it is to or when that
+/// ends, and says so.
 pub fn serve() -> io::Result<()> {
     serve_on(io::stdin().as_fd())
 }
@@ -325,7 +329,7 @@ fn serve_on(stream: BorrowedFd<'_>) -> io::Result<()> {
         if text.is_empty() {
             return Ok(received.map(drop)?);
         }
-        // Whoever handed them over may have ended.
+        // The sender may have ended.
         let _ = send(stream, &[1], SendFlags::NOSIGNAL);
     }
 }
@@ -350,7 +354,8 @@ mod tests {
 
     use super::*;
 
-    /// A link whose descriptor is the writing end of a pipe, and the other end: it is at its end once the link is closed everywhere.
+    /// A link whose descriptor is the writing end of a pipe, and the other end: it is at its end once the
+    /// link is closed everywhere.
     fn link() -> (Link, File) {
         let (reader, writer) = io::pipe().unwrap();
         (
@@ -359,7 +364,8 @@ mod tests {
         )
     }
 
-    /// Whether nobody has the link any more. A process that another test just started may have all descriptors for a moment.
+    /// Whether nobody has the link any more. A process that another test just started may have all
+    /// descriptors for a moment.
     fn is_closed_within(reader: &File, patience: Duration) -> bool {
         let mut end = [PollFd::new(reader, PollFlags::IN)];
         let patience = Timespec::try_from(patience).unwrap();

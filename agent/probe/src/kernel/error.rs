@@ -10,7 +10,8 @@ pub enum KernelError {
     /// The object, or one of its maps, was refused.
     #[error("the kernel refused the BPF object: {0}")]
     Object(String),
-    /// The verifier refused a program: a defect of ours on this kernel, or a kernel that has not what it asks for.
+    /// The verifier refused a program: a defect of ours on this kernel, or a kernel without something that
+    /// the program needs.
     #[error("this kernel does not take our program `{program}`: {reason} ({source})")]
     Verifier {
         program: &'static str,
@@ -22,11 +23,11 @@ pub enum KernelError {
     #[error("could not attach {count} probes to {path}: {source}")]
     Attach {
         path: String,
-        /// Number of sites asked for.
+        /// Number of requested sites.
         count: usize,
         source: io::Error,
     },
-    /// Processes of a command cannot be told from others here.
+    /// Processes of a command cannot be distinguished from others here.
     #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
     NoFamily(&'static str),
     #[error("{0}")]
@@ -42,8 +43,8 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// The kernel does not know the process that was to be probed: it has ended, or one of its threads is about to take its number with
-    /// another program.
+    /// The kernel does not know the process that was to be probed: it has ended, or one of its threads is
+    /// about to take its number with another program.
     pub fn is_of_no_process(&self) -> bool {
         matches!(self, KernelError::Attach { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
     }

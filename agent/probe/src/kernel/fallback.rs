@@ -1,6 +1,6 @@
-//! Probes for kernels without `uprobe_multi`: one tracefs event that holds all places of one file. (One perf event for
-//! each place would take a grace period each to close: 95 s for 400.) The event has no cookies, so the kernel side tells
-//! its probes apart by address.
+//! Probes for kernels without `uprobe_multi`: one tracefs event that holds all places of one file. (One perf
+//! event for each place would take a grace period each to close: 95 s for 400.) The event has no cookies, so
+//! the kernel side identifies its probes by address.
 
 use std::{
     collections::BTreeSet,
@@ -23,8 +23,8 @@ pub fn lower_paranoia() -> String {
     as_root("sysctl kernel.perf_event_paranoid=2")
 }
 
-/// Debian's kernels have a third level of perf_event_paranoid, which is their default; at it they want CAP_SYS_ADMIN, whatever
-/// CAP_PERFMON says. The level, where it is that one.
+/// Debian's kernels have a third level of perf_event_paranoid, which is their default; at it they want
+/// CAP_SYS_ADMIN, whatever CAP_PERFMON says. The level, where it is that one.
 pub fn perf_wants_admin() -> Option<i32> {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
     level.trim().parse().ok().filter(|level| *level > 2)
@@ -55,7 +55,7 @@ pub struct TracefsLink {
 }
 
 impl TracefsLink {
-    /// With a cookie the program is told it at every hit; the whole event has one.
+    /// With a cookie, the program gets it at every hit; the event has only one.
     pub(super) fn attach(
         program: BorrowedFd<'_>,
         request: &LinkRequest,
@@ -159,8 +159,8 @@ fn first_of(list: &str) -> Option<i32> {
     list.trim().split([',', '-']).next()?.parse().ok()
 }
 
-/// Where tracefs is: mounted by the system, else by us, in a mount that no other process sees and that ends with its
-/// descriptor.
+/// Where tracefs is: mounted by the system, else by us, in a mount that no other process sees and that ends
+/// with its descriptor.
 #[derive(Debug)]
 struct Tracefs {
     path: PathBuf,

@@ -1,4 +1,5 @@
-//! The family of a command, on the user side: what the kernel side must know before, and the tracepoints that keep it.
+//! The family of a command, on the user side: what the kernel side must know before, and the tracepoints that
+//! keep it.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -23,7 +24,7 @@ pub struct FamilyRoot {
     /// Its number, as our pid namespace counts.
     pub pid: u32,
     pub user: u32,
-    /// The capabilities that it hands on to what it executes, as a mask.
+    /// The capabilities that it passes to programs that it executes, as a mask.
     pub rights: u64,
 }
 
@@ -71,7 +72,8 @@ impl Family {
         kind: LinkKind,
         room: u32,
     ) -> Result<Family, KernelError> {
-        // Without cookies a probe is told by its address, which nobody knows of a process that just began.
+        // Without cookies a probe is identified by its address, which is unknown for a process that just
+        // began.
         if kind == LinkKind::Tracefs {
             return Err(KernelError::NoFamily(
                 "the kernel has no uprobe_multi (before 6.6)",
@@ -109,7 +111,7 @@ impl Family {
         &self.verified
     }
 
-    /// A slot that nobody has; none when there is none left.
+    /// A free slot; none if all are taken.
     pub(super) fn next_slot(&self) -> Option<u32> {
         let next = self.state.word(0, FamilyState::NEXT_SLOT)?;
         let slot = next.fetch_add(1, Ordering::Relaxed);

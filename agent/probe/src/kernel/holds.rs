@@ -1,5 +1,6 @@
-//! The kernel side of synchronisation: the object with the programs that hold a thread at a sync point, its records as shared
-//! memory, and the rings that wake whoever answers. Decides nothing; what an action is, it does not know.
+//! The kernel side of synchronisation: the object with the programs that hold a thread at a sync point, its
+//! records as shared memory, and the rings that wake the answering threads. Decides nothing, and does not
+//! know what an action is.
 
 use std::{
     mem::offset_of,
@@ -29,7 +30,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     "/../../ebpf/prebuilt/sync.bpf.o"
 ));
 
-/// The loaded object. Dropping it (after its links) leaves nothing behind; a thread that is held then goes on at its bound.
+/// The loaded object. Dropping it (after its links) leaves nothing behind; a thread that is held then goes on
+/// at its bound.
 pub struct Holds {
     maps: Ebpf,
     records: Arc<Records>,
@@ -60,7 +62,7 @@ impl Holds {
             error => error.to_string(),
         });
         let array = maps.map("HOLDS").and_then(data).ok_or_else(|| missing("HOLDS"))?;
-        let cells = Cells::map_writable(array.fd().as_fd(), abi::MAX_HOLDS)
+        let cells = Cells::map_writable(array.fd().as_fd(), abi::HOLDS_MAX)
             .map_err(|error| KernelError::Object(format!("its records cannot be mapped: {error}")))?;
         Ok(Holds {
             maps,
@@ -75,7 +77,8 @@ impl Holds {
         self.kind
     }
 
-    /// How many instructions the verifier followed in each program that the kernel took, where it tells.
+    /// How many instructions the verifier followed in each program that the kernel accepted, if it reports
+    /// them.
     pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
         let hold = ("hold", program::verified(self.hold.as_fd()));
         let store = self.store.as_ref().ok();
@@ -99,7 +102,8 @@ impl Holds {
         Ok([take("WAKE_FIRST")?, take("WAKE_SECOND")?])
     }
 
-    /// Puts the probe on a sync point. Its sites are all of the record `probe`; with `stores` it writes by itself.
+    /// Puts the probe on a sync point. Its sites are all of the record `probe`; with `stores` it writes by
+    /// itself.
     pub fn attach(&self, request: &LinkRequest, stores: bool) -> Result<Link, KernelError> {
         let program = match (&self.store, stores) {
             (Ok(store), true) => store,
@@ -137,7 +141,7 @@ impl Records {
         self.word(index).is_some_and(|word| exchange(word).is_ok())
     }
 
-    /// Fills in a record that nobody uses, and arms it. False when there is no such record.
+    /// Fills in a free record, and arms it. False if there is no such record.
     pub fn arm(&self, index: u32, hold: &Hold) -> bool {
         let words: &[u64] = bytemuck::cast_slice(std::slice::from_ref(hold));
         for (place, value) in words.iter().enumerate().skip(1) {
@@ -150,7 +154,7 @@ impl Records {
         self.word(index).map(armed).is_some()
     }
 
-    /// From now on the hit with this number is meant.
+    /// From now on, the hit with this number is the one that holds.
     pub fn want(&self, index: u32, number: i64) {
         const WANTED: usize = offset_of!(Hold, key_wanted) / size_of::<u64>();
         if let Some(word) = self.cells.word(index as usize, WANTED) {

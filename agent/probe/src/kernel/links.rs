@@ -1,5 +1,6 @@
-//! Attaching: all places of one file with one `uprobe_multi` link, or, on kernels without it (before 6.6), with one
-//! tracefs event. What is attached is detached when the value is dropped, and by the kernel when the agent dies.
+//! Attaching: all places of one file with one `uprobe_multi` link, or, on kernels without it (before 6.6),
+//! with one tracefs event. What is attached is detached when the value is dropped, and by the kernel when the
+//! agent dies.
 
 use std::{
     ffi::CString,
@@ -27,7 +28,8 @@ pub struct ProbeSite {
     pub probe: u32,
     /// Offset in the file of a counter that the kernel keeps above 0 while somebody probes here; 0 for none.
     pub semaphore: u64,
-    /// Of an instruction by which a function is left, what [`ExitSite`] says of it; 0 is a return instruction.
+    /// Of an instruction by which a function is left, what [`ExitSite`] says of it; 0 is a return
+    /// instruction.
     pub exit: u64,
 }
 
@@ -46,13 +48,14 @@ impl ProbeSite {
 /// Which moment of a function a site is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum At {
-    /// One of its first instructions, where arguments and stack are as they were at the very first one: the function is entered.
+    /// One of its first instructions, where arguments and stack are as they were at the very first one: the
+    /// function is entered.
     Entry,
-    /// An instruction by which it is left. (The kernel can also replace the return address on the program's stack and call us when it is
-    /// used: that is what ends a program whose exceptions, jumps, cancelled threads or fibers leave the function another way. There is
-    /// no program of ours for that.)
+    /// An instruction by which it is left. (The kernel can also replace the return address on the program's
+    /// stack and call us when it is used: that is what ends a program whose exceptions, jumps, cancelled
+    /// threads or fibers leave the function another way. There is no program of ours for that.)
     Exit {
-        /// Other functions may be left by it, too: which call ends there the stack pointer tells.
+        /// Other functions may be left by it, too: the stack pointer shows which call ends there.
         is_shared: bool,
     },
 }
@@ -90,12 +93,12 @@ impl LinkRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
-    /// One link, with cookies. `by_process` tells whether the kernel can leave other processes alone (since 6.10).
+    /// One link, with cookies. `by_process`: the kernel can limit a link to one process (since 6.10).
     UprobeMulti {
         /// Other processes pay nothing.
         by_process: bool,
     },
-    /// One tracefs event; probes are told apart by their address.
+    /// One tracefs event; probes are identified by their address.
     Tracefs,
 }
 
@@ -123,7 +126,8 @@ impl Link {
         }
     }
 
-    /// Another process has the same descriptors, and detaches it: here they are closed and nothing else is done.
+    /// Another process has the same descriptors, and detaches it: here they are closed and nothing else is
+    /// done.
     pub(super) fn hand_over(self) {
         if let Link::Tracefs(link) = self {
             link.hand_over();
@@ -163,7 +167,8 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
     }
 }
 
-/// As [`attach`], for sites that are all of one probe: its cookie is told on every kernel that has cookies at all (5.15).
+/// As [`attach`], for sites of one probe: the program gets its cookie on every kernel that has cookies at all
+/// (5.15).
 pub(super) fn attach_one(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequest) -> io::Result<Link> {
     let cookie = request.sites.first().map(|site| u64::from(site.probe) + 1);
     match kind {
@@ -180,8 +185,8 @@ pub(super) fn attach_type(kind: LinkKind) -> u32 {
     }
 }
 
-/// How probes are attached on this kernel: found out with the smallest program that there is. A kernel without `uprobe_multi` may refuse
-/// its attach type, or take it and refuse the link.
+/// How probes are attached on this kernel: found out with the smallest program that there is. A kernel
+/// without `uprobe_multi` may refuse its attach type, or take it and refuse the link.
 pub(super) fn kind(force_tracefs: bool) -> LinkKind {
     if force_tracefs {
         return LinkKind::Tracefs;
@@ -194,7 +199,8 @@ pub fn attaches_by_files(force_tracefs: bool) -> bool {
     matches!(kind(force_tracefs), LinkKind::Tracefs)
 }
 
-/// A program that does nothing: what is left of a hit's cost when the program behind the probe costs nothing. For measurements.
+/// A program that does nothing: what is left of a hit's cost when the program behind the probe costs nothing.
+/// For measurements.
 pub struct Nothing {
     program: OwnedFd,
     kind: LinkKind,
@@ -212,8 +218,8 @@ impl Nothing {
         attach(self.kind, self.program.as_fd(), request)
     }
 
-    /// Attaches it to the return of the function at this place of a file, in a process of our own, the way that other tools go: the kernel
-    /// replaces the return address.
+    /// Attaches it to the return of the function at this place of a file, in a process of our own, the way
+    /// that other tools go: the kernel replaces the return address.
     pub fn attach_to_return(&self, path: &Path, offset: u64, pid: u32) -> io::Result<Link> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let places = sys::Places {
@@ -248,9 +254,9 @@ fn nothing() -> [bpf_insn; 2] {
     })
 }
 
-/// Finds out by trying to attach to a folder, which no kernel does: one that knows the link refuses the file, one that does
-/// not (before 6.6) refuses the whole request. A process that cannot exist is refused first by kernels that filter by
-/// process (since 6.10); others take it for "any".
+/// Tries to attach to a folder, which no kernel does: one that knows the link refuses the file, one that does
+/// not (before 6.6) refuses the complete request. A process that cannot exist is refused first by kernels
+/// that filter by process (since 6.10); others take it for "any".
 fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
     const NO_PROCESS: u32 = u32::MAX;
     let refusal = |pid| {
@@ -265,8 +271,8 @@ fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
     }
 }
 
-/// Which instructions this kernel does itself when they are probed, beyond those that all do. What emulates long nops came with
-/// the system call by which the kernel makes calls of them.
+/// Which instructions this kernel does itself when they are probed, beyond those that all do. What emulates
+/// long nops came with the system call by which the kernel makes calls of them.
 pub fn emulation() -> Emulation {
     Emulation {
         long_nops: sys::has_uprobe_call(),

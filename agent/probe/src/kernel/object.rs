@@ -1,5 +1,5 @@
-//! The loaded BPF object: its maps (through aya) and its two programs (through bpf(2), because aya cannot load a
-//! program for a `uprobe_multi` link yet).
+//! The loaded BPF object: its maps (through aya) and its two programs (through bpf(2), because aya cannot
+//! load a program for a `uprobe_multi` link yet).
 
 use std::{
     io,
@@ -18,6 +18,7 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError},
 };
 
+use super::partial_sums::SumId;
 use super::{
     calls::{Rings, ring_size},
     cells::Cells,
@@ -75,7 +76,7 @@ pub struct Kernel {
     changes: Cells<u64>,
     alarm: Cells<Alarm>,
     losses: Cells<u64>,
-    /// How long threads wait for a CPU inside calls is told.
+    /// Report how long threads wait for a CPU inside calls.
     pub reports_waits: bool,
     programs: Programs,
     kind: LinkKind,
@@ -90,17 +91,18 @@ impl Kernel {
         Kernel::load_for(options, None)
     }
 
-    /// The same; the processes of a command that is about to execute its program are found by the kernel side itself.
+    /// The same; the processes of a command that is about to execute its program are found by the kernel side
+    /// itself.
     pub fn load_for(options: LoadOptions, root: Option<FamilyRoot>) -> Result<Kernel, KernelError> {
         let setting = root
             .map(|root| Setting::of(root, options.processes))
             .transpose()?;
         // One slot more than anybody gets: for hits of our own, see `calibration`.
         let slots = options.processes + 1;
-        let cells = (options.probes * slots).clamp(1, abi::MAX_TOTALS);
+        let cells = (options.probes * slots).clamp(1, abi::TOTALS_MAX);
         let ring_size = ring_size(options.processes);
-        let rows = (options.rows * options.processes).clamp(1, abi::MAX_HISTOGRAM_ROWS);
-        let partial_sums = (options.partial_sums * slots * 2).clamp(2, abi::MAX_SUMS);
+        let rows = (options.rows * options.processes).clamp(1, abi::HISTOGRAM_ROWS_MAX);
+        let partial_sums = (options.partial_sums * slots * 2).clamp(2, abi::SUMS_MAX);
         let waited_offset = fields::waited_offset();
         let (device, inode) = pid_namespace();
         let mut loader = EbpfLoader::new();
@@ -110,7 +112,7 @@ impl Kernel {
         let maps = loader
             .verifier_log_level(VerifierLogLevel::DISABLE)
             .map_max_entries("TOTALS", cells)
-            .map_max_entries("ADDRESSES", cells.saturating_mul(abi::MAX_CAPTURES as u32))
+            .map_max_entries("ADDRESSES", cells.saturating_mul(abi::CAPTURES_MAX as u32))
             .map_max_entries("CALLS", slots * ring_size)
             .map_max_entries("HEADS", slots)
             .map_max_entries("WORLDS", slots)
@@ -160,7 +162,8 @@ impl Kernel {
         self.kind
     }
 
-    /// How many instructions the verifier followed in each program, where the kernel tells (since 5.16). It refuses one of a million.
+    /// How many instructions the verifier followed in each program, if the kernel reports it (since 5.16). It
+    /// refuses a program beyond a million.
     pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
         let Programs { entry, leaves } = &self.programs;
         let of_probes = [("entry", entry), ("leaves", leaves)]
@@ -205,7 +208,7 @@ impl Kernel {
         address: u64,
     ) -> Result<(), KernelError> {
         let cell = slot * self.options.probes + probe;
-        let place = cell * abi::MAX_CAPTURES as u32 + capture;
+        let place = cell * abi::CAPTURES_MAX as u32 + capture;
         Ok(self.array::<u64>("ADDRESSES")?.set(place, address, 0)?)
     }
 
@@ -232,7 +235,8 @@ impl Kernel {
         }
     }
 
-    /// Gives a process of the family a slot, if it has hit nothing yet, or tells the one that it has; none when none is left.
+    /// Gives a process of the family a slot, if it has hit nothing yet, or returns the one that it has; none
+    /// if no slot is free.
     pub fn admit(&mut self, pid: u32) -> Result<Option<u32>, KernelError> {
         const BPF_NOEXIST: u64 = 1;
         let map = self.maps.map_mut("PROCESSES");
@@ -290,14 +294,15 @@ impl Kernel {
         self.rings.so_far(slot)
     }
 
-    /// The newest calls of a process from this number on, in their order; `None` for each that was being overwritten while it was read.
-    /// Before them so many were overwritten already.
+    /// The newest calls of a process from this number on, in their order; `None` for each that was being
+    /// overwritten while it was read. Before them so many were overwritten already.
     pub fn calls(&self, slot: u32, from: u64) -> Result<(u64, Vec<Option<Call>>), KernelError> {
         let newest = self.rings.newest(slot, from);
         newest.ok_or_else(|| not_seen("HEADS", self.rings.heads.refusal()))
     }
 
-    /// Calls that return to this site, within a language binding, are those of the binding's caller, so many bytes further up the stack.
+    /// Calls that return to this site, within a language binding, are those of the binding's caller, so many
+    /// bytes further up the stack.
     pub fn see_through(&mut self, slot: u32, site: u64, to_caller: u64) -> Result<(), KernelError> {
         let mut bindings: HashMap<_, [u64; 2], u64> = HashMap::try_from(self.map_mut("BINDINGS")?)?;
         bindings.insert([u64::from(slot), site], to_caller, 0)?;
@@ -310,13 +315,13 @@ impl Kernel {
         self.rings.pass(slot, next);
     }
 
-    /// Who reads the rings of calls sleeps from now on, and is told in the ring of hits ([`super::is_filling`]) once half of one is filled with
-    /// what was not read.
+    /// Marks the reader of the rings of calls as asleep: once half of one is filled with unread calls, a
+    /// record in the ring of hits says so ([`super::is_filling`]).
     pub fn sleep_until_half_full(&self) {
         self.rings.sleep();
     }
 
-    /// What is there and could not be looked at, in words: nobody is to take it for nothing, or for no room.
+    /// What exists and could not be read, as text, so that it is not taken for nothing, or for no room.
     pub fn not_seen(&self) -> Vec<String> {
         let all = [
             ("TOTALS", self.cells.refusal()),
@@ -328,35 +333,38 @@ impl Kernel {
             .collect()
     }
 
-    /// The next record of the ring of hits; none where all were taken. Whoever took them may sleep then: a hit at which something may fall due
-    /// wakes him, also where he was woken meanwhile by one that he has taken.
+    /// The next record of the ring of hits; none if all were read. The caller may sleep then: a hit at which
+    /// something may fall due wakes it, even if it was woken meanwhile by a hit that it has read.
     pub fn take_hit<'ring>(&self, ring: &'ring mut Ring) -> Option<&'ring [u8]> {
-        ring.take_until(|| !self.listen())
+        ring.take_until(|| !self.mark_asleep())
     }
 
-    /// Who reads the ring of hits sleeps when it is empty: a hit at which something may fall due wakes him from now on. True where that was
-    /// not so until now, for he never said it or was woken since: hits may have come that woke nobody, and he must look once more.
-    pub fn listen(&self) -> bool {
+    /// Marks the reader of the hit ring as asleep: the next hit at which something may fall due wakes it.
+    /// Returns true if it was not marked before; hits may then have arrived without a wake-up, so the caller
+    /// must check the ring once more.
+    pub fn mark_asleep(&self) -> bool {
         let state = self.alarm.word(0, offset_of!(Alarm, state) / size_of::<u64>());
-        // What wakes nobody because we are awake had its place in the ring before this, and is found by the look after it.
+        // A record that caused no wake-up, because the reader was awake, was reserved before this swap: the
+        // next check of the ring finds it.
         state.is_some_and(|state| state.swap(Alarm::ASLEEP, Ordering::SeqCst) != Alarm::ASLEEP)
     }
 
-    /// Until then other hits wake nobody. To be said before a look into the ring that is the last one.
+    /// Other hits do not wake the reader until then. Call it before the last check of the ring.
     pub fn look_at(&self, until_ns: u64) {
         if let Some(looks) = self.alarm.word(0, offset_of!(Alarm, looks_ns) / size_of::<u64>()) {
             looks.swap(until_ns, Ordering::SeqCst);
         }
     }
 
-    /// Says where a process has what tells who is who. Must precede watching it.
+    /// Sets where a process keeps its world communicator. Must precede watching it.
     pub fn set_world(&mut self, slot: u32, world: World) -> Result<(), KernelError> {
         Ok(self
             .array::<WorldRecord>("WORLDS")?
             .set(slot, WorldRecord(world), 0)?)
     }
 
-    /// The histogram of a process that is in these of its rows, by bucket; none where there is no room for it.
+    /// The histogram of a process that is in these of its rows, by bucket; none where there is no room for
+    /// it.
     pub fn histogram(&self, slot: u32, rows: Range<u32>) -> Option<Vec<u64>> {
         if rows.end > self.options.rows {
             return None;
@@ -376,11 +384,10 @@ impl Kernel {
         fence(Ordering::SeqCst);
     }
 
-    /// Where a cell of what is added up is, and its version: of the slot of a process, the number of what is added up, and 0 or 1.
-    /// None where there is no room for it.
-    pub(super) fn sum_cell(&self, (slot, number, odd): (u32, u16, u8)) -> Option<(usize, u64)> {
-        let number = u32::from(number).checked_sub(1)?;
-        let place = ((slot * self.options.partial_sums + number) * 2 + u32::from(odd)) as usize;
+    /// Where the cell of an aggregate is, and its version. None if there is no room for it.
+    pub(super) fn sum_cell(&self, of: SumId) -> Option<(usize, u64)> {
+        let number = u32::from(of.number).checked_sub(1)?;
+        let place = ((of.slot * self.options.partial_sums + number) * 2 + u32::from(of.is_odd)) as usize;
         let version = self.partial_sums.first_word(place)?;
         (number < self.options.partial_sums).then_some((place, version))
     }
@@ -449,7 +456,7 @@ impl Kernel {
     pub(super) fn watch_calibrated(&mut self) -> Result<(), KernelError> {
         let slot = self.options.processes;
         let cells = self.options.probes.saturating_mul(slot + 1);
-        if cells > abi::MAX_TOTALS {
+        if cells > abi::TOTALS_MAX {
             return Err(KernelError::Calibration(
                 "there is no room for hits of our own".to_owned(),
             ));
@@ -459,10 +466,12 @@ impl Kernel {
 
     /// Whether hits of our own can be added up.
     pub(super) fn adds_calibrated(&self) -> bool {
-        self.sum_cell((self.options.processes, 1, 0)).is_some()
+        let (slot, number, is_odd) = (self.options.processes, 1, false);
+        self.sum_cell(SumId { slot, number, is_odd }).is_some()
     }
 
-    /// They do no longer, and what they left is taken away. The calls of this thread at each of the first probes.
+    /// They do no longer, and what they left is taken away. The calls of this thread at each of the first
+    /// probes.
     pub(super) fn end_calibration(&mut self, probes: u32) -> Result<Vec<u64>, KernelError> {
         let (pid, thread) = (std::process::id(), rustix::thread::gettid());
         self.forget(pid)?;
@@ -501,7 +510,7 @@ impl Kernel {
     }
 }
 
-/// When something is to be captured: the kernel side looks at captures only where it is told so.
+/// Flags of captures: the kernel side reads captures only if a flag is set.
 fn capture_flags(captures: &[Capture]) -> u32 {
     let of = |capture: &Capture| {
         const RETURN: u8 = CaptureKind::Return as u8;
@@ -562,7 +571,8 @@ fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
 
 /// The programs, loaded for the kind of links that this kernel has.
 fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
-    // Sums over ranks are made with bpf_loop, and the verifier looks by themselves at functions whose types it knows.
+    // Sums over ranks are made with bpf_loop, and the verifier looks by themselves at functions whose types
+    // it knows.
     let text = ProgramText::parse(OBJECT, maps)?.with_types()?;
     let load = |name| text.load(name, links::attach_type(kind));
     Ok(Programs {
@@ -571,14 +581,15 @@ fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
     })
 }
 
-/// The records as aya wants them: it asks for a marker trait of its own, on types of ours.
+/// The records in the form that aya needs: it requires a marker trait of its own, on types of ours.
 macro_rules! record {
     ($name:ident, $of:ty) => {
         #[derive(Clone, Copy)]
         #[repr(transparent)]
         struct $name($of);
         #[allow(unsafe_code, reason = "a marker trait")]
-        // SAFETY: the record is repr(C) without padding, and any bytes are a value of it (it is a bytemuck::Pod).
+        // SAFETY: the record is repr(C) without padding, and any bytes are a value of it (it is a
+        // bytemuck::Pod).
         unsafe impl aya::Pod for $name {}
     };
 }

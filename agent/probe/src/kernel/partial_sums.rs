@@ -1,5 +1,5 @@
-//! What the kernel side adds up of hits instead of sending each, read while it goes on: what has come since it was read last. What it
-//! means is not known here.
+//! What the kernel side adds up of hits instead of sending each, read while it goes on: what has come since
+//! it was read last. What it means is not known here.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,20 @@ use abi::SumCell;
 
 use super::object::Kernel;
 
-/// How often a cell is looked at that is being written: a write takes a fraction of a microsecond, unless its thread is interrupted.
+/// How often a cell is looked at that is being written: a write takes a fraction of a microsecond, unless its
+/// thread is interrupted.
 const LOOKS: usize = 50;
 
-/// A cell: the slot of a process, the number of what is added up, and 0 or 1.
-type Cell = (u32, u16, u8);
+/// Which cell of an aggregate in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SumId {
+    /// The slot of a process.
+    pub(super) slot: u32,
+    /// The number of its aggregate.
+    pub(super) number: u16,
+    /// The cell for odd keys, or that for even ones.
+    pub(super) is_odd: bool,
+}
 
 /// What was read of what the kernel side adds up.
 #[derive(Debug, Default)]
@@ -19,12 +28,13 @@ pub struct SumReadings {
     /// The version of each cell when it was read, by its place.
     versions: Vec<u64>,
     /// What was taken of each key that had a cell, until it is all.
-    taken: BTreeMap<(Cell, u64), SumCell>,
+    taken: BTreeMap<(SumId, u64), SumCell>,
 }
 
 impl SumReadings {
-    /// Hands on what has come to cells since they were read: each is the slot of a process, and the number of what is added up. False
-    /// where one is being written: those behind it are not read. What comes to those that were has no time before `now_ns`.
+    /// Passes on the cells that changed since they were read: each has the slot of a process, and the number
+    /// of its aggregate. False if one is being written: the cells after it are not read. Later hits in the
+    /// cells that were read have no time before `now_ns`.
     pub fn read(
         &mut self,
         kernel: &Kernel,
@@ -38,9 +48,9 @@ impl SumReadings {
     }
 
     fn read_both(&mut self, kernel: &Kernel, slot: u32, number: u16, hear: &mut impl FnMut(SumCell)) -> bool {
-        for odd in 0..2 {
+        for is_odd in [false, true] {
             // What finds no cell is sent.
-            let Some((place, version)) = kernel.sum_cell((slot, number, odd)) else {
+            let Some((place, version)) = kernel.sum_cell(SumId { slot, number, is_odd }) else {
                 continue;
             };
             if self.versions.len() <= place {
@@ -62,12 +72,12 @@ impl SumReadings {
         true
     }
 
-    /// What has come to a cell that the kernel side hands over for good.
+    /// The content of a cell that the kernel side has finished.
     pub fn hand_over(&mut self, partial_sum: SumCell) -> Option<SumCell> {
         let (more, cell) = (self.more(partial_sum), cell(&partial_sum));
         // Those before it were handed over too, or lost.
         let over = self.taken.range((cell, 0)..=(cell, partial_sum.generation));
-        let over: Vec<(Cell, u64)> = over.map(|(of, _)| *of).collect();
+        let over: Vec<(SumId, u64)> = over.map(|(of, _)| *of).collect();
         over.iter().for_each(|of| {
             self.taken.remove(of);
         });
@@ -84,12 +94,12 @@ impl SumReadings {
     }
 }
 
-fn cell(partial_sum: &SumCell) -> Cell {
-    (
-        partial_sum.process,
-        partial_sum.number as u16,
-        (partial_sum.key & 1) as u8,
-    )
+fn cell(partial_sum: &SumCell) -> SumId {
+    SumId {
+        slot: partial_sum.process,
+        number: partial_sum.number as u16,
+        is_odd: partial_sum.key & 1 == 1,
+    }
 }
 
 /// What was added to a cell. Its extremes and its first hit are those of all it has.

@@ -1,8 +1,9 @@
-//! What lies in the rings, out of its bytes: records are told apart by their size. `ebpf/abi` says what is in them.
+//! Parses the records of the rings. The size shows the type of a record; `ebpf/abi` has the types.
 
 use abi::{Filling, HitRecord, SumCell, TextRecord};
 
-/// Reads one hit out of what the ring buffer holds; `None` when its size is not a hit's, whole or short.
+/// Reads one hit from what the ring buffer holds; `None` if the size is that of no hit, with or without its
+/// captures.
 pub fn read_hit(bytes: &[u8]) -> Option<HitRecord> {
     let mut hit = HitRecord::default();
     let is_hit = [size_of::<HitRecord>(), HitRecord::SHORT_BYTES].contains(&bytes.len());
@@ -21,7 +22,7 @@ pub fn read_sum_cell(bytes: &[u8]) -> Option<SumCell> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
-/// Whether what the ring buffer holds tells that a ring of calls is half full.
+/// Whether this record of the ring buffer says that a ring of calls is half full.
 pub fn is_filling(bytes: &[u8]) -> bool {
     bytes.len() == size_of::<Filling>()
 }

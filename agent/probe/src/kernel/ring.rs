@@ -1,7 +1,9 @@
-//! A ring of records that the kernel side fills and we empty (BPF_MAP_TYPE_RINGBUF): waits for nothing, and knows no record.
+//! A ring of records that the kernel side fills and we empty (BPF_MAP_TYPE_RINGBUF): waits for nothing, and
+//! knows no record.
 //!
-//! The kernel offers its bytes twice in a row, so that no record is cut where the ring begins anew. It counts as ours whatever is mapped; here
-//! they are mapped once, each piece when the first record comes there, and a record is put together where it is cut.
+//! The kernel offers its bytes twice in a row, so that no record is cut where the ring begins anew. It counts
+//! as ours whatever is mapped; here they are mapped once, each piece when the first record comes there, and a
+//! record is put together where it is cut.
 
 use std::{
     io,
@@ -9,7 +11,10 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-use super::{cells::Cells, sys::Mapping};
+use super::{
+    cells::Cells,
+    sys::{Access, Mapping},
+};
 
 const WORD: usize = size_of::<u64>();
 /// What stands before each record: its length, with two flags, and a word of the kernel's own.
@@ -43,8 +48,8 @@ impl Ring {
         let page = procfs::page_size();
         // As it is loaded: no ring is smaller than a page.
         let words = u64::from(bytes).max(page) as usize / WORD;
-        let consumer = Mapping::of(map, 0, 1, true)?;
-        let producer = Mapping::of(map, page, 1, false)?;
+        let consumer = Mapping::of(map, 0, 1, Access::Write)?;
+        let producer = Mapping::of(map, page, 1, Access::Read)?;
         let data = Cells::map_behind(map, 2 * page, words as u32)?;
         let read = consumer.load(0, Ordering::Acquire).unwrap_or_default();
         Ok(Ring {
@@ -60,8 +65,8 @@ impl Ring {
         })
     }
 
-    /// The next record; none when none is there, or the next one is still being written: the kernel then makes the descriptor readable once
-    /// it is.
+    /// The next record; none when none is there, or the next one is still being written: the kernel then
+    /// makes the descriptor readable once it is.
     pub fn take(&mut self) -> Option<&[u8]> {
         self.take_until(|| true)
     }
@@ -112,8 +117,8 @@ impl Ring {
         self.read != self.written
     }
 
-    /// The kernel wakes us for a record only if it sees that we have read all before it. So either it sees that from here on, or we see what
-    /// it has written. False where there is nothing new to be seen.
+    /// The kernel wakes us for a record only if it sees that we have read all before it. So either it sees
+    /// that from here on, or we see what it has written. False where there is nothing new to be seen.
     fn report_position(&mut self) -> bool {
         let has_taken = std::mem::take(&mut self.has_taken);
         if has_taken {
@@ -132,7 +137,7 @@ impl Ring {
         self.data.refusal().is_some()
     }
 
-    /// The same in words: nobody is to take it for nothing.
+    /// The same as text, so that it is not taken for nothing.
     pub fn not_seen(&self) -> Option<String> {
         let refusal = self.data.refusal()?;
         Some(format!(
@@ -183,7 +188,7 @@ mod tests {
             let file = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
             ftruncate(&file, 2 * page as u64 + u64::from(bytes)).unwrap();
             let words = bytes as usize / WORD;
-            let data = Mapping::of(file.as_fd(), page as u64, page / WORD + words, true).unwrap();
+            let data = Mapping::of(file.as_fd(), page as u64, page / WORD + words, Access::Write).unwrap();
             let ring = Ring::of(file.as_fd(), bytes).unwrap();
             let kernel = Kernel {
                 file,
@@ -233,7 +238,7 @@ mod tests {
             assert_eq!(word(ring.take()), Some((!round, 8 * (13 - words) as usize)));
             assert_eq!(ring.take(), None);
         }
-        let read = Mapping::of(kernel.file.as_fd(), 0, 1, false).unwrap();
+        let read = Mapping::of(kernel.file.as_fd(), 0, 1, Access::Read).unwrap();
         assert_eq!(read.load(0, Ordering::Relaxed), Some(kernel.written));
     }
 

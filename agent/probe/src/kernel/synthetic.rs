@@ -1,5 +1,5 @@
-//! A synthetic producer: hits that no probe saw, put into the ring of a session as fast as a CPU can, for benchmarks and tests of what reads
-//! them. No session has one, and it is not in the program that is shipped.
+//! A synthetic producer: hits that no probe saw, put into the ring of a session as fast as a CPU can, for
+//! benchmarks and tests of what reads them. No session has one, and it is not in the program that is shipped.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,8 @@ impl Producer {
         })
     }
 
-    /// So many hits, numbered from `first` on, as of this thread: each is in the ring then, or counted as lost.
+    /// So many hits, numbered from `first` on, as of this thread: each is in the ring then, or counted as
+    /// lost.
     pub fn produce(&self, first: u64, count: u32, thread: u32) -> io::Result<()> {
         self.put(first, count, u64::from(thread))
     }

@@ -1,6 +1,6 @@
-//! The system calls that no library wraps for us: loading a program with a chosen attach type, `uprobe_multi` links, raw
-//! tracepoints, perf events on a tracepoint, maps as shared memory, real-time priority, and a signal's disposition. Each has a safe face. The links go away once aya
-//! has them (0.16).
+//! The system calls that no library wraps for us: loading a program with a chosen attach type, `uprobe_multi`
+//! links, raw tracepoints, perf events on a tracepoint, maps as shared memory, real-time priority, and a
+//! signal's disposition. Each has a safe face. The links go away once aya has them (0.16).
 #![allow(
     unsafe_code,
     reason = "raw bpf(2), perf_event_open(2), mmap(2), sched_setscheduler(2) and signal(2)"
@@ -152,8 +152,8 @@ struct PerfEventAttr {
 }
 
 fn bpf<T>(command: libc::c_int, attr: &T) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` is a live repr(C) struct of the given size; the pointers inside it were made by the callers below
-    // from slices that live until this call returns.
+    // SAFETY: `attr` is a live repr(C) struct of the given size; the pointers inside it were made by the
+    // callers below from slices that live until this call returns.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
     owned(fd)
 }
@@ -163,7 +163,7 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just returned this descriptor to us, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor to us, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -171,12 +171,19 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<()>() as u64
 }
 
+/// What a mapping is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
 /// A part of a map of the kernel side as shared memory, in words: no system call for each.
 #[derive(Debug)]
 pub(super) struct Mapping {
     first: NonNull<AtomicU64>,
     words: usize,
-    may_write: bool,
+    access: Access,
 }
 
 // SAFETY: the memory is only touched with atomic operations, and stays mapped as long as the value lives.
@@ -186,21 +193,17 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// So many words from `offset` on, in bytes, which is the begin of a page.
-    pub(super) fn of(map: BorrowedFd<'_>, offset: u64, words: usize, may_write: bool) -> io::Result<Mapping> {
+    pub(super) fn of(map: BorrowedFd<'_>, offset: u64, words: usize, access: Access) -> io::Result<Mapping> {
         let bytes = words * size_of::<u64>();
-        let protection = match may_write {
-            true => ProtFlags::READ | ProtFlags::WRITE,
-            false => ProtFlags::READ,
+        let protection = match access {
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+            Access::Read => ProtFlags::READ,
         };
         let anywhere = std::ptr::null_mut();
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let address = unsafe { mmap(anywhere, bytes, protection, MapFlags::SHARED, map, offset) }?;
         let first = NonNull::new(address.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Mapping {
-            first,
-            words,
-            may_write,
-        })
+        Ok(Mapping { first, words, access })
     }
 
     /// A word as it is now; `None` behind the last one.
@@ -232,11 +235,11 @@ impl Mapping {
 
     /// A word, to change; `None` where they may only be read.
     pub(super) fn word(&self, place: usize) -> Option<&AtomicU64> {
-        if !self.may_write || place >= self.words {
+        if self.access == Access::Read || place >= self.words {
             return None;
         }
-        // SAFETY: within the mapping, by the check above; it lives as long as `self`, and the kernel's side changes the word
-        // in one piece.
+        // SAFETY: within the mapping, by the check above; it lives as long as `self`, and the kernel's side
+        // changes the word in one piece.
         Some(unsafe { self.first.add(place).as_ref() })
     }
 }
@@ -256,7 +259,7 @@ pub(super) struct Text<'a> {
     /// One of the kinds above.
     pub(super) kind: u32,
     pub(super) attach_type: u32,
-    /// The types of its functions: `bpf_loop` asks for them.
+    /// The types of its functions, for `bpf_loop`.
     pub(super) types: Option<Types<'a>>,
 }
 
@@ -328,8 +331,9 @@ impl Places<'_> {
     };
 }
 
-/// Attaches a program to many places of one file with one link. `pid` 0 means every process that maps the file. With `returns` the kernel
-/// replaces return addresses on the stack; that is for functions of our own alone.
+/// Attaches a program to many places of one file with one link. `pid` 0 means every process that maps the
+/// file. With `returns` the kernel replaces return addresses on the stack; that is for functions of our own
+/// alone.
 pub(super) fn link_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CStr,
@@ -386,8 +390,8 @@ pub(super) fn run_raw_tracepoint(program: BorrowedFd<'_>, arguments: &[u64]) -> 
         ..ProgTestRun::default()
     };
     let size = size_of::<ProgTestRun>();
-    // SAFETY: `attr` is a live repr(C) struct of the given size, which the kernel enters the result into; `arguments` lives until the
-    // call returns.
+    // SAFETY: `attr` is a live repr(C) struct of the given size, which the kernel enters the result into;
+    // `arguments` lives until the call returns.
     let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut attr, size) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -395,8 +399,9 @@ pub(super) fn run_raw_tracepoint(program: BorrowedFd<'_>, arguments: &[u64]) -> 
     Ok(attr.retval)
 }
 
-/// Runs a program at every hit of a tracepoint, whichever process hits it, and on whichever CPU: the event itself is one CPU's, which must be
-/// online. With a cookie the program is told it at each hit (kernels since 5.15); what comes back beside the event keeps it attached.
+/// Runs a program at every hit of a tracepoint, of every process and on every CPU: the event itself belongs
+/// to one CPU, which must be online. With a cookie the program gets it at each hit (kernels since 5.15); the
+/// descriptor returned beside the event keeps it attached.
 pub(super) fn attach_tracepoint(
     id: u64,
     cpu: libc::c_int,
@@ -443,7 +448,8 @@ fn ioctl(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_int) -> io::
     Ok(())
 }
 
-/// Whether the kernel has uprobe(2), by which it makes calls of nops that are probed: it refuses everybody but its own code.
+/// Whether the kernel has uprobe(2), by which it makes calls of nops that are probed: it refuses everybody
+/// but its own code.
 pub(super) fn has_uprobe_call() -> bool {
     // The number is x86-64's; elsewhere it may be another call.
     const UPROBE: Option<libc::c_long> = if cfg!(target_arch = "x86_64") {
@@ -457,7 +463,8 @@ pub(super) fn has_uprobe_call() -> bool {
     refused && io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO)
 }
 
-/// Gives a thread of ours the lowest real-time priority, which is above everything ordinary; or takes it away again.
+/// Gives a thread of ours the lowest real-time priority, which is above everything ordinary; or takes it away
+/// again.
 pub(super) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> io::Result<()> {
     let (policy, priority) = if real_time {
         (libc::SCHED_FIFO, 1)
@@ -476,9 +483,10 @@ pub(super) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> io:
     Ok(())
 }
 
-/// A file that may not grow (`ulimit -f`) is refused with EFBIG from now on, instead of the signal that ends a process in the middle. Programs that this
-/// process executes inherit it.
+/// A file that may not grow (`ulimit -f`) is refused with EFBIG from now on, instead of the signal that ends
+/// a process in the middle. Programs that this process executes inherit it.
 pub fn ignore_file_size_signal() {
-    // SAFETY: SIG_IGN is a constant, no handler of ours runs; it fails only for signals that cannot be ignored.
+    // SAFETY: SIG_IGN is a constant, no handler of ours runs; it fails only for signals that cannot be
+    // ignored.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

@@ -1,10 +1,11 @@
-//! Which kernel this is, and whether it takes our programs. What it can do beyond that is found out by trying.
+//! Which kernel this is, and whether it takes our programs. What it can do beyond that is found out by
+//! trying.
 
 use std::fs;
 
 use super::{Kernel, KernelError, LoadOptions};
 
-/// From here on kernels are known to take our programs; older ones are asked before anything rests on it.
+/// Kernels from here on are known to take our programs; on older ones a program is loaded as a test first.
 const KNOWN_TO_TAKE: (u32, u32) = (6, 6);
 
 /// Its release, such as `6.1.0-29-amd64`.

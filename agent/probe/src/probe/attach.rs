@@ -1,4 +1,5 @@
-//! What is chosen becomes links of the kernel, and the kernel side learns where a process has what is read. Chooses nothing.
+//! What is chosen becomes links of the kernel, and the kernel side learns where a process has what is read.
+//! Chooses nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,12 +11,13 @@ use job::discover::Member;
 use tuner::{module::Module, process::Pid};
 
 use super::{
-    Group, Linked, Probe, Probes, Read, Target,
+    LinkGroup, LinkTarget, Linked, Probe, Probes, Read,
     places::{Place, address_of},
 };
 use crate::kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
 
-/// How often, and after which pause, it is tried again to attach to a process that lives and that the kernel does not find.
+/// How often, and after which pause, it is tried again to attach to a process that lives and that the kernel
+/// does not find.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -35,7 +37,7 @@ fn one_by_one(kernel: &Kernel, request: &LinkRequest) -> Vec<(BTreeSet<u32>, Lin
 }
 
 impl Probes {
-    /// Tells the kernel side where the process has the variables that are captured.
+    /// Sends the kernel side the addresses of the variables that are captured in the process.
     pub(super) fn set_variables(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
         let Some(kernel) = &mut self.kernel else {
             return Ok(());
@@ -69,7 +71,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Tells the kernel side at which addresses a process has the sites, for links without cookies.
+    /// Sends the kernel side the addresses of the sites in a process, for links without cookies.
     pub(super) fn set_addresses(
         &mut self,
         pid: u32,
@@ -83,7 +85,7 @@ impl Probes {
         else {
             return Ok(());
         };
-        // Which call ends at an exit that functions share the stack pointer tells.
+        // The stack pointer shows which call ends at an exit that functions share.
         let is_own = |place: &&Place| place.at != At::Exit { is_shared: true };
         for place in places.iter().filter(is_own) {
             // A mark may be the first instruction of its function.
@@ -115,7 +117,8 @@ impl Probes {
         });
     }
 
-    /// The same as [`Probes::attach`]; false where the process has ended, of which there is nothing to watch any more.
+    /// The same as [`Probes::attach`]; false where the process has ended, of which there is nothing to watch
+    /// any more.
     pub(super) fn attach_living(
         &mut self,
         module: &Module,
@@ -142,9 +145,10 @@ impl Probes {
         places: &[Place],
         pid: i32,
     ) -> Result<(), KernelError> {
-        let pid = self.own_links.then_some(pid as u32);
-        let (device, inode) = module.file_id();
-        let to: Target = (device, inode, pid);
+        let to = LinkTarget {
+            file: module.file_id(),
+            process: self.own_links.then_some(pid as u32),
+        };
         if self.kernel.is_none() {
             return Ok(());
         }
@@ -163,7 +167,8 @@ impl Probes {
         if let Some(late) = self.late.as_mut().filter(|_| self.is_armed) {
             late.attach(module);
         }
-        // All or nothing: where one is refused the next process of the file finds it refused too, instead of taking it for attached.
+        // All or nothing: where one is refused the next process of the file finds it refused too, instead of
+        // taking it for attached.
         let links = self.links_to(&path, &new, to)?;
         self.links.extend(links);
         self.attached.entry(to).or_default().extend(new);
@@ -171,16 +176,16 @@ impl Probes {
     }
 
     /// Links to these places of a file.
-    fn links_to(&self, path: &Path, places: &[Place], to: Target) -> Result<Vec<Linked>, KernelError> {
-        let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
+    fn links_to(&self, path: &Path, places: &[Place], to: LinkTarget) -> Result<Vec<Linked>, KernelError> {
+        let mut groups: BTreeMap<LinkGroup, Vec<Place>> = BTreeMap::new();
         for place in places {
             let group = groups.entry(self.group(place.site.probe)).or_default();
             group.push(*place);
         }
         let mut links = Vec::new();
         for places in groups.into_values() {
-            // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
-            // loss, and not the other way round.
+            // Returns first: a call that is entered in between then has its return seen without an entry,
+            // which can be distinguished from a loss; the other way round it cannot.
             let moments: BTreeSet<At> = places.iter().map(|place| place.at).collect();
             for at in moments.into_iter().rev() {
                 let here = places.iter().filter(|place| place.at == at);
@@ -199,18 +204,18 @@ impl Probes {
         path: &Path,
         sites: Vec<ProbeSite>,
         at: At,
-        to: Target,
+        to: LinkTarget,
     ) -> Result<Vec<Linked>, KernelError> {
         let Some(kernel) = &self.kernel else {
             return Ok(Vec::new());
         };
         let probes: BTreeSet<u32> = sites.iter().map(|site| site.probe).collect();
-        let (_, _, pid) = to;
-        let request = LinkRequest::new(path.to_owned(), sites, at, pid);
+        let request = LinkRequest::new(path.to_owned(), sites, at, to.process);
         let linked = |(probes, link)| Linked { probes, at, to, link };
         match kernel.attach(&request) {
             Ok(link) => Ok(vec![linked((probes, link))]),
-            // Instructions that the kernel does not probe (with a lock prefix) are no reason to do without all others.
+            // Instructions that the kernel does not probe (with a lock prefix) are no reason to do without
+            // all others.
             Err(_) if probes.iter().all(|probe| self.numbers.is_quiet(*probe)) => {
                 Ok(one_by_one(kernel, &request).into_iter().map(linked).collect())
             }

@@ -5,12 +5,15 @@ use job::discover::Job;
 use profile::probe::width;
 use tuner::mark::MarkPlace;
 
-use super::{Probe, ProbeCapture, Read, Wanted, WantedCapture, ways::Way};
+use super::{
+    Probe, ProbeCapture, Read, Wanted, WantedCapture,
+    ways::{NoWay, Way},
+};
 
-/// Why a function cannot be probed as asked for.
+/// Why a function cannot be probed as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// Nobody knows the type.
+    /// The type is unknown.
     #[error(
         "{function}: the type of {what} is not known (no debug information); state it in the rule, as in `{what} as i32`"
     )]
@@ -31,12 +34,12 @@ pub enum CaptureError {
     NoWay {
         function: String,
         what: String,
-        why: String,
+        why: Box<NoWay>,
     },
     /// There is no room.
     #[error(
         "{function}: the rules want {wanted} values at its hits, and {} are read at most",
-        abi::MAX_CAPTURES
+        abi::CAPTURES_MAX
     )]
     TooMany { function: String, wanted: usize },
 }
@@ -55,7 +58,7 @@ pub(super) fn of_probe(
             captures.push(capture);
         }
     }
-    if captures.len() > abi::MAX_CAPTURES {
+    if captures.len() > abi::CAPTURES_MAX {
         return Err(CaptureError::TooMany {
             function: probe.name.clone(),
             wanted: captures.len(),
@@ -68,6 +71,7 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
     let function = || (probe.name.clone(), want.what.clone());
     let way = Way::to(want, probe, job).map_err(|why| {
         let (function, what) = function();
+        let why = Box::new(why);
         CaptureError::NoWay { function, what, why }
     })?;
     let known = way.type_name().map(|name| (name, 0));
@@ -75,14 +79,14 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
         let (function, what) = function();
         return Err(CaptureError::TypeUnknown { function, what });
     };
-    // A mark hands over the bits of a number with a fraction.
+    // A mark passes the bits of a number with a fraction.
     let in_register = way.reads.is_empty() && way.mark.is_none();
     // Numbers with a fraction are passed in registers that a probe cannot read, and a text is no number.
     let is_readable = match width(type_name) {
         Some(_) => !(in_register && type_name.starts_with('f')),
         None => length > 0 && !way.reads.is_empty(),
     };
-    if !is_readable || way.reads.len() > abi::MAX_READS {
+    if !is_readable || way.reads.len() > abi::READS_MAX {
         let (function, what) = function();
         return Err(CaptureError::NotReadable {
             function,
@@ -97,7 +101,7 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
         (Read::Variable(_), true) => CaptureKind::VariableAtReturn,
         (Read::Bytes, _) => CaptureKind::Bytes,
     };
-    let mut offsets = [0; abi::MAX_READS];
+    let mut offsets = [0; abi::READS_MAX];
     offsets[..way.reads.len()].copy_from_slice(&way.reads);
     let mut spec = Capture {
         kind: kind as u8,

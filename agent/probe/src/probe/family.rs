@@ -1,10 +1,10 @@
-//! Probes for a command and everything that it starts: on the files that its processes will have, before there are any. What
-//! nobody foresaw is attached to when a process that has it is seen.
+//! Probes for a command and everything that it starts: on the files that its processes will have, before
+//! there are any. Other files are attached to when a process that has them is seen.
 
 use std::collections::BTreeMap;
 
 use job::{clock::monotonic_ns, discover::Job};
-use tuner::module::Module;
+use tuner::module::{FileId, Module};
 
 use super::{ArmError, Member, ProbeSelector, Probes, SPARE_PROCESSES, Spare, Wanted};
 use crate::kernel::{FamilyRoot, Kernel, KernelError};
@@ -21,10 +21,10 @@ pub struct LateFile {
     pub is_again: bool,
 }
 
-/// What was attached to after the command began, by file (device, inode).
+/// What was attached to after the command began.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    files: BTreeMap<(u64, u64), LateFile>,
+    files: BTreeMap<FileId, LateFile>,
     /// What is attached to now was before.
     pub(super) is_again: bool,
 }
@@ -41,8 +41,9 @@ impl Late {
 }
 
 impl Probes {
-    /// Loads the kernel side and attaches to the files of `expected`, in every process; the kernel side gives slots to those of the
-    /// family as they hit, and to nobody else. `requested` says for each of the foreseen what is asked for in it.
+    /// Loads the kernel side and attaches to the files of `expected`, in every process; the kernel side gives
+    /// slots only to processes of the family, as they hit. `requested` says for each of `expected` what is
+    /// requested in it.
     pub fn arm_family(
         expected: &Job,
         wanted: Vec<Wanted>,
@@ -64,7 +65,7 @@ impl Probes {
         Ok(armed)
     }
 
-    /// Attaches to what a process of the family has and nobody foresaw.
+    /// Attaches to what a process of the family has and `expected` did not contain.
     pub fn admit(
         &mut self,
         member: &Member,
@@ -88,7 +89,7 @@ impl Probes {
         files.max_by_key(|file| file.at_ns)
     }
 
-    /// Functions that were asked for by their names, in some process at least, and that none had.
+    /// Functions that were requested by name, in at least one process, and that no process had.
     pub fn never_found(&self) -> Vec<String> {
         if self.late.is_none() {
             return Vec::new();

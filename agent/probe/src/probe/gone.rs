@@ -1,5 +1,6 @@
-//! Probes that went with the pages that they were in: a program that throws code pages away (`madvise`, MADV_DONTNEED) has those of the file
-//! from then on, without the kernel's breakpoints. Nobody tells us, so a place of each page is looked at. Says so, and attaches nothing.
+//! Probes that went with the pages that they were in: a program that throws code pages away (`madvise`,
+//! MADV_DONTNEED) gets those of the file from then on, without the kernel's breakpoints. The kernel does not
+//! report it, so one place of each page is compared. Reports it, and attaches nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use tuner::{
     module::{Images, Module},
 };
 
-use super::{Probes, places::address_of};
+use super::{LinkTarget, Probes, places::address_of};
 
 /// Pages of a file that are looked at in each process.
 const PAGES_MAX: usize = 64;
@@ -41,9 +42,10 @@ impl Probes {
 
     /// Where a process has the first place that is attached to of each page.
     fn looked_at(&self, member: &Member, module: &Module) -> impl Iterator<Item = u64> {
-        let (device, inode) = module.file_id();
-        let own = self.own_links.then_some(member.process.pid.number.unsigned_abs());
-        let to = (device, inode, own);
+        let to = LinkTarget {
+            file: module.file_id(),
+            process: self.own_links.then_some(member.process.pid.number.unsigned_abs()),
+        };
         let links = self.links.iter().filter(move |linked| linked.to == to);
         let served: Vec<u32> = links.flat_map(|linked| linked.probes.iter().copied()).collect();
         let places = self.attached.get(&to).into_iter().flatten();

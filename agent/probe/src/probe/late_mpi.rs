@@ -1,5 +1,5 @@
-//! MPI that nobody had when the kernel side was loaded: programs load it late (Python), or come later than the session. Its functions get
-//! their numbers then. Who comes, and when, is not known here.
+//! MPI that no process had when the kernel side was loaded: programs load it late (Python), or join later
+//! than the session. Its functions get their numbers then.
 
 use super::{Member, ProbeSelector, Probes, Wanted, number::Numbers};
 use crate::kernel::{Kernel, KernelError};
@@ -45,7 +45,7 @@ impl Probes {
         known.any(|probe| probe.spec.message.layout != mpi.implementation.layout as u8)
     }
 
-    /// Gives the functions of an MPI their numbers that nobody foresaw.
+    /// Gives the functions of an MPI their numbers, if they have none yet.
     fn number_mpi(&mut self, member: &Member, job: &Job) -> Result<(), KernelError> {
         let before = self.numbers.probes.len();
         let mut numbers = self.numbers.clone();
@@ -74,7 +74,7 @@ impl Probes {
 }
 
 impl Numbers {
-    /// Numbers what a process has of MPI and nobody had before; false when that is nothing.
+    /// Numbers the MPI functions of a process that no process had before; false if there are none.
     fn add_late_mpi(&mut self, member: &Member, wanted: &[Wanted], job: &Job) -> bool {
         let first = self.probes.len();
         self.add_mpi(member);

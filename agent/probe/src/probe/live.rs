@@ -1,5 +1,5 @@
-//! Probes of rules that are added and removed while the session runs. What others ask for is not touched: functions keep their
-//! numbers, and values that are read at a hit already keep their places.
+//! Probes of rules that are added and removed while the session runs. Other requests are not touched:
+//! functions keep their numbers, and values that are read at a hit already keep their places.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ impl Probes {
         self.wanted.len()
     }
 
-    /// Attaches what is wanted beyond what is; `members` are those that live, with their slots and which of the newly wanted are
-    /// asked for in them. When it fails nothing is wanted more than before.
+    /// Attaches what is newly wanted; `members` are the living ones, with their slots and which of the newly
+    /// wanted are requested in them. If it fails, nothing is wanted more than before.
     pub fn grow(
         &mut self,
         job: &Job,
@@ -86,8 +86,8 @@ impl Probes {
                 .all(|(before, now)| before.is_timed() || !now.is_timed())
     }
 
-    /// A new function is told what is done at its hits before it is attached; one that is attached already after, or its calls
-    /// would end at returns that nobody sees.
+    /// The spec of a new function is sent before it is attached; of one that is attached already, after:
+    /// otherwise its calls would end at returns that are not probed.
     fn attach_more(
         &mut self,
         before: &[Probe],
@@ -117,8 +117,8 @@ impl Probes {
         self.set_specs(0..before.len())
     }
 
-    /// Where functions are left at other places than before, because what they return is read from now on, the probes there go, with those
-    /// of others that they are attached with. The numbers of all of these.
+    /// Where functions are left at other places than before, because what they return is read from now on,
+    /// the probes there go, with those of others that they are attached with. The numbers of all of these.
     fn take_off_moved(&mut self, before: &[Probe]) -> BTreeSet<u32> {
         let known = before.iter().zip(&self.numbers.probes).zip(0..);
         let moved = known.filter(|((before, now), _)| before.reads_returned() != now.reads_returned());
@@ -130,7 +130,7 @@ impl Probes {
         probes
     }
 
-    /// Nobody wants these any more: what was attached for them alone is detached.
+    /// Detaches what was attached for these alone.
     pub fn shrink(&mut self, gone: &[usize]) -> Result<(), KernelError> {
         for want in gone {
             if let Some(on) = self.on.get_mut(*want) {

@@ -1,4 +1,4 @@
-//! What is not probed that was asked for, in words. Decides nothing.
+//! Requested functions that are not probed, as text. Decides nothing.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl Missing {
 }
 
 impl Probes {
-    /// Patterns and sets that mean no function of any process in which they are asked for.
+    /// Patterns and sets that match no function of any process in which they are requested.
     pub(super) fn report_nothing(&mut self, requested: &[Vec<bool>]) {
         for (index, want) in self.wanted.iter().enumerate().filter(|(_, want)| !want.is_quiet) {
             let is_requested = requested

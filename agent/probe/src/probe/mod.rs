@@ -1,5 +1,5 @@
-//! What is probed, in which processes: gives every function a number, loads the kernel side, attaches, and adds processes
-//! that come later. Reads no metric and decides nothing.
+//! What is probed, in which processes: gives every function a number, loads the kernel side, attaches, and
+//! adds processes that come later. Reads no metric and decides nothing.
 
 mod attach;
 mod captures;
@@ -29,30 +29,30 @@ use job::{
     discover::{Job, Member},
     mpi,
 };
-use tuner::intact::CodeText;
+use tuner::{intact::CodeText, module::FileId};
 
 pub use ::profile::probe::{
     CaptureStep, Probe, ProbeCapture, ProbeSelector, Read, Wanted, WantedCapture, WantedSum, number_of,
     sum_rule,
 };
 
-pub use self::captures::CaptureError;
 use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
 pub use self::selection::{PATTERN_MAX, has_regions};
+pub use self::{captures::CaptureError, ways::NoWay};
 use crate::kernel::{
     self, At, Calibration, CloseTicket, Closer, Kernel, KernelError, Link, LinkKind, LoadOptions, Ring,
     knows_number_of,
 };
 
-/// Up to this many processes each gets links of its own, which cost strangers nothing but every hit about 28 ns a link;
-/// beyond, one link for each file is filtered in the program.
+/// Up to this many processes each gets links of its own, which cost strangers nothing but every hit about 28
+/// ns a link; beyond, one link for each file is filtered in the program.
 const OWN_LINKS_MAX: usize = 8;
 
 /// Room for processes that join later.
 const SPARE_PROCESSES: u32 = 64;
-/// Room for functions that rules ask for which are added later.
+/// Room for functions of rules that are added later.
 const SPARE_PROBES: u32 = 64;
 /// Room for those of them whose hits are added up.
 const SPARE_SUMS: u32 = 4;
@@ -61,7 +61,7 @@ const SPARE_SUMS: u32 = 4;
 pub enum ArmError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// A rule asks for what cannot be read.
+    /// A rule requests what cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// A pattern means more than anybody wants probed.
@@ -72,7 +72,7 @@ pub enum ArmError {
         /// How many there may be.
         most: usize,
     },
-    /// A rule that is added asks for probes, and there is no way to attach them any more.
+    /// A rule that is added requests probes, and nothing can be attached any more.
     #[error("it needs probes, and {0}")]
     NoMore(String),
 }
@@ -81,8 +81,9 @@ pub enum ArmError {
 pub struct Probes {
     links: Vec<Linked>,
     closer: Closer,
-    /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted twice.
-    closing: Vec<(CloseTicket, Target)>,
+    /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted
+    /// twice.
+    closing: Vec<(CloseTicket, LinkTarget)>,
     /// Since when something is not attached for that reason.
     put_off_since_ns: Option<u64>,
     /// Functions that are watched in windows are not watched now.
@@ -97,9 +98,9 @@ pub struct Probes {
     on: Vec<bool>,
     /// Which of them rest meanwhile, for the budget.
     resting: BTreeSet<usize>,
-    /// Which of the wanted are asked for in each process, by slot.
+    /// Which of the wanted are requested in each process, by slot.
     requested: Vec<Vec<bool>>,
-    attached: BTreeMap<Target, BTreeSet<Place>>,
+    attached: BTreeMap<LinkTarget, BTreeSet<Place>>,
     files: KnownFiles,
     /// The members of the job at the start are attached to.
     is_armed: bool,
@@ -108,25 +109,44 @@ pub struct Probes {
     /// Of a command: what was attached only when a process that runs it was seen.
     late: Option<family::Late>,
     missing: Missing,
-    /// Functions of files, shared by all processes, that one of them has overwritten: device, inode, probe.
-    overwritten: BTreeSet<(u64, u64, u32)>,
+    /// Functions of files, shared by all processes, that one of them has overwritten.
+    overwritten: BTreeSet<(FileId, u32)>,
     /// Processes whose library has not shown yet where it keeps who is who.
     unsettled: BTreeSet<u32>,
 }
 
-/// A file (device, inode), and the process that has a link of its own to it.
-type Target = (u64, u64, Option<u32>);
+/// A file, and the process that has a link of its own to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LinkTarget {
+    file: FileId,
+    process: Option<u32>,
+}
 
-/// Functions that share links, and so are attached and detached together. A function requested by name has links of its own. Functions of a
-/// pattern or of MPI are grouped by the requests that include them; MPI functions that no rule requests form two groups, polling functions
-/// (MPI_Test, MPI_Iprobe) and the others.
-type Group = (Vec<usize>, Option<u32>);
+/// Functions that share links, and so are attached and detached together: those that the same requests include,
+/// unless they have a class of their own.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct LinkGroup {
+    requests: Vec<usize>,
+    class: Option<LinkClass>,
+}
+
+/// Functions whose links come and go without those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LinkClass {
+    /// One that is requested by its name.
+    Named(u32),
+    Sampled,
+    /// Functions that a process calls first.
+    First,
+    /// MPI_Test, MPI_Iprobe and others that are called repeatedly.
+    Polling,
+}
 
 /// A link, and the probes that it serves.
 struct Linked {
     probes: BTreeSet<u32>,
     at: At,
-    to: Target,
+    to: LinkTarget,
     link: Link,
 }
 
@@ -134,13 +154,13 @@ struct Linked {
 struct Spare {
     /// For so many processes in all.
     processes: u32,
-    /// For the functions of an MPI that nobody has yet.
+    /// For the functions of an MPI that no process has yet.
     mpi: bool,
 }
 
 impl Probes {
-    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched. `requested` says for each
-    /// member which of the wanted are asked for in it.
+    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched.
+    /// `requested` says for each member which of the wanted are requested in it.
     pub fn arm(
         job: &Job,
         wanted: Vec<Wanted>,
@@ -177,29 +197,29 @@ impl Probes {
         load: impl FnOnce(LoadOptions) -> Result<Kernel, KernelError>,
     ) -> Result<Probes, ArmError> {
         let mut numbers = Numbers::of(job, &wanted, requested)?;
-        let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
+        let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::PROBES_MAX);
         let (more, sized) = match spare.mpi {
             true => (SPARE_PROBES + 2 * mpi::FUNCTIONS.len() as u32, mpi::with_bytes()),
             false => (SPARE_PROBES, 0),
         };
         let more_rows = sized.saturating_sub(numbers.sized()) * abi::Sizes::ROWS;
-        let count = (count + more).min(abi::MAX_PROBES);
-        let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
+        let count = (count + more).min(abi::PROBES_MAX);
+        let room = abi::PROCESSES_MAX.min(abi::TOTALS_MAX / count.max(1));
         let processes = spare.processes.min(room);
-        // Of functions that nobody has yet it is decided when somebody has them.
+        // Functions that no process has yet are decided on when a process has them.
         let summed = wanted.iter().filter(|want| want.partial_sum.is_some()).count();
         let mut kernel = load(LoadOptions {
             probes: count,
             processes,
-            rows: (numbers.rows + more_rows).min(abi::MAX_ROWS),
+            rows: (numbers.rows + more_rows).min(abi::ROWS_MAX),
             partial_sums: (summed as u32).max(numbers.partial_sums.into()) + SPARE_SUMS,
             force_tracefs: false,
         })?;
         let calibration = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
-        // With tracefs nothing can be attached once the right to write is given up: all of it is, and what is off is not heard.
+        // With tracefs nothing can be attached or detached once the right to write is given up: so all that
+        // is cheap is attached, and hits of what is off are dropped.
         let all_on = kernel.link_kind() == LinkKind::Tracefs;
-        // Nor taken off once it costs too much.
         let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
         let on = wanted
             .iter()
@@ -257,7 +277,7 @@ impl Probes {
             requested: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
             files: KnownFiles::default(),
-            room: abi::MAX_PROCESSES,
+            room: abi::PROCESSES_MAX,
             own_links: true,
             late: None,
             missing: Missing {
@@ -324,7 +344,7 @@ impl Probes {
         self.place_requested(member, &requested, is_chosen)
     }
 
-    /// The same, with what is asked for there.
+    /// The same, with what is requested there.
     fn place_requested(
         &mut self,
         member: &Member,
@@ -374,20 +394,26 @@ impl Probes {
         Ok(())
     }
 
-    /// MPI is watched whatever the rules ask for; another function where somebody asks for it and has it switched on. What is watched in windows is
-    /// needed in them.
+    /// MPI is watched whatever the rules request; another function if a request that is switched on includes
+    /// it. What is sampled is needed in windows.
     fn is_needed(&self, probe: &Probe, requested: &[bool]) -> bool {
         let is_requested = |want: &usize| self.sits(*want) && requested.get(*want) == Some(&true);
         !self.pauses(probe) && (probe.mpi.is_some() || probe.wanted.iter().any(is_requested))
     }
 
-    fn group(&self, probe: u32) -> Group {
+    fn group(&self, probe: u32) -> LinkGroup {
         let is_named = |want: &usize| matches!(self.wanted[*want].selector, ProbeSelector::Function(_));
         match self.numbers.probes.get(probe as usize) {
             Some(of) if of.mpi.is_some() => self.group_of_mpi(of),
-            Some(of) if of.wanted.iter().any(is_named) => (Vec::new(), Some(probe)),
-            Some(of) => (of.wanted.clone(), None),
-            None => (Vec::new(), None),
+            Some(of) if of.wanted.iter().any(is_named) => LinkGroup {
+                class: Some(LinkClass::Named(probe)),
+                ..LinkGroup::default()
+            },
+            Some(of) => LinkGroup {
+                requests: of.wanted.clone(),
+                class: None,
+            },
+            None => LinkGroup::default(),
         }
     }
 
@@ -405,7 +431,7 @@ impl Probes {
     }
 
     fn close(&mut self, over: Vec<Linked>) {
-        let targets: BTreeSet<Target> = over.iter().map(|linked| linked.to).collect();
+        let targets: BTreeSet<LinkTarget> = over.iter().map(|linked| linked.to).collect();
         let ticket = self.closer.close(in_order(over));
         self.closing.extend(targets.into_iter().map(|to| (ticket, to)));
     }
@@ -416,13 +442,13 @@ impl Probes {
         !self.closing.is_empty()
     }
 
-    /// Readable when links were closed; none where only asking tells.
+    /// Readable when links were closed; none if the caller has to poll.
     pub fn closed_stream(&self) -> Option<BorrowedFd<'_>> {
         self.closer.stream()
     }
 
     /// Whether links to this file are being closed. Then what is to be attached there is put off.
-    fn puts_off(&mut self, to: Target) -> bool {
+    fn puts_off(&mut self, to: LinkTarget) -> bool {
         let puts_off = self.is_closing() && self.closing.iter().any(|(_, closing)| *closing == to);
         if puts_off {
             self.put_off_since_ns.get_or_insert_with(monotonic_ns);
@@ -430,7 +456,8 @@ impl Probes {
         puts_off
     }
 
-    /// Detaches all. Waits for so long until the kernel has let go, and tells whether it has; else it does so in the background.
+    /// Detaches all. Waits at most this long until the kernel has closed the links, and returns whether it
+    /// has; the rest is closed in the background.
     pub fn detach(&mut self, patience: Duration) -> bool {
         let links = std::mem::take(&mut self.links).into_iter();
         let calibration = self
@@ -448,7 +475,7 @@ impl Probes {
         &self.numbers.probes
     }
 
-    /// Whether values stand elsewhere than at hits that are under way, since this was last asked.
+    /// Whether values are read elsewhere than at hits under way, since the last call.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.numbers.has_moved)
     }
@@ -481,8 +508,8 @@ impl Probes {
         self.numbers.probes.iter().filter(|probe| !probe.is_quiet)
     }
 
-    /// Whether what is wanted is asked for in some process, if there is one yet. What a rule wants in processes of a role, where none has it, is
-    /// neither watched nor missed.
+    /// Whether what is wanted is requested in a process, if there is one yet. What a rule wants in processes
+    /// of a role, while none has it, is neither watched nor reported as missing.
     fn is_requested(&self, want: usize) -> bool {
         let by = |requested: &Vec<bool>| requested.get(want) == Some(&true);
         self.requested.is_empty() || self.requested.iter().any(by)
@@ -517,14 +544,15 @@ impl Probes {
         self.attached.values().map(BTreeSet::len).sum()
     }
 
-    /// Whether processes outside the job pay for the probes: links that are not limited to a process fire in every program
-    /// that maps the file.
+    /// Whether processes outside the job pay for the probes: links that are not limited to a process fire in
+    /// every program that maps the file.
     pub fn strangers_pay(&self) -> bool {
         !self.own_links
     }
 }
 
-/// Entries first: calls that are under way are then seen to return, and none is entered whose return is not seen.
+/// Entries first: calls that are under way are then seen to return, and none is entered whose return is not
+/// seen.
 fn in_order(over: Vec<Linked>) -> [Vec<Link>; 2] {
     let (entries, returns): (Vec<Linked>, Vec<Linked>) =
         over.into_iter().partition(|linked| linked.at == At::Entry);

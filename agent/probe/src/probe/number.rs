@@ -16,15 +16,15 @@ use super::{
     selection::{FileSelections, PATTERN_MAX, ResolvedFunction},
 };
 
-/// A file (device, inode) and where in it a function begins: functions of several names share one probe, or every call would
-/// be two.
+/// A file (device, inode) and where in it a function begins: functions of several names share one probe, or
+/// every call would be two.
 type Spot = (String, u64, u64);
 
-/// What only those ask for who want hits to be sent.
+/// Flags that only requests with sent hits need.
 const OF_SENDING: u32 =
     SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN | SpecFlags::PARTS | SpecFlags::DECIDES;
 
-/// What the profile asks for of parallel regions.
+/// Flags that the profile needs for parallel regions.
 const OF_PROFILE: u32 = SpecFlags::SPAN | SpecFlags::SEQUENCE;
 
 /// The functions by their numbers, which stay theirs.
@@ -42,8 +42,8 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Numbers the functions: those of MPI in the order of the table, then the others as asked for. `requested` says for each member
-    /// which of the wanted are asked for in it.
+    /// Numbers the functions: those of MPI in the order of the table, then the others in the order of the
+    /// requests. `requested` says for each member which of the wanted are requested in it.
     pub(super) fn of(job: &Job, wanted: &[Wanted], requested: &[Vec<bool>]) -> Result<Numbers, ArmError> {
         let mut numbers = Numbers::default();
         for member in &job.members {
@@ -54,7 +54,8 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// Numbers what the wanted from `first` on ask for; `requested` says in which of these members which of all the wanted are.
+    /// Numbers the functions of the wanted from `first` on; `requested` says which of all the wanted are
+    /// requested in each of these members.
     pub(super) fn grow(
         &mut self,
         job: &Job,
@@ -91,18 +92,18 @@ impl Numbers {
             }
             decide_partial_sum(probe, wanted, &mut self.partial_sums);
         }
-        if self.probes.len() > abi::MAX_PROBES as usize {
+        if self.probes.len() > abi::PROBES_MAX as usize {
             return Err(ArmError::TooManyFunctions {
                 wanted: "the rules together".into(),
                 found: self.probes.len(),
-                most: abi::MAX_PROBES as usize,
+                most: abi::PROBES_MAX as usize,
             });
         }
         Ok(())
     }
 
-    /// Forgets that these of the wanted ask for anything: nothing is sent for them any more. What is counted and timed for
-    /// somebody else goes on as it is.
+    /// Drops the requests of these of the wanted: nothing is sent for them any more. Counts and times for
+    /// other requests go on.
     pub(super) fn shrink(&mut self, gone: &[usize], wanted: &[Wanted]) -> Vec<u32> {
         let mut changed = Vec::new();
         for (probe, index) in self.probes.iter_mut().zip(0..) {
@@ -118,16 +119,16 @@ impl Numbers {
             decide_partial_sum(probe, wanted, &mut self.partial_sums);
             if probe.wanted.is_empty() {
                 probe.captures.clear();
-                probe.spec.captures = [Capture::default(); abi::MAX_CAPTURES];
+                probe.spec.captures = [Capture::default(); abi::CAPTURES_MAX];
             }
             changed.push(index);
         }
         changed
     }
 
-    /// What the profile asks for beside a rule is done only while the profile watches: the end of a call, which a rule that counts does not
-    /// need, may cost ten times as much as its begin. `on` says which of the wanted are switched on. The functions that are probed in another
-    /// way from now on.
+    /// The profile's share of a function that a rule probes is done only while the profile watches: the end
+    /// of a call, which a rule that counts does not need, may cost ten times as much as its begin. `on` says
+    /// which of the wanted are switched on. Returns the functions that are probed in another way from now on.
     pub(super) fn share_with_profile(&mut self, wanted: &[Wanted], on: &[bool]) -> Vec<u32> {
         let mut changed = Vec::new();
         for (probe, index) in self.probes.iter_mut().zip(0..) {
@@ -227,7 +228,7 @@ impl Numbers {
                 }
             }
         }
-        // A function that nobody has yet keeps its number for a process that joins later.
+        // A function that no process has yet keeps its number for a process that joins later.
         if let (ProbeSelector::Function(name), true) = (selector, resolved.is_empty()) {
             resolved.push(self.push(name, None, ProbeSpec::default()));
         }
@@ -237,8 +238,8 @@ impl Numbers {
         Ok(())
     }
 
-    /// A mark is a probe for each way in which it hands over its values: copies of its place, as compilers make them, have them in
-    /// other registers. One that nobody has yet keeps its number.
+    /// A mark is a probe for each way in which it passes its values: copies of its place, as compilers make
+    /// them, have them in other registers. One that no process has yet keeps its number.
     fn add_mark(&mut self, want: usize, name: &str, members: &[&Member]) {
         let modules = members.iter().flat_map(|member| &member.space.modules);
         let marks = modules.flat_map(|module| module.image.marks().unwrap_or_default());
@@ -266,7 +267,8 @@ impl Numbers {
         }
     }
 
-    /// The functions of these processes that are meant: all that fit, or those that fit a name best.
+    /// The functions of these processes that the selector matches: all that fit, or those that fit a name
+    /// best.
     fn found(&mut self, selector: &ProbeSelector, members: &[&Member]) -> Vec<(Spot, ResolvedFunction)> {
         let mut found: Vec<(Spot, ResolvedFunction)> = Vec::new();
         for module in members.iter().flat_map(|member| &member.space.modules) {
@@ -301,10 +303,10 @@ impl Numbers {
     }
 }
 
-/// Rows of histograms, side by side, that nobody has yet: the first of them.
+/// Free rows of histograms, side by side: the first of them.
 fn take_rows(taken: &mut u32, count: u32) -> Option<u32> {
     let (first, end) = (*taken, *taken + count);
-    (end <= abi::MAX_ROWS).then(|| {
+    (end <= abi::ROWS_MAX).then(|| {
         *taken = end;
         first
     })

@@ -1,18 +1,18 @@
-//! Functions that are left alone because somebody has overwritten their code in memory (memory hooks of Open MPI and UCX,
-//! instrumentation): under a probe the kernel would run the file's instructions there, and the program would end. Looks, leaves out and
-//! says so; how the two are compared, it does not know.
+//! Functions that are left alone because somebody has overwritten their code in memory (memory hooks of Open
+//! MPI and UCX, instrumentation): under a probe the kernel would run the file's instructions there, and the
+//! program would end. Looks, leaves out and says so; how the two are compared, it does not know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tuner::{
     intact::{CodeText, Overwritten},
-    module::Module,
+    module::{FileId, Module},
     space::SpaceError,
 };
 
-use super::{Probes, places::Place};
+use super::{LinkTarget, Probes, places::Place};
 
-/// More functions of one file than this are told in one line.
+/// One line names no more functions of one file than this.
 const SHOWN_MAX: usize = 3;
 
 enum Why {
@@ -39,8 +39,9 @@ fn looked_at(text: &mut CodeText<'_>, module: &Module, places: &[Place]) -> BTre
 }
 
 impl Probes {
-    /// The probes among these places of a process that must not be attached to. Where a link serves every process that maps the file,
-    /// all of them are asked, also strangers: each would pay with its life.
+    /// The probes among these places of a process that must not be attached to. If a link serves every
+    /// process that maps the file, the memory of all of them is compared, also of strangers: each of them
+    /// could be killed by the probe.
     pub(super) fn overwritten(
         &mut self,
         text: &mut CodeText<'_>,
@@ -48,12 +49,12 @@ impl Probes {
         places: &[Place],
     ) -> BTreeSet<u32> {
         let mut found = looked_at(text, module, places);
-        let (device, inode) = module.file_id();
+        let file = module.file_id();
         let mut refused: BTreeSet<u32> = BTreeSet::new();
         if !self.own_links {
-            let is_known = |probe: &u32| self.overwritten.contains(&(device, inode, *probe));
+            let is_known = |probe: &u32| self.overwritten.contains(&(file, *probe));
             refused.extend(places.iter().map(|place| place.site.probe).filter(is_known));
-            let attached = self.attached.get(&(device, inode, None));
+            let attached = self.attached.get(&LinkTarget { file, process: None });
             let is_new = |place: &&Place| {
                 let probe = place.site.probe;
                 attached.is_none_or(|attached| !attached.contains(place))
@@ -66,7 +67,7 @@ impl Probes {
         self.report_overwritten(module, &found);
         refused.extend(found.into_keys());
         if !self.own_links {
-            self.leave_alone(device, inode, &refused);
+            self.leave_alone(file, &refused);
         }
         refused
     }
@@ -84,7 +85,7 @@ impl Probes {
             match CodeText::of_user(number, module) {
                 Ok(None) => {}
                 Ok(Some(mut text)) => found.append(&mut looked_at(&mut text, module, places)),
-                // It has ended meanwhile, or it is one that nobody may look into.
+                // It has ended meanwhile, or we may not read it.
                 Err(_) => unknown += 1,
             }
         }
@@ -100,12 +101,12 @@ impl Probes {
         found
     }
 
-    /// Functions of a file that no process is probed in from now on. A link that serves others too stays: what somebody has written over
-    /// its breakpoint stays as he wrote it.
-    fn leave_alone(&mut self, device: u64, inode: u64, refused: &BTreeSet<u32>) {
+    /// Functions of a file that no process is probed in from now on. A link that serves others too stays:
+    /// what somebody has written over its breakpoint stays as it is.
+    fn leave_alone(&mut self, file: FileId, refused: &BTreeSet<u32>) {
         self.overwritten
-            .extend(refused.iter().map(|probe| (device, inode, *probe)));
-        let to = (device, inode, None);
+            .extend(refused.iter().map(|probe| (file, *probe)));
+        let to = LinkTarget { file, process: None };
         let is_over = |probes: &BTreeSet<u32>| !probes.is_empty() && probes.is_subset(refused);
         let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links)
             .into_iter()

@@ -67,10 +67,11 @@ pub(super) struct KnownFiles {
 
 #[derive(Debug, Default)]
 struct KnownFile {
-    /// What it defines of the named functions, once that was asked.
+    /// Which of the named functions it defines; none before the first look.
     functions: Option<Vec<Function>>,
     entries: Entries,
-    /// Links tell what is known of a place: of one without it only a return instruction tells that the call ends.
+    /// Links have cookies, which identify a place: without them, only a return instruction shows that the
+    /// call ends.
     has_cookies: bool,
     /// Where functions are left, or why that is not known, by where they begin.
     exits: BTreeMap<FileOffset, Result<Exits, String>>,
@@ -93,7 +94,7 @@ impl KnownFiles {
         }
     }
 
-    /// Forgets all: other functions are meant from now on.
+    /// Forgets all: the selectors match other functions from now on.
     pub(super) fn clear(&mut self) {
         self.files.clear();
     }
@@ -129,8 +130,8 @@ impl Entries {
     }
 }
 
-/// Finds the probes that are needed in a process. MPI's functions are those of the library that defines MPI; others may stand
-/// in any module, and are probed wherever they do.
+/// Finds the probes that are needed in a process. MPI's functions are those of the library that defines MPI;
+/// others may stand in any module, and are probed wherever they do.
 pub(super) fn find<'a>(
     probes: &[Probe],
     member: &'a Member,
@@ -186,7 +187,8 @@ pub(super) fn find<'a>(
     found
 }
 
-/// The functions of a module among the named; `unseen` are names that no process had when the functions were numbered.
+/// The functions of a module among the named; `unseen` are names that no process had when the functions were
+/// numbered.
 fn functions(module: &Module, names: &[&str], unseen: &[&str]) -> Vec<Function> {
     let mut found = module.image.functions(names).unwrap_or_default();
     for name in unseen {

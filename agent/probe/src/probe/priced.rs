@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 
 use abi::{CaptureKind, SpecFlags};
 use profile::cost::{Prices, Probed, ReturnKind};
-use tuner::site::Cost;
+use tuner::{module::FileId, site::Cost};
 
 use super::{Probe, Probes, places::Place};
 use crate::kernel::At;
 
-/// What a message is read as: its count, its datatype's size, its communicator's rank; each may be more than one read of memory.
+/// What a message is read as: its count, its datatype's size, its communicator's rank; each may be more than
+/// one read of memory.
 const VALUES_OF_A_MESSAGE: u32 = 4;
 
 #[derive(Debug, Default)]
 struct Sites {
     entry: Option<Cost>,
     returns: ReturnKind,
-    /// Links by file (device, inode).
-    links: BTreeMap<(u64, u64), u32>,
+    links: BTreeMap<FileId, u32>,
 }
 
 impl Sites {
-    fn add(&mut self, place: &Place, file: (u64, u64)) {
+    fn add(&mut self, place: &Place, file: FileId) {
         match place.at {
             At::Entry => {
-                // The dearest: which of several files is called is not known.
+                // The most expensive: which of several files is called is not known.
                 self.entry = self.entry.max(Some(place.cost));
                 *self.links.entry(file).or_default() += 1;
             }
@@ -51,10 +51,10 @@ impl Probes {
     /// How each function is probed that is, by its number.
     pub fn probed(&self) -> BTreeMap<u32, Probed> {
         let mut sites: BTreeMap<u32, Sites> = BTreeMap::new();
-        for ((device, inode, _), places) in &self.attached {
+        for (to, places) in &self.attached {
             for place in places {
                 let of_probe = sites.entry(place.site.probe).or_default();
-                of_probe.add(place, (*device, *inode));
+                of_probe.add(place, to.file);
             }
         }
         let probed = |(number, sites): (u32, Sites)| {

@@ -13,7 +13,7 @@ use tuner::{
 
 use super::ProbeSelector;
 
-/// More functions than this are not probed for one pattern: it was not meant so.
+/// A pattern that matches more functions than this is refused: it is probably a mistake.
 pub const PATTERN_MAX: usize = 256;
 
 /// Whether a process of the job starts teams.
@@ -25,11 +25,11 @@ pub fn has_regions(job: &Job) -> bool {
         .any(|module| !seen.functions(module, &ProbeSelector::OpenmpRegion).is_empty())
 }
 
-/// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
+/// The requested functions of each file (device, inode): the ranks of a job share their files.
 #[derive(Clone, Debug, Default)]
 pub struct FileSelections(BTreeMap<(String, u64, ProbeSelector), Vec<ResolvedFunction>>);
 
-/// A function that is meant.
+/// A function that a selector matches.
 #[derive(Clone, Debug)]
 pub struct ResolvedFunction {
     /// The name by which it is shown.
@@ -37,12 +37,13 @@ pub struct ResolvedFunction {
     /// What the linker calls it.
     pub symbol: String,
     pub offset: u64,
-    /// How well it fits a name; the best ones are meant. None for a pattern or a set, which mean all that fit.
+    /// How well it fits a name; the best ones are taken. None for a pattern or a set, which take all that
+    /// fit.
     pub fit: Option<Fit>,
 }
 
 impl FileSelections {
-    /// The functions of a module that are meant, each once.
+    /// The functions of a module that the selector matches, each once.
     pub fn functions(&mut self, module: &Module, selector: &ProbeSelector) -> &[ResolvedFunction] {
         let key = (format!("{:?}", module.device), module.inode, selector.clone());
         self.0.entry(key).or_insert_with(|| functions(module, selector))
@@ -77,7 +78,8 @@ fn functions(module: &Module, selector: &ProbeSelector) -> Vec<ResolvedFunction>
     let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
     let found = module.image.functions(&symbols).unwrap_or_default();
     let name = |symbol: &str| match selector {
-        // A run-time calls its driver, and that is one call: of a probe's calls within each other only the outer one is timed.
+        // A run-time calls its driver, and that is one call: of a probe's calls within each other only the
+        // outer one is timed.
         ProbeSelector::Gpu(call) => call.name().to_owned(),
         _ if is_set => blas_function(symbol).unwrap_or_else(|| symbol.to_owned()),
         _ => shown(symbol),
@@ -93,7 +95,7 @@ fn resolved(
     // One that only picks the function that callers get is not called by them.
     let functions = functions.into_iter().filter(|function| !function.indirect);
     let resolved = functions.filter_map(|function| {
-        // Of several symbols for the same bytes the first one that is meant is shown.
+        // Of several symbols for the same bytes, the first one that matches is shown.
         let symbol = function.names.into_iter().next()?;
         Some(ResolvedFunction {
             name: name(&symbol),

@@ -1,4 +1,5 @@
-//! What of the wanted is switched on: rules want some of their probes only while a condition holds. When that is they say; here it is done.
+//! What of the wanted is switched on: rules want some of their probes only while a condition holds. When that
+//! is they say; here it is done.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,8 @@ use super::{Member, Probe, Probes};
 use crate::kernel::{At, KernelError, LinkKind};
 
 impl Probes {
-    /// Switches one of the wanted on or off, in all processes; `members` are those that live, each with its slot.
+    /// Switches one of the wanted on or off, in all processes; `members` are those that live, each with its
+    /// slot.
     pub fn switch(&mut self, want: usize, on: bool, members: &[(u32, &Member)]) -> Result<(), KernelError> {
         if self.on.get(want).is_none_or(|known| *known == on) || self.is_fixed() {
             return Ok(());
@@ -14,7 +16,7 @@ impl Probes {
         self.on[want] = on;
         let changed = self.numbers.share_with_profile(&self.wanted, &self.on);
         if !on {
-            // Before their ends go: no call is entered from then on whose end nobody sees.
+            // Before their ends are detached: otherwise calls would be entered whose end is not probed.
             self.send_specs(&changed)?;
             self.detach_ends(&changed);
             self.detach_unneeded();
@@ -49,7 +51,8 @@ impl Probes {
         on.peek().is_some() && on.all(|want| self.wanted[*want].is_counted)
     }
 
-    /// Takes the probes of these of the wanted off, and puts all others back that rested; `members` are those that live, each with its slot.
+    /// Takes the probes of these of the wanted off, and puts all others back that rested; `members` are those
+    /// that live, each with its slot.
     pub fn rest(&mut self, wanted: BTreeSet<usize>, members: &[(u32, &Member)]) -> Result<(), KernelError> {
         let before = std::mem::replace(&mut self.resting, wanted);
         self.detach_unneeded();
@@ -89,7 +92,7 @@ impl Probes {
         kernel.is_none_or(|kernel| kernel.link_kind() == LinkKind::Tracefs)
     }
 
-    /// Whether a function that one of the wanted asks for is switched on by somebody else.
+    /// Whether a function of this request is used by another request that is switched on.
     pub fn is_used_by_others(&self, want: usize) -> bool {
         let others = self
             .numbers
@@ -106,7 +109,7 @@ impl Probes {
         self.on.get(want) == Some(&true)
     }
 
-    /// Detaches what nobody asks for who has it switched on.
+    /// Detaches what no request that is switched on needs.
     pub(super) fn detach_unneeded(&mut self) {
         let needed = self.needed();
         let over = self.take_off(|linked| linked.probes.is_disjoint(&needed));

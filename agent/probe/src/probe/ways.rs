@@ -1,15 +1,45 @@
-//! The way to a captured value: where a probe begins, and what is read on from there, by the types in the debug information. Reads
-//! no memory of a process.
+//! The way to a captured value: where a probe begins, and what is read on from there, by the types in the
+//! debug information. Reads no memory of a process.
 
 use job::discover::{Job, Member};
+use thiserror::Error;
 use tuner::{
-    dwarf::{self, ArgumentError, ArgumentName, Leaf, ValueKind},
+    dwarf::{self, ArgumentError, ArgumentName, Leaf, StepError, ValueKind},
     mark::{self, MarkArgument, MarkPlace, NoArgument},
     path,
     variable::VariableName,
 };
 
 use super::{CaptureStep, Probe, Read, WantedCapture};
+
+/// Why there is no way to a value.
+#[derive(Debug, Error)]
+pub enum NoWay {
+    #[error("{0}")]
+    MarkArgument(NoArgument),
+    #[error("the mark passes {0} values")]
+    MarkArguments(usize),
+    #[error("the layout of a value that a mark passes is not known")]
+    MarkLayout,
+    #[error("the mark passes only {0}")]
+    MarkWidth(&'static str),
+    #[error("it is {0}, and no pointer")]
+    NoPointer(&'static str),
+    #[error("it is a constant")]
+    Constant,
+    #[error("there is no debug information on it, so the place of its parts is not known")]
+    UnknownLayout,
+    #[error("there is no debug information on the function, so it is not known which argument is {0}")]
+    UnknownArgument(String),
+    #[error("it is {0} and no text")]
+    NoText(String),
+    #[error("it lies more than 2 GiB behind what it is a part of")]
+    TooFar,
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
 
 /// How a value is got at.
 #[derive(Clone, Debug, Default)]
@@ -27,9 +57,9 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// The way to a value in the first process that has it. Without debug information only pointers can be followed, and no
-    /// type is known.
-    pub(super) fn to(want: &WantedCapture, probe: &Probe, job: &Job) -> Result<Way, String> {
+    /// The way to a value in the first process that has it. Without debug information only pointers can be
+    /// followed, and no type is known.
+    pub(super) fn to(want: &WantedCapture, probe: &Probe, job: &Job) -> Result<Way, NoWay> {
         if let (Some(text), Read::Argument(number)) = (&probe.mark, &want.read) {
             return Way::of_mark(want, &mark::arguments(text), *number);
         }
@@ -64,7 +94,7 @@ impl Way {
     }
 
     /// None where there is no debug information on it.
-    fn by_types(want: &WantedCapture, probe: &Probe, member: &Member) -> Result<Option<Way>, String> {
+    fn by_types(want: &WantedCapture, probe: &Probe, member: &Member) -> Result<Option<Way>, NoWay> {
         let steps = want.steps.iter().map(|step| match step {
             CaptureStep::Field(name) => path::PathStep::Field(name.clone()),
             CaptureStep::Index(index) => path::PathStep::Index(i64::from(*index)),
@@ -81,35 +111,35 @@ impl Way {
         }
     }
 
-    /// What a mark hands over has a size, and no parts that anybody knows.
+    /// A value of a mark has a size, and no known parts.
     fn of_mark(
         want: &WantedCapture,
         arguments: &[Result<MarkArgument, NoArgument>],
         number: u8,
-    ) -> Result<Way, String> {
+    ) -> Result<Way, NoWay> {
         let argument = match arguments.get(usize::from(number)) {
             Some(Ok(argument)) => argument,
-            Some(Err(why)) => return Err(why.to_string()),
-            None => return Err(format!("the mark passes {} values", arguments.len())),
+            Some(Err(why)) => return Err(NoWay::MarkArgument(why.clone())),
+            None => return Err(NoWay::MarkArguments(arguments.len())),
         };
         let of = argument.type_name;
         let is_text = want.stated.is_some_and(|(_, length)| length > 0);
         let follows = want.steps.len() + usize::from(is_text);
         if want.steps.iter().any(|step| *step != CaptureStep::Dereference) {
-            return Err("the layout of a value that a mark passes is not known".to_owned());
+            return Err(NoWay::MarkLayout);
         }
         let width = profile::probe::width;
         if follows > 0 && width(of) != Some(8) {
-            return Err(format!("it is {of}, and no pointer"));
+            return Err(NoWay::NoPointer(of));
         }
         let is_wider = |(stated, _): (&str, u8)| width(stated) > width(of);
         if follows == 0 && want.stated.is_some_and(is_wider) {
-            return Err(format!("the mark passes only {of}"));
+            return Err(NoWay::MarkWidth(of));
         }
         let first = match argument.place {
             MarkPlace::Memory { offset, .. } => Some(offset),
             MarkPlace::Register(_) => None,
-            MarkPlace::Constant(_) if follows > 0 => return Err("it is a constant".to_owned()),
+            MarkPlace::Constant(_) if follows > 0 => return Err(NoWay::Constant),
             MarkPlace::Constant(_) => None,
         };
         Ok(Way {
@@ -120,11 +150,9 @@ impl Way {
         })
     }
 
-    fn by_pointers(want: &WantedCapture) -> Result<Way, String> {
+    fn by_pointers(want: &WantedCapture) -> Result<Way, NoWay> {
         if want.steps.iter().any(|step| *step != CaptureStep::Dereference) {
-            return Err(
-                "there is no debug information on it, so the place of its parts is not known".to_owned(),
-            );
+            return Err(NoWay::UnknownLayout);
         }
         // A text in a register is what it points to; a variable that is a text is read where it lies.
         let is_text = want.stated.is_some_and(|(_, length)| length > 0);
@@ -137,11 +165,7 @@ impl Way {
             register: match &want.read {
                 // Without debug information all parameters before it are taken for integers.
                 Read::Argument(number) => *number,
-                Read::NamedArgument(name) => {
-                    return Err(format!(
-                        "there is no debug information on the function, so it is not known which argument is {name}"
-                    ));
-                }
+                Read::NamedArgument(name) => return Err(NoWay::UnknownArgument(name.clone())),
                 _ => 0,
             },
             reads: vec![0; want.steps.len() + more],
@@ -152,14 +176,14 @@ impl Way {
     }
 
     /// A text may be given as a pointer to it: then that is followed too.
-    fn with_text(mut self, want: &WantedCapture) -> Result<Way, String> {
+    fn with_text(mut self, want: &WantedCapture) -> Result<Way, NoWay> {
         let (Some((_, 1..)), Some(leaf)) = (want.stated, &self.leaf) else {
             return Ok(self);
         };
         if leaf.of.kind == ValueKind::Pointer {
             self.reads.push(0);
         } else if leaf.text_bytes.is_none() && !leaf.is_char {
-            return Err(format!("it is {} and no text", leaf.type_name));
+            return Err(NoWay::NoText(leaf.type_name.clone()));
         }
         Ok(self)
     }
@@ -170,7 +194,7 @@ fn of_argument(
     steps: &[path::PathStep],
     probe: &Probe,
     member: &Member,
-) -> Result<Option<Way>, String> {
+) -> Result<Option<Way>, NoWay> {
     let symbols: Vec<&str> = probe.symbols.iter().map(String::as_str).collect();
     for (module, function) in member.space.functions(&symbols).unwrap_or_default() {
         match dwarf::argument(&module.image, function.address, argument, steps) {
@@ -184,19 +208,19 @@ fn of_argument(
                 }));
             }
             Err(ArgumentError::Unknown) => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(None)
 }
 
-fn of_variable(name: &str, steps: &[path::PathStep], member: &Member) -> Result<Option<Way>, String> {
-    // That a process has no such variable is told where its address is looked for.
+fn of_variable(name: &str, steps: &[path::PathStep], member: &Member) -> Result<Option<Way>, NoWay> {
+    // That a process has no such variable is reported where its address is looked for.
     let Ok(root) = member.space.variable(&VariableName::from(name)) else {
         return Ok(None);
     };
     let trail = dwarf::trail(&root.module.image, root.link_address, steps);
-    let Some(trail) = trail.map_err(|error| error.to_string())? else {
+    let Some(trail) = trail? else {
         return Ok(None);
     };
     Ok(Some(Way {
@@ -208,8 +232,8 @@ fn of_variable(name: &str, steps: &[path::PathStep], member: &Member) -> Result<
     }))
 }
 
-fn offsets(reads: Vec<u64>) -> Result<Vec<i32>, String> {
+fn offsets(reads: Vec<u64>) -> Result<Vec<i32>, NoWay> {
     let offsets = reads.into_iter().map(i32::try_from);
     let offsets: Result<Vec<i32>, _> = offsets.collect();
-    offsets.map_err(|_| "it lies more than 2 GiB behind what it is a part of".to_owned())
+    offsets.map_err(|_| NoWay::TooFar)
 }

@@ -5,26 +5,18 @@ use std::collections::BTreeSet;
 use abi::Frame;
 use job::{clock::monotonic_ns, discover::Member};
 
-use super::{Group, Linked, Probe, Probes};
+use super::{LinkClass, LinkGroup, Linked, Probe, Probes};
 use crate::kernel::{Kernel, KernelError};
 
-/// Stands for the functions that are asked again and again, where a group of links is named by a function.
-const POLLING: u32 = u32::MAX - 1;
-
-/// Stands for those that are watched in windows.
-const SAMPLED: u32 = u32::MAX - 3;
-
-/// Stands for those that a process calls first.
-const FIRST: u32 = u32::MAX - 2;
-
 impl Probes {
-    /// Whether a function may be watched in windows: one of MPI that is in the profile alone, or one that the user named.
+    /// Whether a function may be watched in windows: one of MPI that is in the profile alone, or one that the
+    /// user named.
     pub fn may_pause(&self, probe: u32) -> bool {
         let probe = self.numbers.probes.get(probe as usize);
         probe.is_some_and(|probe| self.can_pause(probe) && !self.reports_newcomers(probe))
     }
 
-    /// The same of any, also of one by which processes tell of themselves.
+    /// The same for any function, including one by which processes are detected.
     fn can_pause(&self, probe: &Probe) -> bool {
         let mut wanted = probe.wanted.iter();
         wanted.all(|want| self.wanted[*want].may_pause || !self.on[*want])
@@ -36,7 +28,8 @@ impl Probes {
         self.is_shut && probe.is_sampled && self.can_pause(probe)
     }
 
-    /// Of a command, whoever begins with MPI tells of itself by its first call, whether or not a window is open.
+    /// In a session of a command, a process that begins with MPI is detected by its first call, whether or
+    /// not a window is open.
     fn reports_newcomers(&self, probe: &Probe) -> bool {
         self.late.is_some() && probe.is_first()
     }
@@ -56,15 +49,18 @@ impl Probes {
         Ok(threads.any(|(_, thread)| thread.frames.iter().take(thread.depth as usize).any(is_first)))
     }
 
-    /// With whom a function of MPI is attached and detached: those that are watched in
-    /// windows, or that are asked again and again and may be, come and go without the others.
-    pub(super) fn group_of_mpi(&self, probe: &Probe) -> Group {
+    /// The group with which a function of MPI is attached and detached: functions that are watched in
+    /// windows, and polling functions that may be, come and go without the others.
+    pub(super) fn group_of_mpi(&self, probe: &Probe) -> LinkGroup {
         let apart = match (self.reports_newcomers(probe), probe.is_sampled) {
-            (true, _) => Some(FIRST),
-            (false, true) => Some(SAMPLED),
-            (false, false) => probe.is_polling().then_some(POLLING),
+            (true, _) => Some(LinkClass::First),
+            (false, true) => Some(LinkClass::Sampled),
+            (false, false) => probe.is_polling().then_some(LinkClass::Polling),
         };
-        (probe.wanted.clone(), apart.filter(|_| self.can_pause(probe)))
+        LinkGroup {
+            requests: probe.wanted.clone(),
+            class: apart.filter(|_| self.can_pause(probe)),
+        }
     }
 
     /// Whether probes can be taken off and put back.
@@ -72,8 +68,9 @@ impl Probes {
         !self.is_fixed()
     }
 
-    /// The windows of these functions are shut. Links are closed by and by, for that takes grace periods of the kernel. One that served a function too
-    /// that somebody has asked for since goes with them: that function is attached again by [`Probes::attach_rest`].
+    /// Closes the windows of these functions. Links are closed one after the other, since that takes grace
+    /// periods of the kernel. A link goes even if it also served a function that was requested since: that
+    /// function is attached again by [`Probes::attach_rest`].
     pub fn shut(&mut self, functions: &BTreeSet<u32>) {
         for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
             probe.is_sampled = functions.contains(&number);
@@ -90,8 +87,8 @@ impl Probes {
         }
     }
 
-    /// The windows are open, in these processes and, of a command, in the files that are foreseen. What was not watched is attached; from now on
-    /// only `functions` come and go.
+    /// Opens the windows, in these processes and, with a command, in the expected files. Attaches what was
+    /// not watched; from now on only `functions` come and go.
     pub fn open(
         &mut self,
         functions: &BTreeSet<u32>,
@@ -109,8 +106,8 @@ impl Probes {
         placed
     }
 
-    /// Attaches what was put off while links were being closed. Since when it was not watched; none where there is nothing, or they are being closed
-    /// still.
+    /// Attaches what was put off while links were being closed. Since when it was not watched; none where
+    /// there is nothing, or they are being closed still.
     pub fn attach_rest(&mut self, who: (&[(u32, &Member)], &[Member])) -> Result<Option<u64>, KernelError> {
         if self.put_off_since_ns.is_none() || self.is_closing() {
             return Ok(None);

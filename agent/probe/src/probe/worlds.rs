@@ -1,4 +1,4 @@
-//! Tells the kernel side where a process has what tells the world's rank of a rank in a communicator.
+//! Sends the kernel side the places from which it reads the rank of a process in the world communicator.
 
 use job::{discover::Member, mpi};
 
@@ -21,7 +21,8 @@ impl Probes {
         Ok(mpi::world_size(&world))
     }
 
-    /// Looks again into processes that had not begun with MPI. Their worlds have the sizes that no launcher stated.
+    /// Looks again into processes that had not begun with MPI. Their worlds have the sizes that no launcher
+    /// stated.
     pub fn settle(&mut self, members: &mut [Member]) -> Result<(), KernelError> {
         for (slot, member) in (0..).zip(members) {
             if self.unsettled.contains(&slot) {

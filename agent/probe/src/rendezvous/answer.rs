@@ -1,7 +1,7 @@
-//! The two threads that answer a probe which holds a thread of the program, each bound to a CPU of its own: the probe wakes the
-//! one that is not on its own CPU. A thread of the program that an action has stopped is looked after by the one that answered:
-//! the kernel takes requests from that one alone. While an action is pending they have real-time priority, so that a busy CPU is no reason to
-//! wait; they sleep all the time that nobody is held.
+//! The two threads that answer a probe which holds a thread of the program, each bound to a CPU of its own:
+//! the probe wakes the one that is not on its own CPU. The thread that answered also controls a thread of the
+//! program that an action has stopped: the kernel accepts requests from it alone. While an action is pending
+//! they have real-time priority, so that a busy CPU does not delay them; they sleep while no thread is held.
 
 use std::{
     io,
@@ -24,7 +24,8 @@ use tuner::rendezvous::{HeldAction, Meetings, SeenHits, Then, ThreadAtSync, Tick
 
 use crate::kernel::{Records, Ring, set_real_time};
 
-/// How often a thread that was asked to stop is looked after: it stops within microseconds, and is let go soon.
+/// The interval for checking a thread that was requested to stop: it stops within microseconds, and is
+/// released soon.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 30_000,
@@ -49,8 +50,8 @@ impl HeldActions {
     pub(super) fn new(records: Arc<Records>) -> HeldActions {
         HeldActions {
             records,
-            actions: (0..abi::MAX_HOLDS).map(|_| Mutex::new(None)).collect(),
-            watched: (0..abi::MAX_HOLDS).map(|_| AtomicBool::new(false)).collect(),
+            actions: (0..abi::HOLDS_MAX).map(|_| Mutex::new(None)).collect(),
+            watched: (0..abi::HOLDS_MAX).map(|_| AtomicBool::new(false)).collect(),
         }
     }
 
@@ -91,10 +92,12 @@ impl HeldActions {
         }
     }
 
-    /// A thread is held: calls the action, unless the thread was let go in the meantime. What is to be looked after from now on.
+    /// A thread is held: calls the action, unless the thread was let go in the meantime. What is to be looked
+    /// after from now on.
     fn answer(&self, index: u32) -> Option<Watched> {
         let place = self.actions.get(index as usize)?;
-        // The lock is kept until the state says that the action is over: a record is used again only when it is free.
+        // The lock is kept until the state says that the action is over: a record is used again only when it
+        // is free.
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.records.step(index, HoldState::Held, HoldState::Writing) {
             return None;
@@ -182,7 +185,7 @@ impl Answerers {
             let thread = std::thread::Builder::new()
                 .name(format!("answer-{cpu}"))
                 .spawn(move || run(&held_actions, waker, cpu, &quit, &sender))?;
-            // A thread that ends before it has told its number could not be bound to its CPU.
+            // A thread that ends before it has sent its number could not be bound to its CPU.
             let number = receiver.recv().map_err(io::Error::other)??;
             answerers.threads.push((thread, number));
         }
@@ -254,10 +257,11 @@ fn run(
     }
 }
 
-/// Two CPUs that a thread of ours may be bound to: the first and the last, so that they are seldom two halves of one core.
-/// `None` when there is only one.
+/// Two CPUs that a thread of ours may be bound to: the first and the last, so that they are seldom two halves
+/// of one core. `None` when there is only one.
 pub(super) fn two_cpus() -> io::Result<Option<[u32; 2]>> {
-    // On a thread of its own, for asking means to change it: all CPUs, of which the kernel leaves those of our cpuset.
+    // On a thread of its own, since the query changes the mask: it requests all CPUs, and the kernel leaves
+    // those of our cpuset.
     let ask = || -> io::Result<CpuSet> {
         let mut all = CpuSet::new();
         (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));

@@ -1,7 +1,8 @@
-//! Holding a thread of the program at a sync point while something is done: the kernel side ([`Holds`]) behind the interface that
-//! the tuner asks for ([`Rendezvous`]). Runs in the actuator; what is done at the sync point, it does not know.
+//! Holds a thread of the program at a sync point while something is done: the kernel side ([`Holds`]) behind
+//! the tuner's interface ([`Rendezvous`]). Runs in the actuator, and does not know what is done at the sync
+//! point.
 //!
-//! The probe exists only while an action is pending, and so does all that lets those who answer do so soon.
+//! The probe exists only while an action is pending, and so does all that makes the answers fast.
 
 mod answer;
 
@@ -18,8 +19,8 @@ use crate::awake::Awake;
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, ProbeSite};
 use answer::{Answerers, HeldActions};
 
-/// How long taking a request back waits for a hold that is on. It is over within its bounds, unless the held thread itself gets
-/// no CPU.
+/// How long taking a request back waits for a hold that is on. It is over within its bounds, unless the held
+/// thread itself gets no CPU.
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
 /// How often it looks.
 const RELEASE_LOOK: Duration = Duration::from_micros(50);
@@ -44,7 +45,7 @@ pub struct KernelRendezvous {
     answerers: Answerers,
     held_actions: Arc<HeldActions>,
     holds: Holds,
-    /// None where that cannot be asked for.
+    /// None if it cannot be requested.
     awake: Option<Awake>,
     real_time: bool,
 }
@@ -166,9 +167,9 @@ impl KernelRendezvous {
 
 impl Rendezvous for KernelRendezvous {
     fn arm(&mut self, request: &HoldRequest, action: HeldAction) -> Result<Ticket, String> {
-        let index = (0..abi::MAX_HOLDS)
+        let index = (0..abi::HOLDS_MAX)
             .find(|index| !self.armed.contains_key(index))
-            .ok_or_else(|| format!("{} actions wait for their sync points already", abi::MAX_HOLDS))?;
+            .ok_or_else(|| format!("{} actions wait for their sync points already", abi::HOLDS_MAX))?;
         let process = u32::try_from(request.point.pid().number).map_err(|error| error.to_string())?;
         if self.armed.is_empty() {
             self.keep_awake(true);
@@ -263,8 +264,8 @@ fn hold(request: &HoldRequest, process: u32) -> Hold {
     };
     Hold {
         process: u64::from(process),
-        answer_ns_max: request.answer_ns_max.min(abi::MAX_HOLD_NS / 2),
-        action_ns_max: request.action_ns_max.min(abi::MAX_HOLD_NS / 2),
+        answer_ns_max: request.answer_ns_max.min(abi::HOLD_NS_MAX / 2),
+        action_ns_max: request.action_ns_max.min(abi::HOLD_NS_MAX / 2),
         misses_max: request.misses_max,
         address,
         expected,

@@ -1,8 +1,9 @@
-//! Libraries of language bindings of MPI, through which a program calls `MPI_Barrier` as `mpi_barrier_`. A call site within one tells a user
-//! nothing; its caller does.
+//! Libraries of language bindings of MPI, through which a program calls `MPI_Barrier` as `mpi_barrier_`. A
+//! call site within one is of no use to a user; its caller is.
 
-/// In the names of such libraries beside `mpi`: libmpi_mpifh, libmpi_usempif08, libmpi_usempi_ignore_tkr, libmpi_cxx of Open MPI;
-/// libmpichfort, libmpichf90, libmpicxx, libfmpich of MPICH; libmpifort of Intel MPI and MVAPICH.
+/// In the names of such libraries beside `mpi`: libmpi_mpifh, libmpi_usempif08, libmpi_usempi_ignore_tkr,
+/// libmpi_cxx of Open MPI; libmpichfort, libmpichf90, libmpicxx, libfmpich of MPICH; libmpifort of Intel MPI
+/// and MVAPICH.
 const LANGUAGES: [&str; 7] = ["mpifh", "usempi", "fort", "f77", "f90", "fmpi", "cxx"];
 
 /// All code of this file is language bindings of MPI.

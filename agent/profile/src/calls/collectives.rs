@@ -1,14 +1,17 @@
-//! How the communication efficiency splits into serialisation and transfer, from when each rank came to a collective and when it left.
+//! How the communication efficiency splits into serialisation and transfer, from when each rank came to a
+//! collective and when it left.
 //!
-//! Between two collectives that nobody leaves before all have come, every rank has a *way* of its own: from its leaving the one until it
-//! comes to the other. On a network without cost all would leave at the last arrival, so that a run takes the sum of the longest ways. With
-//! it POP's factors need no simulator (co-design.pop-coe.eu/metrics; Dimemas does the same for all messages): useful time U, elapsed time E,
-//! serialisation efficiency = max over ranks of U / sum of longest ways, transfer efficiency = sum of longest ways / E, and their product is the
-//! communication efficiency max U / E.
+//! Between two collectives that no rank leaves before all have come, every rank has a *way* of its own: from
+//! leaving the one until it comes to the other. On a network without cost all would leave at the last
+//! arrival, so that a run takes the sum of the longest ways. With it POP's factors need no simulator
+//! (co-design.pop-coe.eu/metrics; Dimemas does the same for all messages): useful time U, elapsed time E,
+//! serialisation efficiency = max over ranks of U / sum of longest ways, transfer efficiency = sum of longest
+//! ways / E, and their product is the communication efficiency max U / E.
 //!
-//! Which calls belong together is told by time alone, from the newest calls of every rank: those of one function during which there is an instant
-//! at which all ranks are inside. What follows from other messages is not seen; where they take more than a little of the time, or where
-//! collectives are not of all ranks, nothing is said. Reads nothing and asks nobody.
+//! Calls are matched by time alone, from the newest calls of every rank: calls of one function match if there
+//! is an instant at which all ranks are inside. What follows from other messages is not seen; where they take
+//! more than a little of the time, or where collectives are not of all ranks, nothing is reported. Pure:
+//! times come with the calls.
 
 use std::{collections::VecDeque, fmt};
 
@@ -28,16 +31,16 @@ const OTHER_MAX: f64 = 0.02;
 /// A greater share of collectives that are not of all ranks together, and nothing is said of the others.
 const APART_MAX: f64 = 0.01;
 
-/// With a greater share after [`GIVE_UP_AFTER`] calls nobody looks any more.
+/// With a greater share after [`GIVE_UP_AFTER`] calls, the search ends.
 const GIVE_UP_SHARE: f64 = 0.1;
 
 /// Enough to know whether a program meets.
 const GIVE_UP_AFTER: u64 = 10_000;
 
-/// Ways between fewer collectives tell nothing.
-const LEAST: u64 = 3;
+/// With fewer collectives, no result is reported.
+const COLLECTIVES_MIN: u64 = 3;
 
-/// What is told of now speaks of about so much time, in nanoseconds.
+/// The current values cover about this much time, in nanoseconds.
 const RECENT_NS: u64 = 2_000_000_000;
 
 /// Communication efficiency in parts, which multiply to it.
@@ -156,8 +159,9 @@ impl Collectives {
         }
     }
 
-    /// What the ring of a rank had: calls in their order, `None` for each that was overwritten, and so many before them. `is_one` says of
-    /// the probes which are of collectives that nobody leaves before all have come.
+    /// The content of a rank's ring: calls in their order, `None` for each that was overwritten, and the
+    /// number of calls before them. `is_one` says which probes are of collectives that no rank leaves before
+    /// all have come.
     pub fn take(&mut self, rank: usize, calls: &[Option<Call>], skipped: u64, is_one: impl Fn(u32) -> bool) {
         let most = (QUEUED_MAX / self.ranks.len().max(1)).max(1);
         let Some(rank) = self.ranks.get_mut(rank).filter(|_| !self.is_given_up) else {
@@ -184,7 +188,8 @@ impl Collectives {
                 self.add(came);
                 continue;
             }
-            // Who left before another rank came was not at the same one; of two functions not the one that was left first.
+            // Who left before another rank came was not at the same one; of two functions not the one that
+            // was left first.
             let over = if came > left + SLACK_NS {
                 came - SLACK_NS
             } else {
@@ -210,7 +215,7 @@ impl Collectives {
         }
     }
 
-    /// Takes note of the time, for what is told of now.
+    /// Sets the time for the current values.
     pub fn look(&mut self, now_ns: u64) {
         self.before.push_back((now_ns, self.sums.clone()));
         while self.before.len() > 2 && now_ns.saturating_sub(self.before[1].0) >= RECENT_NS {
@@ -237,7 +242,7 @@ impl Collectives {
         if share_apart > APART_MAX {
             return Err(NoSplit::Apart(share_apart));
         }
-        if sums.ways < LEAST || sums.elapsed_ns == 0 || sums.longest_ns == 0 {
+        if sums.ways < COLLECTIVES_MIN || sums.elapsed_ns == 0 || sums.longest_ns == 0 {
             return Err(NoSplit::TooFew);
         }
         let share = |ns: u64| ns as f64 / (sums.elapsed_ns as f64 * ranks as f64);
@@ -254,7 +259,8 @@ impl Collectives {
         })
     }
 
-    /// Of the oldest visits of all ranks: when the last one came, when the first one left, and whether they are of one function.
+    /// Of the oldest visits of all ranks: when the last one came, when the first one left, and whether they
+    /// are of one function.
     fn heads(&self) -> Option<(u64, u64, bool)> {
         let first = self.ranks.first()?.visits.front()?;
         let (mut came, mut left, mut is_same) = (first.came_ns, first.left_ns, true);

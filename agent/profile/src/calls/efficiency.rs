@@ -1,10 +1,13 @@
-//! The POP efficiencies of MPI programs, with the split that TALP adds, from how much of its time each rank is outside MPI.
+//! The POP efficiencies of MPI programs, with the split that TALP adds, from how much of its time each rank
+//! is outside MPI.
 //!
-//! Formulas: POP metrics (co-design.pop-coe.eu/metrics), TALP `compute_mpi_model`; with useful time U, elapsed time E, P ranks and all sums
-//! over ranks: parallel efficiency sum U / (E P) = load balance sum U / (max U P) × communication efficiency max U / E; load balance =
-//! within nodes (greatest sum U of a node × nodes) / (max U P) × between nodes sum U / (greatest sum U of a node × nodes).
+//! Formulas: POP metrics (co-design.pop-coe.eu/metrics), TALP `compute_mpi_model`; with useful time U,
+//! elapsed time E, P ranks and all sums over ranks: parallel efficiency sum U / (E P) = load balance sum U /
+//! (max U P) × communication efficiency max U / E; load balance = within nodes (greatest sum U of a node ×
+//! nodes) / (max U P) × between nodes sum U / (greatest sum U of a node × nodes).
 //!
-//! Windows of ranks are whole iterations and so not the same instants: U and E are of each rank's own window, as shares U / E.
+//! Windows of ranks are complete iterations and so not the same instants: U and E are of each rank's own
+//! window, as shares U / E.
 
 /// The efficiencies; each is 1 where nothing is lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +25,7 @@ pub struct Efficiencies {
 }
 
 impl Efficiencies {
-    /// Of the useful shares of all ranks, node by node. None without ranks, and where nobody computes at all.
+    /// Of the useful shares of all ranks, node by node. None without ranks, and if no rank computes at all.
     pub fn of(nodes: &[Vec<f64>]) -> Option<Efficiencies> {
         let shares = || nodes.iter().flatten().copied();
         let (ranks, count) = (shares().count() as f64, nodes.len() as f64);
@@ -42,8 +45,8 @@ impl Efficiencies {
     }
 }
 
-/// How much less is computed for an iteration than in a reference with fewer ranks: POP's computation scalability, from times alone. 1 is
-/// perfect, and more where caches hold what they did not.
+/// How much less is computed for an iteration than in a reference with fewer ranks: POP's computation
+/// scalability, from times alone. 1 is perfect, and more where caches hold what they did not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scalability {
     /// Strong scaling, the same problem on more ranks: useful time of all ranks in the reference / here.
@@ -55,7 +58,8 @@ pub struct Scalability {
 }
 
 impl Scalability {
-    /// Of useful times of all ranks in an iteration, in nanoseconds, and their numbers; none where nothing is computed.
+    /// Of useful times of all ranks in an iteration, in nanoseconds, and their numbers; none where nothing is
+    /// computed.
     pub fn of((before_ns, ranks_before): (f64, usize), (now_ns, ranks): (f64, usize)) -> Option<Scalability> {
         let strong = before_ns / now_ns;
         (now_ns > 0.0 && before_ns > 0.0 && ranks_before > 0).then(|| Scalability {

@@ -1,17 +1,18 @@
-//! The iterations of a loop: how long they take, how that changes over the run, and how much of them is outside MPI.
+//! The iterations of a loop: how long they take, how that changes over the run, and how much of them is
+//! outside MPI.
 
 use std::{collections::VecDeque, ops::Range};
 
 use abi::Call;
 
-/// Begins that are kept for what is told of now.
+/// Number of begins that are kept for the current values.
 const RECENT: usize = 512;
 
-/// What is told of now speaks of about so much time, in nanoseconds, and of three iterations at least.
+/// The current values cover about this much time, in nanoseconds, and at least three iterations.
 const RECENT_NS: u64 = 2_000_000_000;
 
-/// Iterations that what is told of now speaks of at least.
-const RECENT_LEAST: usize = 3;
+/// The current values cover at least this many iterations.
+const RECENT_MIN: usize = 3;
 
 /// Parts of the run whose pace is kept; when there are more, two and two become one.
 const PARTS: usize = 64;
@@ -79,7 +80,7 @@ impl Iterations {
         }
     }
 
-    /// One begins, and the one before is over: from when to when that was, if it was seen whole.
+    /// An iteration begins, and the one before is over: returns its time range, if all of it was seen.
     pub fn begin(&mut self, mark: CallBegin) -> Option<Range<u64>> {
         self.first.get_or_insert(mark);
         let before = self.recent.back().copied().filter(|_| self.is_complete);
@@ -97,7 +98,7 @@ impl Iterations {
             self.recent.pop_front();
         }
         self.recent.push_back(mark);
-        while self.recent.len() > RECENT_LEAST + 1 && mark.at_ns - self.recent[1].at_ns >= RECENT_NS {
+        while self.recent.len() > RECENT_MIN + 1 && mark.at_ns - self.recent[1].at_ns >= RECENT_NS {
             self.recent.pop_front();
         }
         before.map(|before| before.at_ns..mark.at_ns)
@@ -119,7 +120,7 @@ impl Iterations {
         }
     }
 
-    /// Of all iterations that were seen whole.
+    /// Of all iterations that were seen completely.
     pub fn overall(&self) -> Pace {
         self.overall
     }
@@ -134,7 +135,7 @@ impl Iterations {
         let part = self.parts.iter().rev();
         let mut recent = Pace::default();
         for part in part {
-            if recent.count >= RECENT_LEAST as u64 && recent.sum_ns >= RECENT_NS / 2 {
+            if recent.count >= RECENT_MIN as u64 && recent.sum_ns >= RECENT_NS / 2 {
                 break;
             }
             recent.add(*part);
@@ -142,7 +143,8 @@ impl Iterations {
         (recent.count > 0).then(|| recent.mean_ns())
     }
 
-    /// How many times as long an iteration takes in the last quarter of the run as in its first; none of less than eight.
+    /// How many times as long an iteration takes in the last quarter of the run as in its first; none of less
+    /// than eight.
     pub fn change(&self) -> Option<f64> {
         let quarter = self.parts.len() / 4;
         if quarter < 2 {
@@ -164,7 +166,7 @@ impl Iterations {
         ends.map_or(0, |(from, to)| to.mpi_ns.saturating_sub(from.mpi_ns))
     }
 
-    /// The share of the time outside MPI, over all whole iterations.
+    /// The share of the time outside MPI, over all complete iterations.
     pub fn useful(&self) -> Option<f64> {
         useful(self.over_all()?)
     }

@@ -1,8 +1,8 @@
-//! What the sequence of MPI calls of a program tells, or that of parallel regions where it has no MPI: the loop that it runs in, found by
-//! itself, how long its iterations take, how much of them is useful, and which call sites the time goes to.
+//! Analyses the sequence of a program's MPI calls, or of its parallel regions if it has no MPI: the detected
+//! loop, how long its iterations take, how much of them is useful, and at which call sites the time is spent.
 //!
-//! The calls come out of the rings of the kernel side (`Kernel::calls`), so none is an event. Calls that were overwritten
-//! before they were read are counted as not seen. Pure: the times come with the calls.
+//! The calls come out of the rings of the kernel side (`Kernel::calls`), so none is an event. Calls that were
+//! overwritten before they were read are counted as not seen. Pure: the times come with the calls.
 
 pub mod bindings;
 mod collectives;
@@ -32,12 +32,12 @@ pub use self::teams::{TeamPart, TeamTotals, Teams};
 /// Threads of a process whose calls are looked at; those of others are counted.
 const THREADS_MAX: usize = 16;
 
-/// While a loop is known, whether there is another one is looked for this often, in nanoseconds; and after each look that finds the same
-/// half as often, down to a bound.
+/// While a loop is known, whether there is another one is looked for this often, in nanoseconds; and after
+/// each look that finds the same half as often, down to a bound.
 const LOOK_AGAIN_NS: u64 = 2_000_000_000;
 const LOOK_SELDOM_NS: u64 = 8_000_000_000;
 
-/// A loop that was left is told of in the place of the one of now when it took so many times as long.
+/// A loop that was left is shown instead of the current one if it took this many times as long.
 const FAR_LONGER: u64 = 4;
 
 /// Calls of one process as they come.
@@ -62,7 +62,7 @@ struct Thread {
     current: Option<Iterations>,
     /// Of loops that were left, the one that took longest.
     longest: Option<Iterations>,
-    /// Iterations that ended since this was last asked.
+    /// Iterations that ended since the last call of `take_ended`.
     ended: Vec<Range<u64>>,
     looked_ns: u64,
     /// Calls there were at the last look.
@@ -90,13 +90,13 @@ impl Sequence {
         &self.sites
     }
 
-    /// Call sites that became known since this was last asked.
+    /// Call sites that became known since the last call.
     pub fn take_new_sites(&mut self) -> Vec<CallSite> {
         self.sites.take_new()
     }
 
-    /// What the ring of the process had: calls from `next` on, in their order, `None` for each that was overwritten. `is_of_loop` says of
-    /// which probes loops are made.
+    /// What the ring of the process had: calls from `next` on, in their order, `None` for each that was
+    /// overwritten. `is_of_loop` says of which probes loops are made.
     pub fn take(
         &mut self,
         calls: impl IntoIterator<Item = Option<Call>>,
@@ -135,7 +135,8 @@ impl Sequence {
         }
     }
 
-    /// The iterations that ended since this was last asked: in which thread, from when to when. Whoever looks for loops asks as often.
+    /// The iterations that ended since the last call: in which thread, from when to when. The search for
+    /// loops calls it as often.
     pub fn take_ended(&mut self) -> Vec<(u32, Range<u64>)> {
         let threads = self.threads.iter_mut();
         threads
@@ -143,7 +144,8 @@ impl Sequence {
             .collect()
     }
 
-    /// The iterations of the thread that makes most calls: those of now, unless it was in another loop for far longer.
+    /// The iterations of the thread that makes most calls: those of now, unless it was in another loop for
+    /// far longer.
     pub fn iterations(&self) -> Option<&Iterations> {
         let thread = self.main()?;
         let longest = thread.longest.as_ref();
@@ -212,8 +214,8 @@ impl Thread {
 
     fn look(&mut self, now_ns: u64) {
         let is_known = self.detector.known().is_some();
-        // Of few calls an inner loop is all that is to be seen: the one around it must be found before its first iterations have left
-        // the window.
+        // Of few calls an inner loop is all that is to be seen: the one around it must be found before its
+        // first iterations have left the window.
         let has_doubled = self.calls >= 2 * self.looked_calls;
         let period_ns = match self.detector.is_overdue() {
             true => LOOK_AGAIN_NS,
@@ -262,7 +264,8 @@ impl Thread {
     }
 }
 
-/// The site, and how deep the stack is there: a function that is called from two places calls MPI at one site over two ways.
+/// The site, and how deep the stack is there: a function that is called from two places calls MPI at one site
+/// over two ways.
 fn way_to(call: &Call) -> u64 {
     call.site ^ u64::from(call.stack).rotate_left(40)
 }

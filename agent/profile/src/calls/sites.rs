@@ -4,7 +4,7 @@ use std::collections::{HashMap, hash_map::Entry};
 
 use abi::Call;
 
-/// Call sites that are told from each other in a process; calls from others are counted together.
+/// Call sites that are counted separately in a process; calls from others are counted together.
 const SITES_MAX: usize = 512;
 
 /// Where a call is made, and of what.
@@ -26,7 +26,7 @@ pub struct SiteTotals {
 #[derive(Clone, Debug, Default)]
 pub struct CallSites {
     known: HashMap<CallSite, SiteTotals>,
-    /// Those that became known since this was last asked.
+    /// Sites that became known since the last call of `take_new`.
     new: Vec<CallSite>,
     pub others: SiteTotals,
 }
@@ -50,7 +50,7 @@ impl CallSites {
         totals.time_ns += call.duration_ns;
     }
 
-    /// Those that are told from each other.
+    /// The sites that are counted separately.
     pub fn iter(&self) -> impl Iterator<Item = (CallSite, SiteTotals)> + '_ {
         self.known.iter().map(|(site, totals)| (*site, *totals))
     }

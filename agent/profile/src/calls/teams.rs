@@ -1,18 +1,21 @@
-//! What the teams of threads of parallel regions do: work, wait at the end for the last one, start and end. From when a region begins and
-//! ends in the thread that starts it, and when each thread of its team enters and leaves the region's *body*: the function that compilers
-//! make of what stands in a region (`main._omp_fn.0`, `.omp_outlined.`).
+//! What the teams of threads of parallel regions do: work, wait at the end for the last one, start and end.
+//! From when a region begins and ends in the thread that starts it, and when each thread of its team enters
+//! and leaves the region's *body*: the function that compilers make of what stands in a region
+//! (`main._omp_fn.0`, `.omp_outlined.`).
 //!
-//! Of a region from s to e with a team of n threads, n (e - s) is spent *working* (in the body, barriers within it included), *starting* (from
-//! s until a thread enters the body), *waiting* (from a thread's leaving the body until the last one has), and *ending* (from then to e).
-//! The additive form of POP's hybrid metrics (co-design.pop-coe.eu/metrics): each is an inefficiency of its own.
+//! Of a region from s to e with a team of n threads, n (e - s) is spent *working* (in the body, barriers
+//! within it included), *starting* (from s until a thread enters the body), *waiting* (from a thread's
+//! leaving the body until the last one has), and *ending* (from then to e). This is the additive form of
+//! POP's hybrid metrics (co-design.pop-coe.eu/metrics): each is an inefficiency of its own.
 //!
-//! Regions are looked at where the process's first thread starts them; those within others are work of the thread that starts them, and
-//! those that other threads of the program start are counted. A body returns before its region does, so the order of the ring is enough. Reads
-//! nothing and asks nobody.
+//! Only regions that the process's first thread starts are analysed; nested ones are work of the thread that
+//! starts them, and those that other threads of the program start are counted. A body returns before its
+//! region does, so the order of the ring is enough. Pure: times come with the calls.
 
 use abi::Call;
 
-/// Bodies that may lie between two regions of the first thread; with more of them the region is not looked into.
+/// Bodies that may lie between two regions of the first thread; with more of them the region is not looked
+/// into.
 const BODIES_MAX: usize = 1 << 14;
 
 /// What a call is of.
@@ -34,7 +37,8 @@ pub struct TeamTotals {
     pub threads_most: u64,
     /// Threads of all of them together: divided by the regions, the size of the mean team.
     pub threads: u64,
-    /// Time of all threads of the teams, from the begins of their regions to the ends: the sum of the next four.
+    /// Time of all threads of the teams, from the begins of their regions to the ends: the sum of the next
+    /// four.
     pub team_ns: u64,
     pub working_ns: u64,
     /// Before a thread enters the body.
@@ -53,7 +57,8 @@ pub struct Teams {
     /// Calls are missing since the last region.
     is_broken: bool,
     totals: TeamTotals,
-    /// Regions that were not looked into: calls of them are missing, no body of theirs is known, or another thread started them.
+    /// Regions that were not looked into: calls of them are missing, no body of theirs is known, or another
+    /// thread started them.
     pub not_looked_into: u64,
 }
 
@@ -74,8 +79,8 @@ struct Member {
 }
 
 impl Teams {
-    /// What the ring of a process had: calls in their order, `None` for each that was overwritten, and so many before them. `part` says what
-    /// the calls of a probe are.
+    /// What the ring of a process had: calls in their order, `None` for each that was overwritten, and so
+    /// many before them. `part` says what the calls of a probe are.
     pub fn take(
         &mut self,
         first_thread: u32,
@@ -209,7 +214,8 @@ impl TeamTotals {
         ns as f64 / self.team_ns.max(1) as f64
     }
 
-    /// The mean work of a thread to that of the one that works longest, region by region; none where nobody works.
+    /// The mean work of a thread divided by that of the one that works longest, region by region; none
+    /// without work.
     pub fn load_balance(&self) -> Option<f64> {
         (self.longest_ns > 0).then(|| self.working_ns as f64 / self.longest_ns as f64)
     }

@@ -34,7 +34,7 @@ pub struct AgentCost {
     pub starting_ns: u64,
     /// Time on a CPU since then, in nanoseconds.
     pub cpu_ns: u64,
-    /// Memory in use, in bytes; none where /proc does not tell.
+    /// Memory in use, in bytes; none if /proc does not report it.
     pub resident_bytes: Option<u64>,
 }
 
@@ -53,13 +53,15 @@ pub struct OfLate {
     pub slowdown: Option<Slowdown>,
 }
 
-/// How much longer the program takes because it is watched, as shares of its time: at most, for what a rank does while it would wait
-/// for another one costs no time.
+/// How much longer the program takes because it is watched, as shares of its time: at most, for what a rank
+/// does while it would wait for another one costs no time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slowdown {
-    /// By probes, in the process that they delay most. What a process of several busy threads does in them it does at the same time.
+    /// By probes, in the process that they delay most. What a process of several busy threads does in them it
+    /// does at the same time.
     pub probes: f64,
-    /// By the agent, where no CPU was idle for it: ranks that wait for each other all lose what it takes of the CPU of one.
+    /// By the agent, where no CPU was idle for it: ranks that wait for each other all lose what it takes of
+    /// the CPU of one.
     pub agent: f64,
 }
 
@@ -91,7 +93,7 @@ impl Fullness {
         self.all_ns += ns as f64;
     }
 
-    /// From none to all of it: where nobody told, all.
+    /// From none to all of it: all if unknown.
     pub fn part(self) -> f64 {
         match self.all_ns > 0.0 {
             true => self.full_ns / self.all_ns,
@@ -140,7 +142,8 @@ impl WindowsView {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostView {
     pub prices: Prices,
-    /// T_Instr: from when functions were looked for until all probes sat, in nanoseconds. The program ran meanwhile.
+    /// T_Instr: from when functions were looked for until all probes sat, in nanoseconds. The program ran
+    /// meanwhile.
     pub arming_ns: u64,
     /// T_Mon by function, the dearest first.
     pub probes: Vec<ProbeCost>,
@@ -148,7 +151,7 @@ pub struct CostView {
     pub job_ns: u64,
     pub held: BTreeMap<&'static str, HoldTotals>,
     pub agent: AgentCost,
-    /// How much longer the program takes, over the whole session.
+    /// How much longer the program takes, over all of the session.
     pub slowdown: Slowdown,
     pub of_late: OfLate,
     /// How long hits lay in the ring until they were read; none without hits.
@@ -195,7 +198,8 @@ impl Account {
         self.job_ns += cpu_ns;
     }
 
-    /// What the calls cost, the dearest first. `price` tells name, site and price of a probe, where it knows them.
+    /// What the calls cost, the most expensive first. `price` returns name, site and price of a probe, if it
+    /// knows them.
     pub fn costs<'a>(&self, price: impl Fn(usize) -> Option<(&'a str, &'static str, f64)>) -> Vec<ProbeCost> {
         let cost = |(probe, calls): (&usize, &u64)| {
             let (name, site, call_ns) = price(*probe)?;
@@ -217,7 +221,8 @@ impl Account {
         costs
     }
 
-    /// What it comes to when it is of the last period, in which the agent was on a CPU for `agent_ns` of `elapsed_ns`.
+    /// What it comes to when it is of the last period, in which the agent was on a CPU for `agent_ns` of
+    /// `elapsed_ns`.
     pub fn of_late(&self, costs: &[ProbeCost], agent: Option<(u64, u64)>) -> OfLate {
         let probes: f64 = costs.iter().map(|cost| cost.ns).sum();
         let dearest = costs.first();

@@ -1,8 +1,9 @@
-//! What watching may cost, and how it is kept to: which functions are watched in windows, how long these are and how far apart. Time, costs
-//! and the seed of chance are handed in; attaches nothing and measures nothing.
+//! What watching may cost, and how it is kept to: which functions are watched in windows, how long these are
+//! and how far apart. Time, costs and the seed of chance are handed in; attaches nothing and measures
+//! nothing.
 //!
-//! A hit costs what the exception costs, so only a probe that is not there is cheaper. Windows and the gaps between them have random lengths:
-//! a program whose phases come in a row is met in all of them.
+//! A hit costs what the exception costs, so only a probe that is not there is cheaper. Windows and the gaps
+//! between them have random lengths: a program whose phases come in a row is met in all of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,45 +13,47 @@ use std::{
 
 use super::unwatched::PRICE_ERROR;
 
-/// Looks in a row, a second apart, that find the costs too high before anything is done, and windows that find them low before all is
-/// watched again.
+/// Looks in a row, a second apart, that find the costs too high before anything is done, and windows that
+/// find them low before all is watched again.
 const IN_A_ROW: u32 = 3;
 
 /// Unless they take more than this part of the job's CPU time: then it is done at once.
-const MOST_OF_JOB: f64 = 0.5;
+const JOB_PART_MAX: f64 = 0.5;
 
-/// And after so many something is done whoever comes meanwhile.
-const EXPENSIVE_MOST: u32 = 10;
+/// After this many expensive looks, the budget is enforced even if processes keep joining.
+const EXPENSIVE_MAX: u32 = 10;
 
-/// Windows for those who have just come may be so much ahead, all together, of what the gaps make up for.
-const EARLY_MOST_NS: f64 = 10e9;
+/// Windows for new processes may take at most this much more, in total, than the gaps have saved.
+const EARLY_NS_MAX: f64 = 10e9;
 
 /// From the begin of a window to that of the next, on average, in nanoseconds.
 const CYCLE_NS: f64 = 8e9;
 
 /// Probes are never attached for less, on average.
-const ATTACHED_LEAST_NS: f64 = 60e6;
+const ATTACHED_NS_MIN: f64 = 60e6;
 
-/// Nor for less than so many times what it takes to attach them, in which they cost and tell nothing: some milliseconds for each process.
+/// A window lasts at least this many times what attaching takes: while attaching it costs and measures
+/// nothing, some milliseconds for each process.
 const TIMES_ATTACHING: f64 = 4.0;
 
 /// And about as long until they are off.
 const CLOSING_NS: f64 = 10e6;
 
-/// Functions that were not called when the others began to be watched in windows, and are by now, may take this part of what all may.
+/// Functions that were not called when the others began to be watched in windows, and are by now, may take
+/// this part of what all may.
 const BESIDE: f64 = 0.25;
 
 /// No gap is longer than this.
-const GAP_MOST_NS: f64 = 300e9;
+const GAP_NS_MAX: f64 = 300e9;
 
-/// Where the agent and what was asked for take the whole budget, the windows have this part of it all the same.
-const LEAST_PART: f64 = 0.25;
+/// If the agent and requested probes take all of the budget, the windows still have this part of it.
+const PART_MIN: f64 = 0.25;
 
 /// All is watched again where that would cost less than this part of what it may.
 const BACK: f64 = 0.7;
 
 /// Windows are never a greater part of the time.
-const WINDOWS_MOST: f64 = 0.8;
+const WINDOWS_MAX: f64 = 0.8;
 
 /// A window that has cost so many times as much as it was to is over.
 const OVERSPENT: f64 = 4.0;
@@ -93,13 +96,13 @@ impl FromStr for BudgetShare {
     }
 }
 
-/// A function of which nobody needs every call.
+/// A function that may be sampled: no request needs every call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetFunction {
     pub probe: u32,
     /// CPUs that its hits take while it is watched.
     pub cost: f64,
-    /// It is in no sequence of calls, as one of MPI that is asked again and again.
+    /// It is in no sequence of calls, as a polling function of MPI.
     pub is_apart: bool,
 }
 
@@ -114,17 +117,17 @@ pub struct Load {
     pub requested: f64,
     /// Those of functions that rules only count: they rest where that is too much.
     pub counted: f64,
-    /// Those of which nobody needs every call.
+    /// Those that may be sampled.
     pub functions: Vec<BudgetFunction>,
 }
 
 impl Load {
-    /// Those of which nobody needs every call, together.
+    /// The cost of those that may be sampled, together.
     pub fn of_functions(&self) -> f64 {
         self.of(|_| true)
     }
 
-    /// Those of them that are meant.
+    /// The cost of those that are selected.
     fn of(&self, is_selected: impl Fn(u32) -> bool) -> f64 {
         let resolved = self
             .functions
@@ -133,8 +136,8 @@ impl Load {
         resolved.map(|function| function.cost).sum()
     }
 
-    /// What all of it may take. A job that waits more than it computes may spend that part of a CPU: what it is kept from is time then, not CPU
-    /// time.
+    /// What all of it may take. A job that waits more than it computes may spend that part of a CPU: what it
+    /// is kept from is time then, not CPU time.
     fn allowed(&self, share: f64) -> f64 {
         share * self.job.max(1.0)
     }
@@ -142,17 +145,18 @@ impl Load {
     /// What the other functions may take.
     fn left(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
-        (allowed - self.agent - self.requested - self.counted).max(LEAST_PART * allowed)
+        (allowed - self.agent - self.requested - self.counted).max(PART_MIN * allowed)
     }
 
     /// What those that rules only count may take: what all others leave of it.
     fn left_to_counted(&self, share: f64) -> f64 {
         let allowed = self.allowed(share);
-        (allowed - self.agent - self.requested - self.of_functions()).max(LEAST_PART * allowed)
+        (allowed - self.agent - self.requested - self.of_functions()).max(PART_MIN * allowed)
     }
 }
 
-/// Those that are in no sequence of calls, where that is enough. Else all, for a sequence that lacks one of its functions is none.
+/// Those that are in no sequence of calls, where that is enough. Else all, for a sequence that lacks one of
+/// its functions is none.
 fn chosen(load: &Load, share: f64) -> BTreeSet<u32> {
     let others = load.functions.iter().filter(|function| !function.is_apart);
     let is_enough = others.map(|function| function.cost).sum::<f64>() <= load.left(share) / 2.0;
@@ -168,8 +172,8 @@ fn part(load: &Load, share: f64, functions: &BTreeSet<u32>) -> f64 {
     let sampled = load.of(|probe| functions.contains(&probe));
     let left = load.left(share) - load.of(|probe| !functions.contains(&probe));
     match sampled > 0.0 {
-        true => (left / (sampled * (1.0 + PRICE_ERROR))).clamp(1e-4, WINDOWS_MOST),
-        false => WINDOWS_MOST,
+        true => (left / (sampled * (1.0 + PRICE_ERROR))).clamp(1e-4, WINDOWS_MAX),
+        false => WINDOWS_MAX,
     }
 }
 
@@ -209,7 +213,7 @@ pub struct Windows {
     /// What each function takes while it is watched, over the last windows.
     costs: BTreeMap<u32, f64>,
     in_a_row: u32,
-    /// Looks in a row that found the costs too high, whoever came.
+    /// Looks in a row that found the costs too high, with or without new processes.
     expensive: u32,
     part: f64,
     /// What it took to attach the probes of the last window.
@@ -270,12 +274,12 @@ impl Windows {
         self.budget.0.map(|share| load.allowed(share))
     }
 
-    /// How long functions that rules only count rest, which were watched for so long and cost what the load says: until the budget has made up
-    /// for it. None where they were within it.
+    /// How long functions that rules only count rest, which were watched for so long and cost what the load
+    /// says: until the budget has made up for it. None where they were within it.
     pub fn rest_ns(&self, load: &Load, watched_ns: u64) -> Option<u64> {
         let left = load.left_to_counted(self.budget.0?);
         let rest_ns = (load.counted / left - 1.0) * watched_ns as f64;
-        (rest_ns > 0.0).then(|| rest_ns.min(GAP_MOST_NS) as u64)
+        (rest_ns > 0.0).then(|| rest_ns.min(GAP_NS_MAX) as u64)
     }
 
     /// Once a second, while all are watched all the time.
@@ -288,8 +292,8 @@ impl Windows {
             true => (self.in_a_row + 1, self.expensive + 1),
             false => (0, 0),
         };
-        let takes_most = load.of_functions() > MOST_OF_JOB * load.job;
-        if self.in_a_row < IN_A_ROW && self.expensive < EXPENSIVE_MOST && !(is_over && takes_most) {
+        let takes_most = load.of_functions() > JOB_PART_MAX * load.job;
+        if self.in_a_row < IN_A_ROW && self.expensive < EXPENSIVE_MAX && !(is_over && takes_most) {
             return Turn::Stay;
         }
         self.costs = load
@@ -306,14 +310,14 @@ impl Windows {
             return false;
         };
         let rest_ns = until_ns.saturating_sub(now_ns) as f64;
-        self.early_ns + self.made_up_by(rest_ns) + for_ns as f64 <= EARLY_MOST_NS
+        self.early_ns + self.made_up_by(rest_ns) + for_ns as f64 <= EARLY_NS_MAX
     }
 
-    /// Somebody has come who is to be seen without a gap until then: no window ends before, nor is a gap begun for what it costs by then. But
-    /// where one comes after the other that has an end.
+    /// Somebody has come who is to be seen without a gap until then: no window ends before, nor is a gap
+    /// begun for what it costs by then. But where one comes after the other that has an end.
     pub fn stay_open(&mut self, least_ns: u64) {
         self.in_a_row = 0;
-        let left_ns = (EARLY_MOST_NS - self.early_ns).max(0.0) as u64;
+        let left_ns = (EARLY_NS_MAX - self.early_ns).max(0.0) as u64;
         if let Phase::Open {
             since_ns,
             until_ns,
@@ -330,13 +334,14 @@ impl Windows {
         gap_ns * self.part / (1.0 - self.part)
     }
 
-    /// A gap is over: the probes of what was not watched in it begin to be attached, and [`Windows::functions`] are fewer from now on, where not all
-    /// of them are called.
+    /// A gap is over: the probes of what was not watched in it begin to be attached, and
+    /// [`Windows::functions`] are fewer from now on, where not all of them are called.
     pub fn open(&mut self, now_ns: u64) -> Turn {
         let Phase::Shut { until_ns, then_ns } = self.phase else {
             return Turn::Stay;
         };
-        // Those that are not called cost nothing: they are watched all the time from here on, and only the others come and go.
+        // Those that are not called cost nothing: they are watched all the time from here on, and only the
+        // others come and go.
         let is_called = |probe: &u32| self.costs.get(probe).is_some_and(|cost| *cost > 0.0);
         if self.functions.iter().any(is_called) {
             self.functions.retain(is_called);
@@ -372,17 +377,19 @@ impl Windows {
         *most_ns *= (*until_ns - *since_ns) as f64 / planned_ns;
     }
 
-    /// A window is over; what was watched in it is told as it was in the window, all else over window and gap.
+    /// A window is over: its functions are estimated from the window, all others from window and gap
+    /// together.
     pub fn shut(&mut self, load: &Load, now_ns: u64) -> Turn {
         let Some(share) = self.budget.0 else {
             return Turn::Stay;
         };
-        // Somebody may have asked for one of them meanwhile.
+        // One of them may have been requested meanwhile.
         let is_there = |probe: &u32| load.functions.iter().any(|function| function.probe == *probe);
         self.functions.retain(is_there);
         let mut smooth = load.clone();
         for function in &mut smooth.functions {
-            // What rises is believed at once, what falls by and by: windows are short, and one may have met a pause.
+            // What rises is believed at once, what falls by and by: windows are short, and one may have met a
+            // pause.
             let before = self.costs.get(&function.probe).copied().unwrap_or(function.cost);
             let weight = if function.cost > 2.0 * before { 1.0 } else { 0.25 };
             function.cost = before + weight * (function.cost - before);
@@ -399,7 +406,8 @@ impl Windows {
         self.sample(&smooth, share, now_ns)
     }
 
-    /// Plans anew, and begins a gap. Functions that are watched in windows stay so until all are watched again.
+    /// Plans anew, and begins a gap. Functions that are watched in windows stay so until all are watched
+    /// again.
     fn sample(&mut self, load: &Load, share: f64, now_ns: u64) -> Turn {
         let chosen = chosen(load, share);
         let beside = load.of(|probe| chosen.contains(&probe) && !self.functions.contains(&probe));
@@ -419,8 +427,8 @@ impl Windows {
             _ => 0.0,
         };
         let early_ns = self.early_ns + attached_ns;
-        let gap_ns = gap_ns.max((early_ns / self.part - early_ns).min(GAP_MOST_NS));
-        self.early_ns = (early_ns - self.made_up_by(gap_ns)).clamp(0.0, EARLY_MOST_NS);
+        let gap_ns = gap_ns.max((early_ns / self.part - early_ns).min(GAP_NS_MAX));
+        self.early_ns = (early_ns - self.made_up_by(gap_ns)).clamp(0.0, EARLY_NS_MAX);
         self.phase = Phase::Shut {
             until_ns: now_ns + gap_ns as u64,
             then_ns: window_ns,
@@ -435,15 +443,16 @@ impl Windows {
     /// Of the next window and of the gap before it.
     fn lengths(&mut self) -> (u64, f64) {
         let cycle = CYCLE_NS * self.chance.between(0.5, 1.5);
-        let least = ATTACHED_LEAST_NS.max(TIMES_ATTACHING * self.attaching_ns);
+        let least = ATTACHED_NS_MIN.max(TIMES_ATTACHING * self.attaching_ns);
         let least = least * self.chance.between(0.75, 1.25);
         let attached = (self.part * cycle).max(least);
-        let gap = (attached / self.part - attached).min(GAP_MOST_NS);
+        let gap = (attached / self.part - attached).min(GAP_NS_MAX);
         ((attached - CLOSING_NS) as u64, gap + CLOSING_NS)
     }
 }
 
-/// Numbers that no program goes by (xorshift64*, Marsaglia 2003 and Vigna 2016): nothing depends on their quality but that they differ.
+/// Numbers that no program goes by (xorshift64*, Marsaglia 2003 and Vigna 2016): nothing depends on their
+/// quality but that they differ.
 #[derive(Clone, Debug)]
 struct Chance(u64);
 

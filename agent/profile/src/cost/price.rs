@@ -1,5 +1,5 @@
-//! What a hit costs the thread that makes it, by what the kernel does with the instruction under the probe and by what is done at the hit.
-//! Linear: a price is a sum of parts, each of which is measured by itself.
+//! What a hit costs the thread that makes it, by what the kernel does with the instruction under the probe
+//! and by what is done at the hit. Linear: a price is a sum of parts, each of which is measured by itself.
 
 use plan::Cost;
 
@@ -7,7 +7,8 @@ use plan::Cost;
 pub enum PriceSource {
     /// Measured on this machine, when the probes were armed.
     Measured,
-    /// They could not be measured, for this reason: those of another machine of the kind that this is used on.
+    /// They could not be measured, for this reason: those of another machine of the kind that this is used
+    /// on.
     Table(String),
 }
 
@@ -69,7 +70,7 @@ pub struct Probed {
 /// What calls of functions made for it took, in nanoseconds each; nothing subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// A function that nobody probes.
+    /// A function without probes.
     pub bare: f64,
     /// Its entry is counted, on an instruction that the kernel does itself.
     pub emulated: f64,
@@ -93,7 +94,8 @@ pub struct Measured {
 }
 
 impl Prices {
-    /// Where nothing can be measured. The figures are those of the machine that this was made on (docs/performance.md), rounded up.
+    /// Where nothing can be measured. The figures are those of the machine that this was made on
+    /// (docs/performance.md), rounded up.
     pub fn table(why: String) -> Prices {
         Prices {
             optimised_ns: 410.0,
@@ -110,7 +112,8 @@ impl Prices {
         }
     }
 
-    /// What the parts cost, from whole calls. What is cheaper than what it is built on was measured within its error, and costs nothing.
+    /// What the parts cost, from complete calls. A part that is cheaper than what it contains was measured
+    /// within its error, and costs nothing.
     pub fn from(measured: &Measured) -> Prices {
         let beyond = |overall: f64, part: f64| (overall - part).max(0.0);
         Prices {
@@ -132,7 +135,7 @@ impl Prices {
         match site {
             Cost::Optimised => self.optimised_ns,
             Cost::Emulated => self.emulated_ns,
-            // Nobody knows: rather too much.
+            // Unknown: the higher price.
             Cost::Stepped | Cost::Unknown => self.stepped_ns,
         }
     }
@@ -149,7 +152,7 @@ impl Prices {
         } else {
             0.0
         };
-        // Each link is asked at the entry and, where there is one, at the return.
+        // Each link is checked at the entry and, if there is one, at the return.
         let moments = if probed.returns == ReturnKind::Unseen {
             1.0
         } else {
@@ -166,8 +169,8 @@ impl Prices {
     }
 }
 
-/// A link of another process at the same instruction: the kernel asks each whether the hit is its own. It takes a second process to measure
-/// it, so it is taken from docs/performance.md.
+/// A link of another process at the same instruction: the kernel checks for each whether the hit is its own.
+/// Measuring it takes a second process, so the value is from docs/performance.md.
 const LINK_NS: f64 = 28.0;
 
 #[cfg(test)]

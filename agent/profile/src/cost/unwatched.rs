@@ -1,25 +1,28 @@
-//! What functions come to that are watched in windows: what was counted, and beside it what the gaps are told to have had, at the pace of the
-//! last windows. Never less than was counted, and never less than was told before.
+//! Extrapolates the counters of functions that are sampled in windows: what was counted, plus an estimate for
+//! the gaps, from the pace of the last windows. Never less than was counted, and never less than an earlier
+//! estimate.
 //!
-//! Pace is calls in a time on a CPU, for a program that others keep from its CPUs calls less often, watched or not. Of the CPU time w of a window
-//! the process had w − n·c for itself, with n hits of price c. So calls in a gap are told faster than in the windows by w / (w − n·c). That is
-//! true of a program that sets its own pace. Where it is busy waiting the price may be taken up by that, and the truth is the pace of the windows;
-//! where ranks wait for each other the prices that others pay slow it down too: from the one to the other goes the range. Where the range is too
-//! wide, calls are told at the pace of the windows, as the least that there can have been. Time inside is told as the share of the time that
-//! it had in the windows.
+//! Pace is calls per CPU time, since a program that others keep from its CPUs calls less often, watched or
+//! not. Of the CPU time w of a window the process had w − n·c for itself, with n hits of price c. So calls in
+//! a gap are faster than in the windows by w / (w − n·c). That is true of a program that sets its own pace.
+//! If it is busy waiting, the price may be absorbed by that, and the truth is the pace of the windows; if
+//! ranks wait for each other, the prices that others pay slow it down too: the range goes from the one to the
+//! other. If the range is too wide, calls are estimated at the pace of the windows, as the least possible
+//! number. Time inside is estimated as the share of the time that it had in the windows.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use abi::Totals;
 
-/// A price may be so much higher, as part of itself: it was measured in a loop, with everything in the caches. What it is beside what calls take
-/// more in a program is held by a test, 0.6 at least (docs/performance.md).
+/// A price may be so much higher, as part of itself: it was measured in a loop, with everything in the
+/// caches. What it is beside what calls take more in a program is held by a test, 0.6 at least
+/// (docs/performance.md).
 pub(super) const PRICE_ERROR: f64 = 0.67;
 
-/// A pace is told where the greatest that it can be is at most so many times the least.
+/// A pace is estimated if its greatest possible value is at most this many times the least.
 const TELLABLE: f64 = 1.5;
 
-/// Gaps are told by so many windows before them.
+/// Gaps are estimated from this many windows before them.
 const WINDOWS: usize = 4;
 
 /// When something was counted.
@@ -158,7 +161,7 @@ fn unpaired(counted: &[Totals], probe: u32) -> u64 {
     counted.get(probe as usize).map_or(0, |totals| totals.unpaired)
 }
 
-/// What gaps are told to have had beyond what was counted in them.
+/// The estimate for gaps, beyond what was counted in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Beyond {
     amounts: Amounts,
@@ -167,7 +170,8 @@ struct Beyond {
     /// Calls at the greatest pace.
     most: f64,
     has_no_most: bool,
-    /// Returns without an entry, because probes for the ones are on and off before and after those for the others: no loss.
+    /// Returns without an entry, because probes for the ones are on and off before and after those for the
+    /// others: no loss.
     at_ends: u64,
 }
 
@@ -178,13 +182,14 @@ struct Gap {
     /// What had been counted when it began: probes come off a moment later.
     counted: Vec<Totals>,
     functions: BTreeSet<u32>,
-    /// In their order, what those of them have of it in a nanosecond of their clocks that were seen before, and at which pace.
+    /// In their order, what those of them have of it in a nanosecond of their clocks that were seen before,
+    /// and at which pace.
     rates: Vec<(u32, Amounts)>,
     pace: Option<Pace>,
     waited: f64,
 }
 
-/// What was told of calls, and what is known of it.
+/// An estimate of calls, and how certain it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Calls that were counted.
@@ -267,8 +272,8 @@ impl Unwatched {
         self.opened.as_ref().map(|(at, counted)| (*at, &counted[..]))
     }
 
-    /// The window is over, and these functions are not watched from now on. `open` are calls of theirs that have not returned, of which
-    /// nothing will be known but what they took up to now.
+    /// The window is over, and these functions are not watched from now on. `open` are calls of theirs that
+    /// have not returned, of which nothing will be known but what they took up to now.
     pub fn shut(
         &mut self,
         at: CountTime,
@@ -311,7 +316,7 @@ impl Unwatched {
     fn gap_from(&self, at: CountTime, counted: &[Totals], functions: &BTreeSet<u32>) -> Gap {
         let windows = || self.windows.iter().map(|(window, _)| *window);
         let rate = |probe: &u32| {
-            // Of one that is new among them only its own windows tell.
+            // For one that is new among them, only its own windows count.
             let (mut length, mut sum) = (CountTime::default(), Amounts::default());
             for (window, seen) in &self.windows {
                 if let Some((_, amounts)) = seen.iter().find(|(of, _)| of == probe) {
@@ -340,7 +345,7 @@ impl Unwatched {
         }
     }
 
-    /// What is told of all functions at a moment of which this was counted.
+    /// The estimates of all functions at a moment with these counts.
     pub fn estimated(&self, at: CountTime, counted: &[Totals]) -> Vec<Totals> {
         let estimated = counted.iter().zip(0_u32..).map(|(counted_of, probe)| {
             let beyond = self.beyond_of(probe, at, counted);
@@ -363,7 +368,8 @@ impl Unwatched {
         estimated.collect()
     }
 
-    /// Time inside the library, and of it time waiting for a CPU, that gaps are told to have had beyond what was counted, in nanoseconds.
+    /// Estimated time inside the library, and of it time waiting for a CPU, in gaps beyond what was counted,
+    /// in nanoseconds.
     pub fn inside_ns(&self, at: CountTime, counted: &[Totals]) -> (u64, u64) {
         let over: f64 = self.beyond.iter().map(|beyond| beyond.amounts.time()).sum();
         let (inside, waited) = self
@@ -373,7 +379,8 @@ impl Unwatched {
         ((over + inside) as u64, (self.waited_ns + waited) as u64)
     }
 
-    /// What is known of the calls of a function, out of a time that it might have been watched; none where it always was.
+    /// What is known of the calls of a function, out of a time that it might have been watched; none where it
+    /// always was.
     pub fn estimate(&self, probe: u32, at: CountTime, of_ns: u64, counted: &[Totals]) -> Option<Estimate> {
         let place = probe as usize;
         let going_on = self.gap.as_ref().filter(|gap| gap.has(probe));

@@ -1,4 +1,5 @@
-//! Values that rules want captured at a hit, and those that are: where the way to each begins, and of which type it is.
+//! Values that rules want captured at a hit, and those that are: where the way to each begins, and of which
+//! type it is.
 
 use abi::Capture;
 
@@ -9,7 +10,7 @@ pub enum Read {
     NamedArgument(String),
     ReturnValue,
     Variable(String),
-    /// The bytes that an MPI call hands over.
+    /// The bytes that an MPI call sends.
     Bytes,
 }
 
@@ -27,7 +28,7 @@ pub type Stated = (&'static str, u8);
 /// A value that someone wants at the hits of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedCapture {
-    /// As a rule writes it; tells it from every other value.
+    /// As a rule writes it; identifies the value.
     pub what: String,
     pub read: Read,
     pub steps: Vec<CaptureStep>,
@@ -49,7 +50,7 @@ pub struct ProbeCapture {
     /// The longest text; 0 for a number.
     pub length: u8,
     pub read: Read,
-    /// What the kernel side is told.
+    /// The spec for the kernel side.
     pub spec: Capture,
 }
 
@@ -114,7 +115,8 @@ pub fn width(type_name: &str) -> Option<u8> {
     })
 }
 
-/// The number that was read, from the bytes that it takes of its register or its place in memory; a boolean is 0 or 1.
+/// The number that was read, from the bytes that it takes of its register or its place in memory; a boolean
+/// is 0 or 1.
 pub fn number(raw: u64, type_name: &str) -> Option<f64> {
     Some(match type_name {
         "bool" => f64::from(u8::from(raw as u8 != 0)),

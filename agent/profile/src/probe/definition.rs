@@ -1,4 +1,4 @@
-//! A probe: as someone asks for it, and as it is. Attaches nothing.
+//! A probe: as it is requested, and as it is numbered. Attaches nothing.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -10,7 +10,6 @@ use crate::{
     mpi::{self, BytesKind},
 };
 
-/// A probe as someone asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub selector: ProbeSelector,
@@ -24,9 +23,10 @@ pub struct Wanted {
     pub is_on: bool,
     /// Its functions have no rows of their own among those that are shown.
     pub is_quiet: bool,
-    /// Its functions may be watched in windows: nobody needs every call.
+    /// Its functions may be watched in windows: the request does not need every call.
     pub may_pause: bool,
-    /// A rule counts its hits over windows that go by time: they may rest meanwhile, and the rule has no value then.
+    /// A rule counts its hits over windows that go by time: they may rest meanwhile, and the rule has no
+    /// value then.
     pub is_counted: bool,
 }
 
@@ -74,9 +74,9 @@ pub struct Probe {
     pub captures: Vec<ProbeCapture>,
     /// What the linker calls it, where it is none of MPI's.
     pub symbols: BTreeSet<String>,
-    /// Of a mark, what it hands over, as the note in the file says it.
+    /// Of a mark, the values that it passes, as the note in the file describes them.
     pub mark: Option<String>,
-    /// Those of the wanted that ask for it.
+    /// The requests that include it.
     pub wanted: Vec<usize>,
     /// It is probed for the profile alone, which has no row for it.
     pub is_quiet: bool,
@@ -89,8 +89,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// A function of which nothing is captured and that nobody has asked for yet. `mpi` says what it is in MPI, and `spec` what is done
-    /// at its hits.
+    /// A function without captures and requests. `mpi` says what it is in MPI, and `spec` what is done at its
+    /// hits.
     pub fn new(name: &str, mpi: Option<&'static mpi::MpiFunction>, spec: ProbeSpec) -> Probe {
         Probe {
             name: name.to_owned(),

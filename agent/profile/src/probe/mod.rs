@@ -1,4 +1,5 @@
-//! Probes as plain data: what someone wants probed and read, and what is probed. Nothing here looks into a process or attaches.
+//! Probes as plain data: what someone wants probed and read, and what is probed. Nothing here looks into a
+//! process or attaches.
 
 mod captures;
 mod definition;

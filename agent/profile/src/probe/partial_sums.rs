@@ -1,5 +1,5 @@
-//! Of which functions hits are added up by the kernel side: where all who want them want the same sums, and each value is a whole
-//! number. What they add up to is read elsewhere.
+//! Decides which functions' hits are aggregated by the kernel side: those for which all requests want the
+//! same sums, of integer values. The sums are read elsewhere.
 
 use abi::{SpecFlags, SumRule, SumValue};
 
@@ -16,8 +16,8 @@ pub struct WantedSum {
 
 const SENT: u32 = SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
 
-/// Decides whether the hits of a function are added up. `last` is the number that was given last: a number is not used again, for
-/// what it stands for may still be read.
+/// Decides whether the hits of a function are added up. `last` is the number that was given last: a number is
+/// not used again, for what it stands for may still be read.
 pub fn decide(probe: &mut Probe, wanted: &[Wanted], last: &mut u16) {
     probe.spec.flags &= !(SpecFlags::SUM_ENTRY | SpecFlags::SUM_RETURN);
     let Some((rule, sent)) = common(probe, wanted) else {
@@ -55,9 +55,9 @@ fn common(probe: &Probe, wanted: &[Wanted]) -> Option<(SumRule, u32)> {
     Some((rule?, first.flags & SENT))
 }
 
-/// As the kernel side is told, without a number; none where a value is no whole number.
+/// The rule for the kernel side, without a number; none if a value is not an integer.
 pub fn rule(partial_sum: &WantedSum, probe: &Probe) -> Option<SumRule> {
-    let mut of = [SumValue::plain(SumValue::NOTHING); abi::MAX_SUMMED];
+    let mut of = [SumValue::plain(SumValue::NOTHING); abi::SUMMED_MAX];
     if partial_sum.values.len() > of.len() {
         return None;
     }

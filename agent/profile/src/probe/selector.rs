@@ -1,4 +1,5 @@
-//! What someone wants probed: one function, those of a pattern, or a set that is known by its names. Looks into no file.
+//! What someone wants probed: one function, those of a pattern, or a set that is known by its names. Looks
+//! into no file.
 
 use std::fmt;
 
@@ -29,7 +30,7 @@ pub enum ProbeSelector {
 }
 
 impl ProbeSelector {
-    /// Whether a function of this name is meant.
+    /// Whether a function of this name matches.
     pub fn means(&self, name: &str, is_mpi: bool) -> bool {
         match self {
             ProbeSelector::Function(wanted) => wanted == name,
@@ -61,7 +62,7 @@ impl fmt::Display for ProbeSelector {
     }
 }
 
-/// Where a mark hands over its values in several ways, each is a probe with a number behind its name.
+/// If a mark passes its values in several ways, each is a probe with a number after its name.
 pub const ANOTHER: char = '#';
 
 /// The mark that a probe is of, by the probe's name.
@@ -69,27 +70,30 @@ pub fn mark_of(name: &str) -> &str {
     name.split(ANOTHER).next().unwrap_or(name)
 }
 
-/// The entry points of libgomp (which libomp has too) and of libomp that start a team, whatever the file is called.
+/// The entry points of libgomp (which libomp has too) and of libomp that start a team, whatever the file is
+/// called.
 pub(super) fn starts_team(name: &str) -> bool {
     (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
         || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
 }
 
-/// The functions that GCC and Clang make of what stands in a parallel region, by the linker's name: each thread of the team calls it.
+/// The functions that GCC and Clang make of what stands in a parallel region, by the linker's name: each
+/// thread of the team calls it.
 pub(super) fn is_body(symbol: &str) -> bool {
     (symbol.contains("._omp_fn.") || symbol.contains("omp_outlined")) && !symbol.contains("_debug__")
 }
 
-/// Products and solvers of matrices and vectors (BLAS 2 and 3), and the factorizations that a BLAS brings along. Those of BLAS 1
-/// are left out: short calls by the million would pay for the probe.
+/// Products and solvers of matrices and vectors (BLAS 2 and 3), and the factorizations that a BLAS brings
+/// along. Those of BLAS 1 are left out: short calls by the million would pay for the probe.
 const BLAS_STEMS: &[&str] = &[
     "gemm", "gemm3m", "gemmt", "symm", "hemm", "syrk", "herk", "syr2k", "her2k", "trmm", "trsm", "gemv",
     "symv", "hemv", "trmv", "trsv", "ger", "geru", "gerc", "gesv", "getrf", "getrs", "potrf", "potri",
     "lauum", "trtri",
 ];
 
-/// The function of C (`cblas_dgemm`) or Fortran (`dgemm_`) that a symbol is. The wheels of Python put a word before it and the width of
-/// integers behind it (`scipy_cblas_dgemm64_`): NumPy and SciPy bring a library each, whose functions are the same ones.
+/// The function of C (`cblas_dgemm`) or Fortran (`dgemm_`) that a symbol is. The wheels of Python put a word
+/// before it and the width of integers behind it (`scipy_cblas_dgemm64_`): NumPy and SciPy bring a library
+/// each, whose functions are the same ones.
 pub fn blas_function(name: &str) -> Option<String> {
     let name = name.strip_prefix("scipy_").unwrap_or(name);
     let (name, is_c) = match name.strip_prefix("cblas_") {

@@ -15,7 +15,8 @@ pub struct DurationHistograms {
 }
 
 impl DurationHistograms {
-    /// Takes what the kernel side has counted in these slots; `counts` reads rows of a histogram of one of them.
+    /// Takes what the kernel side has counted in these slots; `counts` reads rows of a histogram of one of
+    /// them.
     pub fn read(
         &mut self,
         probes: &[Probe],

@@ -1,5 +1,5 @@
-//! How a process spent its time over the run: parts that are about as long as each other, two and two of which become one when there are
-//! too many. Reads nothing itself.
+//! How a process spent its time over the run: parts that are about as long as each other, two and two of
+//! which become one when there are too many. Reads nothing itself.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const LENGTH_NS: u64 = 1_000_000_000;
 struct Mark {
     at_ns: u64,
     mpi_ns: u64,
-    /// On a CPU, and waiting for one; none where /proc did not tell.
+    /// On a CPU, and waiting for one; none if /proc did not report it.
     cpu_ns: Option<(u64, u64)>,
 }
 

@@ -10,9 +10,10 @@ use crate::snapshot::{MatrixView, Messages, PairView, RankMessages};
 /// Pairs that are listed, of what is sent and of what is received, the ones with the most bytes.
 const PAIRS_MAX: usize = 10_000;
 
-/// Reading costs two system calls a pair: so many times as long as it took is waited before it is done again, and a second at least.
+/// Reading costs two system calls a pair: so many times as long as it took is waited before it is done again,
+/// and a second at least.
 const PAUSE: u64 = 100;
-const PAUSE_LEAST_NS: u64 = 1_000_000_000;
+const PAUSE_NS_MIN: u64 = 1_000_000_000;
 
 /// What was read last.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ impl Matrix {
     pub fn take(&mut self, pairs: Vec<(u64, Pair)>, (began_ns, ended_ns): (u64, u64)) {
         self.pairs = pairs;
         self.has_more = false;
-        self.next_ns = ended_ns + PAUSE_LEAST_NS.max(PAUSE * ended_ns.saturating_sub(began_ns));
+        self.next_ns = ended_ns + PAUSE_NS_MIN.max(PAUSE * ended_ns.saturating_sub(began_ns));
     }
 
     /// By the ranks of these processes.

@@ -1,5 +1,5 @@
-//! Readings and what is computed from them: processes, their iterations, calls, parallel regions, messages. Pure: readings are handed in with
-//! their times, no clock is read, no probe and no file.
+//! Readings and what is computed from them: processes, their iterations, calls, parallel regions, messages.
+//! Pure: readings are handed in with their times, no clock is read, no probe and no file.
 
 mod durations;
 mod load;
@@ -123,8 +123,8 @@ impl Profile {
         self.frequency.and_then(|(_, frequency)| frequency)
     }
 
-    /// What each process did in the sampling window that is open. `prices` are what a call of each function costs, `is_of_mpi` says which are in
-    /// the library.
+    /// What each process did in the sampling window that is open. `prices` are what a call of each function
+    /// costs, `is_of_mpi` says which are in the library.
     pub fn windows(&self, prices: &BTreeMap<u32, f64>, is_of_mpi: impl Fn(usize) -> bool) -> Vec<Window> {
         let window = |process: &Metered| process.window(prices, &is_of_mpi).unwrap_or_default();
         let mut windows: Vec<Window> = self.processes.iter().map(window).collect();
@@ -146,7 +146,8 @@ impl Profile {
         }
     }
 
-    /// These functions are not watched from the last reading on; `windows` is what each process did in the window that is over.
+    /// These functions are not watched from the last reading on; `windows` is what each process did in the
+    /// window that is over.
     pub fn begin_gap(&mut self, functions: &BTreeSet<u32>, windows: Vec<Window>) {
         for (process, window) in self.processes.iter_mut().zip(windows) {
             let last = process.last().filter(|_| !process.ended);
@@ -170,7 +171,8 @@ impl Profile {
         }
     }
 
-    /// Parallel regions were not probed for a while; without MPI they are what the sequence of calls is made of.
+    /// Parallel regions were not probed for a while; without MPI they are what the sequence of calls is made
+    /// of.
     pub fn end_gap_of_regions(&mut self, has_mpi: bool) {
         for process in &mut self.processes {
             process.regions.teams.gap();
@@ -182,7 +184,8 @@ impl Profile {
 }
 
 impl Metered {
-    /// It has just joined: where functions are not watched now (`gap`), what it does until the next window is not seen.
+    /// It has just joined: where functions are not watched now (`gap`), what it does until the next window is
+    /// not seen.
     pub fn join(&mut self, at: CountTime, gap: Option<&BTreeSet<u32>>) {
         match gap {
             Some(functions) => (self.unwatched).shut(at, &[], &[], functions, Window::default()),
@@ -217,7 +220,7 @@ impl Metered {
         Some(window)
     }
 
-    /// Between the first reading and the last; none where /proc does not tell.
+    /// Between the first reading and the last; none if /proc does not report it.
     pub fn usage(&self) -> Option<Usage> {
         self.usage_since(self.first()?)
     }

@@ -1,4 +1,5 @@
-//! One process: what was counted in it, reading by reading. Reads nothing: a reading is handed in as [`Inputs`].
+//! One process: what was counted in it, reading by reading. Reads nothing: a reading is handed in as
+//! [`Inputs`].
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -57,7 +58,7 @@ impl Threads for UnknownThreads {
 /// What a reading of one process is made of, beside what was counted in it.
 pub struct Inputs<'a> {
     pub now_ns: u64,
-    /// None where /proc does not tell.
+    /// None if /proc does not report them.
     pub counters: Option<Counters>,
     /// Whether it has used CPU time since the last reading; none where that is not known.
     pub has_run: Option<bool>,
@@ -65,7 +66,8 @@ pub struct Inputs<'a> {
     pub system: &'a dyn Threads,
     /// Its threads in the kernel side's table.
     pub threads: &'a [(u64, Thread)],
-    /// Whether a frame was left by a call whose function was detached meanwhile: nobody sees its end.
+    /// Whether a frame was left by a call whose function was detached meanwhile, so that its end was not
+    /// seen.
     pub is_stale: &'a dyn Fn(&Frame) -> bool,
     /// The kernel side measures how long threads wait for CPUs.
     pub has_waits: bool,
@@ -105,9 +107,10 @@ pub struct Metered {
     retired_ns: u64,
     /// Of it, waiting for a CPU.
     retired_waited_ns: u64,
-    /// Calls that were open in those threads when they ended, by probe: nobody returns from them any more.
+    /// Calls that were open in those threads when they ended, by probe: they never return.
     pub(super) never_returned: BTreeMap<u32, u64>,
-    /// Time by probe as it is shown. It never shrinks: a call that ends between two looks is seen as open and as closed, once.
+    /// Time by probe as it is shown. It never shrinks: a call that ends between two looks is seen as open and
+    /// as closed, once.
     pub(super) shown_ns: Vec<u64>,
 }
 
@@ -169,7 +172,8 @@ impl Metered {
         self.is_known && !self.ended
     }
 
-    /// It has not run between the last two readings. Of who goes on running the kernel may tell late.
+    /// It has not run between the last two readings. The kernel may report a process that goes on running
+    /// late.
     pub fn is_still(&self) -> bool {
         let has_hit = self.counted.1;
         self.ended || (self.slept && !has_hit)
@@ -194,8 +198,9 @@ impl Metered {
         &self.counted.0
     }
 
-    /// Takes what the kernel side has counted by now, none where that is no more than at the last look; true where it is more. Until it is,
-    /// nothing that the kernel side has of the process's threads changes either.
+    /// Takes what the kernel side has counted by now, none where that is no more than at the last look; true
+    /// where it is more. Until it is, nothing that the kernel side has of the process's threads changes
+    /// either.
     pub fn count(&mut self, more: Option<Vec<Totals>>) -> bool {
         self.counted.1 = more.is_some();
         if let Some(totals) = more {
@@ -236,7 +241,8 @@ impl Metered {
         }
         self.first.get_or_insert_with(|| reading.clone());
         self.read_pace(&mut reading, inputs.probes);
-        // What a process did after its last reading is not known of /proc: the time it did not live does not count.
+        // What a process did after its last reading is not known of /proc: the time it did not live does not
+        // count.
         if self.ended && self.readings.len() > 1 {
             return;
         }
@@ -249,7 +255,8 @@ impl Metered {
         }
     }
 
-    /// Time inside MPI, and calls that have not returned. Of one that was under way when its function was no longer watched nothing is known.
+    /// Time inside MPI, and calls that have not returned. Of one that was under way when its function was no
+    /// longer watched nothing is known.
     fn read_threads(&self, reading: &mut Reading, inputs: &Inputs<'_>) {
         let now_ns = reading.at_ns;
         let (mut inside_ns, mut waited_ns) = (self.retired_ns, self.retired_waited_ns);

@@ -11,7 +11,8 @@ use crate::{cost::CountTime, os_metrics::Counters};
 pub struct Reading {
     /// When, in nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// By probe, as they are told: what was counted, and what is told of gaps in which a function was not watched.
+    /// By probe, as they are shown: the counts, and the estimates for gaps in which a function was not
+    /// watched.
     pub totals: Arc<[Totals]>,
     /// Of them, what was counted. Where that was nothing it is that of the reading before.
     pub counted: Arc<[Totals]>,
@@ -21,7 +22,8 @@ pub struct Reading {
     pub left_open: Vec<u32>,
     /// Time inside MPI, open calls included.
     pub mpi_ns: u64,
-    /// Of it, time ready to run but waiting for a CPU, open calls included; none where the kernel does not tell.
+    /// Of it, time ready to run but waiting for a CPU, open calls included; none if the kernel does not
+    /// report it.
     pub mpi_waited_ns: Option<u64>,
     /// Both as far as they were seen.
     pub seen_ns: (u64, u64),
@@ -38,7 +40,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// When it was taken; where /proc does not tell CPU time, the time stands for it.
+    /// When it was taken; if /proc does not report CPU time, the elapsed time stands for it.
     pub fn moment(&self) -> CountTime {
         CountTime {
             at_ns: self.at_ns,

@@ -7,10 +7,12 @@ use crate::{
     snapshot::{RegionsView, TeamsView},
 };
 
-/// What a call costs the thread that makes it, entry and return, in nanoseconds: two traps whose instructions are single-stepped.
+/// What a call costs the thread that makes it, entry and return, in nanoseconds: two traps whose instructions
+/// are single-stepped.
 pub const CALL_NS: f64 = 18_000.0;
 
-/// Where a region takes fewer times as long as the probes of one call, they are too great a part of it for its time to be reported.
+/// Where a region takes fewer times as long as the probes of one call, they are too great a part of it for
+/// its time to be reported.
 const DISTORTED: f64 = 10.0;
 
 /// What was seen of the regions of a process.

@@ -23,7 +23,8 @@ impl Metered {
                 ..ProcessView::default()
             };
         };
-        // Nothing happens any more in a process that has ended: its rates are those between its last reading and itself.
+        // Nothing happens any more in a process that has ended: its rates are those between its last reading
+        // and itself.
         let since = if self.ended { last } else { first };
         let shown = probes.iter().enumerate().filter(|(_, probe)| !probe.is_quiet);
         let functions = shown.filter_map(|(index, probe)| {
@@ -71,7 +72,8 @@ impl Metered {
         self.sequence.iterations().filter(|_| !self.unwatched.has_gaps())
     }
 
-    /// The share of its time that a rank is outside MPI since the probes were armed, and whether it is of whole iterations.
+    /// The share of its time that a rank is outside MPI since the probes were armed, and whether it is of
+    /// complete iterations.
     pub fn useful(&self) -> Option<(f64, bool)> {
         let overall = self.iterations().and_then(Iterations::useful);
         let of_all = || outside_mpi(self.first.as_ref()?, self.last()?);
@@ -88,7 +90,7 @@ impl Metered {
         Some((useful, is_complete))
     }
 
-    /// Calls of functions that are asked again and again, which are in no sequence.
+    /// Calls of polling functions, which are in no sequence.
     pub fn polling_calls(&self, probes: &[Probe]) -> u64 {
         let totals = self.last().map_or(&[][..], |last| &last.totals);
         let polling = of_mpi(probes, totals).filter(|(probe, _)| {
@@ -195,7 +197,8 @@ pub(super) fn function(
     })
 }
 
-/// The share of the time between two readings that was not inside MPI; none where several threads were, whose times add up to more.
+/// The share of the time between two readings that was not inside MPI; none where several threads were, whose
+/// times add up to more.
 pub(super) fn outside_mpi(first: &Reading, last: &Reading) -> Option<f64> {
     let elapsed = last
         .at_ns
@@ -205,7 +208,8 @@ pub(super) fn outside_mpi(first: &Reading, last: &Reading) -> Option<f64> {
     (mpi <= elapsed).then(|| 1.0 - mpi as f64 / elapsed as f64)
 }
 
-/// Whether functions of MPI are probed at all: else nothing is known of it, which is not the same as nothing done.
+/// Whether functions of MPI are probed at all: else nothing is known of it, which is not the same as nothing
+/// done.
 pub fn has_mpi(probes: &[Probe]) -> bool {
     probes.iter().any(|probe| probe.mpi.is_some())
 }
@@ -223,7 +227,7 @@ fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
             .mpi_waited_ns
             .zip(first.mpi_waited_ns)
             .filter(|_| has_mpi(probes))
-            // A wait within a call that was open at the first reading is told when the call ends, whole.
+            // A wait within a call that was open at the first reading is reported in full when the call ends.
             .map(|(waited, before)| share(waited, before).min(share(last.mpi_ns, first.mpi_ns))),
         cpu: share(now.cpu_ns, before.cpu_ns),
         runqueue: share(now.runqueue_ns, before.runqueue_ns),

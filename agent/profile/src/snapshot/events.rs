@@ -1,4 +1,4 @@
-//! How hits came to the rules, as it is told.
+//! How hits came to the rules, for display.
 
 /// How hits came to the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

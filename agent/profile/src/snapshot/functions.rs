@@ -9,14 +9,14 @@ pub struct FunctionTotals {
     pub calls: u64,
     /// Calls inside another watched MPI function; in no other number.
     pub nested: u64,
-    /// Time inside of calls that returned or are still open, in nanoseconds; `None` where calls are only counted, and where none has
-    /// returned.
+    /// Time inside of calls that returned or are still open, in nanoseconds; `None` where calls are only
+    /// counted, and where none has returned.
     pub time_ns: Option<u64>,
     /// Bytes; `None` where the function carries none that are known.
     pub bytes: Option<u64>,
     /// Which way the bytes go.
     pub bytes_kind: Option<&'static str>,
-    /// Calls whose bytes could not be told.
+    /// Calls whose bytes are unknown.
     pub bytes_unknown: u64,
     /// How many messages of each size, by [`abi::Sizes::bucket`]; empty where they are not counted.
     pub sizes: Vec<u64>,
@@ -30,9 +30,10 @@ pub struct FunctionTotals {
     pub share: f64,
     /// Mean duration in the last period, in nanoseconds, where a call ended in it.
     pub mean_ns: Option<f64>,
-    /// How long calls took; `None` where nobody asked, or there was no room.
+    /// How long calls took; `None` if not requested, or if there was no room.
     pub durations: Option<Histogram>,
-    /// It was watched in windows: calls, time and bytes are told for all the time, and this is known of them. `None` where all was counted.
+    /// It was watched in windows: calls, time and bytes are estimated for all the time, and this is known of
+    /// them. `None` if all was counted.
     pub estimate: Option<Estimate>,
 }
 
@@ -121,7 +122,8 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// From how many nanoseconds on so many calls, from the shortest call to the longest, those in between that are 0 included.
+    /// From how many nanoseconds on so many calls, from the shortest call to the longest, those in between
+    /// that are 0 included.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let buckets = self.counts.iter().enumerate();
         let buckets = buckets.map(|(place, count)| (abi::Durations::least_ns(place), *count));

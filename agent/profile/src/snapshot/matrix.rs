@@ -11,13 +11,15 @@ pub struct MatrixView {
     pub cut: usize,
     /// Pairs of which the sender is here, listed or not.
     pub pairs: usize,
-    /// What each rank here sends to and receives from ranks that are known, pairs that are not listed included; by rank.
+    /// What each rank here sends to and receives from ranks that are known, pairs that are not listed
+    /// included; by rank.
     pub ranks: Vec<RankMessages>,
-    /// Their messages and bytes, and those of pairs that are listed: everything that was sent to a known rank.
+    /// Their messages and bytes, and those of pairs that are listed: everything that was sent to a known
+    /// rank.
     pub all_sent: Messages,
-    /// Sent where the world's rank of the other end could not be told.
+    /// Sent to a receiver whose world rank is unknown.
     pub unresolved_sent: Messages,
-    /// Received, or waited for, from somebody who could not be told.
+    /// Received, or waited for, from a sender whose world rank is unknown.
     pub unresolved_received: Messages,
 }
 

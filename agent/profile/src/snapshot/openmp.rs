@@ -6,7 +6,8 @@ use crate::calls::TeamTotals;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegionsView {
     pub regions: u64,
-    /// Time inside them, of the threads that start them, in nanoseconds; `None` where the probes are too great a part of it.
+    /// Time inside them, of the threads that start them, in nanoseconds; `None` where the probes are too
+    /// great a part of it.
     pub inside_ns: Option<u64>,
     /// For how long they were probed.
     pub watched_ns: u64,
@@ -15,7 +16,8 @@ pub struct RegionsView {
     pub without_teams: Option<&'static str>,
 }
 
-/// What the threads of teams do, as shares of their time from the begins of their regions to the ends; they add up to 1.
+/// What the threads of teams do, as shares of their time from the begins of their regions to the ends; they
+/// add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TeamsView {
     pub of: TeamTotals,

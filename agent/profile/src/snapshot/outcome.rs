@@ -10,9 +10,9 @@ pub const THERE: &str = "it was there already";
 pub const GONE: &str = "it ended before";
 /// Why a decision is not carried out.
 pub const NO_PROCESS_LEFT: &str = "no process is left to be changed";
-/// The outcome of a change that was taken back.
+/// The outcome of a change that was reverted.
 pub const REVERTED: &str = "reverted";
-/// The outcome of a change that was to be taken back and is the program's by now.
+/// The outcome of a change that was to be reverted and is the program's by now.
 pub const LEFT_ALONE: &str = "left alone: the program changed it since";
 /// The guard's word for a change that stays.
 pub const KEPT: &str = "kept";
@@ -22,11 +22,11 @@ pub const ON_TRIAL: &str = "on trial";
 pub const NOT_JUDGED: &str = "not judged";
 /// The guard's word for one that does not.
 pub const UNDONE: &str = "undone";
-/// The guard's word for one that is being taken back.
+/// The guard's word for one that is being reverted.
 pub const UNDOING: &str = "being undone";
-/// The guard's word for one that could not be taken back.
+/// The guard's word for one that could not be reverted.
 pub const NOT_UNDONE: &str = "not undone";
-/// The guard's word for one that is taken back for some windows, to be compared with the time without it.
+/// The guard's word for one that is reverted for some windows, to be compared with the time without it.
 pub const COMPARED: &str = "reverted to compare";
 /// The word for one whose `while` no longer holds: nothing was judged.
 pub const ENDED: &str = "ended";

@@ -33,7 +33,8 @@ pub struct RuleView {
 }
 
 impl RuleView {
-    /// How many windows were evaluated and what was left out of them, each with the reason for most; none where nothing was.
+    /// How many windows were evaluated and what was left out of them, each with the reason for most; none
+    /// where nothing was.
     pub fn left_out(&self) -> Option<String> {
         let part = |what: &str, of: Vec<rules::LeftOut>| {
             let all: u64 = of.iter().map(|one| one.count).sum();
@@ -74,7 +75,7 @@ pub struct FindingView {
     pub at: Duration,
     /// What was found, with its numbers.
     pub text: String,
-    /// What can be done now, and what that does; of a repair that was put back at the end, how it stays.
+    /// What can be done now, and what that does; of a repair that was reverted at the end, how it stays.
     pub now: Option<String>,
     /// What to start the program with next time.
     pub next_start: Option<String>,
@@ -110,7 +111,7 @@ pub struct ChangeView {
     pub hold_ns: u64,
     /// What became of it: written, in force, returned, refused, reverted …
     pub outcome: String,
-    /// What the guard says; none where nobody judges.
+    /// The guard's view; none without a guard.
     pub guard: Option<GuardView>,
     /// How quickly it followed what it was decided on; none of a first value, and of what was not written.
     pub reaction: Option<Reaction>,
@@ -152,8 +153,9 @@ pub struct GuardView {
     /// What the guard found; none of what was not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<plan::GuardEffect>,
-    /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or at the end
-    /// `not judged`; `being undone` until it is, and `not undone` where that failed; `reverted to compare` where it was made again.
+    /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or
+    /// at the end `not judged`; `being reverted` until it is, and `not reverted` where that failed; `reverted to
+    /// compare` where it was made again.
     #[serde(deserialize_with = "verdict")]
     pub verdict: Word,
     /// Why there is no judgement.

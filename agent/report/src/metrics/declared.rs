@@ -1,5 +1,5 @@
-//! Every metric that is published, declared once: name, labels, meaning. The documentation (docs/metrics.md) and what the
-//! page may hold at most come from here.
+//! Every metric that is published, declared once: name, labels, meaning. The documentation (docs/metrics.md)
+//! and what the page may hold at most come from here.
 
 /// A label, and how many values it can have.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +29,13 @@ macro_rules! table {
 const FUNCTIONS_MAX: usize = 768;
 
 table! {
-    /// All labels. Texts, which could be anything, are labels of metrics that say how many series they have by themselves.
+    /// All labels. Texts, which could be anything, are labels of metrics that say how many series they have
+    /// by themselves.
     LABELS: Label =
     label "jobid", 1,
         "what the site calls the job: the batch system's number (Slurm, PBS, LSF, Flux, Grid Engine), else the number of the process that started it";
     label "function", FUNCTIONS_MAX, "a function, by its C name";
-    label "rank", abi::MAX_PROCESSES as usize,
+    label "rank", abi::PROCESSES_MAX as usize,
         "MPI's rank; `pid8123` for a process that has none, `0:8123` where several processes have the same";
     label "direction", 4,
         "`sent`: passed to MPI for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` from files";

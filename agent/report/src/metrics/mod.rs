@@ -1,5 +1,6 @@
 //! /metrics: a snapshot in the text format of Prometheus, made anew at each scrape. `declared` says what there is and how
-//! much of it, `page` holds it. What each means for people is in docs/metrics.md, which is made of the declarations.
+//! much of it, `page` holds it. What each means for people is in docs/metrics.md, which is made of the
+//! declarations.
 
 mod cost;
 mod declared;
@@ -305,7 +306,8 @@ impl Filling {
         }
     }
 
-    /// Rows and columns of the communication matrix; never its cells, of which there are as many as pairs of ranks.
+    /// Rows and columns of the communication matrix; never its cells, of which there are as many as pairs of
+    /// ranks.
     fn fill_matrix(&self, snapshot: &Snapshot) {
         let Some(matrix) = &snapshot.matrix else { return };
         self.add("tuneagent_mpi_point_to_point_pairs", &[], matrix.pairs as f64);
@@ -404,7 +406,7 @@ impl Filling {
 
     fn fill_changes_of<'a>(&self, rule: &str, changes: impl Iterator<Item = &'a ChangeView>) {
         let of = ("rule", rule);
-        // Series that are there from the first scrape can be told from those that nobody counts.
+        // Series that exist from the first scrape can be distinguished from ones that are not counted.
         for state in STATES {
             self.add("tuneagent_changes", &[of, ("state", state)], 0.0);
         }
@@ -459,7 +461,7 @@ impl Filling {
         }
     }
 
-    /// When a change was made, for whoever marks it on a graph.
+    /// When a change was made, for annotations on a graph.
     fn fill_moment(&self, change: &ChangeView, armed_unix_s: f64) {
         let rank = change
             .rank

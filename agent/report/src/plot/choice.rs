@@ -1,11 +1,12 @@
-//! What of a replay is drawn: the picture is one screen tall, and what was changed and what came of it comes first.
+//! What of a replay is drawn: the picture is one screen tall, and what was changed and what came of it comes
+//! first.
 
 use std::cmp::Reverse;
 
 use super::{Mark, Plot, PlotMarkKind, Series};
 
-pub(super) const MOST_PANELS: usize = 5;
-pub(super) const MOST_DRAWN: usize = 12;
+pub(super) const PANELS_MAX: usize = 5;
+pub(super) const DRAWN_MAX: usize = 12;
 
 /// A rule with its panels and its marks, each mark with its number in the list.
 pub(super) struct Group<'a> {
@@ -16,7 +17,8 @@ pub(super) struct Group<'a> {
 
 /// What is drawn, and how much is not.
 pub(super) struct Choice<'a> {
-    /// What came of the changes, in one sentence: the last verdict, else the last change, else the last finding.
+    /// What came of the changes, in one sentence: the last verdict, else the last change, else the last
+    /// finding.
     pub(super) headline: Option<&'a Mark>,
     pub(super) groups: Vec<Group<'a>>,
     /// In the order of time.
@@ -41,7 +43,7 @@ impl<'a> Choice<'a> {
             Reverse((changed, own.count() > 0, is_objective(plot, series)))
         });
         let with_value = series.len() + plot.more_metrics.len();
-        series.truncate(MOST_PANELS);
+        series.truncate(PANELS_MAX);
         let left_out = (with_value - series.len(), never);
         Choice {
             headline,
@@ -53,8 +55,8 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What the session told while it was recorded, and of rules of which it told nothing what the replay makes of them. Where the replay
-/// changes something, its own marks are the ones that fit.
+/// What the session reported while it was recorded, and for other rules the result of the replay. If the
+/// replay changes something, its own marks are the ones that fit.
 fn marks(plot: &Plot) -> Vec<&Mark> {
     let is_applied = plot.marks.iter().any(|mark| mark.kind.is_of_change());
     let recorded: &[Mark] = if is_applied { &[] } else { &plot.recorded };
@@ -69,7 +71,7 @@ fn marks(plot: &Plot) -> Vec<&Mark> {
 
 fn rank(kind: PlotMarkKind) -> u8 {
     match kind {
-        PlotMarkKind::Kept | PlotMarkKind::Undone => 3,
+        PlotMarkKind::Kept | PlotMarkKind::Reverted => 3,
         PlotMarkKind::Decision => 2,
         PlotMarkKind::Finding => 1,
         PlotMarkKind::Gone => 0,
@@ -78,7 +80,7 @@ fn rank(kind: PlotMarkKind) -> u8 {
 
 fn most_important(mut marks: Vec<&Mark>) -> Vec<&Mark> {
     marks.sort_by_key(|mark| Reverse(rank(mark.kind)));
-    marks.truncate(MOST_DRAWN);
+    marks.truncate(DRAWN_MAX);
     marks.sort_by(|one, other| one.time_s.total_cmp(&other.time_s));
     marks
 }

@@ -1,7 +1,9 @@
-//! A picture of a replay: what a session changed and what came of it, over the metrics of the rules that did so. One screen tall.
+//! A picture of a replay: what a session changed and what came of it, over the metrics of the rules that did
+//! so. One screen tall.
 //!
-//! Collecting is here, choosing in `choice`, drawing in `svg`. We draw ourselves: a file that is readable in light and dark takes its colours from
-//! a style sheet, and shows the exact values where the pointer rests; plotting libraries write fixed colours.
+//! Collecting is here, choosing in `choice`, drawing in `svg`. We draw ourselves: a file that is readable in
+//! light and dark takes its colours from a style sheet, and shows the exact values where the pointer rests;
+//! plotting libraries write fixed colours.
 
 mod choice;
 mod scale;
@@ -10,11 +12,11 @@ mod svg;
 use rules::{Dimension, MetricReading};
 
 /// A series keeps at most this many points; beyond, neighbours become one.
-const MOST_POINTS: usize = 2000;
+const POINTS_MAX: usize = 2000;
 /// At most this many metrics are kept, of which some are drawn; the others are counted.
-const MOST_SERIES: usize = 256;
+const SERIES_MAX: usize = 256;
 /// At most this many marks are kept, of which some are drawn; the others are counted.
-const MOST_MARKS: usize = 4096;
+const MARKS_MAX: usize = 4096;
 
 /// What a mark stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +26,14 @@ pub enum PlotMarkKind {
     Gone,
     Decision,
     Kept,
-    Undone,
+    Reverted,
 }
 
 impl PlotMarkKind {
     fn is_of_change(self) -> bool {
         matches!(
             self,
-            PlotMarkKind::Decision | PlotMarkKind::Kept | PlotMarkKind::Undone
+            PlotMarkKind::Decision | PlotMarkKind::Kept | PlotMarkKind::Reverted
         )
     }
 }
@@ -42,7 +44,7 @@ impl From<plan::MarkKind> for PlotMarkKind {
         match kind {
             plan::MarkKind::Finding => PlotMarkKind::Finding,
             plan::MarkKind::Kept => PlotMarkKind::Kept,
-            plan::MarkKind::Undone => PlotMarkKind::Undone,
+            plan::MarkKind::Reverted => PlotMarkKind::Reverted,
             plan::MarkKind::Change | plan::MarkKind::Verdict => PlotMarkKind::Decision,
         }
     }
@@ -70,7 +72,7 @@ impl Mark {
 
 /// Keeps a mark while there is room; how many were not kept.
 fn keep(marks: &mut Vec<Mark>, mark: Mark) -> usize {
-    let has_room = marks.len() < MOST_MARKS;
+    let has_room = marks.len() < MARKS_MAX;
     marks.extend(has_room.then_some(mark));
     usize::from(!has_room)
 }
@@ -146,7 +148,7 @@ impl Series {
             self.in_last += 1;
             return;
         }
-        if self.points.len() == MOST_POINTS {
+        if self.points.len() == POINTS_MAX {
             let pairs = self.points.chunks(2);
             let merged = pairs.filter_map(|pair| pair.iter().copied().reduce(Point::and));
             self.points = merged.collect();
@@ -163,7 +165,7 @@ pub struct Plot {
     objectives: Vec<(String, String)>,
     series: Vec<Series>,
     marks: Vec<Mark>,
-    /// What the session itself told while the recording was made.
+    /// What the session itself reported while the recording was made.
     recorded: Vec<Mark>,
     end_s: f64,
     more_metrics: std::collections::BTreeSet<(String, String)>,
@@ -209,7 +211,7 @@ impl Plot {
         let is_it = |series: &Series| series.rule == rule && series.metric == metric;
         let place = self.series.iter().position(is_it).unwrap_or(self.series.len());
         if place == self.series.len() {
-            if place == MOST_SERIES {
+            if place == SERIES_MAX {
                 self.more_metrics.insert((rule.to_owned(), metric.to_owned()));
                 return;
             }

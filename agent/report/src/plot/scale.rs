@@ -13,7 +13,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// From `low` to `high`, a little wider where `low` and `high` are no round numbers; about `ticks` of them.
+    /// From `low` to `high`, a little wider where `low` and `high` are no round numbers; about `ticks` of
+    /// them.
     pub(super) fn new(range: (f64, f64), place: (f64, f64), ticks: f64, dimension: Dimension) -> Scale {
         // Beyond there is no room for a step.
         let (mut low, mut high) = (range.0.clamp(-1e300, 1e300), range.1.clamp(-1e300, 1e300));

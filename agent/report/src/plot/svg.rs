@@ -1,5 +1,5 @@
-//! The drawing: what came of the changes as one sentence, panels below each other, one for each metric, over one axis of time; marks with numbers, and below what
-//! they say. Light and dark by the style sheet.
+//! The drawing: what came of the changes as one sentence, panels below each other, one for each metric, over
+//! one axis of time; marks with numbers, and below what they say. Light and dark by the style sheet.
 
 use std::fmt::Write;
 
@@ -25,9 +25,9 @@ const BADGE_ROWS: usize = 3;
 /// Characters that fit into a line of large and of small letters, and lines of a text.
 const LARGE_LINE: usize = 104;
 const SMALL_LINE: usize = 136;
-const MOST_LINES: usize = 2;
+const LINES_MAX: usize = 2;
 /// With more points than this the line alone is clearer.
-const MOST_DOTS: usize = 80;
+const DOTS_MAX: usize = 80;
 
 const STYLE: &str = "
 text { font: 12px system-ui, 'Helvetica Neue', Arial, sans-serif; fill: #1f2328 }
@@ -52,7 +52,7 @@ const KINDS: [PlotMarkKind; 5] = [
     PlotMarkKind::Gone,
     PlotMarkKind::Decision,
     PlotMarkKind::Kept,
-    PlotMarkKind::Undone,
+    PlotMarkKind::Reverted,
 ];
 
 impl PlotMarkKind {
@@ -62,7 +62,7 @@ impl PlotMarkKind {
             PlotMarkKind::Gone => "gone",
             PlotMarkKind::Decision => "decision",
             PlotMarkKind::Kept => "kept",
-            PlotMarkKind::Undone => "undone",
+            PlotMarkKind::Reverted => "undone",
         }
     }
 }
@@ -232,7 +232,7 @@ impl Drawing {
             }
             self.add(format_args!("<path class=\"line\" d=\"M{means}\"/>"));
         }
-        let alone = series.points.len() <= MOST_DOTS;
+        let alone = series.points.len() <= DOTS_MAX;
         for point in series.points.iter().filter(|_| alone) {
             let Some((_, reading)) = point.reading else {
                 continue;
@@ -301,7 +301,7 @@ fn lines(text: &str, length: usize) -> Vec<String> {
     for word in text.split(' ') {
         let last = lines.last_mut().map_or(0, |line| line.chars().count());
         if last > 0 && last + 1 + word.chars().count() > length {
-            if lines.len() == MOST_LINES {
+            if lines.len() == LINES_MAX {
                 lines.last_mut().into_iter().for_each(|line| line.push('…'));
                 return lines;
             }

@@ -1,6 +1,6 @@
 use rules::{Dimension, MetricReading};
 
-use super::{MOST_MARKS, MOST_POINTS, MOST_SERIES, Plot, PlotMarkKind};
+use super::{MARKS_MAX, POINTS_MAX, Plot, PlotMarkKind, SERIES_MAX};
 
 fn reading(low: f64, high: f64) -> Option<MetricReading> {
     Some(MetricReading {
@@ -14,7 +14,8 @@ fn reading(low: f64, high: f64) -> Option<MetricReading> {
 
 const RULE: &str = "busy <wait> & more";
 
-/// A hundred windows of half a second: the pace falls when the change is made; the rule has nothing to say of the start.
+/// A hundred windows of half a second: the pace falls when the change is made; the rule has nothing to say of
+/// the start.
 fn plot() -> Plot {
     let mut plot = Plot::new(vec![(RULE.to_owned(), "pulse.duration / step".to_owned())]);
     for window in 1..=100_u64 {
@@ -61,7 +62,7 @@ fn plot() -> Plot {
             "step: 91.4 ms -> 12 ms (10 windows each); kept",
         ),
         (27, PlotMarkKind::Gone, ""),
-        (40, PlotMarkKind::Undone, "worse"),
+        (40, PlotMarkKind::Reverted, "worse"),
     ] {
         plot.mark(at * 1_000_000_000, RULE, kind, text);
     }
@@ -89,16 +90,16 @@ fn a_picture_is_complete_says_its_units_and_holds_no_markup_of_the_rule() {
 #[test]
 fn whatever_is_given_the_picture_is_bounded_and_says_what_it_leaves_out() {
     let mut plot = Plot::default();
-    let names: Vec<String> = (0..MOST_SERIES + 8).map(|name| format!("m{name}")).collect();
+    let names: Vec<String> = (0..SERIES_MAX + 8).map(|name| format!("m{name}")).collect();
     for window in 0..10_000_u64 {
         let value = if window == 7001 { f64::MAX } else { -1e-300 };
         let readings = names.iter().map(|name| (name.as_str(), reading(value, value)));
         plot.window(window, ("r", "w"), None, readings);
         plot.mark(window, "r", PlotMarkKind::Finding, &"long ".repeat(100));
     }
-    assert!(plot.series.len() == MOST_SERIES && plot.marks.len() == MOST_MARKS);
+    assert!(plot.series.len() == SERIES_MAX && plot.marks.len() == MARKS_MAX);
     for series in &plot.series {
-        assert!(series.points.len() <= MOST_POINTS && series.windows == 10_000);
+        assert!(series.points.len() <= POINTS_MAX && series.windows == 10_000);
         let high = series
             .points
             .iter()

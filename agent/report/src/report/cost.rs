@@ -1,4 +1,4 @@
-//! The part of the report that tells what the session cost.
+//! The part of the report with what the session cost.
 
 use profile::cost::{CostView, HoldTotals, PriceSource, Prices, ProbeCost, Slowdown, WindowsView};
 use serde_json::{Value, json};

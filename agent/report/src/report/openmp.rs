@@ -1,4 +1,4 @@
-//! The part of the report that tells of the parallel regions of a process.
+//! The part of the report about the parallel regions of a process.
 
 use profile::snapshot::{RegionsView, TeamsView};
 use serde_json::{Value, json};

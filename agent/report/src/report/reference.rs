@@ -1,10 +1,37 @@
-//! The report of another run, as far as computation scalability is told from it.
+//! The report of another run, as far as computation scalability needs it.
 
-use std::fs;
+use std::{fs, io};
 
 use serde_json::Value;
+use thiserror::Error;
 
 use super::SCHEMA;
+
+/// Why a file is no reference.
+#[derive(Debug, Error)]
+pub enum ReferenceError {
+    #[error("{file} cannot be read: {error}")]
+    Unreadable { file: String, error: io::Error },
+    #[error("{file} is no reference: {why}")]
+    NoReference { file: String, why: NoReference },
+}
+
+/// What a report lacks to be a reference.
+#[derive(Debug, Error)]
+pub enum NoReference {
+    #[error("it is no JSON: {0}")]
+    NoJson(#[from] serde_json::Error),
+    #[error("its schema is {0}, not {SCHEMA}")]
+    OtherSchema(String),
+    #[error("it is no report ({SCHEMA}), as attach --json writes it")]
+    NoReport,
+    #[error("it has no useful time of an iteration: not every rank has a detected loop")]
+    NoIterations,
+    #[error("it is of {ranks} ranks of {size}, the others ran elsewhere")]
+    Partial { ranks: u64, size: Value },
+    #[error("nothing was computed in it")]
+    NothingComputed,
+}
 
 /// What another run computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,34 +43,36 @@ pub struct Reference {
 
 impl Reference {
     /// Reads a report; the error says what it lacks.
-    pub fn read(file: &str) -> Result<Reference, String> {
-        let text = fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}"))?;
-        Reference::of(&text).map_err(|why| format!("{file} is no reference: {why}"))
+    pub fn read(file: &str) -> Result<Reference, ReferenceError> {
+        let text = fs::read_to_string(file).map_err(|error| ReferenceError::Unreadable {
+            file: file.to_owned(),
+            error,
+        })?;
+        Reference::of(&text).map_err(|why| ReferenceError::NoReference {
+            file: file.to_owned(),
+            why,
+        })
     }
 
-    fn of(text: &str) -> Result<Reference, String> {
-        let report: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    fn of(text: &str) -> Result<Reference, NoReference> {
+        let report: Value = serde_json::from_str(text)?;
         match report["schema"].as_str() {
             Some(schema) if schema == SCHEMA => {}
-            Some(schema) => return Err(format!("its schema is {schema}, not {SCHEMA}")),
-            None => return Err(format!("it is no report ({SCHEMA}), as attach --json writes it")),
+            Some(schema) => return Err(NoReference::OtherSchema(schema.to_owned())),
+            None => return Err(NoReference::NoReport),
         }
         let efficiencies = &report["efficiencies"];
         let useful_s = efficiencies["useful_time_per_iteration_s"].as_f64();
         let ranks = efficiencies["ranks"].as_u64();
         let (Some(useful_s), Some(ranks)) = (useful_s, ranks) else {
-            return Err(
-                "it has no useful time of an iteration: not every rank has a detected loop".to_owned(),
-            );
+            return Err(NoReference::NoIterations);
         };
         if report["job"]["size"].as_u64() != Some(ranks) {
-            return Err(format!(
-                "it is of {ranks} ranks of {}, the others ran elsewhere",
-                report["job"]["size"]
-            ));
+            let size = report["job"]["size"].clone();
+            return Err(NoReference::Partial { ranks, size });
         }
         if useful_s <= 0.0 || ranks == 0 {
-            return Err("nothing was computed in it".to_owned());
+            return Err(NoReference::NothingComputed);
         }
         Ok(Reference {
             ranks: ranks as usize,
@@ -101,12 +130,13 @@ mod tests {
             (report(8, Some(2.5e8)), "4 ranks of 8"),
             (report(4, Some(0.0)), "nothing was computed"),
         ] {
-            let said = Reference::of(&text).unwrap_err();
+            let said = Reference::of(&text).unwrap_err().to_string();
             assert!(said.contains(why), "{said}");
         }
         assert!(
             Reference::read("/no/such/file")
                 .unwrap_err()
+                .to_string()
                 .contains("cannot be read")
         );
     }

@@ -1,4 +1,4 @@
-//! The parts of the report that tell of the sequence of MPI calls: iterations, efficiencies, call sites.
+//! The parts of the report about the sequence of MPI calls: iterations, efficiencies, call sites.
 
 use profile::snapshot::{CallSiteView, PaceView, SequenceView, Steps};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! The report as one table in long form: a number in each row, what it is a number of in the columns before it. docs/exports.md
-//! describes it.
+//! The report as one table in long form: a number in each row, what it is a number of in the columns before
+//! it. docs/exports.md describes it.
 
 use std::fmt::Write;
 

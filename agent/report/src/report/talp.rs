@@ -1,9 +1,10 @@
 //! A part of the report in the form of TALP's own JSON, so that TALP-Pages reads our runs.
 //!
-//! Names and order are those that TALP writes (DLB 3.7.0, `pop_metrics_to_json` and `resources_to_json` in src/talp/talp_output.c; those of
-//! 3.6 are the same). Formulas are those of its model for MPI alone (`compute_mpi_model` in src/talp/perf_metrics.c), over the time that
-//! ranks were watched. What TALP cannot leave out is written as it writes what it was not built to count: cycles and instructions 0,
-//! times of OpenMP and GPUs 0 and their efficiencies 1 and 0.
+//! Names and order are those that TALP writes (DLB 3.7.0, `pop_metrics_to_json` and `resources_to_json` in
+//! src/talp/talp_output.c; those of 3.6 are the same). Formulas are those of its model for MPI alone
+//! (`compute_mpi_model` in src/talp/perf_metrics.c), over the time that ranks were watched. What TALP cannot
+//! leave out is written as it writes what it was not built to count: cycles and instructions 0, times of
+//! OpenMP and GPUs 0 and their efficiencies 1 and 0.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,18 @@ use profile::{
 };
 use serde_json::{Value, json};
 
-/// The form, by the release of DLB that readers know it from: TALP-Pages 3.6.2, the newest, reads that of 3.5 and 3.6.
+/// The form, by the release of DLB that readers know it from: TALP-Pages 3.6.2, the newest, reads that of 3.5
+/// and 3.6.
 const FORM: &str = "3.6.2";
 
-/// Time of a rank outside MPI and inside, over the time of the whole session.
+/// Time of a rank outside MPI and inside, over the time of the entire session.
 struct Times {
     useful_ns: u64,
     mpi_ns: u64,
 }
 
-/// None where a rank's time outside MPI is not known: without MPI, before it was measured, and where several threads call MPI.
+/// None where a rank's time outside MPI is not known: without MPI, before it was measured, and where several
+/// threads call MPI.
 pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
     let mut nodes: BTreeMap<&str, Vec<Times>> = BTreeMap::new();
     for process in &snapshot.processes {
@@ -44,7 +47,7 @@ pub(super) fn talp(snapshot: &Snapshot) -> Option<Value> {
     }))
 }
 
-/// The whole program, of the ranks of each node. Times are in nanoseconds; what is not measured here is 0.
+/// The entire program, of the ranks of each node. Times are in nanoseconds; what is not measured here is 0.
 fn region(snapshot: &Snapshot, nodes: &BTreeMap<&str, Vec<Times>>) -> Option<Value> {
     let elapsed = u64::try_from(snapshot.elapsed.as_nanos()).unwrap_or(u64::MAX);
     let share = |times: &Times| times.useful_ns as f64 / elapsed as f64;
@@ -160,7 +163,8 @@ mod tests {
         insta::assert_snapshot!(serde_json::to_string_pretty(&reported).unwrap());
     }
 
-    /// What its loader takes out of a file by name (talp_pages/io/dataframe_handling.py and common.py, 3.6.2).
+    /// What its loader takes out of a file by name (talp_pages/io/dataframe_handling.py and common.py,
+    /// 3.6.2).
     #[test]
     fn all_that_talp_pages_asks_for_is_there() {
         let reported = reported(vec![rank(0, "a", 200_000_000)]);

@@ -44,7 +44,7 @@ fn written(limit: u64, fill: impl FnOnce(&mut Trace)) -> (Value, TraceView) {
 
 #[test]
 fn what_rules_find_and_change_is_marked_at_its_moment() {
-    let (trace, view) = written(LEAST_BYTES, |trace| {
+    let (trace, view) = written(BYTES_MIN, |trace| {
         trace.mark("finding", "busy", "4 ranks \"spin\"\nand wait", 1_500_000);
         trace.mark("change", "busy", "4 changes written and read back", 1_750_500);
     });
@@ -123,7 +123,7 @@ fn beyond_its_bound_a_trace_counts_and_what_is_there_is_complete() {
             .collect();
         trace.calls(RANK, &calls, &probes(&["MPI_Send"]));
     });
-    assert!(view.bytes <= LEAST_BYTES, "{view:?}");
+    assert!(view.bytes <= BYTES_MIN, "{view:?}");
     assert_eq!(view.calls + view.dropped, 10_000);
     let spans = events(&trace, "X");
     assert_eq!(spans.len() as u64, view.calls);

@@ -17,7 +17,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     late.slowdown.map(line).unwrap_or_default()
 }
 
-/// Of the whole session.
+/// Of the entire session.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let Some(cost) = &snapshot.cost else {
         return Vec::new();

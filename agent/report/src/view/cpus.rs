@@ -11,7 +11,8 @@ fn threads(snapshot: &Snapshot) -> u64 {
     counters.map(|counters| counters.threads).sum()
 }
 
-/// CPUs that the threads are on, and that they wait for: together not more than there are threads, though a wait counts when it ends.
+/// CPUs that the threads are on, and that they wait for: together not more than there are threads, though a
+/// wait counts when it ends.
 fn used(snapshot: &Snapshot, rates: &[Rates]) -> (f64, f64) {
     let on: f64 = rates.iter().map(|rates| rates.cpu).sum();
     let waiting: f64 = rates.iter().map(|rates| rates.runqueue).sum();

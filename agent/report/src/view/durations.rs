@@ -1,4 +1,5 @@
-//! How long calls of functions took that were asked for by name, as text: number, mean, ranks, a bar for each power of two.
+//! Durations of calls of functions that were requested by name, as text: number, mean, ranks, a bar for each
+//! power of two.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use super::screen::estimated;
 /// Columns of the longest bar.
 const BAR_COLUMNS: f64 = 40.0;
 
-/// Functions that are told of; the report has all.
+/// Functions that are shown; the report has all.
 const FUNCTIONS_SHOWN: usize = 8;
 
 /// A few lines for each function.

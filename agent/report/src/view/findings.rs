@@ -10,7 +10,7 @@ use profile::{
 /// Findings shown; of more, users read none.
 const FINDINGS_SHOWN: usize = 5;
 /// A program that wants fewer CPUs than this loses nothing by waiting for them.
-const WANTED_LEAST: f64 = 0.5;
+const WANTED_MIN: f64 = 0.5;
 /// Waiting for a greater share of the time is worth a word.
 const WAITING_SHOWN: f64 = 0.2;
 
@@ -46,7 +46,8 @@ pub(super) fn lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     lines
 }
 
-/// All that a rule changed is as it was: the session is over, and what its tunes say of it is not so any more.
+/// All that a rule changed is as it was: the session is over, and what its tunes say of it is not so any
+/// more.
 fn was_reverted(snapshot: &Snapshot, rule: &str) -> bool {
     let mut changes = snapshot
         .changes
@@ -81,7 +82,7 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// Rules that found nothing to be told, for they only follow what they measure, and give way to another one.
+/// Rules without a finding, which only follow what they measure, and give way to another rule.
 fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
     let gives_way = |rule: &RuleView| rule.standing == Standing::GivesWay;
@@ -97,7 +98,8 @@ fn state_line(rule: &RuleView) -> String {
     format!("    {:<22} {}{left_out}", rule.name, rule.state)
 }
 
-/// That there is none. Why a rule is silent is told of those that the user gave, and verbosely of all.
+/// That there is none. Why a rule has no finding is shown for rules that the user named, and verbosely for
+/// all.
 fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let all = names(&snapshot.rules).len();
     let fitting = names(snapshot.rules.iter().filter(|rule| rule.had_processes)).len();
@@ -140,15 +142,16 @@ fn is_shipped(rule: &str) -> bool {
     shipped.any(|(name, _)| *name == rule)
 }
 
-/// Those that have something to say. When a program ends its last window is one in which nobody was to the end: that there is no value then
-/// says nothing of the program, and every rule would say it. The report has it.
+/// The rules with something to show. When a program ends, its last window is one that no process ran to the
+/// end: that it has no value says nothing about the program, and every rule would show it. The report has it.
 fn shown_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
     let has_ended = has_ended(snapshot);
     let rules = snapshot.rules.iter();
     rules.filter(move |rule| !(has_ended && rule.saw_no_process))
 }
 
-/// Of the others those that had none before either, once the program has ended: there was no process for them, or why, the report has.
+/// Of the others those that had none before either, once the program has ended: there was no process for
+/// them, or why, the report has.
 fn silent_lines(snapshot: &Snapshot) -> Vec<String> {
     if !has_ended(snapshot) {
         return Vec::new();
@@ -191,7 +194,7 @@ fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
         (sum.0 + rates.cpu, sum.1 + rates.runqueue)
     });
     let share = waiting / (cpu + waiting);
-    (cpu + waiting > WANTED_LEAST && share > WAITING_SHOWN).then(|| {
+    (cpu + waiting > WANTED_MIN && share > WAITING_SHOWN).then(|| {
         format!(
             "    but it waits for a CPU {} of the time that it wants one: tuneagent ps shows what else runs here",
             percent(share)

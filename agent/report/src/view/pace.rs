@@ -11,7 +11,7 @@ use profile::{
 
 /// A change of the pace over the run that is worth a word.
 const CHANGE_SHOWN: f64 = 0.05;
-/// From here on it is told how many times as long, for 99 and 100 % shorter are no longer told apart.
+/// From here on the factor is shown, since 99 and 100 % shorter look alike.
 const FACTOR_SHOWN: f64 = 2.0;
 
 /// Call sites shown at the end; the report has more.
@@ -23,7 +23,8 @@ const WATCHED_FULLY: f64 = 0.95;
 /// Characters of a function's name that are shown; names of templates go on for lines.
 const NAME_MAX: usize = 48;
 
-/// Ranks that want a CPU for a smaller part of their time outside MPI than this are said to sleep: POP calls all of it useful.
+/// Ranks that want a CPU for a smaller part of their time outside MPI than this are said to sleep: POP calls
+/// all of it useful.
 const AWAKE: f64 = 0.5;
 /// Of ranks that are outside MPI for less of their time nothing is said.
 const OUTSIDE_SHOWN: f64 = 0.2;
@@ -52,7 +53,7 @@ pub(super) fn now(sequence: &SequenceView) -> Vec<String> {
     })
 }
 
-/// The same over the whole session, and what of it is not measured.
+/// The same over the entire session, and what of it is not measured.
 pub(super) fn over_all(sequence: &SequenceView) -> Vec<String> {
     let mut lines = lines(sequence, sequence.efficiencies.as_ref(), |iteration| {
         (iteration.mean_ns, " on average")
@@ -117,7 +118,7 @@ fn step_line(iteration: &IterationView, (time_ns, of_all): (f64, &str), sequence
     )
 }
 
-/// Of ranks that all wait what is left must be told from nothing, and the factors must come to the product.
+/// The efficiency of ranks that all wait must differ from 0, and the factors must multiply to the product.
 fn efficiency(efficiency: f64) -> String {
     match efficiency < 0.0995 {
         true => significant(efficiency, 2),

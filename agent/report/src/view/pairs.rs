@@ -5,10 +5,11 @@ use profile::{
     snapshot::{MatrixView, Messages, Snapshot},
 };
 
-/// Pairs of ranks that are told; the report has them all.
+/// Pairs of ranks that are shown; the report has them all.
 const PAIRS_SHOWN: usize = 4;
 
-/// What was sent over the whole session, and the pairs of ranks that it went between most; nothing where nothing was.
+/// What was sent over the entire session, and the pairs of ranks with most of it; nothing if nothing was
+/// sent.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let Some(matrix) = &snapshot.matrix else {
         return Vec::new();

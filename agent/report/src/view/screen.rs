@@ -1,4 +1,5 @@
-//! The text of the screen, as a function of a snapshot. What rules found is told elsewhere, see [`super::findings`].
+//! The text of the screen, as a function of a snapshot. What rules found is shown elsewhere, see
+//! [`super::findings`].
 
 use std::collections::BTreeSet;
 
@@ -11,8 +12,8 @@ use super::{cost, cpus, durations, findings, history, pace, pairs, sizes, spread
 
 const FUNCTIONS_SHOWN: usize = 8;
 /// Columns of a function's name.
-const NAME_LEAST: usize = 20;
-const NAME_MOST: usize = 40;
+const NAME_MIN: usize = 20;
+const NAME_MAX: usize = 40;
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
 
@@ -21,7 +22,7 @@ pub fn header(snapshot: &Snapshot) -> String {
     header_within(snapshot, usize::MAX)
 }
 
-/// The same in so many columns: where not all of it fits, whole parts are left out, first what matters least.
+/// The same in so many columns: if not all of it fits, parts are left out, the least important first.
 pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
     let job = &snapshot.job;
     if snapshot.processes.is_empty() {
@@ -90,8 +91,9 @@ fn place(snapshot: &Snapshot) -> String {
     }
 }
 
-/// The overview, in blocks: where the time goes, then what matters most of the rest: findings before functions, and functions before the
-/// word that there is none. On a small terminal the last one is scrolled to.
+/// The overview, in blocks: where the time goes, then what matters most of the rest: findings before
+/// functions, and functions before the word that there is none. On a small terminal the last one is scrolled
+/// to.
 pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let found = [findings::lines(snapshot, false), losses(snapshot)].concat();
     let mut blocks = vec![time(snapshot), going_on(snapshot), found];
@@ -124,7 +126,8 @@ fn time(snapshot: &Snapshot) -> Vec<String> {
     time
 }
 
-/// The functions. What was called once, at the start, takes room from what goes on; the tab of functions has all.
+/// The functions. What was called once, at the start, takes room from what goes on; the tab of functions has
+/// all.
 fn going_on(snapshot: &Snapshot) -> Vec<String> {
     let mut functions = snapshot.functions();
     let goes_on = |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0;
@@ -137,7 +140,7 @@ fn going_on(snapshot: &Snapshot) -> Vec<String> {
     }
 }
 
-/// What is left on the screen at the end: the same, over the whole session.
+/// What is left on the screen at the end: the same, over the entire session.
 pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
     let mut lines = vec![String::new()];
     if snapshot.processes.is_empty() {
@@ -294,12 +297,12 @@ struct Row {
     unreturned: u64,
 }
 
-/// A table of the first of them. Long names widen it: whoever reads it by columns finds the same columns in every line.
+/// A table of the first of them. Long names widen it, so that every line has the same columns.
 fn rows(calls: &str, all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
     let rest = all.len().saturating_sub(FUNCTIONS_SHOWN);
     let shown: Vec<Row> = all.take(FUNCTIONS_SHOWN).collect();
     let longest = shown.iter().map(|row| row.name.chars().count()).max();
-    let name = longest.unwrap_or_default().clamp(NAME_LEAST, NAME_MOST);
+    let name = longest.unwrap_or_default().clamp(NAME_MIN, NAME_MAX);
     let mut lines = vec![format!(
         " {:<name$} {calls:>9}  {:>8}   share of the time",
         "function", "mean"

@@ -5,7 +5,7 @@ use profile::{
     snapshot::Snapshot,
 };
 
-/// Sizes that are told, the most frequent ones; the report has all.
+/// Sizes that are shown, the most frequent ones; the report has all.
 const SIZES_SHOWN: usize = 4;
 
 /// What was sent, by size; nothing where nothing was.

@@ -1,4 +1,5 @@
-//! How much the processes differ over the whole session, as text: the one with least, the mean, the one with most.
+//! How much the processes differ over the entire session, as text: the one with least, the mean, the one with
+//! most.
 
 use profile::{
     format::{bytes, percent},
@@ -39,7 +40,7 @@ fn overall(process: &ProcessView) -> Option<&Rates> {
     process.overall.as_ref()
 }
 
-/// A line for each; nothing where there is nobody to be compared with.
+/// A line for each; nothing if there is no other process to compare with.
 pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let rows: Vec<String> = QUANTITIES
         .iter()

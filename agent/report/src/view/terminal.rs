@@ -1,5 +1,6 @@
-//! Shows a session: as the live view on a terminal that can be taken over, else as lines that follow one another. On a terminal a line that
-//! is longer than it is wide goes on in the next, at a word; whoever reads it in a pipe or a file wants it whole.
+//! Shows a session: as the live view on a terminal that can be taken over, else as lines that follow one
+//! another. On a terminal, a line that is longer than the screen is wide is wrapped at a word; in a pipe or a
+//! file it is not.
 
 use std::{
     io::{self, Write},
@@ -21,7 +22,7 @@ pub struct Painter {
 }
 
 impl Painter {
-    /// Lines, if `plain` was asked for or there is no terminal.
+    /// Lines, if `plain` was requested or there is no terminal.
     pub fn new(plain: bool) -> Painter {
         Painter {
             can_be_live: !plain && can_be_taken(),
@@ -67,7 +68,7 @@ impl Painter {
     pub fn say(&mut self, line: &str) {
         match &mut self.live {
             Some(live) => live.say(line.to_owned()),
-            // Nobody is told where standard error cannot be written.
+            // If standard error cannot be written, the error is dropped.
             None if self.is_beside => drop(console::printing(|| write(&mut io::stderr().lock(), line))),
             None => console::note(console::printing(|| write(&mut io::stdout().lock(), line))),
         }
@@ -95,7 +96,7 @@ impl Painter {
     }
 }
 
-/// How wide a terminal is; none where this is none, or does not tell.
+/// How wide a terminal is; none if this is no terminal, or does not report it.
 pub fn columns(out: impl AsFd) -> Option<usize> {
     let size = tcgetwinsize(out).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)

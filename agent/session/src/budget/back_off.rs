@@ -1,5 +1,5 @@
-//! What the agent leaves where it costs too much, and how often it looks where nothing happens. Every wake-up on a CPU that a rank has for itself
-//! delays the rank, and with it all that wait for it.
+//! What the agent leaves where it costs too much, and how often it looks where nothing happens. Every wake-up
+//! on a CPU that a rank has for itself delays the rank, and with it all that wait for it.
 
 use std::time::Duration;
 
@@ -10,10 +10,12 @@ use profile::format::percent;
 const EXPENSIVE_LOOKS: u32 = 3;
 const CHEAP_LOOKS: u32 = 10;
 
-/// It is cheap enough to read all rings below this part of what all may take: it reads up to five times as often then.
+/// It is cheap enough to read all rings below this part of what all may take: it reads up to five times as
+/// often then.
 const CHEAP: f64 = 0.2;
 
-/// CPUs that predicting decisions takes at most: ours and the actuator's, which waits for the order meanwhile.
+/// CPUs that predicting decisions takes at most: ours and the actuator's, which waits for the order
+/// meanwhile.
 const PREDICTING_MAX: f64 = 2.0 * crate::intake::SHARE_MAX;
 
 /// Counters are read at least this often.
@@ -22,9 +24,9 @@ pub const TICK: Duration = Duration::from_millis(500);
 /// And this often while none of the processes runs.
 const TICK_STILL: Duration = Duration::from_secs(1);
 
-const TICK_LEAST: Duration = Duration::from_millis(50);
+const TICK_MIN: Duration = Duration::from_millis(50);
 
-/// Ticks in a row at which nobody has run before they come less often yet.
+/// After this many ticks in a row at which no process has run, ticks become rarer again.
 const IDLE_TICKS: u32 = 4;
 
 /// Ticks come this often then, and more seldom, to a bound, where they take more than this part of a core.
@@ -32,7 +34,8 @@ const TICK_IDLE: Duration = Duration::from_secs(2);
 const TICK_IDLE_MAX: Duration = Duration::from_secs(5);
 const IDLE_SHARE: f64 = 0.0007;
 
-/// Something that the agent leaves when it is too expensive, if it did it lately: what it does not cause would not become less.
+/// Something that the agent leaves when it is too expensive, if it did it lately: what it does not cause
+/// would not become less.
 #[derive(Debug, Default)]
 struct Brake {
     rests: bool,
@@ -64,10 +67,11 @@ pub struct BackOff {
     /// Rings of calls are read beside ticks.
     rings: Brake,
     predictions: Brake,
-    /// Ticks in a row at which nobody had run.
+    /// Ticks in a row at which no process had run.
     still: u32,
     was_idle: bool,
-    /// What the agent had taken of CPUs at the last tick, and between the last two of them where nothing happened.
+    /// What the agent had taken of CPUs at the last tick, and between the last two of them where nothing
+    /// happened.
     cpu_ns: u64,
     idle_tick_ns: u64,
 }
@@ -78,8 +82,8 @@ impl BackOff {
         self.rings.was_done |= was_filling;
     }
 
-    /// A tick is over, at which nobody had run or somebody had; the agent has taken so much of CPUs so far. True where nothing has happened
-    /// for a while, the first time.
+    /// Records a tick, at which processes had run or not, and the CPU time of the agent so far. True if
+    /// nothing has happened for a while, the first time.
     pub fn have_ticked(&mut self, is_still: bool, cpu_ns: u64) -> bool {
         let took_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
         self.idle_tick_ns = if self.is_idle() { took_ns } else { 0 };
@@ -96,8 +100,8 @@ impl BackOff {
         self.still >= IDLE_TICKS
     }
 
-    /// How long after the last one the next tick comes: as long as the shortest window, within bounds; longer where nothing has happened for a
-    /// while and windows `may_linger`.
+    /// How long after the last one the next tick comes: as long as the shortest window, within bounds; longer
+    /// where nothing has happened for a while and windows `may_linger`.
     pub fn tick(
         &self,
         is_still: bool,
@@ -109,7 +113,7 @@ impl BackOff {
             true => TICK_STILL,
             false => TICK,
         };
-        longest.min(shortest_window()).max(TICK_LEAST)
+        longest.min(shortest_window()).max(TICK_MIN)
     }
 
     /// How often ticks come while nothing happens.
@@ -118,7 +122,7 @@ impl BackOff {
         fitting.clamp(TICK_IDLE, TICK_IDLE_MAX)
     }
 
-    /// Nobody is to wake us when a ring of calls fills.
+    /// Wake-ups for full rings of calls are off.
     pub fn rests_from_calls(&self) -> bool {
         self.rings.rests
     }
@@ -133,8 +137,8 @@ impl BackOff {
         self.predictions.rests
     }
 
-    /// The agent takes so many CPUs, and all may take so many: reads rings of calls less often and predicts no decision where it takes more, and as
-    /// ever once it takes far less.
+    /// The agent takes so many CPUs, and all may take so many: reads rings of calls less often and predicts
+    /// no decision where it takes more, and as ever once it takes far less.
     pub fn at_cost(&mut self, agent: f64, allowed: f64, ticks_per_s: f64) -> BudgetEffects {
         let is_expensive = agent > allowed;
         let has_room = agent + PREDICTING_MAX <= allowed;

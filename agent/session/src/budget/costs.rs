@@ -1,4 +1,5 @@
-//! Takes account of what the session costs: calls and CPU time of the job, the agent's own. What it comes to is [`profile::cost`]'s.
+//! Takes account of what the session costs: calls and CPU time of the job, the agent's own. What it comes to
+//! is [`profile::cost`]'s.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -65,7 +66,8 @@ impl Costs {
         !self.looks.back().is_some_and(is_new)
     }
 
-    /// The agent's processes have taken so much since they began. One that has ended is lost to us: what was seen of it stays.
+    /// The agent's processes have taken so much since they began. One that has ended is lost to us: what was
+    /// seen of it stays.
     pub fn take(&mut self, now_ns: u64, mut sum: AgentCost) {
         sum.starting_ns = *self.starting_ns.get_or_insert(sum.cpu_ns);
         sum.cpu_ns = sum.cpu_ns.saturating_sub(sum.starting_ns);
@@ -86,8 +88,8 @@ impl Costs {
         &self.probed.1
     }
 
-    /// How functions are probed, where there are other sites or probe requests than at the last look. What was taken off for a while is known all the
-    /// same.
+    /// How functions are probed, where there are other sites or probe requests than at the last look. What
+    /// was taken off for a while is known all the same.
     pub fn take_probed(&mut self, of: (usize, usize), probed: impl FnOnce() -> BTreeMap<u32, Probed>) {
         if self.probed.0 != of {
             self.probed.0 = of;
@@ -101,7 +103,8 @@ impl Costs {
         Some((last.cpu_ns - first.cpu_ns, until - from)).filter(|(_, elapsed)| *elapsed > 0)
     }
 
-    /// What it came to. `of_late` are the shares of hits, and of hits and agent, over the last window and gap, where functions are sampled.
+    /// What it came to. `of_late` are the shares of hits, and of hits and agent, over the last window and
+    /// gap, where functions are sampled.
     pub fn view(&self, shown: CostContext<'_>, of_late: Option<Option<(f64, f64)>>) -> CostView {
         let prices = &shown.prices;
         let price = |probe: usize| {

@@ -1,5 +1,6 @@
-//! Functions that rules only count, as parallel regions for a pace: their probes sit for a few seconds, and rest until the budget has made up for
-//! what they cost. While they rest rules have no value of them, so that whatever is compared was counted in one way.
+//! Functions that rules only count, as parallel regions for a pace: their probes sit for a few seconds, and
+//! rest until the budget has made up for what they cost. While they rest rules have no value of them, so that
+//! whatever is compared was counted in one way.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,8 @@ use super::{
 };
 use profile::format::percent;
 
-/// They sit for so long at least: what a guard compares, and the windows that a rule needs before it acts, lie in one go.
+/// They sit for so long at least: what a guard compares, and the windows that a rule needs before it acts,
+/// lie in one go.
 const SIT_NS: u64 = 5_000_000_000;
 
 /// Whether they sit or rest.

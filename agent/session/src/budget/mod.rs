@@ -1,5 +1,6 @@
-//! What watching may cost, and what it does cost: sampling windows, probes that rest, what the agent leaves. Pure: costs are handed in with their
-//! times, and what is to be attached, detached and said comes out as [`BudgetEffect`]s. Whoever owns it carries them out.
+//! What watching may cost, and what it does cost: sampling windows, probes that rest, what the agent leaves.
+//! Pure: costs are arguments with their times, and what is to be attached, detached and reported comes out as
+//! [`BudgetEffect`]s. The owner carries them out.
 
 mod back_off;
 mod costs;
@@ -52,8 +53,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of a session that took so long to arm. `regions` are those of the probe requests that are of parallel regions; `seed` is for the
-    /// lengths of windows.
+    /// Of a session that took so long to arm. `regions` are those of the probe requests that are of parallel
+    /// regions; `seed` is for the lengths of windows.
     pub fn new(
         share: BudgetShare,
         has_own_cpus: bool,
@@ -74,7 +75,8 @@ impl Budget {
         self.sampling.look(spent, functions, (state, &mut self.back_off))
     }
 
-    /// The same where nobody has run since the last look. False where there was none: it has to be a look at all.
+    /// The same if no process has run since the last look. False if there was none: then a full look is
+    /// needed.
     pub fn look_at_nothing(&mut self, read_ns: u64, state: SamplingState) -> Option<BudgetEffects> {
         let agent_ns = self.costs.agent().cpu_ns;
         let has_looked = self.sampling.look_at_nothing(read_ns, agent_ns);

@@ -1,5 +1,5 @@
-//! Parallel regions of OpenMP, probed without a rule: all the time where that costs the program little, else now and then. What is seen of them
-//! is kept with each process ([`profile::profile::regions`]).
+//! Parallel regions of OpenMP, probed without a rule: all the time where that costs the program little, else
+//! now and then. What is seen of them is kept with each process ([`profile::profile::regions`]).
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use profile::{
     profile::regions::CALL_NS,
 };
 
-/// What the probes may cost of the program's time, on average: the whole profile is to stay below 1 %.
+/// What the probes may cost of the program's time, on average: all of the profile is to stay below 1 %.
 const BUDGET: f64 = 0.003;
 
 /// They stay until they have cost so much, in nanoseconds.
 const SPEND_NS: f64 = 20e6;
 
 /// And then rest for so long at least.
-const REST_LEAST_NS: u64 = 5_000_000_000;
+const REST_NS_MIN: u64 = 5_000_000_000;
 
 /// Where regions stand among what is wanted, and when they are probed.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +89,7 @@ impl Regions {
             return BudgetEffects::new();
         }
         let until_ns = now_ns.max(since_ns + (cost / BUDGET) as u64);
-        self.until_ns = until_ns.max(now_ns + REST_LEAST_NS);
+        self.until_ns = until_ns.max(now_ns + REST_NS_MIN);
         let is_new = !std::mem::replace(&mut self.is_said, true) && !look.is_used;
         let share = cost / elapsed.max(1.0);
         let notice = is_new.then_some(BudgetEffect::SayRegionsRest(share));
@@ -97,7 +97,8 @@ impl Regions {
     }
 }
 
-/// What is said of it at the first time: so many regions a second, whose probes would cost this share of a thread's time.
+/// What is said of it at the first time: so many regions a second, whose probes would cost this share of a
+/// thread's time.
 pub fn notice_of_rest(rate: f64, share: f64) -> String {
     format!(
         "note: parallel regions are probed in sampling windows: {} a second are so short that probing all would cost about {}",

@@ -1,5 +1,6 @@
-//! Keeps what watching costs to the budget: looks at what functions cost, and has expensive ones watched in windows. When a window begins and
-//! ends is decided in [`profile::cost`]; what was counted in windows is kept with each process.
+//! Keeps what watching costs to the budget: looks at what functions cost, and has expensive ones watched in
+//! windows. When a window begins and ends is decided in [`profile::cost`]; what was counted in windows is
+//! kept with each process.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,8 @@ use profile::{
     format::{percent, plural},
 };
 
-/// Costs are looked at this often at most while all functions are watched all the time, in nanoseconds: every second reading.
+/// Costs are looked at this often at most while all functions are watched all the time, in nanoseconds: every
+/// second reading.
 const LOOK_NS: u64 = 900_000_000;
 
 /// How long a process of a command is seen when it has joined before there is a gap.
@@ -47,7 +49,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// A call that was under way when its function was detached: nobody sees its end.
+    /// A call that was under way when its function was detached: its end is not seen.
     pub fn is_stale(&self, frame: &Frame) -> bool {
         self.functions.contains(&frame.probe) && (self.is_shut || frame.entered_ns < self.opened_ns)
     }
@@ -75,7 +77,7 @@ pub enum Due {
 pub struct Sampling {
     windows: Windows,
     sampled: Sampled,
-    /// The agent has CPUs of its own: what it takes of them it takes from nobody.
+    /// The agent has CPUs of its own, so its work delays no process of the job.
     has_own_cpus: bool,
     has_gaps: bool,
     /// Whether functions are in windows without which no sequence of calls is complete.
@@ -92,7 +94,8 @@ pub struct Sampling {
     is_advised: bool,
     /// Processes of a command that joined in a gap which did not end for them.
     unseen_begins: BTreeSet<i32>,
-    /// A window is to begin once the links of the last one are closed, and to stay open until then at least; 0 for as long as planned.
+    /// A window is to begin once the links of the last one are closed, and to stay open until then at least;
+    /// 0 for as long as planned.
     put_off: Option<u64>,
 }
 
@@ -175,14 +178,14 @@ impl Sampling {
         !self.windows.functions().is_empty()
     }
 
-    /// What part of the job's CPU time hits took over the last window and gap, and hits and agent together: none before the first window. None
-    /// of it where all is watched all the time.
+    /// What part of the job's CPU time hits took over the last window and gap, and hits and agent together:
+    /// none before the first window. None of it where all is watched all the time.
     pub fn of_late(&self) -> Option<Option<(f64, f64)>> {
         self.has_windows().then_some(self.of_late)
     }
 
-    /// Whether a window begins or is over. `cost_ns` is the CPU time that hits of sampled functions have taken in it so far; it is looked at only
-    /// while one is open.
+    /// Whether a window begins or is over. `cost_ns` is the CPU time that hits of sampled functions have
+    /// taken in it so far; it is looked at only while one is open.
     pub fn due(&self, now_ns: u64, cost_ns: impl FnOnce() -> f64) -> Option<Due> {
         let is_due = now_ns >= self.windows.next_ns()?;
         match self.windows.most_ns() {
@@ -192,9 +195,10 @@ impl Sampling {
         }
     }
 
-    /// Of a command, one is about to join with its MPI and is to be seen from here on: its first call of MPI told of it, and while that lasts the
-    /// others are probed anew. True where a window is to begin for it; it gets none where so many have come of late that the budget would not be
-    /// kept. [`Sampling::stay_open`] follows.
+    /// In a session of a command: a process is about to join with its MPI and is to be seen from here on: it
+    /// was detected by its first call of MPI, and during that call the other functions are probed again. True
+    /// if a window is to begin for it; it gets none if so many processes have come recently that the budget
+    /// would not be kept. [`Sampling::stay_open`] follows.
     pub fn join(&mut self, pid: i32, can_detach: bool, now_ns: u64) -> bool {
         let may_open = can_detach && self.windows.may_open(now_ns, BEGIN_NS);
         if self.is_shut() && !may_open {
@@ -210,12 +214,14 @@ impl Sampling {
         self.windows.stay_open(until_ns);
     }
 
-    /// A window is to begin, and links of the last one are still being closed: were both attached, the same calls would be counted twice.
+    /// A window is to begin, and links of the last one are still being closed: were both attached, the same
+    /// calls would be counted twice.
     pub fn wait_for_links(&mut self) {
         self.put_off = Some(0);
     }
 
-    /// Links were closed. A window that waited for that is to begin now, and to stay open until then at least.
+    /// Links were closed. A window that waited for that is to begin now, and to stay open until then at
+    /// least.
     pub fn take_waiting(&mut self) -> Option<u64> {
         self.put_off.take()
     }
@@ -227,7 +233,8 @@ impl Sampling {
         }
     }
 
-    /// A window begins: these functions are attached from here on. What they cost while they are being attached is a part of the window.
+    /// A window begins: these functions are attached from here on. What they cost while they are being
+    /// attached is a part of the window.
     pub fn open(&mut self, now_ns: u64) -> BTreeSet<u32> {
         self.windows.open(now_ns);
         self.sampled.functions.clone_from(self.windows.functions());
@@ -274,7 +281,7 @@ impl Sampling {
         self.budget().0.is_some() && self.windows.next_ns().is_none() && !is_early
     }
 
-    /// Nobody has run since the last look. False where there was none: it has to be a look at all.
+    /// No process has run since the last look. False if there was none: then a full look is needed.
     pub fn look_at_nothing(&mut self, read_ns: u64, agent_ns: u64) -> bool {
         let Some(before) = &mut self.before else {
             return false;
@@ -339,7 +346,8 @@ impl Sampling {
         effects
     }
 
-    /// What all costs: functions that are watched in windows as in the one since `opened`, everything else since `before`.
+    /// What all costs: functions that are watched in windows as in the one since `opened`, everything else
+    /// since `before`.
     pub(super) fn load(
         &self,
         before: &Spent,
@@ -381,7 +389,8 @@ impl Sampling {
         )))
     }
 
-    /// Reads less often where that is what costs, and says once what makes it less where that is not ours to decide.
+    /// Reads less often where that is what costs, and says once what makes it less where that is not ours to
+    /// decide.
     pub fn advise(
         &mut self,
         load: &Load,

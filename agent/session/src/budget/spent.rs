@@ -1,4 +1,5 @@
-//! What watching has cost up to a moment, function by function, and what it costs in the sampling window that is open. Decides nothing.
+//! What watching has cost up to a moment, function by function, and what it costs in the sampling window that
+//! is open. Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +87,8 @@ impl Spent {
         Some((hits / job_ns, (hits + agent) / job_ns))
     }
 
-    /// What all costs, in CPUs: functions that are `sampled` as in the window since `opened`, everything else since `before`.
+    /// What all costs, in CPUs: functions that are `sampled` as in the window since `opened`, everything else
+    /// since `before`.
     pub fn load_since(
         &self,
         before: &Spent,

@@ -1,5 +1,6 @@
 //! What can happen to changes, and what is to be done then: plain data.
 
+use rules::DecisionId;
 use std::{collections::BTreeSet, fmt};
 
 use plan::MarkKind;
@@ -23,7 +24,7 @@ pub struct ChangeId {
 /// A decision of the rules, resolved to what each process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decided {
-    pub id: u64,
+    pub id: DecisionId,
     pub rule: String,
     /// What the rule promises of it.
     pub promise: Option<String>,
@@ -74,10 +75,10 @@ pub struct OrderAnswer {
 
 impl OrderAnswer {
     /// It was not tried.
-    pub fn not_done(reason: String, may_pass: bool) -> OrderAnswer {
+    pub fn not_done(why: NotDone) -> OrderAnswer {
         OrderAnswer {
-            outcome: ChangeOutcome::Refused(reason),
-            may_pass,
+            outcome: ChangeOutcome::Refused(why.reason),
+            may_pass: why.may_pass,
             shown: None,
         }
     }
@@ -103,12 +104,12 @@ pub struct ShownChange {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Undo {
+pub enum RevertResult {
     /// The old value is back.
     Reverted,
     /// The program has changed it since; it was left alone.
     ChangedSince,
-    /// It was not taken back.
+    /// It was not reverted.
     Failed {
         reason: String,
         /// Later it may be.
@@ -119,7 +120,7 @@ pub enum Undo {
 /// How far the judgement of a decision is, in windows.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Trial {
-    pub decision: u64,
+    pub decision: DecisionId,
     pub seen: usize,
     /// Windows that it takes.
     pub over: u32,
@@ -135,8 +136,9 @@ pub enum Ending {
 
 /// What the actuator of a machine did at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MachineFarewell {
-    pub undone: Vec<(ChangeId, Undo)>,
+pub struct MachineReverts {
+    #[serde(rename = "undone")]
+    pub reverted: Vec<(ChangeId, RevertResult)>,
     /// What could not be tried, why, and whether the process has ended.
     pub failed: Vec<(ChangeId, String, bool)>,
     /// What is still in force.
@@ -149,33 +151,34 @@ pub enum ChangeEvent {
     Decided(Decided),
     /// The rules decided something that cannot be ordered.
     NotOrdered {
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         reason: String,
     },
     Receipt {
-        decision: u64,
+        decision: DecisionId,
         part: usize,
         answer: OrderAnswer,
     },
     /// An order found no room in the queue to the actuator.
     NoRoom(MachineId, Order),
     /// What came of [`ChangeEffect::Switch`].
-    Switched(u64, Result<(), String>),
+    Switched(DecisionId, Result<(), String>),
     /// The rules wait for a decision no longer: it grew stale, or its rule was switched or removed.
-    GaveUp(u64),
+    GaveUp(DecisionId),
     Judged {
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         /// The verdict, as it is shown.
         guard: GuardView,
-        /// The changes stay, else they are taken back.
+        /// The changes stay, else they are reverted.
         keeps: bool,
         /// The slots of the processes that are judged; none is all.
         slots: Option<BTreeSet<u32>>,
     },
-    /// An order to take a change back was answered.
-    Undone(ChangeId, Undo),
+    /// An order to revert a change was answered.
+    #[serde(rename = "undone")]
+    Reverted(ChangeId, RevertResult),
     /// A rule is removed, with or without what it changed.
     Removed {
         rule: String,
@@ -189,13 +192,15 @@ pub enum ChangeEvent {
         /// What is judged and never will be to the end.
         on_trial: Vec<Trial>,
     },
-    /// The actuator of a machine has put back what is not confirmed, and ended.
-    Farewell(MachineId, MachineFarewell),
-    /// The last line of the session is to be said: [`ChangeEffect::LastWords`].
-    LastWords {
+    /// The actuator of a machine has reverted what is not confirmed, and ended.
+    #[serde(rename = "farewell")]
+    ActuatorEnded(MachineId, MachineReverts),
+    /// The last line of the session is to be said: [`ChangeEffect::Summary`].
+    #[serde(rename = "last_words")]
+    Summary {
         /// Changes that are in the journal alone.
         unknown: usize,
-        /// The command that takes back what was left.
+        /// The command that reverts what was left.
         undo: String,
         program: String,
     },
@@ -207,20 +212,21 @@ pub enum ChangeEvent {
 pub enum Order {
     /// A part of a decision.
     Do {
-        decision: u64,
+        decision: DecisionId,
         part: usize,
-        /// What is taken back before.
+        /// What is reverted before.
         replaces: Vec<ChangeId>,
     },
     /// All parts of a decision that are on this machine, at the same iteration.
     Together {
-        decision: u64,
+        decision: DecisionId,
     },
     /// What of a decision still waits for its place is to wait no longer.
-    GiveUp(u64),
+    GiveUp(DecisionId),
     Confirm(ChangeId),
-    /// These changes are taken back.
-    Undo(Vec<ChangeId>),
+    /// These changes are reverted.
+    #[serde(rename = "undo")]
+    Revert(Vec<ChangeId>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -229,17 +235,19 @@ pub enum ChangeEffect {
     /// Send an order. One for which there is no room comes back as [`ChangeEvent::NoRoom`].
     Order(MachineId, Order),
     Say(ChangeNotice),
-    /// Tell the rules what came of a decision.
-    Result(u64, Result<(), NotDone>),
+    /// Report the result of a decision to the rules.
+    Result(DecisionId, Result<(), NotDone>),
     /// Switch probes for a decision; [`ChangeEvent::Switched`] says what came of it.
-    Switch(u64, Vec<ProbeSwitch>),
+    Switch(DecisionId, Vec<ProbeSwitch>),
     SwitchBack(Vec<ProbeSwitch>),
     /// Log that an order was dropped.
     NoRoom(MachineId, Order),
-    /// End the actuators, which put back what is not confirmed; [`ChangeEvent::Farewell`] says what came of it.
+    /// End the actuators, which revert what is not confirmed; [`ChangeEvent::ActuatorEnded`] says what came of
+    /// it.
     Finish,
     /// What became of all changes, for the last line of the session.
-    LastWords(String),
+    #[serde(rename = "last_words")]
+    Summary(String),
 }
 
 pub type ChangeEffects = Vec<ChangeEffect>;
@@ -272,12 +280,12 @@ pub enum ChangeNotice {
         rule: String,
         reason: String,
     },
-    /// A change could not be taken back, and is tried again.
+    /// A change could not be reverted, and is tried again.
     Retried {
         change: ChangeId,
         outcome: ChangeOutcome,
     },
-    /// A change that could not be taken back is settled.
+    /// A change that could not be reverted is settled.
     Settled {
         change: ChangeId,
         outcome: ChangeOutcome,

@@ -10,7 +10,8 @@ impl Findings {
     /// A condition holds now, or its numbers changed.
     pub fn open(&mut self, finding: FindingView) {
         match self.0.iter_mut().find(|known| known.rule == finding.rule) {
-            // What was repaired stays listed as it was found; its numbers now are those of the repaired program.
+            // What was repaired stays listed as it was found; its numbers now are those of the repaired
+            // program.
             Some(known) if known.repaired => {}
             // It was found when it was first found.
             Some(known) => {

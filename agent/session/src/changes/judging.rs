@@ -1,26 +1,26 @@
-//! What stays and what is taken back: verdicts, undo, removal of rules, the end.
+//! What stays and what is reverted: verdicts, undo, removal of rules, the end.
 
 use std::collections::BTreeSet;
 
 use super::{
     Changes,
     event::{
-        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, How, MachineFarewell, MachineId, Order,
-        Trial, Undo,
+        ChangeEffect, ChangeEffects, ChangeId, ChangeNotice, Ending, How, MachineId, MachineReverts, Order,
+        RevertResult, Trial,
     },
-    last_words::{self, Left},
     made::Made,
     outcome::{ChangeOutcome, Standing},
-    undoing::Judgement,
+    reverting::Judgement,
+    summary::{self, Left},
 };
 use crate::changes::ProbeSwitch;
 use profile::snapshot::{GuardView, outcome as words};
-use rules::Time;
+use rules::{DecisionId, Time};
 
 impl Changes {
     pub(super) fn judged(
         &mut self,
-        decision: u64,
+        decision: DecisionId,
         rule: &str,
         guard: GuardView,
         keeps: bool,
@@ -34,14 +34,14 @@ impl Changes {
         if keeps {
             return self.keep(decision, rule, &guard, &changes);
         }
-        let (judgement, shown) = self.undoing.begin(decision, guard, &changes);
+        let (judgement, shown) = self.reverting.begin(decision, guard, &changes);
         self.judge(decision, judgement, &shown);
-        // That it is undone is said when it is.
+        // That it is reverted is said when it is.
         let mut effects = ChangeEffects::new();
         if changes.is_empty() {
             effects.push(ChangeEffect::Say(ChangeNotice::Guard(shown.text)));
         }
-        effects.extend(self.undo(&changes));
+        effects.extend(self.revert(&changes));
         let known = self.decisions.get(&decision).map(|known| &known.decided.how);
         if let Some(How::Switch(switches)) = known {
             let back = ProbeSwitch::back(switches, slots);
@@ -53,7 +53,13 @@ impl Changes {
         effects
     }
 
-    fn keep(&mut self, decision: u64, rule: &str, guard: &GuardView, changes: &[ChangeId]) -> ChangeEffects {
+    fn keep(
+        &mut self,
+        decision: DecisionId,
+        rule: &str,
+        guard: &GuardView,
+        changes: &[ChangeId],
+    ) -> ChangeEffects {
         self.judge(decision, Judgement::Kept, guard);
         let is_confirmed = guard.effect == Some(plan::GuardEffect::Confirmed);
         if is_confirmed && self.made.of_decision(decision).any(Made::is_made) {
@@ -66,15 +72,15 @@ impl Changes {
             .collect()
     }
 
-    pub(super) fn undone(&mut self, change: ChangeId, undo: Undo, now: Time) -> ChangeEffects {
+    pub(super) fn reverted(&mut self, change: ChangeId, undo: RevertResult, now: Time) -> ChangeEffects {
         let mut effects = ChangeEffects::new();
         let (outcome, failed) = match undo {
-            Undo::Reverted => (ChangeOutcome::Reverted, None),
-            Undo::ChangedSince => (
+            RevertResult::Reverted => (ChangeOutcome::Reverted, None),
+            RevertResult::ChangedSince => (
                 ChangeOutcome::LeftAlone,
                 Some("the program changed it since".to_owned()),
             ),
-            Undo::Failed { reason, may_pass } => {
+            RevertResult::Failed { reason, may_pass } => {
                 let outcome = ChangeOutcome::NotBack(reason.clone());
                 // A process that has ended holds nothing.
                 if !may_pass || self.is_gone(change) {
@@ -96,10 +102,11 @@ impl Changes {
     }
 
     fn guard_answered(&mut self, change: ChangeId, failed: Option<&str>) -> Option<ChangeEffect> {
-        let (decision, judgement, guard) = self.undoing.answered(change, failed)?;
+        let (decision, judgement, guard) = self.reverting.answered(change, failed)?;
         self.judge(decision, judgement, &guard);
-        if judgement == Judgement::Undone && guard.verdict == words::COMPARED {
-            // A trial reverts its change often: only the first time is said, and what counts is the change that is judged.
+        if judgement == Judgement::Reverted && guard.verdict == words::COMPARED {
+            // A trial reverts its change often: only the first time is said, and what counts is the change
+            // that is judged.
             let is_first = self
                 .decisions
                 .get(&decision)
@@ -116,17 +123,17 @@ impl Changes {
         }
         self.findings.forget(rule);
         let changes: Vec<ChangeId> = self.in_force_of(rule).collect();
-        self.undo(&changes)
+        self.revert(&changes)
     }
 
-    /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
+    /// The changes of a rule that are in force and not being reverted, in the order in which they were made.
     pub fn in_force_of(&self, rule: &str) -> impl Iterator<Item = ChangeId> {
         let of = self.made.iter().filter(move |made| made.rule() == rule);
-        let left = of.filter(|made| made.is_in_force() && !made.is_being_undone());
+        let left = of.filter(|made| made.is_in_force() && !made.is_being_reverted());
         left.map(Made::change)
     }
 
-    /// What has not been judged never will be, and what is not confirmed is put back.
+    /// What has not been judged never will be, and what is not confirmed is reverted.
     pub(super) fn stop(&mut self, ending: Ending, on_trial: Vec<Trial>) -> ChangeEffects {
         let who = match ending {
             Ending::Program => "the program",
@@ -146,17 +153,17 @@ impl Changes {
         effects
     }
 
-    pub(super) fn farewell(&mut self, machine: MachineId, farewell: MachineFarewell) -> ChangeEffects {
+    pub(super) fn actuator_ended(&mut self, machine: MachineId, reverts: MachineReverts) -> ChangeEffects {
         let mut effects = ChangeEffects::new();
-        for (change, undo) in farewell.undone {
+        for (change, undo) in reverts.reverted {
             let outcome = match undo {
-                Undo::Reverted => ChangeOutcome::Reverted,
-                Undo::ChangedSince => ChangeOutcome::LeftAlone,
-                Undo::Failed { reason, .. } => ChangeOutcome::NotBack(reason),
+                RevertResult::Reverted => ChangeOutcome::Reverted,
+                RevertResult::ChangedSince => ChangeOutcome::LeftAlone,
+                RevertResult::Failed { reason, .. } => ChangeOutcome::NotBack(reason),
             };
-            // One that could not be taken back before, if a guard wanted it: its verdict holds now.
+            // One that could not be reverted before, if a guard wanted it: its verdict holds now.
             if outcome == ChangeOutcome::Reverted
-                && let Some((decision, judgement, guard)) = self.undoing.answered(change, None)
+                && let Some((decision, judgement, guard)) = self.reverting.answered(change, None)
             {
                 self.judge(decision, judgement, &guard);
             }
@@ -165,8 +172,8 @@ impl Changes {
                 self.strangers.push(Left::stranger(outcome.standing()));
             }
         }
-        let failed: BTreeSet<ChangeId> = farewell.failed.iter().map(|(change, ..)| *change).collect();
-        for (change, reason, has_ended) in farewell.failed {
+        let failed: BTreeSet<ChangeId> = reverts.failed.iter().map(|(change, ..)| *change).collect();
+        for (change, reason, has_ended) in reverts.failed {
             let outcome = ChangeOutcome::NotBack(reason);
             self.retry.over(change);
             // A process that has ended holds nothing any more.
@@ -174,7 +181,7 @@ impl Changes {
                 self.strangers.push(Left::stranger(Standing::NotBack));
             }
         }
-        for change in farewell.kept.iter().filter(|change| !failed.contains(change)) {
+        for change in reverts.kept.iter().filter(|change| !failed.contains(change)) {
             match self.made.find_mut(*change) {
                 Some(made) => made.keep(),
                 None => self.strangers.push(Left::stranger(Standing::Kept)),
@@ -211,7 +218,7 @@ impl Changes {
         effects
     }
 
-    /// The rules whose repairs were taken back.
+    /// The rules whose repairs were reverted.
     pub fn repairs_ended(&self) -> Vec<String> {
         let is_back = |rule: &str| {
             let of = self.made.iter().filter(|made| made.rule() == rule);
@@ -222,9 +229,9 @@ impl Changes {
         repairs.map(str::to_owned).collect()
     }
 
-    /// What became of all changes, for the last line of a session; `unknown` of them are in the journal alone, and `undo` is the command that takes
-    /// back what was left.
-    pub fn last_words(&self, unknown: usize, undo: &str, program: &str) -> String {
+    /// What became of all changes, for the last line of a session; `unknown` of them are in the journal
+    /// alone, and `undo` is the command that reverts what was left.
+    pub fn summary(&self, unknown: usize, undo: &str, program: &str) -> String {
         let made = self.made.iter().filter(|made| made.is_made());
         let left = made.map(|made| Left {
             standing: made.standing(),
@@ -235,6 +242,6 @@ impl Changes {
         let strangers = self.strangers.iter().cloned();
         let left = left.chain(self.made.dropped().left()).chain(strangers);
         let left: Vec<Left> = left.chain(self.made.compared()).collect();
-        last_words::last_words(&left, unknown, undo, program)
+        summary::summary(&left, unknown, undo, program)
     }
 }

@@ -1,13 +1,14 @@
-//! All changes of a session in the order of their receipts, found by decision and by number. What is settled is dropped when there is more
-//! of it than is shown, and counted: a session may last for weeks.
+//! All changes of a session in the order of their receipts, found by decision and by number. What is settled
+//! is dropped when there is more of it than is shown, and counted: a session may last for weeks.
 
+use rules::DecisionId;
 use std::collections::BTreeMap;
 
 use super::{
     event::ChangeId,
-    last_words::Left,
     made::{Made, SHOWN_MAX},
     outcome::Standing,
+    summary::Left,
 };
 use profile::cost::HoldTotals;
 
@@ -15,7 +16,7 @@ use profile::cost::HoldTotals;
 pub(super) struct Ledger {
     made: BTreeMap<u64, Made>,
     next: u64,
-    of_decision: BTreeMap<u64, Vec<u64>>,
+    of_decision: BTreeMap<DecisionId, Vec<u64>>,
     of_change: BTreeMap<ChangeId, u64>,
     /// How many there may be before the settled ones are looked for again; 0 before the first time.
     checked_at: usize,
@@ -70,12 +71,12 @@ impl Ledger {
         self.made.values().skip(self.made.len().saturating_sub(count))
     }
 
-    pub(super) fn of_decision(&self, decision: u64) -> impl Iterator<Item = &Made> {
+    pub(super) fn of_decision(&self, decision: DecisionId) -> impl Iterator<Item = &Made> {
         let numbers = self.of_decision.get(&decision).into_iter().flatten();
         numbers.filter_map(|number| self.made.get(number))
     }
 
-    pub(super) fn change_decision(&mut self, decision: u64, mut change: impl FnMut(&mut Made)) {
+    pub(super) fn change_decision(&mut self, decision: DecisionId, mut change: impl FnMut(&mut Made)) {
         for number in self.of_decision.get(&decision).into_iter().flatten() {
             self.made.get_mut(number).into_iter().for_each(&mut change);
         }
@@ -110,9 +111,9 @@ impl Ledger {
         held
     }
 
-    /// Drops a decision that was reverted to be compared, but for the time that threads were held for it and, until it is made again, its
-    /// number of changes.
-    pub(super) fn withdraw(&mut self, decision: u64) {
+    /// Drops a decision that was reverted to be compared, but for the time that threads were held for it and,
+    /// until it is made again, its number of changes.
+    pub(super) fn withdraw(&mut self, decision: DecisionId) {
         for number in self.of_decision.remove(&decision).into_iter().flatten() {
             if let Some(made) = self.made.remove(&number) {
                 self.of_change.remove(&made.change());
@@ -122,13 +123,13 @@ impl Ledger {
         }
     }
 
-    /// Drops the decisions that are settled and too old to be shown, and says which. Looks for them once for as many new changes as are
-    /// shown, so that a receipt costs the same however long a session lasts.
+    /// Drops the decisions that are settled and too old to be shown, and says which. Looks for them once for
+    /// as many new changes as are shown, so that a receipt costs the same however long a session lasts.
     pub(super) fn drop_settled(
         &mut self,
-        is_settled: impl Fn(u64) -> bool,
+        is_settled: impl Fn(DecisionId) -> bool,
         has_ended: impl Fn(&Made) -> bool,
-    ) -> Vec<u64> {
+    ) -> Vec<DecisionId> {
         if self.made.len() < self.checked_at.max(2 * SHOWN_MAX) {
             return Vec::new();
         }
@@ -138,7 +139,7 @@ impl Ledger {
         let gone = self.of_decision.iter().filter(|(decision, numbers)| {
             is_old(numbers) && is_settled(**decision) && self.of_decision(**decision).all(is_over)
         });
-        let gone: Vec<u64> = gone.map(|(decision, _)| *decision).collect();
+        let gone: Vec<DecisionId> = gone.map(|(decision, _)| *decision).collect();
         for decision in &gone {
             for number in self.of_decision.remove(decision).into_iter().flatten() {
                 let Some(made) = self.made.remove(&number) else {

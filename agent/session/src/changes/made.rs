@@ -1,12 +1,13 @@
 //! One change of one process, as it was made and as it stands.
 
+use rules::DecisionId;
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Changes,
     event::{ActuatorPid, ChangeId, MemberProcess, OrderPart, ShownChange, Trial},
     outcome::{ChangeOutcome, Standing},
-    undoing::Judgement,
+    reverting::Judgement,
 };
 use profile::{
     cost::HoldTotals,
@@ -18,7 +19,7 @@ pub(super) const SHOWN_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Made {
-    pub(super) decision: u64,
+    pub(super) decision: DecisionId,
     pub(super) process: MemberProcess,
     pid: ActuatorPid,
     /// 0 where nothing was made.
@@ -32,7 +33,7 @@ pub(super) struct Made {
 
 impl Made {
     pub(super) fn new(
-        decision: u64,
+        decision: DecisionId,
         part: OrderPart,
         outcome: ChangeOutcome,
         shown: Option<Box<ShownChange>>,
@@ -97,7 +98,7 @@ impl Made {
         self.is_made() && self.standing() == Standing::InForce
     }
 
-    /// Nothing of it is in the process, and nobody will ask for it: a repair that was confirmed may.
+    /// Nothing of it is in the process, and it will not be needed: a repair that was confirmed may be.
     pub(super) fn is_settled(&self) -> bool {
         let is_over = matches!(
             self.standing(),
@@ -110,9 +111,9 @@ impl Made {
         self.judgement == Some(Judgement::Kept)
     }
 
-    /// A guard takes it back, or has.
-    pub(super) fn is_being_undone(&self) -> bool {
-        matches!(self.judgement, Some(Judgement::Undoing | Judgement::Undone))
+    /// A guard reverts it, or has.
+    pub(super) fn is_being_reverted(&self) -> bool {
+        matches!(self.judgement, Some(Judgement::Reverting | Judgement::Reverted))
     }
 
     pub(super) fn judge(&mut self, judgement: Judgement, guard: &GuardView) {
@@ -121,7 +122,7 @@ impl Made {
     }
 
     pub(super) fn settle(&mut self, outcome: ChangeOutcome) {
-        // A call that changed nothing changed nothing when it was taken back, either.
+        // A call that changed nothing changed nothing when it was reverted, either.
         if self.outcome != ChangeOutcome::AlreadyThere {
             self.outcome = outcome;
         }
@@ -167,7 +168,7 @@ impl Changes {
             let reason = format!("{} of {} windows", trial.seen, trial.over);
             (trial.decision, GuardView::without(words::ON_TRIAL, reason))
         });
-        let trials: BTreeMap<u64, GuardView> = on_trial.chain(self.unjudged.clone()).collect();
+        let trials: BTreeMap<DecisionId, GuardView> = on_trial.chain(self.unjudged.clone()).collect();
         let shown = self.made.newest(SHOWN_MAX);
         shown.map(|made| made.view(trials.get(&made.decision))).collect()
     }
@@ -183,7 +184,7 @@ impl Changes {
         made.map(|made| made.settle(outcome.clone())).is_some()
     }
 
-    pub(super) fn judge(&mut self, decision: u64, judgement: Judgement, guard: &GuardView) {
+    pub(super) fn judge(&mut self, decision: DecisionId, judgement: Judgement, guard: &GuardView) {
         self.made
             .change_decision(decision, |made| made.judge(judgement, guard));
     }

@@ -1,19 +1,19 @@
-//! What is changed in a session: decisions, orders, receipts, verdicts of guards, undo and retry, as a pure state machine. Events carry all
-//! data, time is an argument, effects are values. It asks no kernel and no clock, and orders nothing by itself: whoever owns it carries
-//! the effects out. Every process and every order names its machine.
+//! What is changed in a session: decisions, orders, receipts, verdicts of guards, undo and retry, as a pure
+//! state machine. Events carry all data, time is an argument, effects are values. It calls no kernel and no
+//! clock: the owner carries the effects out. Every process and every order names its machine.
 
 mod event;
 mod findings;
 mod judging;
-mod last_words;
 mod ledger;
 mod made;
 mod outcome;
 mod retry;
+mod reverting;
+mod summary;
 mod switch;
 #[cfg(test)]
 mod tests;
-mod undoing;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,22 +23,23 @@ use std::{
 pub use self::{
     event::{
         ActuatorPid, ChangeEffect, ChangeEffects, ChangeEvent, ChangeId, ChangeNotice, Decided, Ending, How,
-        MachineFarewell, MachineId, MemberProcess, Order, OrderAnswer, OrderPart, ShownChange, Trial, Undo,
+        MachineId, MachineReverts, MemberProcess, Order, OrderAnswer, OrderPart, RevertResult, ShownChange,
+        Trial,
     },
     outcome::{ChangeOutcome, NotDone},
     switch::ProbeSwitch,
 };
 use self::{
-    findings::Findings, last_words::Left, ledger::Ledger, made::Made, retry::Retry, undoing::Undoing,
+    findings::Findings, ledger::Ledger, made::Made, retry::Retry, reverting::Reverting, summary::Left,
 };
 use profile::{
     cost::HoldTotals,
     format::plural,
     snapshot::{GuardView, outcome as words},
 };
-use rules::Time;
+use rules::{DecisionId, Time};
 
-/// So many decisions may be in force at a time: each is remembered, for it may have to be taken back.
+/// So many decisions may be in force at a time: each is remembered, for it may have to be reverted.
 const DECISIONS_MAX: usize = 100_000;
 
 /// Why an order is refused when the queue is full.
@@ -65,16 +66,16 @@ struct Known {
 pub struct Changes {
     pub findings: Findings,
     made: Ledger,
-    decisions: BTreeMap<u64, Known>,
+    decisions: BTreeMap<DecisionId, Known>,
     /// Those of them whose receipts are not all in.
-    waiting: BTreeSet<u64>,
+    waiting: BTreeSet<DecisionId>,
     /// As many as there are slots on the kernel side, at most.
     ended: BTreeSet<MemberProcess>,
     retry: Retry,
-    /// Guards whose changes are being taken back.
-    undoing: Undoing,
+    /// Guards whose changes are being reverted.
+    reverting: Reverting,
     /// What is said of changes that no guard has judged, once the session is over.
-    unjudged: BTreeMap<u64, GuardView>,
+    unjudged: BTreeMap<DecisionId, GuardView>,
     /// Changes of processes that are not known here, as of forked ones.
     strangers: Vec<Left>,
     /// Nothing is ordered any more: the actuator puts back what is not confirmed.
@@ -112,7 +113,7 @@ impl Changes {
                 keeps,
                 slots,
             } => self.judged(decision, &rule, guard, keeps, slots.as_ref()),
-            ChangeEvent::Undone(change, undo) => self.undone(change, undo, now),
+            ChangeEvent::Reverted(change, undo) => self.reverted(change, undo, now),
             ChangeEvent::Removed { rule, keeps } => self.removed(&rule, keeps),
             ChangeEvent::Ended(process) => {
                 self.end(process);
@@ -120,25 +121,25 @@ impl Changes {
             }
             ChangeEvent::Tick => {
                 let due = self.retry.due(now);
-                self.undo(&due)
+                self.revert(&due)
             }
             ChangeEvent::Stop { ending, on_trial } => self.stop(ending, on_trial),
-            ChangeEvent::Farewell(machine, farewell) => self.farewell(machine, farewell),
-            ChangeEvent::LastWords {
+            ChangeEvent::ActuatorEnded(machine, reverts) => self.actuator_ended(machine, reverts),
+            ChangeEvent::Summary {
                 unknown,
                 undo,
                 program,
-            } => vec![ChangeEffect::LastWords(self.last_words(unknown, &undo, &program))],
+            } => vec![ChangeEffect::Summary(self.summary(unknown, &undo, &program))],
         }
     }
 
-    /// An answer of the actuator, and what is to be taken in before it: that the process in which something was not done has ended, and that
-    /// the rules wait for the decision no longer.
+    /// An answer of the actuator, and what is to be taken in before it: that the process in which something
+    /// was not done has ended, and that the rules wait for the decision no longer.
     pub fn with_causes(
         &self,
         event: ChangeEvent,
         has_ended: impl Fn(MemberProcess) -> bool,
-        awaits: impl Fn(u64) -> bool,
+        awaits: impl Fn(DecisionId) -> bool,
     ) -> Vec<ChangeEvent> {
         let ended = self.failed_in(&event).filter(|process| has_ended(*process));
         let given_up = match &event {
@@ -159,7 +160,7 @@ impl Changes {
                 part,
                 answer,
             } if !answer.outcome.is_done() => Some(self.part(*decision, *part)?.process),
-            ChangeEvent::Undone(change, Undo::Failed { .. }) => self.process_of(*change),
+            ChangeEvent::Reverted(change, RevertResult::Failed { .. }) => self.process_of(*change),
             _ => None,
         }
     }
@@ -206,12 +207,12 @@ impl Changes {
         self.decisions.insert(id, known);
         for (number, process) in parts {
             if let Some(reason) = &refusal {
-                effects.extend(self.receipt(id, number, OrderAnswer::not_done(reason.clone(), false)));
+                effects.extend(self.receipt(id, number, OrderAnswer::not_done(NotDone::for_good(reason))));
             } else if is_each && self.has_ended(process) {
                 effects.extend(self.receipt(
                     id,
                     number,
-                    OrderAnswer::not_done(words::GONE.to_owned(), false),
+                    OrderAnswer::not_done(NotDone::for_good(words::GONE)),
                 ));
             }
         }
@@ -233,7 +234,8 @@ impl Changes {
             .collect()
     }
 
-    /// What the same rule did to the same code of a process before, and is in force: the same code cannot be changed twice.
+    /// What the same rule did to the same code of a process before, and is in force: the same code cannot be
+    /// changed twice.
     fn replaced_by(&self, rule: &str, part: &OrderPart) -> Vec<ChangeId> {
         if !matches!(part.view.action, "set_arg" | "insert_call") {
             return Vec::new();
@@ -248,7 +250,7 @@ impl Changes {
             .collect()
     }
 
-    fn receipt(&mut self, decision: u64, number: usize, answer: OrderAnswer) -> ChangeEffects {
+    fn receipt(&mut self, decision: DecisionId, number: usize, answer: OrderAnswer) -> ChangeEffects {
         let Some(known) = self.decisions.get_mut(&decision) else {
             return ChangeEffects::new();
         };
@@ -294,8 +296,8 @@ impl Changes {
         }
     }
 
-    /// Every process has answered: tells the rules, and puts back what a refused decision has written.
-    fn answered(&mut self, decision: u64) -> ChangeEffects {
+    /// Every process has answered: reports to the rules, and reverts what a refused decision has written.
+    fn answered(&mut self, decision: DecisionId) -> ChangeEffects {
         self.waiting.remove(&decision);
         let written: Vec<ChangeId> = self.in_force_of_decision(decision).map(Made::change).collect();
         let Some(known) = self.decisions.get_mut(&decision) else {
@@ -320,47 +322,48 @@ impl Changes {
                 return effects;
             }
             effects.push(ChangeEffect::Say(ChangeNotice::TooLate { rule }));
-            effects.extend(self.undo(&written));
+            effects.extend(self.revert(&written));
             return effects;
         };
         let mut effects = ChangeEffects::new();
-        // What was given up nobody waits for.
+        // A process that was given up is not waited for.
         if is_awaited {
             let reason = why.reason.clone();
             effects.push(ChangeEffect::Result(decision, Err(why)));
             effects.push(ChangeEffect::Say(ChangeNotice::NotDone { rule, reason }));
         }
-        effects.extend(self.undo(&written));
+        effects.extend(self.revert(&written));
         effects
     }
 
     fn no_room(&mut self, machine: MachineId, order: Order, now: Time) -> ChangeEffects {
         match order {
             Order::Do { decision, part, .. } => {
-                self.receipt(decision, part, OrderAnswer::not_done(NO_ROOM.to_owned(), true))
+                self.receipt(decision, part, OrderAnswer::not_done(NotDone::for_now(NO_ROOM)))
             }
             Order::Together { decision } => {
                 let known = self.decisions.get(&decision);
                 let parts = known.map_or(0, |known| known.decided.parts.len());
-                let refused = || OrderAnswer::not_done(NO_ROOM.to_owned(), false);
+                let refused = || OrderAnswer::not_done(NotDone::for_good(NO_ROOM));
                 (0..parts)
                     .flat_map(|part| self.receipt(decision, part, refused()))
                     .collect()
             }
-            Order::Undo(changes) => changes
+            Order::Revert(changes) => changes
                 .into_iter()
                 .flat_map(|change| {
                     let (reason, may_pass) = (NO_ROOM.to_owned(), true);
-                    self.undone(change, Undo::Failed { reason, may_pass }, now)
+                    self.reverted(change, RevertResult::Failed { reason, may_pass }, now)
                 })
                 .collect(),
-            // What is neither confirmed nor undone now is put back at the end, and what was given up when it is done.
+            // What is neither confirmed nor reverted now is reverted at the end, and what was given up when it
+            // is done.
             Order::Confirm(_) | Order::GiveUp(_) => vec![ChangeEffect::NoRoom(machine, order)],
         }
     }
 
     /// Probes are the session's own: nothing is written, and it is done at once.
-    fn switched(&mut self, decision: u64, result: Result<(), String>) -> ChangeEffects {
+    fn switched(&mut self, decision: DecisionId, result: Result<(), String>) -> ChangeEffects {
         let Some(known) = self.decisions.get(&decision) else {
             return ChangeEffects::new();
         };
@@ -382,7 +385,7 @@ impl Changes {
         vec![ChangeEffect::Say(said), ChangeEffect::Result(decision, result)]
     }
 
-    fn gave_up(&mut self, decision: u64) -> ChangeEffects {
+    fn gave_up(&mut self, decision: DecisionId) -> ChangeEffects {
         let known = self.decisions.get_mut(&decision);
         let Some(known) = known.filter(|known| !known.waiting.is_empty() && !known.is_given_up) else {
             return ChangeEffects::new();
@@ -397,16 +400,16 @@ impl Changes {
             .collect()
     }
 
-    /// Orders that these are taken back, but for those that are gone with their processes.
-    fn undo(&self, changes: &[ChangeId]) -> ChangeEffects {
+    /// Orders that these are reverted, but for those that are gone with their processes.
+    fn revert(&self, changes: &[ChangeId]) -> ChangeEffects {
         let mut by_machine: BTreeMap<MachineId, Vec<ChangeId>> = BTreeMap::new();
         for change in changes.iter().filter(|change| !self.is_gone(**change)) {
             by_machine.entry(change.machine).or_default().push(*change);
         }
-        // Once it is stopped the actuator takes back whatever is not confirmed.
+        // Once it is stopped the actuator reverts whatever is not confirmed.
         let orders = by_machine.into_iter().filter(|_| !self.is_stopped);
         orders
-            .map(|(machine, changes)| ChangeEffect::Order(machine, Order::Undo(changes)))
+            .map(|(machine, changes)| ChangeEffect::Order(machine, Order::Revert(changes)))
             .collect()
     }
 
@@ -428,21 +431,22 @@ impl Changes {
         made.is_some_and(|made| self.has_ended(made.process))
     }
 
-    fn in_force_of_decision(&self, decision: u64) -> impl Iterator<Item = &Made> {
+    fn in_force_of_decision(&self, decision: DecisionId) -> impl Iterator<Item = &Made> {
         let of = self.made.of_decision(decision);
         of.filter(|made| made.is_in_force())
     }
 
-    /// The decisions that wait for receipts. Whoever knows that the rules wait for one no longer says [`ChangeEvent::GaveUp`].
-    pub fn waiting(&self) -> impl Iterator<Item = u64> {
+    /// The decisions that wait for receipts. If the rules are known to wait for none, [`ChangeEvent::GaveUp`]
+    /// is not needed.
+    pub fn waiting(&self) -> impl Iterator<Item = DecisionId> {
         self.waiting.iter().copied()
     }
 
-    pub fn is_waiting(&self, decision: u64) -> bool {
+    pub fn is_waiting(&self, decision: DecisionId) -> bool {
         self.waiting.contains(&decision)
     }
 
-    pub fn part(&self, decision: u64, part: usize) -> Option<&OrderPart> {
+    pub fn part(&self, decision: DecisionId, part: usize) -> Option<&OrderPart> {
         self.decisions.get(&decision)?.decided.parts.get(part)
     }
 
@@ -452,7 +456,7 @@ impl Changes {
     }
 
     /// When a decision was carried out, since the probes were armed.
-    pub fn carried_out(&self, decision: u64) -> Option<Duration> {
+    pub fn carried_out(&self, decision: DecisionId) -> Option<Duration> {
         self.made.of_decision(decision).map(Made::at).min()
     }
 
@@ -469,22 +473,22 @@ impl Changes {
     }
 
     /// A decision that was reverted to be compared is forgotten.
-    fn forget_compared(&mut self, decision: u64) {
+    fn forget_compared(&mut self, decision: DecisionId) {
         self.made.withdraw(decision);
         self.decisions.remove(&decision);
-        self.undoing.forget(decision);
+        self.reverting.forget(decision);
     }
 
-    /// What was undone, refused or gone with its process is forgotten when there is much of it.
+    /// What was reverted, refused or gone with its process is forgotten when there is much of it.
     fn drop_settled(&mut self) {
-        let (waiting, undoing, ended) = (&self.waiting, &self.undoing, &self.ended);
-        let is_settled = |decision: u64| !waiting.contains(&decision) && !undoing.is_open(decision);
+        let (waiting, reverting, ended) = (&self.waiting, &self.reverting, &self.ended);
+        let is_settled = |decision: DecisionId| !waiting.contains(&decision) && !reverting.is_open(decision);
         let gone = self
             .made
             .drop_settled(is_settled, |made| ended.contains(&made.process));
         for decision in gone {
             self.decisions.remove(&decision);
-            self.undoing.forget(decision);
+            self.reverting.forget(decision);
         }
     }
 }
@@ -499,7 +503,7 @@ fn together(decided: &Decided) -> ChangeEffects {
         .collect()
 }
 
-fn refuse(decision: u64, rule: String, reason: String) -> ChangeEffects {
+fn refuse(decision: DecisionId, rule: String, reason: String) -> ChangeEffects {
     let said = ChangeNotice::NotDone {
         rule,
         reason: reason.clone(),

@@ -28,6 +28,14 @@ impl NotDone {
         }
     }
 
+    /// Later it may go.
+    pub fn for_now(reason: impl Into<String>) -> NotDone {
+        NotDone {
+            may_pass: true,
+            ..NotDone::for_good(reason)
+        }
+    }
+
     /// All of these processes had it already.
     pub(super) fn there(processes: usize) -> NotDone {
         let processes = plural(processes, "process");
@@ -49,17 +57,16 @@ pub enum ChangeOutcome {
     AlreadyThere,
     /// A call returned this and has no inverse.
     Stays(String),
-    /// A call returned this and leaves nothing to be taken back.
+    /// A call returned this and leaves nothing to be reverted.
     Over(String),
     Running,
     /// The process ended before.
     Gone,
     Refused(String),
-    /// It was taken back.
     Reverted,
-    /// It was to be taken back, and the program has changed it since.
+    /// It was to be reverted, and the program has changed it since.
     LeftAlone,
-    /// It could not be taken back, for this reason.
+    /// It could not be reverted, for this reason.
     NotBack(String),
 }
 
@@ -110,18 +117,18 @@ impl fmt::Display for ChangeOutcome {
 pub(super) enum Standing {
     /// It was not made, or nothing had to be changed.
     NotMade,
-    /// In force, and can be taken back.
+    /// In force, and can be reverted.
     InForce,
     /// In force, and left so on purpose when the session ended.
     Kept,
     /// A call that was made and has no inverse.
     Stays,
-    /// A call that was made and leaves nothing to be taken back.
+    /// A call that was made and leaves nothing to be reverted.
     Over,
     Running,
     Back,
-    /// Not taken back: the program has changed it since.
+    /// Not reverted: the program has changed it since.
     LeftAlone,
-    /// Could not be taken back.
+    /// Could not be reverted.
     NotBack,
 }

@@ -1,5 +1,6 @@
-//! Changes that are to be taken back and could not be yet: the program did not come to their place, or a thread stands in the code. They
-//! are tried again, each time after twice as long. Whether one is to be taken back is not decided here.
+//! Changes that are to be reverted and could not be yet: the program did not come to their place, or a
+//! thread stands in the code. They are tried again, each time after twice as long. Whether one is to be taken
+//! back is not decided here.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// It could not be taken back. True for the first time.
+    /// It could not be reverted. True for the first time.
     pub(super) fn failed(&mut self, change: ChangeId, now: Time) -> bool {
         let before = self.waiting.get(&change).map(|waiting| waiting.pause_ns);
         let pause_ns = before.map_or(PAUSE_NS, |pause_ns| (2 * pause_ns).min(PAUSE_NS_MAX));
@@ -33,7 +34,7 @@ impl Retry {
         before.is_none()
     }
 
-    /// It was taken back, or there is nothing to take back any more. True if it had failed before.
+    /// It was reverted, or there is nothing to revert any more. True if it had failed before.
     pub(super) fn over(&mut self, change: ChangeId) -> bool {
         self.waiting.remove(&change).is_some()
     }

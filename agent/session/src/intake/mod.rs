@@ -1,5 +1,6 @@
-//! Hits as they come in: which are left in the ring, up to when all have been read, what was lost, when they are to be read next, and when a
-//! decision is likely to fall due. Pure: times are handed in, and the ring is read by whoever owns this.
+//! Hits as they come in: which are left in the ring, up to when all have been read, what was lost, when they
+//! are to be read next, and when a decision is likely to fall due. Pure: times are arguments, and the owner
+//! reads the ring.
 
 mod prediction;
 #[cfg(test)]
@@ -10,19 +11,20 @@ pub use self::prediction::{DECISION, Expected, Prediction, SHARE_MAX};
 use self::unread::Unread;
 use profile::cost::UnreadView;
 
-/// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a CPU may see of another's
-/// writes too late, is far less than this.
+/// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a
+/// CPU may see of another's writes too late, is far less than this.
 const CLOCK_SLACK_NS: u64 = 1_000;
 
-/// Hits at which nothing falls due may lie for so long: no hit is to lie for 5 ms, and the clock of the loop is a millisecond or two late.
+/// Hits at which nothing falls due may lie for so long: no hit is to lie for 5 ms, and the clock of the loop
+/// is a millisecond or two late.
 const HITS_NS: u64 = 3_000_000;
 
-/// Hits that are taken from the ring before the loop looks at anything else; and gathered, where nothing falls due at them, before they are
-/// evaluated.
+/// Hits that are taken from the ring before the loop looks at anything else; and gathered, where nothing
+/// falls due at them, before they are evaluated.
 pub const HITS_PER_WAKE: usize = 4096;
 
-/// Rings of calls are read this often at most, in nanoseconds, ticks aside: what a rank calls more often than its ring has room for is counted
-/// as not seen, and nothing is gained by following it.
+/// Rings of calls are read this often at most, in nanoseconds, ticks aside: what a rank calls more often than
+/// its ring has room for is counted as not seen, and nothing is gained by following it.
 const CALLS_NS: u64 = 100_000_000;
 
 /// What is known of hits and of rings of calls.
@@ -68,7 +70,8 @@ impl Intake {
         }
     }
 
-    /// A hit of this time was taken; `first` is the time of now where it is the first of those that are taken together: that one lay there longest.
+    /// A hit of this time was taken; `first` is the time of now where it is the first of those that are taken
+    /// together: that one lay there longest.
     pub fn take(&mut self, hit_ns: u64, first: Option<u64>) {
         self.newest_ns = self.newest_ns.max(hit_ns);
         if let Some(now_ns) = first {
@@ -91,8 +94,8 @@ impl Intake {
         self.is_left
     }
 
-    /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any. When it is read next without a wake-up, where
-    /// that is another time than before; 0 where hits wake us.
+    /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any. When it
+    /// is read next without a wake-up, where that is another time than before; 0 where hits wake us.
     pub fn emptied(&mut self, has_found: bool, now_ns: u64) -> Option<u64> {
         self.is_left = false;
         let due_ns = match has_found {
@@ -108,7 +111,8 @@ impl Intake {
         (self.due_ns > 0).then_some(self.due_ns)
     }
 
-    /// So many more hits were taken at which nothing falls due; true where that is enough for them to be evaluated.
+    /// So many more hits were taken at which nothing falls due; true where that is enough for them to be
+    /// evaluated.
     pub fn gather(&mut self, taken: usize) -> bool {
         self.gathered += taken;
         self.gathered >= HITS_PER_WAKE
@@ -120,8 +124,8 @@ impl Intake {
         self.newest_ns
     }
 
-    /// Hits were taken, and then it was `now_ns`: up to when they are all known, if the ring is found empty now. None where a hit is newer: the ring
-    /// is drained once more.
+    /// Hits were taken, and then it was `now_ns`: up to when they are all known, if the ring is found empty
+    /// now. None where a hit is newer: the ring is drained once more.
     pub fn known_until(&self, now_ns: u64) -> Option<u64> {
         let until_ns = now_ns.saturating_sub(CLOCK_SLACK_NS);
         (until_ns >= self.newest_ns).then_some(until_ns)
@@ -132,13 +136,14 @@ impl Intake {
         began_ns.saturating_sub(CLOCK_SLACK_NS).max(self.watermark_ns)
     }
 
-    /// So many hits were taken until then, and what the ring was found to be after that. If it was empty, every hit before that time has been read: a
-    /// hit that has its place and is still being written keeps it from being empty.
+    /// So many hits were taken until then, and what the ring was found to be after that. If it was empty,
+    /// every hit before that time has been read: a hit that has its place and is still being written keeps it
+    /// from being empty.
     pub fn drained(&mut self, taken: usize, until_ns: u64, is_empty: bool) -> Drain {
         if is_empty {
             return Drain::UpTo(until_ns);
         }
-        // Nobody wakes us when what was being written or aggregated is.
+        // There is no wake-up for records that were being written or aggregated.
         self.is_left = true;
         match taken {
             0 => Drain::Stuck,
@@ -164,7 +169,8 @@ impl Intake {
         std::mem::take(&mut self.is_filling)
     }
 
-    /// When rings of calls are to be read before the next tick: one is half full, or a sampling window is open.
+    /// When rings of calls are to be read before the next tick: one is half full, or a sampling window is
+    /// open.
     pub fn calls_due_ns(&self, is_window_open: bool) -> Option<u64> {
         (self.is_filling || is_window_open).then_some(self.calls_read_ns + CALLS_NS)
     }

@@ -1,16 +1,17 @@
-//! Predicts when the next decision falls due, from when the last ones did: iterations that repeat let the session wake shortly before one ends
-//! and look for it without sleeping, so that neither it nor the actuator has to be woken then. A CPU that was asleep takes longer to wake
-//! than the decision takes to be made and written.
+//! Predicts when the next decision falls due, from when the last ones did: iterations that repeat let the
+//! session wake shortly before one ends and look for it without sleeping, so that neither it nor the actuator
+//! has to be woken then. A CPU that was asleep takes longer to wake than the decision takes to be made and
+//! written.
 //!
-//! Who looks, and that nobody else wants the CPU meanwhile, is the session's.
+//! Looking, and checking that no other thread needs the CPU meanwhile, is the session's task.
 
 use std::{collections::VecDeque, time::Duration};
 
 /// Intervals that are looked back on.
 const RECENT: usize = 8;
 
-/// Of those in order of length the shortest and the longest are left out: one iteration in eight may be late without the others
-/// being looked for longer.
+/// Of those in order of length the shortest and the longest are left out: one iteration in eight may be late
+/// without the others being looked for longer.
 const LEFT_OUT: usize = 1;
 
 /// Looked for so much longer before and after, in nanoseconds.
@@ -19,10 +20,11 @@ const SLACK_NS: u64 = 60_000;
 /// At most this share of the time is looked for.
 pub const SHARE_MAX: f64 = 0.05;
 
-/// Never longer than this at a time, in nanoseconds: so long nothing else is heard.
+/// Never longer than this at a time, in nanoseconds: other events wait meanwhile.
 const LOOK_NS_MAX: u64 = 2_000_000;
 
-/// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long from a cold start as the decision does.
+/// So much earlier than a decision is likely it is warmed up for, in nanoseconds: that takes about as long
+/// from a cold start as the decision does.
 const WARM_UP_NS: u64 = 400_000;
 
 /// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
@@ -67,7 +69,8 @@ impl Prediction {
         }
     }
 
-    /// When the next one is likely; none where they are too irregular to be looked for, or that time has come already.
+    /// When the next one is likely; none where they are too irregular to be looked for, or that time has come
+    /// already.
     pub fn next(&self, now_ns: u64) -> Option<Expected> {
         if self.intervals.len() < RECENT {
             return None;

@@ -27,11 +27,11 @@ fn ready(changes: &str) -> LeaveEvent {
     ready_with(changes, false)
 }
 
-fn ready_with(changes: &str, has_undone: bool) -> LeaveEvent {
+fn ready_with(changes: &str, has_reverted: bool) -> LeaveEvent {
     LeaveEvent::Ready {
         header: "app, 4 ranks".to_owned(),
         closing: vec!["MPI 12 %".to_owned()],
-        has_undone,
+        has_reverted,
         changes: changes.to_owned(),
     }
 }
@@ -46,9 +46,9 @@ fn watching() -> Leaving {
 }
 
 /// A session that wrote, up to the answer of its actuator.
-fn writing(parting: Parting) -> Leaving {
+fn writing(actuator_end: ActuatorEnd) -> Leaving {
     let mut it = stopped("Ctrl-C", true);
-    it.on(LeaveEvent::PutBack(Box::new(parting)));
+    it.on(LeaveEvent::Reverted(Box::new(actuator_end)));
     it
 }
 
@@ -67,7 +67,7 @@ fn is_fine(it: Leaving, changes: LeaveEvent) -> bool {
 
 #[test]
 fn what_came_last_is_read_and_the_recording_completed_before_anything_is_put_back_or_shown() {
-    for (has_actuator, then) in [(false, LeaveEffect::Show), (true, LeaveEffect::PutBack)] {
+    for (has_actuator, then) in [(false, LeaveEffect::Show), (true, LeaveEffect::Revert)] {
         let mut it = Leaving::default();
         let effects = it.on(stop("Ctrl-C", false, has_actuator));
         assert_eq!(
@@ -84,11 +84,11 @@ fn what_came_last_is_read_and_the_recording_completed_before_anything_is_put_bac
 #[test]
 fn one_that_may_write_has_its_actuator_put_back_before_anything_is_shown() {
     let mut it = stopped("Ctrl-C", true);
-    let effects = it.on(LeaveEvent::PutBack(Box::default()));
+    let effects = it.on(LeaveEvent::Reverted(Box::default()));
     assert_eq!(
         effects,
         [
-            LeaveEffect::TellChanges(MachineFarewell::default()),
+            LeaveEffect::ReportReverts(MachineReverts::default()),
             LeaveEffect::Show
         ]
     );
@@ -162,7 +162,7 @@ fn the_last_line_has_the_reason_for_which_the_session_ends() {
 
 #[test]
 fn a_session_that_wrote_says_what_became_of_its_changes() {
-    let (effects, outcome) = finish(writing(Parting::default()), ready("2 changes put back"));
+    let (effects, outcome) = finish(writing(ActuatorEnd::default()), ready("2 changes put back"));
     assert!(
         effects.contains(&say("Ctrl-C; detached in 25.0 ms; 2 changes put back")),
         "{effects:?}"
@@ -185,18 +185,18 @@ fn an_actuator_that_says_nothing_is_no_success_and_the_journal_is_read() {
 
 #[test]
 fn a_guard_that_took_something_back_is_no_success() {
-    for has_undone in [true, false] {
-        let it = writing(Parting::default());
-        assert_eq!(is_fine(it, ready_with("", has_undone)), !has_undone);
+    for has_reverted in [true, false] {
+        let it = writing(ActuatorEnd::default());
+        assert_eq!(is_fine(it, ready_with("", has_reverted)), !has_reverted);
     }
 }
 
 #[test]
 fn what_could_not_be_put_back_is_no_success() {
     for has_failed in [true, false] {
-        let it = writing(Parting {
+        let it = writing(ActuatorEnd {
             has_failed,
-            ..Parting::default()
+            ..ActuatorEnd::default()
         });
         assert_eq!(is_fine(it, ready("")), !has_failed);
     }
@@ -209,9 +209,9 @@ fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
         start_time: 1,
     };
     let mut it = stopped("Ctrl-C", true);
-    let effects = it.on(LeaveEvent::PutBack(Box::new(Parting {
+    let effects = it.on(LeaveEvent::Reverted(Box::new(ActuatorEnd {
         refused: vec![(pid(7), "why".to_owned()), (pid(8), "why".to_owned())],
-        ..Parting::default()
+        ..ActuatorEnd::default()
     })));
     assert_eq!(
         effects[1..],

@@ -50,7 +50,7 @@ pub enum LogPart {
     /// Who belongs to the job.
     Members,
     Changes,
-    /// What users ask for while it runs.
+    /// Requests of users while it runs.
     Requests,
     /// How the session ends.
     Leaving,
@@ -76,7 +76,8 @@ pub(super) struct Footer {
     pub(super) dropped: u64,
 }
 
-/// Gives an event to a part. The line of the log is an error if the event or an effect cannot be written as JSON.
+/// Gives an event to a part. The line of the log is an error if the event or an effect cannot be written as
+/// JSON.
 pub(super) fn line<S: StateMachine>(
     part: &mut S,
     event: S::Event,

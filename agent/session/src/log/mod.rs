@@ -1,9 +1,10 @@
-//! The log of a session (`--record-session`): every event of its state machines with the effects that it had, as lines of JSON. [`replay()`]
-//! feeds the events to new state machines and compares the effects byte for byte. The state machines are `members`, `changes`,
-//! `requests` and `leave`.
+//! The log of a session (`--record-session`): every event of its state machines with the effects that it had,
+//! as lines of JSON. [`replay()`] feeds the events to new state machines and compares the effects byte for
+//! byte. The state machines are `members`, `changes`, `requests` and `leave`.
 //!
-//! The lines are kept in memory and written at the end: a session cannot name files any more once it is armed. When the bound is reached
-//! the log stops, so that what it has can be replayed; what comes after is counted.
+//! The lines are kept in memory and written at the end: a session cannot name files any more once it is
+//! armed. When the bound is reached the log stops, so that what it has can be replayed; what comes after is
+//! counted.
 
 mod lines;
 mod replay;
@@ -66,7 +67,7 @@ impl StateMachine for leave::Leaving {
     }
 }
 
-/// What is asked for, which has no state: a request gives the same steps each time.
+/// Requests, which have no state: a request gives the same steps each time.
 pub struct Requests(pub requests::Check);
 
 impl StateMachine for Requests {
@@ -100,7 +101,8 @@ impl fmt::Debug for LogFile {
     }
 }
 
-/// The log, or none. One that is dropped before it was completed is written all the same: a session that fails is what it is for.
+/// The log, or none. One that is dropped before it was completed is written all the same: a session that
+/// fails is what it is for.
 #[derive(Debug, Default)]
 pub struct Log(Option<(Lines, LogFile)>);
 

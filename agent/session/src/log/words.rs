@@ -48,7 +48,8 @@ fn known(fields: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// The fields that say something, by their names, the short ones first. A single one is the name of what it has.
+/// The fields that say something, by their names, the short ones first. A single one is the name of what it
+/// has.
 fn named(fields: &Map<String, Value>) -> String {
     let is_single = fields.len() == 1;
     let mut fields: Vec<_> = fields

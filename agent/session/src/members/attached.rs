@@ -1,5 +1,5 @@
-//! Processes of a job that the session attached to: newcomers are looked for below its launcher, and one that runs another program or
-//! loads its MPI late joins anew, in another slot.
+//! Processes of a job that the session attached to: newcomers are looked for below its launcher, and one that
+//! runs another program or loads its MPI late joins anew, in another slot.
 
 use std::path::PathBuf;
 
@@ -29,8 +29,8 @@ impl Members {
         effects
     }
 
-    /// Nothing that was known of the old program is true of the new one, which joins as any newcomer does, in a slot of its own. What was
-    /// counted stays as it is.
+    /// Nothing that was known of the old program is true of the new one, which joins as any newcomer does, in
+    /// a slot of its own. What was counted stays as it is.
     pub(super) fn runs_another(
         &mut self,
         process: MemberProcess,
@@ -53,7 +53,8 @@ impl Members {
         effects
     }
 
-    /// Programs load it late (Python), and some ranks were just being loaded themselves when they were looked into.
+    /// Programs load it late (Python), and some ranks were just being loaded themselves when they were looked
+    /// into.
     pub(super) fn loaded_mpi(
         &mut self,
         process: MemberProcess,
@@ -83,7 +84,8 @@ impl Members {
         self.replaced.insert(process);
         self.missing.note(notice.to_string());
         let mut effects = self.end_attached(process);
-        // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one would be within it.
+        // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one
+        // would be within it.
         effects.extend([MemberEffect::ForgetThreads(process), MemberEffect::Say(notice)]);
         effects
     }

@@ -1,5 +1,5 @@
-//! Processes of a command that the session started: the kernel side tells who comes and goes, and whoever hits nothing is looked for in
-//! /proc.
+//! Processes of a command that the session started: the kernel side reports which come and go, and those that
+//! hit nothing are found in /proc.
 
 use super::{
     BEGIN_NS, BEGIN_SCAN_NS, Members, SCAN_NS, YOUNG_NS,
@@ -26,8 +26,9 @@ impl Members {
             return effects;
         }
         scan.looked = now;
-        // Processes without MPI may have begun another program, or loaded what is worth probing. Of one whose dynamic linker was at work when
-        // it was looked into, as it is in MPI_Init, it is not known yet what it has.
+        // Processes without MPI may have begun another program, or loaded what is worth probing. Of one whose
+        // dynamic linker was at work when it was looked into, as it is in MPI_Init, it is not known yet what
+        // it has.
         let young = self.running(machine).filter(|(_, seat, candidate)| {
             let may_have_more = !candidate.has_mpi || !candidate.is_linked;
             seat.is_watched && may_have_more && since(now, candidate.started) < YOUNG_NS

@@ -134,7 +134,8 @@ pub enum MemberEffect {
     ForgetThreads(MemberProcess),
     /// If this process runs no longer, or runs another program, what was changed in it is gone.
     CheckChanges(MemberProcess),
-    /// Look whether a process ended while it was attached to, of which nobody tells then: [`MemberEvent::Went`].
+    /// Check whether a process ended while it was attached to, which is not reported then:
+    /// [`MemberEvent::Went`].
     CheckEnded(MemberProcess, ActuatorPid),
     Say(MemberNotice),
     /// End the session, for this reason.

@@ -1,8 +1,10 @@
-//! Who belongs to the job: processes that join, end, run another program or load their MPI late; when /proc is looked at, and who is
-//! attached to. A pure state machine as [`super::changes`] is one: events carry what was read, time is an argument, effects are values.
+//! The members of the job: processes that join, end, run another program or load their MPI late; when /proc
+//! is read, and to which processes probes are attached. A pure state machine as [`super::changes`]: events
+//! carry what was read, time is an argument, effects are values.
 //!
-//! A session that attached to a job looks for newcomers below its launcher. One that started a command is told by the kernel side who
-//! hits a probe for the first time and who has ended; processes that hit nothing are looked for in /proc.
+//! A session that attached to a job looks for new processes below its launcher. In a session of a command,
+//! the kernel side reports which process hits a probe for the first time and which has ended; processes that
+//! hit nothing are found in /proc.
 
 mod attached;
 mod command;
@@ -248,7 +250,7 @@ impl Members {
         MemberEffects::new()
     }
 
-    /// It was told of meanwhile, and may have ended since.
+    /// It was reported meanwhile, and may have ended since.
     fn is_known(&self, machine: MachineId, pid: i32, is_running: bool) -> bool {
         let mut here = self
             .seats
@@ -286,7 +288,8 @@ impl Members {
         }
     }
 
-    /// It is named with the reason, and what /proc tells of it is all there is. Those that come together have nothing to do with each other.
+    /// It is named with the reason, and only values of /proc are shown for it. Processes that come together
+    /// are independent of each other.
     fn refused(&mut self, process: MemberProcess, pid: i32, reason: &str) -> MemberEffects {
         let Some(candidate) = self.take_seat(process, pid, false) else {
             return MemberEffects::new();

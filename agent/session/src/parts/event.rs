@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::{
     changes::{self, MachineId, MemberProcess, NotDone, Order, ProbeSwitch},
     decision::ResolvedDecision,
-    leave::{self, Parting},
+    leave::{self, ActuatorEnd},
     request::{Answer, Mode, Request},
-    requests::{NotAdded, NotSwitched},
+    requests::{NotAdded, NotSwitched, RemoveResult},
 };
 use plan::MarkKind;
 use profile::snapshot::{FindingView, GuardView};
-use rules::CheckedRule;
+use rules::{CheckedRule, DecisionId};
 
 /// What can happen, beside what happens to members.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub enum Event {
     /// The rules decided something.
     Decided(Box<ResolvedDecision>),
     Judged {
-        decision: u64,
+        decision: DecisionId,
         rule: String,
         guard: GuardView,
         keeps: bool,
@@ -41,7 +41,7 @@ pub enum Event {
     /// To what was changed.
     Changes(changes::ChangeEvent),
     /// What came of [`Effect::SwitchProbes`].
-    ProbesSwitched(Option<u64>, Result<(), String>),
+    ProbesSwitched(Option<DecisionId>, Result<(), String>),
     /// Something is not measured.
     NotMeasured(String),
     Tick,
@@ -53,17 +53,17 @@ pub enum Event {
     Switched(String, Mode, Result<String, NotSwitched>, String),
     /// What came of [`Effect::Add`]: what of the rule is not probed.
     Added(String, Mode, Result<Vec<String>, NotAdded>),
-    /// What came of [`Effect::Remove`]: it is removed, and its probes are off or could not be taken off; or there is no such rule.
+    /// What came of [`Effect::Remove`].
     Removed {
         rule: String,
         keeps: bool,
-        result: Result<Result<(), String>, String>,
+        result: RemoveResult,
     },
     /// The session is to end.
     Stop(&'static str),
-    /// What came of [`leave::LeaveEffect::PutBack`], and how many changes the actuator did not name.
-    PutBack {
-        parting: Box<Parting>,
+    /// What came of [`leave::LeaveEffect::Revert`], and how many changes the actuator did not name.
+    Reverted {
+        actuator_end: Box<ActuatorEnd>,
         unnamed: usize,
     },
     /// What came of [`leave::LeaveEffect::Show`].
@@ -73,7 +73,7 @@ pub enum Event {
         closing: Vec<String>,
         /// The processes that have ended or run another program by then.
         ended: Vec<MemberProcess>,
-        /// The command that takes back what was left.
+        /// The command that reverts what was left.
         undo: String,
         program: String,
     },
@@ -87,12 +87,13 @@ pub enum Effect {
     Order(MachineId, Order),
     /// Log that an order was dropped.
     Dropped(Order),
-    /// Find what each process is to do: [`changes::ChangeEvent::Decided`] or [`changes::ChangeEvent::NotOrdered`].
+    /// Find what each process is to do: [`changes::ChangeEvent::Decided`] or
+    /// [`changes::ChangeEvent::NotOrdered`].
     Resolve(Box<ResolvedDecision>),
-    /// Tell the rules what came of a decision.
-    Result(u64, Result<(), NotDone>),
+    /// Report the result of a decision to the rules.
+    Result(DecisionId, Result<(), NotDone>),
     /// Switch probes, for a decision or back: [`Event::ProbesSwitched`].
-    SwitchProbes(Option<u64>, Vec<ProbeSwitch>),
+    SwitchProbes(Option<DecisionId>, Vec<ProbeSwitch>),
     /// Say a line that stays.
     Say(String),
     /// Say it with the time of day.
@@ -122,7 +123,8 @@ pub type Effects = Vec<Effect>;
 pub struct EffectQueue(VecDeque<Effect>);
 
 impl EffectQueue {
-    /// What follows from an effect comes before those that are left. Steps of the end come one after the other.
+    /// What follows from an effect comes before those that are left. Steps of the end come one after the
+    /// other.
     pub fn follow(&mut self, effects: Effects) {
         let (steps, others): (Effects, Effects) =
             (effects.into_iter()).partition(|effect| matches!(effect, Effect::Leaving(_)));

@@ -1,5 +1,6 @@
-//! [`Parts`] composes the state machines of a session: it routes each event to its machine, routes effects between machines, and returns
-//! those that the shell must carry out. The shell reports their results as events.
+//! [`Parts`] composes the state machines of a session: it routes each event to its machine, routes effects
+//! between machines, and returns those that the shell must carry out. The shell reports their results as
+//! events.
 
 mod event;
 #[cfg(test)]
@@ -13,14 +14,14 @@ use crate::{
     log::{Log, LogFile, LogHeader, Requests},
     members::{self, MachineId, MemberProcess, Members, MembersOrigin},
     request::{Answer, RefusalKind, Request},
-    requests::{self, Check, RequestState, RequestStep},
+    requests::{self, Check, RemoveResult, RequestState, RequestStep},
 };
 use plan::MarkKind;
 use profile::snapshot::{
     FindingView, GuardView,
     outcome::{NOT_UNDONE, UNDONE},
 };
-use rules::Time;
+use rules::{DecisionId, Time};
 
 /// How a session was started.
 #[derive(Clone, Debug)]
@@ -57,7 +58,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Of a session that begins, with its log if there is a file for it; `check` checks the rules that are added.
+    /// Of a session that begins, with its log if there is a file for it; `check` checks the rules that are
+    /// added.
     pub fn new(setup: Setup, log: Option<LogFile>, check: Check) -> Parts {
         let Setup {
             may_write,
@@ -104,8 +106,9 @@ impl Parts {
         self.leaving.outcome(logged)
     }
 
-    /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be done any more.
-    pub fn given_up(&self, awaits: impl Fn(u64) -> bool) -> Vec<Event> {
+    /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be
+    /// done any more.
+    pub fn given_up(&self, awaits: impl Fn(DecisionId) -> bool) -> Vec<Event> {
         let given_up = self.changes.waiting().filter(|decision| !awaits(*decision));
         given_up
             .map(changes::ChangeEvent::GaveUp)
@@ -113,7 +116,8 @@ impl Parts {
             .collect()
     }
 
-    /// A process has ended or runs another program: it holds nothing of what was changed in it, and nothing is to be done.
+    /// A process has ended or runs another program: it holds nothing of what was changed in it, and nothing
+    /// is to be done.
     pub fn ended(&mut self, process: MemberProcess, now: Time) {
         self.log
             .on(&mut self.changes, changes::ChangeEvent::Ended(process), now);
@@ -150,7 +154,7 @@ impl Parts {
                 step,
             } => {
                 let guard = in_the_users_unit(guard, step);
-                let kind = if keeps { MarkKind::Kept } else { MarkKind::Undone };
+                let kind = if keeps { MarkKind::Kept } else { MarkKind::Reverted };
                 let mut effects = vec![Effect::Record(kind, rule.clone(), guard.text.clone())];
                 let judged = changes::ChangeEvent::Judged {
                     decision,
@@ -178,9 +182,12 @@ impl Parts {
             Event::Added(rule, mode, result) => self.steps(requests::added(rule, mode, result)),
             Event::Removed { rule, keeps, result } => self.removed(rule, keeps, result, now),
             Event::Stop(reason) => self.stop(reason, now),
-            Event::PutBack { parting, unnamed } => {
+            Event::Reverted {
+                actuator_end,
+                unnamed,
+            } => {
                 self.unnamed = Some(unnamed);
-                self.leaving_on(leave::LeaveEvent::PutBack(parting), now)
+                self.leaving_on(leave::LeaveEvent::Reverted(actuator_end), now)
             }
             Event::Shown {
                 header,
@@ -192,8 +199,8 @@ impl Parts {
                 let ready = leave::LeaveEvent::Ready {
                     header,
                     closing,
-                    has_undone: self.has_undone(),
-                    changes: self.last_words(ended, undo, program, now),
+                    has_reverted: self.has_reverted(),
+                    changes: self.summary(ended, undo, program, now),
                 };
                 self.leaving_on(ready, now)
             }
@@ -232,7 +239,7 @@ impl Parts {
     }
 
     /// `of` is the decision, or none where probes are switched back.
-    fn probes_switched(&mut self, of: Option<u64>, result: Result<(), String>, now: Time) -> Effects {
+    fn probes_switched(&mut self, of: Option<DecisionId>, result: Result<(), String>, now: Time) -> Effects {
         match (of, result) {
             (Some(decision), result) => {
                 self.changes_on(changes::ChangeEvent::Switched(decision, result), now)
@@ -286,7 +293,7 @@ impl Parts {
                 }
                 changes::ChangeEffect::NoRoom(_, order) => effects.push(Effect::Dropped(order)),
                 // The end waits for the actuator, and says the last words.
-                changes::ChangeEffect::Finish | changes::ChangeEffect::LastWords(_) => {}
+                changes::ChangeEffect::Finish | changes::ChangeEffect::Summary(_) => {}
             }
         }
         effects
@@ -323,16 +330,13 @@ impl Parts {
         effects
     }
 
-    fn removed(
-        &mut self,
-        rule: String,
-        keeps: bool,
-        result: Result<Result<(), String>, String>,
-        now: Time,
-    ) -> Effects {
-        let taken_off = match result {
-            Ok(taken_off) => taken_off,
-            Err(why) => return self.steps(requests::refused(RefusalKind::NotThere, why)),
+    fn removed(&mut self, rule: String, keeps: bool, result: RemoveResult, now: Time) -> Effects {
+        let failure = match result {
+            RemoveResult::Removed => None,
+            RemoveResult::StillProbed(why) => Some(why),
+            RemoveResult::NoSuchRule(why) => {
+                return self.steps(requests::refused(RefusalKind::NotThere, why));
+            }
         };
         let in_force = self.changes.in_force_of(&rule).count();
         let removed = changes::ChangeEvent::Removed {
@@ -340,9 +344,9 @@ impl Parts {
             keeps,
         };
         let mut effects = self.changes_on(removed, now);
-        effects.extend(self.steps(match taken_off {
-            Ok(()) => requests::removed(rule, keeps, in_force),
-            Err(why) => requests::refused(RefusalKind::Failed, why),
+        effects.extend(self.steps(match failure {
+            None => requests::removed(rule, keeps, in_force),
+            Some(why) => requests::refused(RefusalKind::Failed, why),
         }));
         effects
     }
@@ -352,9 +356,9 @@ impl Parts {
         for effect in self.log.on(&mut self.leaving, event, now) {
             match effect {
                 leave::LeaveEffect::Say(line) => effects.push(Effect::Say(line)),
-                leave::LeaveEffect::TellChanges(farewell) => {
-                    let farewell = changes::ChangeEvent::Farewell(MachineId::HERE, farewell);
-                    effects.extend(self.changes_on(farewell, now));
+                leave::LeaveEffect::ReportReverts(reverts) => {
+                    let reverts = changes::ChangeEvent::ActuatorEnded(MachineId::HERE, reverts);
+                    effects.extend(self.changes_on(reverts, now));
                 }
                 effect => effects.push(Effect::Leaving(effect)),
             }
@@ -363,34 +367,35 @@ impl Parts {
     }
 
     /// A guard took a change back, or could not.
-    fn has_undone(&self) -> bool {
+    fn has_reverted(&self) -> bool {
         let views = self.changes.views(&[]);
         let mut guards = views.iter().filter_map(|change| change.guard.as_ref());
         guards.any(|guard| [UNDONE, NOT_UNDONE].contains(&guard.verdict))
     }
 
     /// What became of all changes; nothing where the actuator did not say it.
-    fn last_words(&mut self, ended: Vec<MemberProcess>, undo: String, program: String, now: Time) -> String {
+    fn summary(&mut self, ended: Vec<MemberProcess>, undo: String, program: String, now: Time) -> String {
         let Some(unknown) = self.unnamed else {
             return String::new();
         };
         ended.into_iter().for_each(|process| self.ended(process, now));
-        let event = changes::ChangeEvent::LastWords {
+        let event = changes::ChangeEvent::Summary {
             unknown,
             undo,
             program,
         };
         let effects = self.log.on(&mut self.changes, event, now).into_iter();
         let mut words = effects.filter_map(|effect| match effect {
-            changes::ChangeEffect::LastWords(words) => Some(words),
+            changes::ChangeEffect::Summary(words) => Some(words),
             _ => None,
         });
         words.next().unwrap_or_default()
     }
 }
 
-/// A duration is in the user's unit already; else the verdict begins with the time of a step, if that is known. Where the number of workers
-/// changes, so does what a step is found by: its time would be another thing before and after.
+/// A duration is in the user's unit already; else the verdict begins with the time of a step, if that is
+/// known. Where the number of workers changes, so does what a step is found by: its time would be another
+/// thing before and after.
 fn in_the_users_unit(mut guard: GuardView, step: Option<String>) -> GuardView {
     if let Some(step) = step.filter(|_| !guard.text.contains(".duration")) {
         guard.text = format!("{step}; {}", guard.text);
@@ -407,7 +412,8 @@ fn found(rule: &str, text: &str) -> Effects {
         .collect()
 }
 
-/// Marks this moment in the trace and in the recording. A verdict is recorded with its rule, where it is judged.
+/// Marks this moment in the trace and in the recording. A verdict is recorded with its rule, where it is
+/// judged.
 fn marks(kind: MarkKind, name: &str, text: &str) -> impl Iterator<Item = Effect> {
     let (name, text) = (name.to_owned(), text.to_owned());
     let recorded = (kind != MarkKind::Verdict).then(|| Effect::Record(kind, name.clone(), text.clone()));

@@ -4,12 +4,13 @@ use super::*;
 use crate::{
     changes::{ActuatorPid, ChangeId, Decided, How, MemberProcess, OrderAnswer, OrderPart},
     decision::ResolvedDecision,
-    leave::Parting,
+    leave::ActuatorEnd,
     members::MembersOrigin,
     request::Mode,
     requests::{NotAdded, NotSwitched, tests::check},
 };
 use profile::snapshot::{ChangeView, FindingView, GuardView, outcome::KEPT};
+use rules::DecisionId;
 
 const R0: MemberProcess = MemberProcess {
     machine: MachineId::HERE,
@@ -51,10 +52,12 @@ fn word(effect: &Effect) -> String {
     match effect {
         Effect::Order(_, order) => format!("order {order:?}"),
         Effect::Dropped(order) => format!("dropped {order:?}"),
-        Effect::Resolve(decision) => format!("resolve {}", decision.id),
-        Effect::Result(decision, Ok(())) => format!("result {decision}"),
-        Effect::Result(decision, Err(why)) => format!("result {decision}: {}", why.reason),
-        Effect::SwitchProbes(Some(decision), switches) => format!("switch {} for {decision}", switches.len()),
+        Effect::Resolve(decision) => format!("resolve {}", decision.id.0),
+        Effect::Result(decision, Ok(())) => format!("result {}", decision.0),
+        Effect::Result(decision, Err(why)) => format!("result {}: {}", decision.0, why.reason),
+        Effect::SwitchProbes(Some(decision), switches) => {
+            format!("switch {} for {}", switches.len(), decision.0)
+        }
         Effect::SwitchProbes(None, switches) => format!("switch {} back", switches.len()),
         Effect::Say(line) => format!("say {line}"),
         Effect::SayWhen(line) => format!("say when {line}"),
@@ -85,7 +88,7 @@ fn decided(id: u64) -> Event {
 
 fn decision(id: u64) -> ResolvedDecision {
     ResolvedDecision {
-        id,
+        id: DecisionId(id),
         rule: "r".to_owned(),
         because: Vec::new(),
         expect: None,
@@ -113,7 +116,7 @@ fn resolved(id: u64) -> Event {
         },
     };
     Event::Changes(changes::ChangeEvent::Decided(Decided {
-        id,
+        id: DecisionId(id),
         rule: "r".to_owned(),
         promise: None,
         summary: None,
@@ -125,7 +128,7 @@ fn resolved(id: u64) -> Event {
 
 fn receipt(decision: u64, answer: OrderAnswer) -> changes::ChangeEvent {
     changes::ChangeEvent::Receipt {
-        decision,
+        decision: DecisionId(decision),
         part: 0,
         answer,
     }
@@ -148,7 +151,7 @@ fn written(decision: u64) -> changes::ChangeEvent {
 
 fn judged(verdict: &'static str, text: &str) -> Event {
     Event::Judged {
-        decision: 1,
+        decision: DecisionId(1),
         rule: "r".to_owned(),
         guard: GuardView {
             verdict,
@@ -174,7 +177,7 @@ fn changed(keeps: bool) -> Parts {
 fn a_decision_is_resolved_ordered_and_its_result_is_what_the_rules_get() {
     let mut it = writing();
     assert_eq!(it.does(decided(1), 1), ["resolve 1"]);
-    let order = "order Do { decision: 1, part: 0, replaces: [] }";
+    let order = "order Do { decision: DecisionId(1), part: 0, replaces: [] }";
     assert_eq!(it.does(resolved(1), 2), [order]);
     let done = [
         "say when r   1 change written and read back",
@@ -230,12 +233,12 @@ fn what_the_rules_wait_for_no_longer_is_given_up_once() {
     it.on(decided(1), ms(1));
     it.on(resolved(1), ms(1));
     assert_eq!(it.given_up(|_| true).len(), 0);
-    let given_up = it.given_up(|decision| decision != 1);
+    let given_up = it.given_up(|decision| decision != DecisionId(1));
     assert_eq!(given_up.len(), 1);
     let effects: Vec<String> = (given_up.into_iter())
         .flat_map(|event| it.does(event, 2))
         .collect();
-    assert_eq!(effects, ["order GiveUp(1)"]);
+    assert_eq!(effects, ["order GiveUp(DecisionId(1))"]);
     let again: Vec<Event> = it.given_up(|_| false);
     let again: Vec<String> = again.into_iter().flat_map(|event| it.does(event, 3)).collect();
     assert_eq!(again, [""; 0]);
@@ -272,7 +275,7 @@ fn a_finding_is_said_when_it_is_new_and_of_several_tunes_once() {
 
 #[test]
 fn a_verdict_is_recorded_with_its_rule_and_the_time_of_a_step() {
-    let undo = format!("order Undo({:?})", [CHANGE]);
+    let undo = format!("order Revert({:?})", [CHANGE]);
     let confirm = format!("order Confirm({CHANGE:?})");
     for (verdict, text, shown, kind, order) in [
         (
@@ -385,21 +388,21 @@ fn what_a_request_needs_is_done_before_it_is_answered() {
         (
             remove.clone(),
             "remove r false",
-            removed(Err(not_there())),
+            removed(RemoveResult::NoSuchRule(not_there())),
             vec![],
             "no such rule",
         ),
         (
             remove.clone(),
             "remove r false",
-            removed(Ok(Ok(()))),
+            removed(RemoveResult::Removed),
             vec!["say r removed; it had changed nothing"],
             "Removed",
         ),
         (
             remove,
             "remove r false",
-            removed(Ok(Err("no".to_owned()))),
+            removed(RemoveResult::StillProbed("no".to_owned())),
             vec![],
             "Failed",
         ),
@@ -423,9 +426,9 @@ fn a_rule_that_is_removed_has_its_changes_put_back() {
     let removed = Event::Removed {
         rule: "r".to_owned(),
         keeps: false,
-        result: Ok(Ok(())),
+        result: RemoveResult::Removed,
     };
-    let undo = format!("order Undo({:?})", [CHANGE]);
+    let undo = format!("order Revert({:?})", [CHANGE]);
     assert_eq!(
         it.does(removed, 5),
         [undo.as_str(), "say r removed; 1 change reverted"]
@@ -526,11 +529,11 @@ fn the_last_words_know_who_has_ended_and_how_many_changes_the_actuator_did_not_n
     ] {
         let mut it = changed(false);
         it.on(Event::Stop("Ctrl-C"), ms(5));
-        let put_back = Event::PutBack {
-            parting: Box::<Parting>::default(),
+        let reverted = Event::Reverted {
+            actuator_end: Box::<ActuatorEnd>::default(),
             unnamed,
         };
-        assert_eq!(it.does(put_back, 6), ["Show"]);
+        assert_eq!(it.does(reverted, 6), ["Show"]);
         let shown = Event::Shown {
             header: "app".to_owned(),
             closing: vec!["MPI 12 %".to_owned()],

@@ -207,7 +207,7 @@ fn a_rule_that_was_not_added_is_refused_with_the_reason() {
 
 #[test]
 fn a_rule_that_was_removed_is_named_with_what_became_of_its_changes() {
-    for (keeps, in_force, said, put_back, kept) in [
+    for (keeps, in_force, said, reverted, kept) in [
         (false, 0, "it had changed nothing", 0, 0),
         (true, 0, "it had changed nothing", 0, 0),
         (false, 1, "1 change reverted", 1, 0),
@@ -217,7 +217,7 @@ fn a_rule_that_was_removed_is_named_with_what_became_of_its_changes() {
         let steps = removed("slow".to_owned(), keeps, in_force);
         assert_eq!(word(&steps[0]), format!("say slow removed; {said}"));
         assert!(
-            matches!(&steps[1], RequestStep::Answer(answer) if *answer == Answer::Removed { put_back, kept })
+            matches!(&steps[1], RequestStep::Answer(answer) if *answer == Answer::Removed { reverted, kept })
         );
     }
 }

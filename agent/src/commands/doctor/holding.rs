@@ -14,17 +14,20 @@ use tuner::{
     writer::Receipt,
 };
 
-use crate::actuator::{Actuator, passage_text};
+use crate::actuator::{Actuator, StartOptions, passage_text};
 
 /// What `cat` calls for each line.
 const PLACE: &str = "entry:libc.so.6:write";
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Sets a variable of the child twice when it writes what it has read: while it is held, and while it is stopped. Then the child is
-/// ended, so that there is nothing to take back. How that went.
+/// Sets a variable of the child twice when it writes what it has read: while it is held, and while it is
+/// stopped. Then the child is ended, so that there is nothing to revert. How that went.
 pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> Result<String, String> {
-    let mut actuator =
-        Actuator::start_in(state.to_owned(), false, true).map_err(|error| error.to_string())?;
+    let options = StartOptions {
+        keeps: false,
+        has_sync_points: true,
+    };
+    let mut actuator = Actuator::start_in(state.to_owned(), options).map_err(|error| error.to_string())?;
     let place: SyncPoint = PLACE
         .parse()
         .map_err(|error: plan::SyncPointError| error.to_string())?;

@@ -133,7 +133,8 @@ fn ring_buffer() -> Check {
     }
 }
 
-/// Where a function of this module lies in our file. By its address: the program as it is given away has no symbols.
+/// Where a function of this module lies in our file. By its address: the program as it is given away has no
+/// symbols.
 fn own_offset() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/maps").ok()?;
     let address = Address(own_offset as fn() -> Option<u64> as usize as u64);
@@ -172,7 +173,7 @@ impl Testee {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        // What it echoes tells that it has started.
+        // Its echo shows that it has started.
         let mut echo = [0];
         let input = child.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         input.write_all(b"x")?;
@@ -214,7 +215,7 @@ fn reading() -> Check {
 /// A variable of the C library that a program without options left to parse does not look at any more.
 const UNUSED: &str = "optopt";
 
-/// Writes a variable of a child of ours and takes it back, with a journal of its own.
+/// Writes a variable of a child of ours and reverts it, with a journal of its own.
 fn writing() -> Check {
     let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}", std::process::id()));
     let written = write_into_child(&folder);
@@ -248,7 +249,7 @@ fn write_into_child(folder: &Path) -> Result<&'static str, String> {
     };
     let receipt = writer.set(&slot, request).map_err(|error| error.to_string())?;
     if let Some(change) = receipt.change {
-        writer.undo(change).map_err(|error| error.to_string())?;
+        writer.revert(change).map_err(|error| error.to_string())?;
     }
     Ok("a plain write")
 }
@@ -306,7 +307,8 @@ fn yama() -> Check {
     yama_says(scope.as_deref().ok().map(str::trim), may_trace)
 }
 
-/// What a scope means for somebody who has CAP_SYS_PTRACE or has not (Documentation/admin-guide/LSM/Yama.rst).
+/// What a scope means for somebody who has CAP_SYS_PTRACE or has not
+/// (Documentation/admin-guide/LSM/Yama.rst).
 fn yama_says(scope: Option<&str>, may_trace: bool) -> Check {
     let relax = job::root::as_root("sysctl kernel.yama.ptrace_scope=0");
     match scope {

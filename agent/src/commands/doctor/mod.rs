@@ -1,6 +1,6 @@
-//! `tuneagent doctor`: tries what a session does, one thing after the other, and says what works, what does not, and the one
-//! command that would change it. Leaves nothing behind. `machine` tries what needs no program, `versions` says what
-//! the kernel's age means, `target` looks at one program.
+//! `tuneagent doctor`: tries what a session does, one thing after the other, and says what works, what does
+//! not, and the one command that would change it. Leaves nothing behind. `machine` tries what needs no
+//! program, `versions` says what the kernel's age means, `target` looks at one program.
 
 mod holding;
 mod machine;
@@ -92,7 +92,7 @@ impl Check {
 }
 
 pub(super) fn run(args: &DoctorArgs) -> CommandResult {
-    // Who means nobody is told at once.
+    // An unknown target fails before the checks.
     let target = args.target.as_deref().map(target::pid).transpose()?;
     let mut checks = machine::checks();
     checks.extend(target.into_iter().flat_map(target::checks));

@@ -1,4 +1,5 @@
-//! What can be tried on one program: looking into it, probing it, and whether a write would be let through. Writes nothing.
+//! What can be tried on one program: looking into it, probing it, and whether a write would be let through.
+//! Writes nothing.
 
 use plan::ValueType;
 use tuner::{
@@ -131,7 +132,7 @@ fn written(member: &Member) -> Check {
     };
     match Slot::validate(&location, Some(ValueType::I32)) {
         Ok(_) => Check::works(name, "is permitted"),
-        // It ends when the debugger lets go, and only whoever runs it knows when that may be.
+        // It ends when the debugger lets go, and only its user knows when that may be.
         Err(error @ SlotError::Traced { .. }) => Check::fails(name, error.to_string()),
         Err(error) => Check::fails(name, error.to_string()).by(as_root()),
     }

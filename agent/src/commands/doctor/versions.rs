@@ -1,9 +1,11 @@
-//! What the kernel's version and its lockdown mean for whoever runs tuneagent here. Tries nothing: what can be tried is tried by `machine`.
+//! What the kernel's version and its lockdown mean for users of tuneagent here. Tries nothing: what can be
+//! tried is tried by `machine`.
 
 use super::Check;
 use crate::kernel::{LinkKind, version};
 
-/// The oldest that has what the programs ask for: `bpf_loop`. (Cookies of probes are there since 5.15, the ring since 5.8.)
+/// The oldest that has what the programs need: `bpf_loop`. (Cookies of probes exist since 5.15, the ring
+/// since 5.8.)
 const OLDEST: (u32, u32) = (5, 17);
 
 const BEST: LinkKind = LinkKind::UprobeMulti { by_process: true };
@@ -19,7 +21,8 @@ fn kind_of(version: (u32, u32)) -> Option<LinkKind> {
     }
 }
 
-/// What a kernel can do: as far as it was tried `found` says so, for makers of distributions add to old kernels; else its version does.
+/// What a kernel can do: as far as it was tried `found` says so, for makers of distributions add to old
+/// kernels; else its version does.
 pub(super) fn version_says(release: &str, found: Option<LinkKind>) -> Check {
     let name = "kernel";
     let kind = found.or_else(|| version(release).map_or(Some(BEST), kind_of));
@@ -50,8 +53,8 @@ pub(super) fn version_says(release: &str, found: Option<LinkKind>) -> Check {
     }
 }
 
-/// What a lockdown takes away (security/lockdown: BPF_WRITE_USER belongs to integrity; BPF_READ_KERNEL, PERF and TRACEFS to
-/// confidentiality).
+/// What a lockdown takes away (security/lockdown: BPF_WRITE_USER belongs to integrity; BPF_READ_KERNEL, PERF
+/// and TRACEFS to confidentiality).
 pub(super) fn lockdown_says(state: Option<&str>) -> Check {
     let name = "lockdown";
     let Some(state) = state else {

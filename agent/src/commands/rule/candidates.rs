@@ -1,5 +1,5 @@
-//! What a program offers to a rule, by its symbols: its functions, the most called first, and its writable variables. A person chooses
-//! from them; everything named exists.
+//! What a program offers to a rule, by its symbols: its functions, the most called first, and its writable
+//! variables. A person chooses from them; everything named exists.
 
 use std::{collections::HashMap, os::unix::fs::FileExt};
 
@@ -11,9 +11,9 @@ use tuner::{
 };
 
 /// How many functions and variables are offered.
-const MOST_OFFERED: usize = 16;
+const OFFERED_MAX: usize = 16;
 /// How much code is searched for calls.
-const MOST_CODE: u64 = 64 << 20;
+const CODE_MAX: u64 = 64 << 20;
 
 /// A function that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Candidates {
             .collect();
         functions.sort_by(|a, b| b.callers.cmp(&a.callers).then_with(|| a.name.cmp(&b.name)));
         functions.dedup_by(|a, b| a.name == b.name);
-        let more_functions = functions.len().saturating_sub(MOST_OFFERED);
-        functions.truncate(MOST_OFFERED);
+        let more_functions = functions.len().saturating_sub(OFFERED_MAX);
+        functions.truncate(OFFERED_MAX);
         Ok(Candidates {
             exe: exe.to_owned(),
             is_mpi: requires_mpi || symbols.iter().any(|symbol| is_mpi(&symbol.name)),
@@ -106,7 +106,7 @@ fn is_plain(name: &str) -> bool {
 /// How many direct calls lead to each address.
 fn calls<'a>(image: &Image, functions: impl Iterator<Item = &'a Symbol>) -> HashMap<u64, usize> {
     let mut found = HashMap::new();
-    let mut left = MOST_CODE;
+    let mut left = CODE_MAX;
     for function in functions {
         if function.size == 0 || function.size > left {
             continue;
@@ -142,7 +142,7 @@ fn variables(image: &Image, symbols: &[Symbol]) -> Result<Vec<Variable>, ImageEr
     settable.dedup_by(|a, b| a.name == b.name);
     let mut found = Vec::new();
     // Types are looked up one by one: no more of them than can be offered twice over.
-    for symbol in settable.into_iter().take(2 * MOST_OFFERED) {
+    for symbol in settable.into_iter().take(2 * OFFERED_MAX) {
         // The C library's, such as stderr, copied into the program.
         if image
             .relocations_of(&symbol.name)?
@@ -162,7 +162,7 @@ fn variables(image: &Image, symbols: &[Symbol]) -> Result<Vec<Variable>, ImageEr
             now: None,
         });
     }
-    found.truncate(MOST_OFFERED);
+    found.truncate(OFFERED_MAX);
     Ok(found)
 }
 
@@ -177,7 +177,7 @@ mod tests {
         let image = Image::read(std::fs::File::open(path).unwrap()).unwrap();
         let candidates = Candidates::of("me", &image).unwrap();
         assert!(!candidates.is_mpi);
-        assert!(candidates.functions.len() <= MOST_OFFERED && candidates.variables.len() <= MOST_OFFERED);
+        assert!(candidates.functions.len() <= OFFERED_MAX && candidates.variables.len() <= OFFERED_MAX);
         let symbols = image.defined_symbols().unwrap();
         let is_there = |name: &str| symbols.iter().any(|symbol| symbol.name == name);
         assert!(

@@ -1,5 +1,5 @@
-//! `tuneagent rule check`: mistakes in rule files, what the rules would do, and whether they fit a running program. Attaches
-//! nothing.
+//! `tuneagent rule check`: mistakes in rule files, what the rules would do, and whether they fit a running
+//! program. Attaches nothing.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,4 +1,5 @@
-//! What a program has of what a rule names, as `rules` wants it told. Reads the program, and changes nothing.
+//! What a program has of what a rule names, in the form that `rules` needs. Reads the program, and changes
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +70,7 @@ fn functions(member: &Member, name: &str) -> Vec<String> {
     found.into_iter().map(|(module, _)| module.path.clone()).collect()
 }
 
-/// All its places together: an argument that cannot be read in one of them is told.
+/// All its places together: an argument that cannot be read in one of them is reported.
 fn mark(member: &Member, name: &str) -> Option<SeenMark> {
     let mut seen: Option<SeenMark> = None;
     for module in &member.space.modules {
@@ -136,7 +137,8 @@ fn refusal(error: SlotError) -> WriteObstacle {
     }
 }
 
-/// Every name that the processes have, where one that the rule wants is missing: else nobody asks for the nearest.
+/// Every name that the processes have, if one that the rule wants is missing: only then is the nearest
+/// needed.
 pub(super) fn all_names(job: &Job, seen: &[SeenProcess], request: &FitRequest) -> AllNames {
     let lacks = |process: &SeenProcess| {
         request

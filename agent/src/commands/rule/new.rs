@@ -1,4 +1,5 @@
-//! `tuneagent rule new`: a rule to begin with, from the symbols of a program. Reads the program, and changes nothing.
+//! `tuneagent rule new`: a rule to begin with, from the symbols of a program. Reads the program, and changes
+//! nothing.
 
 use std::{
     fs::OpenOptions,
@@ -93,7 +94,7 @@ fn of_process(target: &str, any_user: bool) -> Result<Candidates, Failure> {
 fn add_values(candidates: &mut Candidates, space: &AddressSpace) {
     for variable in &mut candidates.variables {
         let read = by_hand::read(space, &variable.name).ok();
-        // The type is told beside it.
+        // The type is shown beside it.
         variable.now = read.and_then(|text| text.split(" (").next().map(str::to_owned));
     }
 }

@@ -1,5 +1,5 @@
-//! The text of a rule to begin with. It passes the check as it is, finds something, and changes nothing; what could be
-//! changed is there as a comment.
+//! The text of a rule to begin with. It passes the check as it is, finds something, and changes nothing; what
+//! could be changed is there as a comment.
 
 use super::candidates::Candidates;
 

@@ -1,5 +1,5 @@
-//! The process that watches a command, and how it is started: directly where we have the rights that probes need, else by sudo, as the
-//! same user and with these rights alone.
+//! The process that watches a command, and how it is started: directly where we have the rights that probes
+//! need, else by sudo, as the same user and with these rights alone.
 
 use std::{
     ffi::OsString,
@@ -51,7 +51,8 @@ pub(super) struct Order {
 /// The process, from outside.
 pub(super) struct Attendant {
     child: Child,
-    /// As long as it is open the command runs. No socket, and both ways a pipe of their own: so sudo leaves the terminal alone.
+    /// As long as it is open the command runs. No socket, and both ways a pipe of their own: so sudo leaves
+    /// the terminal alone.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     is_by_sudo: bool,
@@ -82,7 +83,7 @@ impl Attendant {
     pub(super) fn arm(&mut self, order: &Order) -> Result<(), Failure> {
         let mut text = serde_json::to_string(order).map_err(super::not_started)?;
         text.push('\n');
-        // One that has ended reads nothing: its silence tells.
+        // If it has ended, it reads nothing; the missing answer shows that.
         let _ = self
             .orders
             .as_mut()
@@ -157,14 +158,14 @@ fn by_sudo() -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Ctrl-C and Ctrl-\ reach all processes of the terminal; from here on they end those of the command alone. The session hears signals only once
-/// the command has begun.
+/// Ctrl-C and Ctrl-\ reach all processes of the terminal; from here on they end those of the command alone.
+/// The session reads signals only once the command has begun.
 fn leave_keys_to_the_command() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let _inside = runtime.enter();
-    // What they do is changed for as long as this process lives, heard or not.
+    // The disposition is changed for as long as this process lives, even if the stream is not read.
     drop(signal(SignalKind::interrupt())?);
     drop(signal(SignalKind::quit())?);
     Ok(())
@@ -183,7 +184,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     let process = Process::open(order.pid).map_err(Failure::not_there)?;
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     target::may_look(&process, &words.join(" "), false)?;
-    // That it failed is told once there is a session.
+    // A failure is reported once there is a session.
     let _ = crate::priority::raise();
     let mut discovery = Discovery::default();
     let expected = rights::looking(|| foresee(&mut discovery, &process, &order.files));
@@ -211,10 +212,10 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
         discovery,
         rules,
         program,
-        // Nobody waits for the numbers of those that are yet to begin.
+        // Nothing waits for the numbers of processes that are yet to begin.
         hurry: None,
     };
-    // Nobody hears it who is gone; then the input has ended too, and so does the session.
+    // If the starter is gone, the message is lost; then the input has ended too, and so does the session.
     let armed = || {
         say!("{ARMED}");
         Ok(())
@@ -222,7 +223,8 @@ pub(in crate::commands) fn attend(args: RunArgs) -> CommandResult {
     watched.watch(args.watch, options, armed)
 }
 
-/// The processes that there will be, one for each program; and one that has the MPI of the launcher, where no program brings any.
+/// The processes that there will be, one for each program; and one that has the MPI of the launcher, where no
+/// program brings any.
 fn foresee(discovery: &mut Discovery, process: &Process, files: &ExpectedFiles) -> Vec<Member> {
     let programs = files.programs.iter();
     let mut expected: Vec<Member> = programs
@@ -241,7 +243,8 @@ fn foresee(discovery: &mut Discovery, process: &Process, files: &ExpectedFiles) 
     expected
 }
 
-/// Whether a launcher, by the name of its file, starts programs of this MPI. Of launchers that start any nothing is known.
+/// Whether a launcher, by the name of its file, starts programs of this MPI. Of launchers that start any
+/// nothing is known.
 fn starts(launcher: &str, implementation: &str) -> bool {
     let is = |names: &[&str]| names.iter().any(|name| launcher.contains(name));
     match implementation {

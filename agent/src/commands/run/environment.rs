@@ -13,8 +13,9 @@ use crate::rights;
 pub(in crate::commands) struct Environment(Option<Vec<(OsString, OsString)>>);
 
 impl Environment {
-    /// The one that we were given. Of a program whose file has capabilities the C library takes out what could mislead it, such as
-    /// LD_LIBRARY_PATH; the kernel still has it. Must be called before rights are given up.
+    /// The one that we were given. Of a program whose file has capabilities the C library takes out what
+    /// could mislead it, such as LD_LIBRARY_PATH; the kernel still has it. Must be called before rights are
+    /// given up.
     pub(in crate::commands) fn given() -> Environment {
         let given = || std::fs::read("/proc/self/environ").ok();
         Environment(rights::is_lent().then(given).flatten().map(|text| parsed(&text)))

@@ -1,6 +1,6 @@
-//! Which files the processes of a command will have: those that its words name, what these need, and what may be the MPI of its
-//! launcher. Nothing is executed: a word may name a file that is only data for the command. What is not found here is found when the process
-//! exists.
+//! Which files the processes of a command will have: those that its words name, what these need, and what may
+//! be the MPI of its launcher. Nothing is executed: a word may name a file that is only data for the command.
+//! What is not found here is found when the process exists.
 
 use std::{
     collections::BTreeSet,
@@ -100,7 +100,8 @@ fn is_executable(file: &Path) -> bool {
     file.is_file() && access(file, Access::EXEC_OK).is_ok()
 }
 
-/// The file that a word names, if it names one that can be executed. Launchers look in the current folder too.
+/// The file that a word names, if it names one that can be executed. Launchers look in the current folder
+/// too.
 fn named(word: &OsStr) -> Option<PathBuf> {
     if word.is_empty() || word.as_bytes().starts_with(b"-") {
         return None;
@@ -145,7 +146,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Libraries that are called as MPI's are: beside what the launcher needs, in its own tree, and those that the linker knows.
+/// Libraries that are called as MPI's are: beside what the launcher needs, in its own tree, and those that
+/// the linker knows.
 fn near_launcher(launcher: &Path, needed: &[PathBuf], search: &Search) -> Vec<String> {
     let prefix = launcher.parent().and_then(Path::parent);
     let own = prefix

@@ -1,4 +1,5 @@
-//! The process that becomes the command: it waits until the probes sit. When whoever started it is gone, or gives up, so does it.
+//! The process that becomes the command: it waits until the probes are attached. When the process that
+//! started it is gone, or gives up, it ends.
 
 use std::{
     ffi::OsString,
@@ -58,7 +59,7 @@ impl Gate {
     }
 }
 
-/// The connection of the child, and of nobody else.
+/// The connection of the child, and of no other process.
 fn hear(listener: &UnixListener, child: &Child) -> io::Result<UnixStream> {
     let number = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
     let ended = pidfd_open(number, PidfdFlags::empty())?;
@@ -93,7 +94,7 @@ pub(in crate::commands) fn pass(
     let mut said = [0];
     let is_open = matches!(stream.read(&mut said), Ok(1)) && said[0] == GO;
     let Some((program, arguments)) = command.split_first().filter(|_| is_open) else {
-        // Whoever closed it says why.
+        // The process that closed it reports the reason.
         return Ok(Code::NOT_STARTED);
     };
     // The stream ends with the program that runs now.

@@ -1,5 +1,6 @@
-//! `tuneagent run`: starts a command as the user and in the user's environment, has it watched from its first instruction on, and ends
-//! as it does. This process has no part in the measuring: `attend` is another one, with the rights for that.
+//! `tuneagent run`: starts a command as the user and in the user's environment, has it watched from its first
+//! instruction on, and ends as it does. This process has no part in the measuring: `attend` is another one,
+//! with the rights for that.
 
 mod attend;
 mod environment;
@@ -61,7 +62,8 @@ fn not_started(error: impl std::fmt::Display) -> Failure {
     Failure::of_command(Code::NOT_STARTED, format!("the command was not started: {error}"))
 }
 
-/// Under sudo the command would be root's, and without the modules, the paths and the environments of the user.
+/// Under sudo the command would be root's, and without the modules, the paths and the environments of the
+/// user.
 fn refuse_sudo() -> Result<(), Failure> {
     let user = std::env::var("SUDO_USER").ok().filter(|user| user != "root");
     let Some(user) = user.filter(|_| geteuid().is_root()) else {
@@ -83,7 +85,7 @@ fn code_of(status: ExitStatus) -> u8 {
     u8::try_from(status.code().unwrap_or_else(of_signal)).unwrap_or(u8::MAX)
 }
 
-/// The key that ends a command may be heard only after its end.
+/// The key that ends a command may arrive only after its end.
 const KEYS_LATE: Duration = Duration::from_millis(200);
 
 /// Waits for the command, and then for the report.
@@ -129,7 +131,7 @@ fn ended(pid: u32) -> std::io::Result<Readable> {
     Readable::new(pidfd_open(number, PidfdFlags::NONBLOCK)?)
 }
 
-/// Signals that are meant for the command. Those of the terminal's keys reach it by themselves.
+/// Signals that are passed to the command. Those of the terminal's keys reach it by themselves.
 struct PassedOn {
     streams: Vec<(Signals, Signal)>,
     has_terminal: bool,

@@ -1,6 +1,6 @@
 //! `tuneagent symbols`: the functions and variables of a program or a file, and what can be done with each.
 //!
-//! Which of several of one name a rule would mean is not told here; `get` and a rule's check say it.
+//! Not here: which of several of one name a rule would take; `get` and a rule's check show it.
 
 mod sites;
 mod table;
@@ -56,7 +56,7 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     unit: Option<String>,
     can: String,
-    /// Where a function is probed, if that was asked.
+    /// Where a function is probed, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     site: Option<SiteRow>,
 }
@@ -67,7 +67,7 @@ struct Found {
     file: String,
     symbols: Vec<Row>,
     omitted: usize,
-    /// Functions by what a hit costs, those left out among them, if that was asked.
+    /// Functions by what a hit costs, those left out among them, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<CostCounts>,
 }
@@ -285,7 +285,7 @@ fn is_of_toolchain(name: &str, source: Option<&str>) -> bool {
         || source.is_some_and(|file| file.starts_with("crt"))
 }
 
-/// Each mark once for what it hands over, however many places it has.
+/// Each mark once for each set of values that it passes, however many places it has.
 fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::image::ImageError> {
     let mut places: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for mark in image.marks()?.iter().filter(|mark| wanted.takes_name(&mark.name)) {

@@ -65,8 +65,8 @@ impl fmt::Display for CostCounts {
     }
 }
 
-/// The sites of these, in their order; none for a function that only picks another, which callers then call. Functions of several
-/// names are counted once.
+/// The sites of these, in their order; none for a function that only picks another, which callers then call.
+/// Functions of several names are counted once.
 pub(super) fn of(
     image: &Image,
     entries: &[CatalogEntry],

@@ -1,9 +1,10 @@
-//! Rows as lines of a width. Long types are cut; names never are, for they are copied: one that does not fit has a line of its own.
+//! Rows as lines of a width. Long types are cut; names never are, for they are copied: one that does not fit
+//! has a line of its own.
 
 use super::Row;
 use crate::{format::count, view::columns};
 
-/// The width when standard output tells none.
+/// The width when standard output reports none.
 const WIDTH: usize = 80;
 /// Narrower than this nothing can be laid out.
 const WIDTH_MIN: usize = 60;
@@ -19,7 +20,7 @@ pub(super) fn width() -> usize {
     columns(std::io::stdout()).map_or(WIDTH, |columns| columns.max(WIDTH_MIN))
 }
 
-/// The lines, with a line of headings. What the last column says depends on what was asked.
+/// The lines, with a line of headings. The last column depends on the options.
 pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
     let has_sites = rows.iter().any(|row| row.site.is_some());
     let heading = if has_sites { "probed at" } else { "can" };
@@ -77,7 +78,7 @@ fn last(row: &Row) -> String {
     }
 }
 
-/// A private name with its source file: that tells it from others.
+/// A private name with its source file, which distinguishes it from others.
 fn shown(row: &Row) -> String {
     let unit = row.unit.as_deref().filter(|_| row.kind == "variable");
     let unit = unit.and_then(|unit| unit.rsplit('/').next());

@@ -1,6 +1,7 @@
-//! The thread that talks to the actuator: carries orders out one after the other and tells what came of each. A change at a sync point is armed
-//! here, and its receipt fetched when the program was there.
+//! The thread that talks to the actuator: carries orders out one after the other and reports the result of
+//! each. A change at a sync point is armed here, and its receipt fetched when the program was there.
 
+use crate::rulebook::DecisionId;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -13,21 +14,22 @@ use std::{
 use tokio::sync::mpsc;
 use tuner::actuator::{
     ActuatorClient, ActuatorRefusalKind, ArmActCommand, ArmCommand, ChangeNumber, ClientError, Collected,
-    Farewell, Refusal, TogetherCommand,
+    Refusal, RevertSummary, TogetherCommand,
 };
 
 use super::{Done, OrderReceipt, ProcessTask, QueuedOrder, SYNC_WAIT, Shared};
 use crate::actuator::Actuator;
 
-/// How often it is asked whether sync points were reached, while any is waited for. Until then the probe stays.
+/// The interval for checking whether sync points were reached, while any is waited for. Until then the probe
+/// stays.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 pub(super) fn serve(
     shared: &Shared,
     orders: &Receiver<QueuedOrder>,
     receipts: &mpsc::Sender<OrderReceipt>,
-) -> Result<Farewell, ClientError> {
-    // Where nobody listens any more, the orders are still carried out.
+) -> Result<RevertSummary, ClientError> {
+    // If the receiver is gone, the orders are still carried out.
     let report = |receipt| drop(receipts.blocking_send(receipt));
     let mut waiting = BTreeMap::new();
     loop {
@@ -72,12 +74,12 @@ pub(super) fn serve(
 }
 
 /// What waits for sync points that were not reached yet: by ticket, the decision and the part.
-type Waiting = BTreeMap<u64, (u64, usize)>;
+type Waiting = BTreeMap<u64, (DecisionId, usize)>;
 
 /// A receipt for each process if it was refused, else they come later.
 fn arm_together(
     client: &mut ActuatorClient,
-    (decision, parts): (u64, usize),
+    (decision, parts): (DecisionId, usize),
     command: TogetherCommand,
     waiting: &mut Waiting,
 ) -> Vec<OrderReceipt> {
@@ -103,7 +105,7 @@ fn arm_together(
 }
 
 /// Its receipts are collected as all others.
-fn give_up(client: &mut ActuatorClient, decision: u64, waiting: &Waiting) -> Vec<OrderReceipt> {
+fn give_up(client: &mut ActuatorClient, decision: DecisionId, waiting: &Waiting) -> Vec<OrderReceipt> {
     let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
     for ticket in of.map(|(ticket, _)| *ticket) {
         // Where this fails the actuator is gone, and so is what waited.
@@ -165,7 +167,7 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
             command,
         } => return arm_together(client, (decision, parts), *command, waiting),
         QueuedOrder::LookUp(command) => {
-            // What is wrong with it is told when it is to be written.
+            // An error will be reported when it is written.
             let _ = client.get(*command);
             return Vec::new();
         }
@@ -175,7 +177,7 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
         QueuedOrder::Confirm(pid, change) => {
             return vec![OrderReceipt::Confirmed(pid, change, client.confirm(pid, change))];
         }
-        QueuedOrder::Undo(changes) => return undo(client, &changes),
+        QueuedOrder::Revert(changes) => return revert(client, &changes),
     };
     vec![OrderReceipt::Done {
         decision,
@@ -184,12 +186,12 @@ fn carry_out(actuator: &mut Actuator, order: QueuedOrder, waiting: &mut Waiting)
     }]
 }
 
-fn undo(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderReceipt> {
-    // What was left alone in processes that were forked meanwhile is told at the end of the session.
-    let (results, _) = client.undo_each(changes);
+fn revert(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderReceipt> {
+    // What was left alone in processes that were forked meanwhile is reported at the end of the session.
+    let (results, _) = client.revert_each(changes);
     let receipts = changes.iter().zip(results);
     receipts
-        .map(|(number, result)| OrderReceipt::Undone(number.pid, number.change, result))
+        .map(|(number, result)| OrderReceipt::Reverted(number.pid, number.change, result))
         .collect()
 }
 
@@ -197,7 +199,7 @@ fn undo(client: &mut ActuatorClient, changes: &[ChangeNumber]) -> Vec<OrderRecei
 fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<OrderReceipt> {
     let Collected { finished, acted, .. } = match actuator.client.collect() {
         Ok(collected) => collected,
-        // The actuator is gone, and takes back what it has begun.
+        // The actuator is gone, and reverts what it has begun.
         Err(error) => {
             tracing::warn!(%error, "the changes that waited for their sync points are lost");
             let lost = std::mem::take(waiting).into_values();

@@ -1,5 +1,5 @@
-//! Hits out of the ring, and what was aggregated of them in the kernel: into the rules, up to the watermark. What is known of them is kept in
-//! [`crate::session::intake`].
+//! Hits out of the ring, and what was aggregated of them in the kernel: into the rules, up to the watermark.
+//! What is known of them is kept in [`crate::session::intake`].
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ enum Record {
     PartialSum(SumCell),
 }
 
-/// A record of a process that nobody told of yet: the telling is on its way. It is observed once that was read.
+/// A record of a process whose coming is not read yet. It is observed once that was read.
 #[derive(Debug)]
 #[must_use]
 struct Unknown {
@@ -47,7 +47,8 @@ struct Unknown {
 }
 
 impl Measuring {
-    /// Takes all hits and what was aggregated, and reads counters first where a timed window is over too. Up to when windows are to be closed.
+    /// Takes all hits and what was aggregated, and reads counters first where a timed window is over too. Up
+    /// to when windows are to be closed.
     pub(in crate::session) fn take_due(&mut self, context: &mut Context<'_>) -> Result<u64, KernelError> {
         self.take_all_hits(context);
         let newest_ns = self.intake.evaluate();
@@ -63,18 +64,20 @@ impl Measuring {
         Ok(monotonic_ns())
     }
 
-    /// Takes hits that wake nobody: they need not be evaluated one by one. True where one came at which something falls due, or more than are
-    /// kept so.
+    /// Takes hits that caused no wake-up: they need not be evaluated one by one. True if one came at which
+    /// something falls due, or if more came than are kept so.
     pub(in crate::session) fn gather(&mut self, context: &mut Context<'_>) -> bool {
         let taken = self.take_hits(context, HITS_PER_WAKE);
         context.rules.has_probed_windows() && (self.intake.gather(taken) || context.rules.has_due())
     }
 
-    /// Takes everything out of the ring, and advances the watermark of the rules: the time up to which all hits have been read.
+    /// Takes everything out of the ring, and advances the watermark of the rules: the time up to which all
+    /// hits have been read.
     ///
-    /// If the ring was empty at a time, every hit before it has been read. While a hit that has its place is still being written, the watermark
-    /// stays, and we look once more. Where hits come faster than they are taken the ring is never empty: then as many are taken as it can hold,
-    /// which are all that were in it at the beginning.
+    /// If the ring was empty at a time, every hit before it has been read. While a hit that has its place is
+    /// still being written, the watermark stays, and we look once more. Where hits come faster than they are
+    /// taken the ring is never empty: then as many are taken as it can hold, which are all that were in it at
+    /// the beginning.
     pub(in crate::session) fn take_all_hits(&mut self, context: &mut Context<'_>) {
         let began_ns = monotonic_ns();
         let mut left = ALL_HITS;
@@ -107,9 +110,10 @@ impl Measuring {
         self.advance(context.rules, watermark_ns);
     }
 
-    /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from here on, so that what was counted and
-    /// what came or was lost are of the same hits; one that is being counted gets the time to be sent. Who writes an aggregate then is waited
-    /// for a moment, and missing from then on.
+    /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from
+    /// here on, so that what was counted and what came or was lost are of the same hits; one that is being
+    /// counted gets the time to be sent. Who writes an aggregate then is waited for a moment, and missing
+    /// from then on.
     pub(in crate::session) fn take_last_hits(
         &mut self,
         context: &mut Context<'_>,
@@ -133,8 +137,8 @@ impl Measuring {
         Ok(())
     }
 
-    /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False while something of it is
-    /// being written.
+    /// Reads what was added up until now, if a hit has parted it that was not covered by a watermark. False
+    /// while something of it is being written.
     fn read_parted(&mut self, context: &mut Context<'_>) -> bool {
         if !context.rules.has_parted() {
             return true;
@@ -144,7 +148,8 @@ impl Measuring {
         self.read_partial_sums(context.rules)
     }
 
-    /// Takes so many hits; those of processes that nobody told of yet once that was read. How many were taken.
+    /// Takes at most so many hits; those of a process whose coming is not read yet are kept until it is.
+    /// Returns how many were taken.
     fn take_hits(&mut self, context: &mut Context<'_>, limit: usize) -> usize {
         let mut taken = self.take_known(context.rules, (0, limit));
         while let Err(unknown) = taken {
@@ -155,8 +160,8 @@ impl Measuring {
         taken.unwrap_or(limit)
     }
 
-    /// Takes records until `limit` were taken, of which there are `taken` already, or until one comes whose process is unknown. How many were taken;
-    /// where that was all, who sends hits knows when we look again.
+    /// Takes records until `limit` were taken, of which there are `taken` already, or until one comes whose
+    /// process is unknown. How many were taken; where that was all, who sends hits knows when we look again.
     fn take_known(&mut self, rules: &mut RuleBook, (taken, limit): (usize, usize)) -> Result<usize, Unknown> {
         for taken in taken..limit {
             let item = match (self.probes.kernel(), &mut self.hits) {
@@ -223,7 +228,7 @@ impl Measuring {
         if let Some(kernel) = self.probes.kernel() {
             kernel.look_at(due_ns);
         }
-        // One that came before this was said wakes nobody.
+        // A hit that came before the deadline was set causes no wake-up.
         if due_ns == 0 && !self.ring_is_empty() {
             self.intake.leave();
         }
@@ -259,7 +264,8 @@ impl Measuring {
         rules.lost(slots, self.intake.watermark_ns, monotonic_ns());
     }
 
-    /// Reads what was aggregated up until now; the rules may have it at any time. False while something of it is being written.
+    /// Reads what was aggregated up until now; the rules may have it at any time. False while something of it
+    /// is being written.
     pub(in crate::session) fn read_partial_sums(&mut self, rules: &mut RuleBook) -> bool {
         let slots = self.profile.processes.iter().map(|process| process.slot);
         self.partial_sums.read(&self.probes, rules, slots, monotonic_ns())
@@ -278,7 +284,8 @@ impl Measuring {
         }
     }
 
-    /// When the next decision is likely to fall due; none where every CPU is wanted by others, or where the agent takes too much.
+    /// When the next decision is likely to fall due; none where every CPU is wanted by others, or where the
+    /// agent takes too much.
     fn next_expected(&self) -> Option<Expected> {
         let is_free = self.profile.has_idle_cpu && !self.budget.back_off.rests_from_predictions();
         let next = || self.intake.prediction.next(monotonic_ns());

@@ -1,4 +1,5 @@
-//! Attaches to processes and for rules that join, and puts processes into their slots: carries out what the members want done.
+//! Attaches to processes and for rules that join, and puts processes into their slots: carries out what the
+//! members want done.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,7 @@ use crate::{
         members::{LateAttachment, MachineId, MemberEffect, MemberEvent},
         orders::{pid_here, pid_of, process_here},
         prefetch,
-        requests::NotAdded,
+        requests::{NotAdded, RemoveResult},
         target::{Arrival, Read, Target, candidate},
     },
 };
@@ -139,14 +140,16 @@ impl Measuring {
         if let Some(trace) = context.screen.trace() {
             trace.armed(now_ns);
         }
-        // All processes at once, and last: what one did while the next was attached to would belong to nothing.
+        // All processes at once, and last: what one did while the next was attached to would belong to
+        // nothing.
         for process in &self.profile.processes {
             self.probes.watch(process.slot, process.pid)?;
         }
         Ok(())
     }
 
-    /// At a tick: looks for processes that came or run another program. Of a command the kernel side tells.
+    /// At a tick: looks for processes that came or run another program. In a session of a command, the kernel
+    /// side reports them.
     pub(in crate::session) fn look_for_members(
         &mut self,
         context: &mut Context<'_>,
@@ -164,7 +167,7 @@ impl Measuring {
         let Some(found) = context.target.find(&known) else {
             return Ok(Vec::new());
         };
-        // Some of them may have been told of meanwhile, and may have ended since.
+        // Some of them may have been reported meanwhile, and may have ended since.
         self.take_comings(context);
         let named = found
             .iter()
@@ -187,7 +190,7 @@ impl Measuring {
         self.members_on(context, MemberEvent::Settled(machine))
     }
 
-    /// Takes in what the kernel side tells of processes of the command.
+    /// Handles what the kernel side reports of processes of the command.
     pub(super) fn take_comings(&mut self, context: &mut Context<'_>) {
         for arrival in context.target.arrivals() {
             let (event, read) = self.arrived(context.target, arrival);
@@ -322,7 +325,7 @@ impl Measuring {
         process
     }
 
-    /// Slots are given by whoever needs one first: those before it may still be empty.
+    /// Slots are given in the order of first hits: those before it may still be empty.
     fn put(&mut self, target: &mut Target, process: Metered, member: Member) {
         let place = process.slot as usize;
         let processes = &mut self.profile.processes;
@@ -388,23 +391,26 @@ impl Measuring {
         Ok(self.probes.missing().iter().skip(before).cloned().collect())
     }
 
-    /// A rule goes, and its probes end: what follows, and whether the probes are off. The error says that there is no such rule.
+    /// A rule goes, and its probes end: the result, and what follows.
     pub(in crate::session) fn remove_rule(
         &mut self,
         context: &mut Context<'_>,
         rule: &str,
-    ) -> Result<(Vec<Act>, Result<(), String>), String> {
+    ) -> (RemoveResult, Vec<Act>) {
         self.take_all_hits(context);
         self.written.forget();
         let Some((gone, acts)) = context.rules.remove(rule, monotonic_ns()) else {
-            return Err(context.rules.unknown(rule));
+            return (RemoveResult::NoSuchRule(context.rules.unknown(rule)), Vec::new());
         };
-        let taken_off = self.probes.shrink(&gone);
-        Ok((acts, taken_off.map_err(|error| error.to_string())))
+        let result = match self.probes.shrink(&gone) {
+            Ok(()) => RemoveResult::Removed,
+            Err(error) => RemoveResult::StillProbed(error.to_string()),
+        };
+        (result, acts)
     }
 
-    /// Switches probes that rules ask for: they are the session's own, so nothing is written and it is done at once. What is counted up to now
-    /// belongs to the state before.
+    /// Switches probes that rules request: they are the session's own, so nothing is written and it is done
+    /// at once. What is counted up to now belongs to the state before.
     pub(in crate::session) fn switch_probes(
         &mut self,
         context: &mut Context<'_>,
@@ -444,7 +450,7 @@ fn watched(slot: u32, member: &Member, late: Option<LateAttachment>) -> MemberEv
     }
 }
 
-/// What /proc tells of it is all there is.
+/// Only what /proc shows of it is available.
 fn not_watched(slot: u32, member: &Member, error: &KernelError) -> (Metered, MemberEvent) {
     let pid = pid_here(member.process.pid);
     tracing::warn!("process {pid} is not watched: {error}");

@@ -40,7 +40,7 @@ pub(super) struct Context<'a> {
 /// Probes, and what they bring.
 pub(super) struct Measuring {
     pub(super) probes: Probes,
-    /// Of what is probed, what is asked for in every process: what the user named, and parallel regions.
+    /// The requests that apply to every process: what the user named, and parallel regions.
     pub(super) own: Range<usize>,
     /// None in a session that may not probe.
     pub(super) hits: Option<Ring>,
@@ -113,7 +113,8 @@ impl Measuring {
         self.read_matrix(true)
     }
 
-    /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
+    /// None of the processes has run between the last two readings, and no change is being judged. The
+    /// processes of a command come and go.
     pub(super) fn is_still(&self, rules: &RuleBook, target: &Target) -> bool {
         let are_still = !self.profile.processes.is_empty() && self.profile.are_still();
         are_still && !target.is_of_command() && !rules.is_judging()
@@ -125,8 +126,8 @@ impl Measuring {
         self.budget.back_off.have_ticked(is_still, own_cpu_ns())
     }
 
-    /// How often counters are read and windows of a length evaluated. Ticks come seldom while nobody looks at a picture, and all windows may last
-    /// longer than they say.
+    /// How often counters are read and windows of a length evaluated. Ticks are rare while the live view is
+    /// off, and all windows may be longer than their nominal length.
     pub(super) fn tick(&self, rules: &RuleBook, target: &Target, screen: &Screen) -> Duration {
         let is_still = self.is_still(rules, target);
         let may_linger = || rules.may_linger() && !screen.is_live();

@@ -1,5 +1,5 @@
-//! Reads what was counted: totals and tables of the kernel side, counters of the operating system. Hands it to the profile and the rules, and takes
-//! account of what it costs. Hits are taken in `ingest`.
+//! Reads what was counted: totals and tables of the kernel side, counters of the operating system. Passes it
+//! to the profile and the rules, and accounts for its cost. Hits are taken in `ingest`.
 
 use abi::{Frame, Thread};
 
@@ -38,7 +38,7 @@ impl Measuring {
         self.observe(context, now);
         self.take_account(now);
         // The kernel side has room for so many threads; those that have ended make place.
-        if threads.len() < abi::MAX_THREADS as usize / 2 {
+        if threads.len() < abi::THREADS_MAX as usize / 2 {
             self.profile.keep_threads(threads);
             return Ok(());
         }
@@ -63,8 +63,8 @@ impl Measuring {
         Ok(has_moved)
     }
 
-    /// The kernel side's table, in the order of processes: each is to find its own without a look at those of all. As it was read last where
-    /// no total has moved since.
+    /// The kernel side's table, in the order of processes: each is to find its own without a look at those of
+    /// all. As it was read last where no total has moved since.
     fn table_of_threads(&mut self, has_moved: bool) -> Result<Vec<(u64, Thread)>, KernelError> {
         if let Some(threads) = self.profile.take_threads(has_moved) {
             return Ok(threads);
@@ -119,7 +119,7 @@ impl Measuring {
         self.cpus.take(share);
     }
 
-    /// Hands the newest readings to the rules.
+    /// Passes the newest readings to the rules.
     fn observe(&mut self, context: &mut Context<'_>, now: u64) {
         let Context { rules, target, .. } = context;
         let places = rules.places(self.probes.list());
@@ -137,7 +137,8 @@ impl Measuring {
         }
     }
 
-    /// At the end: hands the rules what the iterations and the sampled functions of each process came to.
+    /// At the end: passes the totals of the iterations and the sampled functions of each process to the
+    /// rules.
     pub(in crate::session) fn summarise(&self, rules: &mut RuleBook) {
         let now = monotonic_ns();
         for process in &self.profile.processes {
@@ -164,7 +165,8 @@ impl Measuring {
         self.retire(&threads)
     }
 
-    /// Takes out the records of those of these threads that their processes let go of: what they were is theirs from then on.
+    /// Takes out the records of those of these threads that their processes let go of: what they were is
+    /// theirs from then on.
     fn take_out(
         &mut self,
         threads: &[(u64, Thread)],
@@ -182,7 +184,8 @@ impl Measuring {
         Ok(())
     }
 
-    /// Calls that were open when their probes were taken off would be open for ever: records of threads that have one go, where they may.
+    /// Calls that were open when their probes were taken off would be open for ever: records of threads that
+    /// have one go, where they may.
     pub(in crate::session) fn forget_open(
         &mut self,
         is_off: impl Fn(u32) -> bool,
@@ -268,7 +271,7 @@ impl Measuring {
         costs.take_probed(of, || self.probes.probed());
     }
 
-    /// Reads the matrix, where it is time to; `must` at the end, and when somebody asks for everything.
+    /// Reads the matrix, if it is time to; `must` at the end, and for a complete reading.
     pub(in crate::session) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
         let began_ns = monotonic_ns();
         if let Some(kernel) = self.probes.kernel()

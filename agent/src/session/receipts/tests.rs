@@ -1,6 +1,6 @@
 //! What an actuator did at its end, as the session takes it.
 
-use tuner::{actuator::Farewell as Said, process::Pid, undo::Undone};
+use tuner::{actuator::RevertSummary as Said, process::Pid, revert::RevertReceipt};
 
 use super::*;
 
@@ -25,8 +25,8 @@ fn number(pid_number: i32) -> ChangeNumber {
     }
 }
 
-fn undone_as(outcome: RevertOutcome) -> Undone {
-    Undone {
+fn reverted_as(outcome: RevertOutcome) -> RevertReceipt {
+    RevertReceipt {
         change: 1,
         symbol: "knob".to_owned(),
         outcome,
@@ -35,8 +35,8 @@ fn undone_as(outcome: RevertOutcome) -> Undone {
 
 #[test]
 fn what_could_not_be_put_back_has_failed_unless_its_process_has_ended() {
-    let undone = |outcome| Said {
-        undone: vec![(pid(7), undone_as(outcome))],
+    let reverted = |outcome| Said {
+        reverted: vec![(pid(7), reverted_as(outcome))],
         ..Said::default()
     };
     let failed = |kind| Said {
@@ -49,14 +49,14 @@ fn what_could_not_be_put_back_has_failed_unless_its_process_has_ended() {
     };
     for (said, wanted) in [
         (Said::default(), false),
-        (undone(RevertOutcome::Reverted), false),
-        (undone(RevertOutcome::Failed("stuck".to_owned())), true),
+        (reverted(RevertOutcome::Reverted), false),
+        (reverted(RevertOutcome::Failed("stuck".to_owned())), true),
         (failed(ActuatorRefusalKind::Busy), true),
         (failed(ActuatorRefusalKind::Ended), false),
         (refused(ActuatorRefusalKind::NotPermitted), true),
         (refused(ActuatorRefusalKind::Ended), false),
     ] {
-        assert_eq!(parting(&said).has_failed, wanted, "{said:?}");
+        assert_eq!(actuator_end(&said).has_failed, wanted, "{said:?}");
     }
 }
 
@@ -71,7 +71,7 @@ fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
     };
     let why = || "why".to_owned();
     assert_eq!(
-        parting(&said).refused,
+        actuator_end(&said).refused,
         [(pid_here(pid(7)), why()), (pid_here(pid(8)), why())]
     );
 }
@@ -79,7 +79,7 @@ fn a_process_of_which_nothing_could_be_put_back_is_named_with_the_reason() {
 #[test]
 fn the_changes_get_what_was_undone_what_failed_and_what_is_kept() {
     let said = Said {
-        undone: vec![(pid(7), undone_as(RevertOutcome::Reverted))],
+        reverted: vec![(pid(7), reverted_as(RevertOutcome::Reverted))],
         failed: vec![
             (number(8), refusal(ActuatorRefusalKind::Ended)),
             (number(9), refusal(ActuatorRefusalKind::Busy)),
@@ -87,13 +87,13 @@ fn the_changes_get_what_was_undone_what_failed_and_what_is_kept() {
         kept: vec![number(10)],
         ..Said::default()
     };
-    let wanted = MachineFarewell {
-        undone: vec![(here(pid(7), 1), Undo::Reverted)],
+    let wanted = MachineReverts {
+        reverted: vec![(here(pid(7), 1), RevertResult::Reverted)],
         failed: vec![
             (here(pid(8), 1), "why".to_owned(), true),
             (here(pid(9), 1), "why".to_owned(), false),
         ],
         kept: vec![here(pid(10), 1)],
     };
-    assert_eq!(parting(&said).farewell, wanted);
+    assert_eq!(actuator_end(&said).reverts, wanted);
 }

@@ -131,8 +131,8 @@ fn no_line_without_two_x() {
     assert_eq!(all.line(), Err(WhyNone::NotFinite(1)));
 }
 
-/// Dynamic adjusting factoring: C of four chunks of 200 tasks, N = 4, x = 1 + σ√(N/2)/μ, F0 = 1/x. The digest of MATE
-/// for MPI (§9.1) has both deviations, as the work does not say which it means; this is that by n.
+/// Dynamic adjusting factoring: C of four chunks of 200 tasks, N = 4, x = 1 + σ√(N/2)/μ, F0 = 1/x. The digest
+/// of MATE for MPI (§9.1) has both deviations, as the work does not say which it means; this is that by n.
 #[test]
 fn the_vectors_of_adjusting_factoring() {
     let [_, mean, sigma] = of(&[2.0, 2.5, 1.5, 3.0]).map(Result::unwrap);

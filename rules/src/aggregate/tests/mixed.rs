@@ -7,7 +7,7 @@ use super::numbers::results;
 use super::{doubles, finite, lawful, split};
 use crate::aggregate::quantiles::rank;
 use crate::aggregate::{
-    FEW, Finite, Integers, MOST_VALUES, Merge, Numbers, Quantiles, Reals, Truths, WhyNone,
+    FEW, Finite, Integers, Merge, Numbers, Quantiles, Reals, Truths, VALUES_MAX, WhyNone,
 };
 
 proptest! {
@@ -91,7 +91,7 @@ fn a_share_that_was_written_as_a_decimal_means_what_it_says() {
         (rank(0.0, 5), rank(1.0, 5), rank(0.5, 4), rank(0.5, 5)),
         (1, 5, 2, 3)
     );
-    assert_eq!(rank(1.0, MOST_VALUES), MOST_VALUES);
+    assert_eq!(rank(1.0, VALUES_MAX), VALUES_MAX);
 }
 
 #[test]

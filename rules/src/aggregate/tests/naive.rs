@@ -1,5 +1,5 @@
-//! Results checked with schoolbook numbers of 32-bit digits. Nothing is divided and no root is taken: whether a
-//! result is the nearest double is seen by comparing with the middles between it and its neighbours.
+//! Results checked with schoolbook numbers of 32-bit digits. Nothing is divided and no root is taken: whether
+//! a result is the nearest double is seen by comparing with the middles between it and its neighbours.
 
 use std::cmp::Ordering;
 

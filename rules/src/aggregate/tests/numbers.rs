@@ -172,8 +172,8 @@ proptest! {
         let _ = lawful(&split, |regression: &mut Regression, (x, y, times)| regression.put(*x, *y, *times));
     }
 
-    /// PMSL's digest (§8) finds that MEAN and STDEV need a state that merges and that the thesis has none; (count,
-    /// mean, M2) merged by Chan, Golub and LeVeque (1979) is what is published.
+    /// PMSL's digest (§8) finds that MEAN and STDEV need a state that merges and that the thesis has none;
+    /// (count, mean, M2) merged by Chan, Golub and LeVeque (1979) is what is published.
     #[test]
     fn the_published_merge_of_mean_and_stddev_agrees_to_rounding(
         a in proptest::collection::vec(1.0..1000.0, 2..50),

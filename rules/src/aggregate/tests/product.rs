@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{doubles, lawful, split, times};
 use crate::aggregate::product::{exp2, log2};
-use crate::aggregate::{MOST_VALUES, Product, WhyNone};
+use crate::aggregate::{Product, VALUES_MAX, WhyNone};
 
 proptest! {
     #[test]
@@ -81,14 +81,14 @@ fn products_are_what_rational_arithmetic_gives() {
 #[test]
 fn one_factor_more_than_there_may_be_is_an_overflow() {
     let mut product = Product::default();
-    product.put(-f64::MAX, MOST_VALUES);
+    product.put(-f64::MAX, VALUES_MAX);
     assert_eq!(product.product(), Err(WhyNone::TooLarge));
     product.add(1.0);
     assert_eq!(product.product(), Err(WhyNone::Overflow));
 }
 
-/// Worked out to 60 digits: neither is ever too great, nor off by as much as its document says, 4 units of the last
-/// bit.
+/// Worked out to 60 digits: neither is ever too great, nor off by as much as its document says, 4 units of
+/// the last bit.
 #[test]
 fn logarithms_and_powers_in_fixed_point() {
     for (m, exact) in [

@@ -1,4 +1,5 @@
-//! Results so near to the middle between two doubles that only the rest of a division or a root tells the side.
+//! Results so near to the middle between two doubles that only the rest of a division or a root tells the
+//! side.
 
 use crate::aggregate::WhyNone;
 use crate::aggregate::natural::{Natural, Scaled, SignedInteger};

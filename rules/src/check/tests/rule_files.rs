@@ -1,4 +1,5 @@
-//! The whole language: windows within windows, histories, probes and captures, changes, rules that use others.
+//! The whole language: windows within windows, histories, probes and captures, changes, rules that use
+//! others.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What belongs to an instance at its very borders, and between the borders of each process.
+//! What belongs to an instance at its very boundaries, and between the boundaries of each process.
 
 use super::probed::Farm;
 use super::*;

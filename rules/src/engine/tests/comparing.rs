@@ -20,7 +20,8 @@ impl Program {
         }
     }
 
-    /// A window in which so many times as many calls are made as before the change; what is decided is carried out.
+    /// A window in which so many times as many calls are made as before the change; what is decided is
+    /// carried out.
     fn window(&mut self, times: u64) {
         let pace = Pace {
             calls: SPINNING.calls * times,

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// One process whose gauge is the load; it is to be written as the level. The cost is the load by the level in force, which the
-/// other gauge tells.
+/// One process whose gauge is the load; it is to be written as the level. The cost is the load by the level
+/// in force, which the other gauge tells.
 const FOLLOWING: &str = "\
 rule: following
 about: b
@@ -110,7 +110,8 @@ fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_
             program.level = 1.0;
         }
     }
-    // Decided, one window left out, three judged; four on hold, then eight, then sixteen, and one in which it is watched again.
+    // Decided, one window left out, three judged; four on hold, then eight, then sixteen, and one in which it
+    // is watched again.
     assert_eq!(decided, [0, 9, 22]);
     let status = program.engine.status().remove(0);
     assert_eq!(status.standing, Standing::OnHold);
@@ -121,10 +122,13 @@ fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_
 fn a_rule_that_is_switched_off_on_trial_undoes_everything_of_the_trial_newest_first() {
     let mut program = Program::new(FOLLOWING);
     program.windows(&[4.0, 8.0, 8.0]);
-    let undone = program.engine.set_mode(RuleId(0), Mode::Advising);
-    let decisions: Vec<DecisionId> = verdicts(&undone).iter().map(|verdict| verdict.decision).collect();
+    let reverted = program.engine.set_mode(RuleId(0), Mode::Advising);
+    let decisions: Vec<DecisionId> = verdicts(&reverted)
+        .iter()
+        .map(|verdict| verdict.decision)
+        .collect();
     assert_eq!(decisions, [DecisionId(2), DecisionId(1)]);
-    assert!(verdicts(&undone).iter().all(|verdict| !verdict.keep));
+    assert!(verdicts(&reverted).iter().all(|verdict| !verdict.keep));
 }
 
 #[test]

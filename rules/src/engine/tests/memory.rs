@@ -1,4 +1,5 @@
-//! What formulas know beyond the instance that closes: all instances so far, the newest hits, moments, and calls by name.
+//! What formulas know beyond the instance that closes: all instances so far, the newest hits, moments, and
+//! calls by name.
 
 use super::probed::{FRAME, Farm, Sent};
 use super::*;

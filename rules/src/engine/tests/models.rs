@@ -9,8 +9,8 @@ fn model(name: &str) -> &'static str {
     text
 }
 
-/// An iteration of 300 ms with `workers` workers of 20 ms each and sends of 10 ms: V = 1 100 B for each worker,
-/// Tc = 20 ms for each worker; the last reply comes `reply` ms after the begin, by the last worker.
+/// An iteration of 300 ms with `workers` workers of 20 ms each and sends of 10 ms: V = 1 100 B for each
+/// worker, Tc = 20 ms for each worker; the last reply comes `reply` ms after the begin, by the last worker.
 fn farmed(number: u64, workers: u32, reply: u64) -> Vec<Sent> {
     let (start, n) = (number * 1000, number as f64);
     let mut hits = vec![
@@ -74,7 +74,8 @@ fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
         .receipt(decision.id, DecisionOutcome::Applied, Time(1950 * MS));
     let mut outputs = Vec::new();
     for number in 2..8 {
-        // t_comm = 230 - 10 - 20 - 50 = 150 ms, λV + Tc = 250 ms as before: with eight an iteration would take 111.25 ms.
+        // t_comm = 230 - 10 - 20 - 50 = 150 ms, λV + Tc = 250 ms as before: with eight an iteration would
+        // take 111.25 ms.
         farm.hits(&farmed(number, 5, 230));
         outputs.extend(farm.all_until(number * 1000 + 900));
     }

@@ -155,7 +155,7 @@ fn a_chain_begins_with_the_window_around_it_and_again_when_the_last_one_ends() {
     assert_eq!(farm.dropped(), Dropped::default());
 }
 
-/// Spans that go across the border between two steps.
+/// Spans that go across the boundary between two steps.
 fn across(straddle: &str) -> String {
     format!(
         "\

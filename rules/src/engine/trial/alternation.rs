@@ -1,9 +1,10 @@
 //! A change that is reverted and made again, so that what it does comes and goes with it.
 //!
-//! The trial goes on in pairs of runs, one with the change and one without it; which comes first is drawn by lot. A pair compares two
-//! moments next to each other, so that a slow change of the pace is in neither. And without an effect its difference is as likely to be a
-//! gain as a loss, whatever the pace does by itself, so that Student's statistic of the differences is hardly ever larger than that of
-//! normal ones (Efron 1969, Student's t-test under symmetry conditions). After some of the pairs it is compared with a bound, and the
+//! The trial goes on in pairs of runs, one with the change and one without it; which comes first is drawn by
+//! lot. A pair compares two moments next to each other, so that a slow change of the pace is in neither. And
+//! without an effect its difference is as likely to be a gain as a loss, whatever the pace does by itself, so
+//! that Student's statistic of the differences is hardly ever larger than that of normal ones (Efron 1969,
+//! Student's t-test under symmetry conditions). After some of the pairs it is compared with a bound, and the
 //! trial ends at the first that decides.
 
 use plan::GuardEffect;
@@ -12,9 +13,10 @@ use super::judgement::{Aim, Judgement, Scale};
 use super::mixed;
 use super::statistics::{Middle, mean};
 
-/// After how many pairs it is judged, and the bound of the statistic there: without an effect 1 % of trials exceed one of them in one
-/// direction. The shape is that of Wang and Tsiatis (1987) for group-sequential tests, a normal quantile of C · (n / 100)^(0.46 − 0.5),
-/// with C = 2.99 from 40 000 series of normal differences.
+/// After how many pairs it is judged, and the bound of the statistic there: without an effect 1 % of trials
+/// exceed one of them in one direction. The shape is that of Wang and Tsiatis (1987) for group-sequential
+/// tests, a normal quantile of C · (n / 100)^(0.46 − 0.5), with C = 2.99 from 40 000 series of normal
+/// differences.
 const LOOKS: [(usize, f64); 16] = [
     (4, 14.77),
     (5, 9.27),
@@ -33,15 +35,15 @@ const LOOKS: [(usize, f64); 16] = [
     (85, 3.25),
     (100, 3.19),
 ];
-/// With more pairs than these the least and the greatest three tenths of the differences are left out: where the pace comes in
-/// bursts some are far off.
+/// With more pairs than these the least and the greatest three tenths of the differences are left out: where
+/// the pace comes in bursts some are far off.
 const ALL_COUNT: usize = 10;
 const TRIMMED: (usize, usize) = (3, 10);
 /// So many pairs are enough where the first comparison has shown a gain: see [`Alternation::judge_repeated`].
 const REPEATED: usize = 2;
 /// Each of them has to show at least this share of the gain.
 const SHARE_REPEATED: f64 = 0.5;
-pub(super) const MOST_PAIRS: usize = LOOKS[LOOKS.len() - 1].0;
+pub(super) const PAIRS_MAX: usize = LOOKS[LOOKS.len() - 1].0;
 
 #[derive(Clone, Copy, Debug)]
 struct Pair {
@@ -138,7 +140,7 @@ impl Alternation {
     }
 
     pub(super) fn is_last(&self) -> bool {
-        self.pairs.len() >= MOST_PAIRS
+        self.pairs.len() >= PAIRS_MAX
     }
 
     /// With what was compared, for people.
@@ -152,8 +154,9 @@ impl Alternation {
         }
     }
 
-    /// A gain that the first comparison has shown, and that went and came back in each of the first pairs. The program's own pace has
-    /// to pass the first comparison and then to follow the lot twice, of which the second alone happens to one change in four.
+    /// A gain that the first comparison has shown, and that went and came back in each of the first pairs.
+    /// The program's own pace has to pass the first comparison and then to follow the lot twice, of which the
+    /// second alone happens to one change in four.
     fn judge_repeated(&self, aim: Aim, sides: &Sides) -> (Judgement, String) {
         let mut found = aim.compare(&sides.without, &sides.with);
         let values = sides.without.iter().chain(&sides.with).copied();
@@ -209,7 +212,8 @@ mod tests {
         margin: 0.05,
     };
 
-    /// A program that has this pace in a window without the change, and `gain` times as much with it, until it is judged to the end.
+    /// A program that has this pace in a window without the change, and `gain` times as much with it, until
+    /// it is judged to the end.
     fn tried(number: u64, gain: f64, mut pace: impl FnMut() -> f64) -> (Judgement, usize) {
         let mut trial = Alternation::new(1, number, &[], None);
         let mut with = trial.begins_with();
@@ -254,7 +258,7 @@ mod tests {
     fn what_varies_by_itself_is_inconclusive_after_the_last_pair() {
         let mut seed = 0;
         let (found, pairs) = tried(1, 1.1, || (4.0 * uniform(&mut seed)).exp());
-        assert_eq!((found.verdict, pairs), (GuardEffect::Inconclusive, MOST_PAIRS));
+        assert_eq!((found.verdict, pairs), (GuardEffect::Inconclusive, PAIRS_MAX));
     }
 
     /// Paces of which a comparison of two times would be wrong: a jump at one moment, and a rhythm.

@@ -1,12 +1,14 @@
-//! What the guard finds: what an interval says, and the first comparison, of the windows before a change with those after it.
+//! What the guard finds: what an interval says, and the first comparison, of the windows before a change with
+//! those after it.
 //!
-//! Trimmed means are compared, by the ratio of the two where all values are positive: the least and the greatest fifth of the
-//! windows are left out, so that a rare window of twice the length decides nothing. A change is confirmed if all of the interval in
-//! which its effect lies is a gain, and the gain no trifle. It is worse if the objective got worse by more than the margin, a share
-//! of the mean before, plus an allowance for noise: the standard error of the difference of the two means, but never more than
-//! the margin again. The cap keeps a program whose pace jumps about from hiding a loss behind its own noise. What a change does
-//! to few windows only is seen by the plain means: they may be worse by ten margins. How often this errs is measured in
-//! `rates` and reported in docs/guard.md.
+//! Trimmed means are compared, by the ratio of the two where all values are positive: the least and the
+//! greatest fifth of the windows are left out, so that a rare window of twice the length decides nothing. A
+//! change is confirmed if all of the interval in which its effect lies is a gain, and the gain no trifle. It
+//! is worse if the objective got worse by more than the margin, a share of the mean before, plus an allowance
+//! for noise: the standard error of the difference of the two means, but never more than the margin again.
+//! The cap keeps a program whose pace jumps about from hiding a loss behind its own noise. What a change does
+//! to few windows only is seen by the plain means: they may be worse by ten margins. How often this errs is
+//! measured in `rates` and reported in docs/guard.md.
 
 use plan::GuardEffect;
 
@@ -165,8 +167,8 @@ impl Aim {
     }
 }
 
-/// Whether an effect is believed after one comparison: the history before it has no step that comes near, and is long enough to
-/// have shown one. What is ten times better is believed after any.
+/// Whether an effect is believed after one comparison: the history before it has no step that comes near, and
+/// is long enough to have shown one. What is ten times better is believed after any.
 pub(crate) fn is_believable(found: &Judgement, history: &[f64], over: usize) -> bool {
     let Some(effect) = found.ratio.filter(|_| found.interval.is_some()).map(f64::ln) else {
         return false;
@@ -198,7 +200,8 @@ fn ratio(before: f64, after: f64, maximize: bool) -> Option<f64> {
 }
 
 impl Judgement {
-    /// Worse by more than is bearable, with half the width of the interval: not enough to say so, and too much to make it again.
+    /// Worse by more than is bearable, with half the width of the interval: not enough to say so, and too
+    /// much to make it again.
     pub(crate) fn seems_worse(&self) -> bool {
         let upper = self.ratio.zip(self.interval);
         !self.is_bearable && upper.is_some_and(|(ratio, (_, high))| ratio * high < 1.0)

@@ -1,11 +1,11 @@
-//! How often the guard errs, on paces that were recorded of programs and by simulation: the tables of docs/guard.md are what
-//! this prints. Seeded, so that it comes out the same everywhere.
+//! How often the guard errs, on paces that were recorded of programs and by simulation: the tables of
+//! docs/guard.md are what this prints. Seeded, so that it comes out the same everywhere.
 
 use std::collections::BTreeMap;
 
 use plan::GuardEffect;
 
-use super::alternation::MOST_PAIRS;
+use super::alternation::PAIRS_MAX;
 use super::*;
 use crate::rule::CheckedRule;
 use crate::value::Time;
@@ -48,8 +48,8 @@ fn decision(number: u64) -> Decision {
     }
 }
 
-/// What the guard says of a change that makes a program whose pace is this, `before` windows of it before the change, so many times as
-/// fast; none where the pace ends before.
+/// What the guard says of a change that makes a program whose pace is this, `before` windows of it before the
+/// change, so many times as fast; none where the pace ends before.
 fn tried(pace: &[f64], before: usize, guard: &Guard, number: u64, gain: f64) -> Option<GuardEffect> {
     let (history, rest) = pace.split_at_checked(before)?;
     let mut trial = Trial::new(history.to_vec(), None, Some(guard), &decision(number));
@@ -80,8 +80,9 @@ fn percent(share: f64) -> String {
 const GAINS: [f64; 4] = [1.0, 1.2, 1.5, 2.0];
 const OVER: u32 = 5;
 
-/// Windows before the change, of the first comparison, and of the longest alternation, with those that are left out.
-const SERIES: usize = 5 + 6 + MOST_PAIRS * 2 * 2 + 1;
+/// Windows before the change, of the first comparison, and of the longest alternation, with those that are
+/// left out.
+const SERIES: usize = 5 + 6 + PAIRS_MAX * 2 * 2 + 1;
 /// A series begins so many windows after the one before it.
 const APART: usize = 30;
 
@@ -102,7 +103,8 @@ fn recorded(lines: &'static str) -> BTreeMap<&'static str, Vec<Vec<f64>>> {
 const CROWDED: Recordings = (include_str!("../../../tests/paces/crowded.txt"), 2);
 const PREFERRED: Recordings = (include_str!("../../../tests/paces/preferred.txt"), 4);
 
-/// With how many changes are tried of each series, as decisions would be numbered differently: the order of the runs follows from that.
+/// With how many changes are tried of each series, as decisions would be numbered differently: the order of
+/// the runs follows from that.
 type Recordings = (&'static str, u64);
 
 fn judged(series: &[Vec<f64>], lots: u64, gain: f64) -> Vec<GuardEffect> {
@@ -173,11 +175,12 @@ const TRIALS: u64 = 300;
 /// Of these so many are tried with a gain or a loss.
 const CHANGED: usize = 100;
 
-/// Programs with this noise, and how many windows of each are known before the change: as many as are needed, or 60.
+/// Programs with this noise, and how many windows of each are known before the change: as many as are needed,
+/// or 60.
 fn programs(noise: Noise, deviation: f64, over: u32) -> Vec<(usize, Vec<f64>)> {
     let mut random = Random(20_070_501);
     let over = over as usize;
-    let longest = over + 2 + 2 * MOST_PAIRS * (over / 4 + 1);
+    let longest = over + 2 + 2 * PAIRS_MAX * (over / 4 + 1);
     let program = |number: u64| {
         let before = if number.is_multiple_of(2) {
             over
@@ -272,7 +275,7 @@ fn hardly_any_gain_of_a_fifth_is_missed_in_a_recorded_program_that_has_its_cpus(
     }
 }
 
-/// What cannot be told is not said to have no effect.
+/// An unknown effect is not reported as no effect.
 #[test]
 fn no_gain_of_a_fifth_is_said_to_have_no_effect() {
     for recordings in [CROWDED, PREFERRED] {

@@ -1,17 +1,17 @@
-//! The interval in which the effect of a change lies, from windows before and after it: Yuen's test (1974) of two trimmed means with
-//! unequal variances, made wider where windows follow each other's values.
+//! The interval in which the effect of a change lies, from windows before and after it: Yuen's test (1974) of
+//! two trimmed means with unequal variances, made wider where windows follow each other's values.
 
 /// Of so many windows one is left out at either end.
 const TRIMMED_OF: usize = 5;
 /// The normal quantile of 1 % in each direction.
 const NORMAL: f64 = 2.326;
-/// The correlation of a window with the next that is assumed before anything is known, and after how many pairs what was
-/// measured counts as much. Measured on recorded programs: docs/guard.md.
+/// The correlation of a window with the next that is assumed before anything is known, and after how many
+/// pairs what was measured counts as much. Measured on recorded programs: docs/guard.md.
 const ASSUMED: (f64, f64) = (0.5, 60.0);
-const MOST_CORRELATION: f64 = 0.9;
+const CORRELATION_MAX: f64 = 0.9;
 
-/// Student's quantile where the normal one is `z`: the expansion of Abramowitz and Stegun (1964), 26.7.5. Nothing is
-/// known below two degrees of freedom, where it is too small; at two it is 2 % too small.
+/// Student's quantile where the normal one is `z`: the expansion of Abramowitz and Stegun (1964), 26.7.5.
+/// Nothing is known below two degrees of freedom, where it is too small; at two it is 2 % too small.
 fn student(z: f64, freedom: f64) -> f64 {
     if freedom < 2.0 {
         return f64::INFINITY;
@@ -116,7 +116,8 @@ impl Interval {
     }
 }
 
-/// The square of the standard error of the difference, and Welch's degrees of freedom. A single window is taken to vary as the others do.
+/// The square of the standard error of the difference, and Welch's degrees of freedom. A single window is
+/// taken to vary as the others do.
 fn error(before: &Middle, after: &Middle) -> (f64, f64) {
     match (before.error_squared(), after.error_squared()) {
         (Some(one), Some(other)) => {
@@ -130,7 +131,8 @@ fn error(before: &Middle, after: &Middle) -> (f64, f64) {
     }
 }
 
-/// By how much the variance of a mean is greater than that of independent windows, from the correlation of each with the next.
+/// By how much the variance of a mean is greater than that of independent windows, from the correlation of
+/// each with the next.
 fn inflation(before: &Middle, after: &Middle) -> f64 {
     let runs = [&before.deviations, &after.deviations];
     let count: usize = runs.iter().map(|run| run.len()).sum();
@@ -138,13 +140,14 @@ fn inflation(before: &Middle, after: &Middle) -> f64 {
     let products = runs.iter().flat_map(|run| run.iter().zip(run.iter().skip(1)));
     let products: f64 = products.map(|(one, next)| one * next).sum();
     let found = products / (before.squares + after.squares) * count as f64 / pairs.max(1) as f64;
-    // What is measured against the mean of the same few windows comes out too small by so much (Kendall 1954).
+    // What is measured against the mean of the same few windows comes out too small by so much (Kendall
+    // 1954).
     let each = count as f64 / 2.0;
     let unbiased = (found * each + 1.0) / (each - 3.0).max(1.0);
     let (assumed, weight) = ASSUMED;
     let pairs = pairs as f64;
     let correlation = (unbiased * pairs + assumed * weight) / (pairs + weight);
-    let correlation = correlation.clamp(0.0, MOST_CORRELATION);
+    let correlation = correlation.clamp(0.0, CORRELATION_MAX);
     (1.0 + correlation) / (1.0 - correlation)
 }
 

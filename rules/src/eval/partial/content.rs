@@ -14,9 +14,9 @@ use crate::term::{Field, Term};
 use crate::value::{Key, ProcessId};
 
 /// Hits that are kept of an instance; what is beyond makes it partial.
-const MOST_HITS: usize = 65_536;
+const HITS_MAX: usize = 65_536;
 /// States of an instance; what is beyond makes it partial.
-pub(super) const MOST_ROWS: usize = 65_536;
+pub(super) const ROWS_MAX: usize = 65_536;
 
 /// What is kept of the hits of an instance.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl Content {
         self.hits += 1;
         if self.folds.keeps.get(probe) == Some(&true) {
             self.hits_kept += 1;
-            if let Some(kept) = self.kept.get_mut(probe).filter(|_| self.hits_kept <= MOST_HITS) {
+            if let Some(kept) = self.kept.get_mut(probe).filter(|_| self.hits_kept <= HITS_MAX) {
                 kept.push(hit.clone());
             }
         }
@@ -113,7 +113,8 @@ impl Content {
         }
     }
 
-    /// Takes what was added up of hits of a process; `parts` are the parts of a hit, each with the place of its sums.
+    /// Takes what was added up of hits of a process; `parts` are the parts of a hit, each with the place of
+    /// its sums.
     pub(crate) fn take_partial_sum(
         &mut self,
         process: ProcessId,
@@ -148,7 +149,7 @@ impl Content {
 
     /// False if not all that it was given is in it.
     pub(crate) fn has_room(&self) -> bool {
-        self.states <= MOST_ROWS && self.hits_kept <= MOST_HITS
+        self.states <= ROWS_MAX && self.hits_kept <= HITS_MAX
     }
 
     /// Takes in what was made of other hits.
@@ -156,7 +157,7 @@ impl Content {
         self.hits += other.hits;
         self.hits_kept += other.hits_kept;
         for (kept, more) in self.kept.iter_mut().zip(&other.kept) {
-            let room = MOST_HITS.saturating_sub(kept.len());
+            let room = HITS_MAX.saturating_sub(kept.len());
             kept.extend(more.iter().take(room).cloned());
         }
         for (of, rows) in &other.rows {

@@ -7,7 +7,7 @@ use super::Content;
 use crate::folds::WindowFolds;
 
 /// Instances that are kept at most: a fold that looks back further has what they have.
-const MOST_EARLIER: usize = 1024;
+const EARLIER_MAX: usize = 1024;
 
 /// The closed instances of one window.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Past {
             return;
         }
         self.earlier.push_back(Arc::clone(content));
-        while self.earlier.len() > MOST_EARLIER || self.has_enough_without_the_oldest() {
+        while self.earlier.len() > EARLIER_MAX || self.has_enough_without_the_oldest() {
             self.earlier.pop_front();
         }
     }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::content::{Content, Groups, MOST_ROWS, least};
+use super::content::{Content, Groups, ROWS_MAX, least};
 use super::state::{Place, State};
 use crate::eval::rows::fix;
 use crate::eval::{Context, WindowData, boolean};
 use crate::folds::Intake;
 use crate::hit::Hit;
 use crate::term::{Field, Fold, FoldRange, Rowed, Term, Typed};
-use crate::value::{Cell, Key, ProcessId, Scalar, Value};
+use crate::value::{Cell, Key, ProcessId, Reason, Scalar, Value};
 
 /// What a fold has of all processes, before it is read.
 struct Sum {
@@ -99,7 +99,7 @@ fn gathered(
     fold: &Fold,
     intake: &Intake,
     contents: &[&Content],
-) -> Result<Sum, String> {
+) -> Result<Sum, Reason> {
     let role = window.probe_roles.get(fold.probe);
     let counts = |process: ProcessId| {
         let seen = context
@@ -213,7 +213,7 @@ impl Sum {
         }
     }
 
-    fn read(mut self, window: &WindowData, fold: &Fold, name: &str) -> Result<Value, String> {
+    fn read(mut self, window: &WindowData, fold: &Fold, name: &str) -> Result<Value, Reason> {
         let never = || Err(format!("{name} was hit 0 times in the window"));
         let cell = |state: &State| -> Cell { state.read(fold.reduction).unwrap_or_else(never) };
         if fold.by.is_none() {
@@ -225,8 +225,8 @@ impl Sum {
                 self.rows.entry(Key::Process(process)).or_insert_with(empty);
             }
         }
-        if self.rows.len() > MOST_ROWS {
-            return Err(format!("it has more than {MOST_ROWS} rows"));
+        if self.rows.len() > ROWS_MAX {
+            return Err(format!("it has more than {ROWS_MAX} rows"));
         }
         let rows = self.rows.iter();
         Ok(Value::Table(

@@ -1,11 +1,12 @@
-//! What is computed of one hit when it is taken in: conditions, values, keys. Without allocation where numbers are.
+//! What is computed of one hit when it is taken in: conditions, values, keys. Without allocation where
+//! numbers are.
 
 use crate::eval::{Context, arithmetic, boolean, compare, number};
 use crate::hit::Hit;
 use crate::term::{Field, Term, Typed};
-use crate::value::{Cell, Key, Scalar, finite};
+use crate::value::{Cell, Key, Reason, Scalar, finite};
 
-/// The value of `of` for a hit. As [`Context::eval`], on the parts that hits are mostly asked for.
+/// The value of `of` for a hit. As [`Context::eval`], on the parts that are mostly evaluated for hits.
 pub(crate) fn cell(of: &Typed, hit: &Hit) -> Cell {
     match &of.term {
         Term::Field(field) => hit.field(*field),
@@ -51,11 +52,11 @@ pub(crate) fn number_in(of: &Typed, hit: &Hit) -> Option<f64> {
 }
 
 /// Whether a condition holds of a hit.
-pub(crate) fn holds(condition: &Typed, hit: &Hit) -> Result<bool, String> {
+pub(crate) fn holds(condition: &Typed, hit: &Hit) -> Result<bool, Reason> {
     boolean(&cell(condition, hit)?)
 }
 
 /// The key of a hit's row.
-pub(crate) fn key(of: &Typed, hit: &Hit) -> Result<Key, String> {
+pub(crate) fn key(of: &Typed, hit: &Hit) -> Result<Key, Reason> {
     cell(of, hit).map(|value| Key::of(&value))
 }

@@ -6,7 +6,7 @@ use crate::folds::{Intake, Source};
 use crate::function::Reduction;
 use crate::hit::Hit;
 use crate::partial_sum::Sums;
-use crate::value::{Cell, Ordered, ProcessId, Scalar, Time, finite};
+use crate::value::{Cell, Ordered, ProcessId, Reason, Scalar, Time, finite};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
@@ -254,7 +254,7 @@ impl State {
 }
 
 impl Kept {
-    fn add(&mut self, value: Scalar, second: Option<Cell>, place: Place) -> Result<(), String> {
+    fn add(&mut self, value: Scalar, second: Option<Cell>, place: Place) -> Result<(), Reason> {
         match self {
             Kept::Nothing => {}
             // Durations go by nanoseconds; a value that is computed is a number.
@@ -298,7 +298,7 @@ impl Kept {
     }
 }
 
-fn real(value: &Scalar) -> Result<Finite, String> {
+fn real(value: &Scalar) -> Result<Finite, Reason> {
     Finite::new(number(value)?).ok_or_else(|| "the result is not a finite number".to_string())
 }
 
@@ -329,7 +329,7 @@ fn widen(ends: &mut Option<Box<(Scalar, Scalar)>>, value: &Scalar) {
     }
 }
 
-/// A result as formulas tell it.
+/// A result as a cell of a formula.
 fn reported(found: Result<f64, WhyNone>) -> Cell {
     found
         .map_err(|why| match why {

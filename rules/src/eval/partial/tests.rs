@@ -1,4 +1,5 @@
-//! Contents: any split and order of the hits give equal ones, and their values are what folding in order gives.
+//! Contents: any split and order of the hits give equal ones, and their values are what folding in order
+//! gives.
 
 use std::sync::Arc;
 

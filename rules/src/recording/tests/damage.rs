@@ -47,13 +47,13 @@ fn the_records_of_a_block_take_bounded_memory() {
         Stored::Json(String::new()),
     ]) {
         // One of a thousand tells how many bytes one takes.
-        let fit = MAX_BLOCK * 1000 / block(1000, &record).len();
+        let fit = BLOCK_MAX * 1000 / block(1000, &record).len();
         let of_one = match &record {
             Stored::Hit { captures, .. } => captures.len() * size_of::<Captured>(),
             _ => 0,
         };
         let taken = fit * (size_of::<Stored>() + of_one);
-        assert!(taken <= MAX_OPEN, "{taken} by {record:?}");
+        assert!(taken <= OPEN_MAX, "{taken} by {record:?}");
     }
 }
 
@@ -61,10 +61,10 @@ fn the_records_of_a_block_take_bounded_memory() {
 fn a_block_that_is_too_large_is_not_decompressed() {
     let mut bytes = RecordingWriter::new(&Header::default()).unwrap().take();
     let sum = u32::from_le_bytes(*bytes[16..].first_chunk().unwrap());
-    block::seal(&mut bytes, &vec![0; MAX_BLOCK + 1], sum);
+    block::seal(&mut bytes, &vec![0; BLOCK_MAX + 1], sum);
     assert_eq!(wrong(&bytes), "a block is longer than blocks may be");
     let mut writer = RecordingWriter::new(&Header::default()).unwrap();
-    assert!(writer.foreign(&vec![0; MAX_BLOCK + 1]).is_err());
+    assert!(writer.foreign(&vec![0; BLOCK_MAX + 1]).is_err());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_a_newer_version_adds_is_left_out_and_counted() {
 
 #[test]
 fn what_makes_no_sense_is_named() {
-    let captures = vec![Captured::Boolean(true); MAX_CAPTURES + 1];
+    let captures = vec![Captured::Boolean(true); CAPTURES_MAX + 1];
     let hit = Stored::Hit {
         after_ns: 0,
         probe: 0,
@@ -122,11 +122,11 @@ fn what_makes_no_sense_is_named() {
         (Stored::End(0), "something follows the end"),
         (Stored::Json("{".to_owned()), "a record is not JSON"),
         (
-            Stored::Json(" ".repeat(MAX_RECORD + 1)),
+            Stored::Json(" ".repeat(RECORD_MAX + 1)),
             "a record is longer than records may be",
         ),
         (
-            loss(&"x".repeat(MAX_TEXT + 1)),
+            loss(&"x".repeat(TEXT_MAX + 1)),
             "a text is longer than texts may be",
         ),
         (hit, "a hit has more captures than hits may have"),
@@ -213,7 +213,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
         count: 1,
     };
     writer.write(&good).unwrap();
-    let long = "x".repeat(MAX_TEXT + 1);
+    let long = "x".repeat(TEXT_MAX + 1);
     let hit = |captures| {
         let (probe, process) = (ProbeKey(0), ProcessId(0));
         Record::Hit(Hit {
@@ -231,7 +231,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
     };
     for (record, expected) in [
         (
-            hit(vec![Captured::Boolean(true); MAX_CAPTURES + 1]),
+            hit(vec![Captured::Boolean(true); CAPTURES_MAX + 1]),
             ("the list of a hit's captures", 17, 16),
         ),
         (
@@ -252,7 +252,7 @@ fn what_is_too_large_is_refused_and_the_recording_goes_on() {
                 time: Time(8),
                 facts,
             },
-            ("a record", 400_434, MAX_RECORD),
+            ("a record", 400_434, RECORD_MAX),
         ),
     ] {
         let (what, size, limit) = expected;

@@ -84,13 +84,13 @@ fn what_was_recorded_in_this_format_is_read() {
 #[test]
 fn every_number_of_the_format_is_documented() {
     for constant in [
-        MAX_TEXT,
-        MAX_CAPTURES,
-        MAX_NOTES,
-        MAX_RECORD,
-        MAX_BLOCK,
+        TEXT_MAX,
+        CAPTURES_MAX,
+        NOTES_MAX,
+        RECORD_MAX,
+        BLOCK_MAX,
         BLOCK_TARGET,
-        MAX_OPEN,
+        OPEN_MAX,
     ] {
         assert!(DOCUMENT.contains(&format!("| {constant} |")), "{constant}");
     }

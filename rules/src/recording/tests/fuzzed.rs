@@ -1,5 +1,5 @@
-//! The laws of the fuzz targets, held without a fuzzer: on every seed, and on some thousand mutations of the seeds,
-//! always the same ones.
+//! The laws of the fuzz targets, held without a fuzzer: on every seed, and on some thousand mutations of the
+//! seeds, always the same ones.
 
 use crate as rules;
 
@@ -8,7 +8,8 @@ include!("../../../fuzz/oracles/rule_file.rs");
 
 const MUTATIONS: usize = 3000;
 
-/// The seeds of a target: those that somebody wrote, which have names, and those that the fuzzer found, which have sums.
+/// The seeds of a target: those that somebody wrote, which have names, and those that the fuzzer found, which
+/// have sums.
 #[expect(clippy::disallowed_methods, reason = "a test may look at its seeds")]
 fn seeds(target: &str) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let folder = format!("{}/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,5 @@
-//! Laws on generated recordings: what was written is read, a part of it gives a part, no flipped bit goes unseen.
+//! Laws on generated recordings: what was written is read, a part of it gives a part, no flipped bit goes
+//! unseen.
 
 use super::*;
 

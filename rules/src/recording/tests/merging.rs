@@ -68,7 +68,8 @@ fn one_recording_keeps_its_times_and_order() {
 
 #[test]
 fn clocks_are_joined_and_processes_are_distinguished() {
-    // At the wall clock's 10 000 the clock of a stood at 100, at 10 050 that of b at 9 000: b's clock began first.
+    // At the wall clock's 10 000 the clock of a stood at 100, at 10 050 that of b at 9 000: b's clock began
+    // first.
     let lost = |process, from, to| Record::HitsLost {
         process: ProcessId(process),
         from: Time(from),

@@ -38,7 +38,7 @@ fn read(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
     (records, None)
 }
 
-/// Numbers of all lengths: small ones, those at the borders of bytes, any.
+/// Numbers of all lengths: small ones, those at the boundaries of bytes, any.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         0..3_u64,

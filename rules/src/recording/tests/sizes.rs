@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A job of 16 ranks with two threads each: 10 000 hits a second, durations around a millisecond, an iteration's number
-/// and a size in bytes captured. Deterministic.
+/// A job of 16 ranks with two threads each: 10 000 hits a second, durations around a millisecond, an
+/// iteration's number and a size in bytes captured. Deterministic.
 fn typical(count: u64) -> Vec<Record> {
     let mut state = 1_u64;
     let mut random = move |below: u64| {

@@ -1,4 +1,5 @@
-//! Pieces of machine code that the stub and the trampolines share: everything saved, a call, everything restored.
+//! Pieces of machine code that the stub and the trampolines share: everything saved, a call, everything
+//! restored.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::{AsmRegister64, CodeAssembler, ptr, qword_ptr, registers::gpr32, registers::xmm};
@@ -27,8 +28,8 @@ const PUSHED: [AsmRegister64; 15] = {
     ]
 };
 
-/// Saves everything, so that code of any kind may follow: the red zone stays, the stack is aligned. Uses rbp and rbx until
-/// [`restore`].
+/// Saves everything, so that code of any kind may follow: the red zone stays, the stack is aligned. Uses rbp
+/// and rbx until [`restore`].
 pub(super) fn save(a: &mut CodeAssembler, extended_bytes: usize) -> Result<(), IcedError> {
     use iced_x86::code_asm::registers::gpr64::*;
     a.lea(rsp, ptr(rsp - 128))?;
@@ -81,7 +82,7 @@ pub(super) fn call(a: &mut CodeAssembler, function: Address, passed: &Passed) ->
     for (register, value) in INTEGERS.into_iter().zip(&passed.integers) {
         a.mov(register, *value)?;
     }
-    // A function with variable arguments is told how many vector registers are used.
+    // A function with variable arguments needs the number of vector registers that are used.
     a.mov(gpr32::eax, u32::try_from(passed.floats.len()).unwrap_or_default())?;
     a.mov(r11, function.0)?;
     a.call(r11)

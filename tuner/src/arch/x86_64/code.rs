@@ -1,11 +1,13 @@
-//! What a patch must know of a function: where its instructions begin, what jumps where, what may be moved elsewhere.
+//! What a patch must know of a function: where its instructions begin, what jumps where, what may be moved
+//! elsewhere.
 
 use std::ops::Range;
 
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction,
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction,
     InstructionBlock, MemoryOperand, OpKind, Register,
 };
+use thiserror::Error;
 
 use crate::address::Address;
 
@@ -14,6 +16,33 @@ pub(crate) const JUMP_BYTES: usize = 5;
 /// A function longer than this is not decoded.
 pub(crate) const FUNCTION_BYTES_MAX: u64 = 1 << 20;
 const PAGE: u64 = 4096;
+
+/// Why instructions cannot make room for a jump.
+#[derive(Debug, Error)]
+pub(crate) enum NotMovable {
+    #[error("it takes {length} bytes, a jump takes {JUMP_BYTES}")]
+    TooShort { length: usize },
+    #[error("the jump at {at:#x} leads back to its first instruction: not only its callers come there")]
+    Loop { at: u64 },
+    #[error("the {length} bytes at {start} lie in two pages, which cannot be changed in one step")]
+    TwoPages { start: Address, length: usize },
+    #[error("the instruction at {at:#x} jumps to {target:#x}, between the bytes to be changed")]
+    Target { at: u64, target: u64 },
+    #[error("the instruction `{mnemonic}` at {at:#x} would have to be moved")]
+    Instruction { at: u64, mnemonic: String },
+    #[error("no instruction is there")]
+    NoInstruction,
+    #[error("the return at {at:#x} has room for {room} of the {JUMP_BYTES} bytes of a jump")]
+    NoRoom { at: u64, room: usize },
+    #[error("it cannot be copied: {0}")]
+    NotCopied(IcedError),
+    #[error("its first instructions cannot be moved: {0}")]
+    NotMoved(IcedError),
+    #[error("its call at {at:#x} cannot be moved")]
+    Call { at: u64 },
+    #[error("no machine code could be made: {0}")]
+    NotAssembled(#[from] IcedError),
+}
 
 #[derive(Debug)]
 pub(crate) struct Body {
@@ -71,7 +100,7 @@ impl Body {
     }
 
     /// Its first instructions, as many as make room for a jump.
-    pub(crate) fn entry(&self) -> Result<Displaced, String> {
+    pub(crate) fn entry(&self) -> Result<Displaced, NotMovable> {
         let mut length = 0;
         let mut instructions = Vec::new();
         for instruction in &self.instructions {
@@ -82,51 +111,44 @@ impl Body {
             }
         }
         if length < JUMP_BYTES {
-            return Err(format!("it takes {length} bytes, a jump takes {JUMP_BYTES}"));
+            return Err(NotMovable::TooShort { length });
         }
-        self.check(Displaced {
+        let displaced = self.check(Displaced {
             start: self.start,
             length,
             instructions,
-        })
-        .and_then(
-            |displaced| match self.branches().find(|(_, target)| *target == self.start.0) {
-                Some((at, _)) => Err(format!(
-                    "the jump at {at:#x} leads back to its first instruction: not only its callers come there"
-                )),
-                None => Ok(displaced),
-            },
-        )
+        })?;
+        match self.branches().find(|(_, target)| *target == self.start.0) {
+            Some((at, _)) => Err(NotMovable::Loop { at }),
+            None => Ok(displaced),
+        }
     }
 
-    fn check(&self, displaced: Displaced) -> Result<Displaced, String> {
+    fn check(&self, displaced: Displaced) -> Result<Displaced, NotMovable> {
         let Displaced {
             start,
             length,
             instructions,
         } = &displaced;
         if start.0 % PAGE + *length as u64 > PAGE {
-            return Err(format!(
-                "the {length} bytes at {start} lie in two pages, which cannot be changed in one step"
-            ));
+            return Err(NotMovable::TwoPages {
+                start: *start,
+                length: *length,
+            });
         }
         let inside = displaced.inside();
-        if let Some(branch) = self.branches().find(|(_, target)| inside.contains(target)) {
-            return Err(format!(
-                "the instruction at {:#x} jumps to {:#x}, between the bytes to be changed",
-                branch.0, branch.1
-            ));
+        if let Some((at, target)) = self.branches().find(|(_, target)| inside.contains(target)) {
+            return Err(NotMovable::Target { at, target });
         }
         let last = instructions.len() - 1;
         for (index, instruction) in instructions.iter().enumerate() {
             let flow = instruction.flow_control();
             let leaves = !matches!(flow, FlowControl::Next | FlowControl::ConditionalBranch);
             if matches!(instruction.code(), Code::Syscall | Code::Sysenter) || (leaves && index < last) {
-                return Err(format!(
-                    "the instruction `{}` at {:#x} would have to be moved",
-                    mnemonic(instruction),
-                    instruction.ip()
-                ));
+                return Err(NotMovable::Instruction {
+                    at: instruction.ip(),
+                    mnemonic: mnemonic(instruction),
+                });
             }
         }
         Ok(displaced)
@@ -159,15 +181,15 @@ impl Body {
         self.instructions.iter().filter(is_return)
     }
 
-    /// Room for a jump that ends with the return instruction `at`, and perhaps with the padding behind it: `padding` bytes of
-    /// it may be used, if the return is the last instruction.
-    pub(crate) fn room_at_return(&self, at: u64, padding: usize) -> Result<Displaced, String> {
+    /// Room for a jump that ends with the return instruction `at`, and perhaps with the padding behind it:
+    /// `padding` bytes of it may be used, if the return is the last instruction.
+    pub(crate) fn room_at_return(&self, at: u64, padding: usize) -> Result<Displaced, NotMovable> {
         let Some(last) = self
             .instructions
             .iter()
             .position(|instruction| instruction.ip() == at)
         else {
-            return Err("no instruction is there".to_owned());
+            return Err(NotMovable::NoInstruction);
         };
         let end = self.instructions[last].next_ip();
         let behind = if end == self.end() {
@@ -193,10 +215,8 @@ impl Body {
             match before {
                 Some(before) if !is_target && before.flow_control() == FlowControl::Next => first -= 1,
                 _ => {
-                    return Err(format!(
-                        "the return at {at:#x} has room for {} of the {JUMP_BYTES} bytes of a jump",
-                        own + behind
-                    ));
+                    let room = own + behind;
+                    return Err(NotMovable::NoRoom { at, room });
                 }
             }
         }
@@ -215,9 +235,10 @@ impl Body {
             .any(|instruction| is_call(instruction.flow_control()))
     }
 
-    /// All of it, to run at `at`, with a call of `before` in front of each return. Its own jumps stay within the copy.
-    pub(crate) fn copy(&self, at: Address, before: Address) -> Result<Vec<u8>, String> {
-        let failed = |error: iced_x86::IcedError| format!("it cannot be copied: {error}");
+    /// All of it, to run at `at`, with a call of `before` in front of each return. Its own jumps stay within
+    /// the copy.
+    pub(crate) fn copy(&self, at: Address, before: Address) -> Result<Vec<u8>, NotMovable> {
+        let failed = NotMovable::NotCopied;
         let mut copied = Vec::new();
         for instruction in &self.instructions {
             match instruction.flow_control() {
@@ -321,7 +342,7 @@ pub(crate) fn jump(from: Address, to: Address, length: usize) -> Option<Vec<u8>>
 
 /// Instructions that do nothing and take `length` bytes together.
 pub(crate) fn nothing(length: usize) -> Vec<u8> {
-    const LONGEST: [&[u8]; 9] = [
+    const NOPS: [&[u8]; 9] = [
         &[0x90],
         &[0x66, 0x90],
         &[0x0f, 0x1f, 0x00],
@@ -334,13 +355,13 @@ pub(crate) fn nothing(length: usize) -> Vec<u8> {
     ];
     let mut bytes = Vec::new();
     while bytes.len() < length {
-        bytes.extend_from_slice(LONGEST[(length - bytes.len()).min(LONGEST.len()) - 1]);
+        bytes.extend_from_slice(NOPS[(length - bytes.len()).min(NOPS.len()) - 1]);
     }
     bytes
 }
 
-/// Places in `bytes` (which run at `start`) that look like a direct call or jump to an address in `range`. By bytes, not by
-/// instructions: it may find what is none, but misses no 32-bit one.
+/// Places in `bytes` (which run at `start`) that look like a direct call or jump to an address in `range`. By
+/// bytes, not by instructions: it may find what is none, but misses no 32-bit one.
 pub(crate) fn references(start: Address, bytes: &[u8], range: &Range<u64>) -> Vec<Address> {
     let mut found = Vec::new();
     for (at, window) in bytes.windows(5).enumerate() {
@@ -357,9 +378,10 @@ pub(crate) fn references(start: Address, bytes: &[u8], range: &Range<u64>) -> Ve
     found
 }
 
-/// Something in `bytes` (which run at `start`) looks like a reference to `address`: four bytes that are its distance from where
-/// they end, behind the byte of a call, a jump or an operand relative to the instruction pointer. By bytes, not by instructions.
-/// Without a look at the byte before, zeros of the padding before a function would be a reference to it.
+/// Something in `bytes` (which run at `start`) looks like a reference to `address`: four bytes that are its
+/// distance from where they end, behind the byte of a call, a jump or an operand relative to the instruction
+/// pointer. By bytes, not by instructions. Without a look at the byte before, zeros of the padding before a
+/// function would be a reference to it.
 pub(crate) fn mentions(start: Address, bytes: &[u8], address: Address) -> bool {
     let distance = |at: usize| address.0.wrapping_sub(start.0 + at as u64 + 4).cast_signed();
     let refers = |before: &[u8]| match before {
@@ -373,14 +395,14 @@ pub(crate) fn mentions(start: Address, bytes: &[u8], address: Address) -> bool {
     })
 }
 
-/// The displaced instructions as they work at `at`, and then a jump to where they end in the original, unless they never get
-/// there.
-pub(crate) fn relocate(displaced: &Displaced, at: Address) -> Result<Vec<u8>, String> {
+/// The displaced instructions as they work at `at`, and then a jump to where they end in the original, unless
+/// they never get there.
+pub(crate) fn relocate(displaced: &Displaced, at: Address) -> Result<Vec<u8>, NotMovable> {
     let mut moved = displaced.instructions.clone();
     let Some(last) = moved.last().copied() else {
         return Ok(Vec::new());
     };
-    let failed = |error: iced_x86::IcedError| format!("its first instructions cannot be moved: {error}");
+    let failed = NotMovable::NotMoved;
     match last.flow_control() {
         FlowControl::Call | FlowControl::IndirectCall => {
             moved.pop();
@@ -392,35 +414,33 @@ pub(crate) fn relocate(displaced: &Displaced, at: Address) -> Result<Vec<u8>, St
     encode(&moved, at).map_err(failed)
 }
 
-/// A call whose return address is the original's: whoever walks the stack, or unwinds it, finds only known code.
-fn call_elsewhere(call: &Instruction, back: Address) -> Result<Vec<Instruction>, String> {
+/// A call whose return address is the original's: stack walkers and unwinders find only known code.
+fn call_elsewhere(call: &Instruction, back: Address) -> Result<Vec<Instruction>, NotMovable> {
     let (low, high) = (back.0 as u32, (back.0 >> 32) as u32);
-    let failed = |error: iced_x86::IcedError| error.to_string();
     let mut jump = *call;
     match call.code() {
         Code::Call_rel32_64 => {
-            jump = Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch64()).map_err(failed)?;
+            jump = Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch64())?;
         }
         // A place relative to the stack pointer would have moved by the push.
         Code::Call_rm64 if call.memory_base() != Register::RSP && call.op0_register() != Register::RSP => {
             jump.set_code(Code::Jmp_rm64);
         }
-        _ => return Err(format!("its call at {:#x} cannot be moved", call.ip())),
+        _ => return Err(NotMovable::Call { at: call.ip() }),
     }
     Ok(vec![
-        Instruction::with1(Code::Pushq_imm32, low.cast_signed()).map_err(failed)?,
+        Instruction::with1(Code::Pushq_imm32, low.cast_signed())?,
         Instruction::with2(
             Code::Mov_rm32_imm32,
             MemoryOperand::with_base_displ(Register::RSP, 4),
             high,
-        )
-        .map_err(failed)?,
+        )?,
         jump,
     ])
 }
 
 /// Encodes instructions at `at`; places relative to them stay what they were.
-pub(crate) fn encode(instructions: &[Instruction], at: Address) -> Result<Vec<u8>, iced_x86::IcedError> {
+pub(crate) fn encode(instructions: &[Instruction], at: Address) -> Result<Vec<u8>, IcedError> {
     let block = InstructionBlock::new(instructions, at.0);
     Ok(BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)?.code_buffer)
 }
@@ -445,7 +465,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn entry(bytes: &[u8]) -> Result<Displaced, String> {
+    fn entry(bytes: &[u8]) -> Result<Displaced, NotMovable> {
         Body::decode(Address(0x1000), bytes.to_vec()).unwrap().entry()
     }
 
@@ -496,10 +516,10 @@ mod tests {
             ),
         ];
         for (bytes, why) in cases {
-            assert_eq!(entry(bytes).unwrap_err(), why);
+            assert_eq!(entry(bytes).unwrap_err().to_string(), why);
         }
         let body = Body::decode(Address(0x1ffd), vec![0x48, 0x89, 0xe5, 0x48, 0x89, 0xe5, 0xc3]).unwrap();
-        assert!(body.entry().unwrap_err().contains("in two pages"));
+        assert!(body.entry().unwrap_err().to_string().contains("in two pages"));
     }
 
     #[test]
@@ -533,7 +553,7 @@ mod tests {
         let bytes = vec![0x85, 0xff, 0x74, 0x02, 0x31, 0xc0, 0x5b, 0xc3];
         let body = Body::decode(Address(0x1000), bytes).unwrap();
         assert_eq!(
-            body.room_at_return(0x1007, 0).unwrap_err(),
+            body.room_at_return(0x1007, 0).unwrap_err().to_string(),
             "the return at 0x1007 has room for 2 of the 5 bytes of a jump",
             "a jump leads to the pop"
         );

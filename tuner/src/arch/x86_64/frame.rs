@@ -1,9 +1,10 @@
 //! The stack that gives a thread back to itself: what `rt_sigreturn(2)` reads.
 //!
-//! A thread that executes a system call for us would be lost if we died before we put its registers back. So its stack is
-//! laid out, before the one change of its registers, such that it does so itself: the system call is an instruction followed
-//! by `ret`, which goes to the C library's return from signal handlers, which makes the kernel load everything from this frame.
-//! While we live we put the registers back ourselves, and the frame is never used.
+//! A thread that executes a system call for us would be lost if we died before we put its registers back. So
+//! its stack is laid out, before the one change of its registers, such that it does so itself: the system
+//! call is an instruction followed by `ret`, which goes to the C library's return from signal handlers, which
+//! makes the kernel load everything from this frame. While we live we put the registers back ourselves, and
+//! the frame is never used.
 
 use crate::address::Address;
 use crate::arch::RawRegisters;
@@ -30,12 +31,13 @@ const FLOATING_POINT: usize = MACHINE_CONTEXT + 23 * 8;
 
 /// The frame holds extended state; it says its stack segment, which is to be restored as it says.
 const FLAGS: u64 = 1 | 2 | 4;
-// Where the software bytes lie in an XSAVE area, and what must be there (arch/x86/include/uapi/asm/sigcontext.h).
+// Where the software bytes lie in an XSAVE area, and what must be there
+// (arch/x86/include/uapi/asm/sigcontext.h).
 const SOFTWARE_BYTES: usize = 464;
 const MAGIC_1: u32 = 0x4650_5853;
 const MAGIC_2: u32 = 0x4650_5845;
-/// Tile registers are used only with a permission, without which a frame as large as they need is refused; what comes
-/// before them ends here at the latest.
+/// Tile registers are used only with a permission, without which a frame as large as they need is refused;
+/// what comes before them ends here at the latest.
 const TILE_DATA: u64 = 1 << 18;
 const BEFORE_TILE_DATA: usize = 2_816;
 const STATE_BITS: usize = 512;

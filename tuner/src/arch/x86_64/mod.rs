@@ -1,6 +1,7 @@
-//! x86-64: registers and the rules of the System V ABI. The rest is in `frame` (the stack that gives a thread back to itself),
-//! `restart` (how an interrupted system call goes on), `code` (what is read from a function), `site` (where its entry is probed), `stub` (a
-//! call from outside), `trampoline` (code before, after or instead of a function).
+//! x86-64: registers and the rules of the System V ABI. The rest is in `frame` (the stack that gives a thread
+//! back to itself), `restart` (how an interrupted system call goes on), `code` (what is read from a
+//! function), `site` (where its entry is probed), `stub` (a call from outside), `trampoline` (code before,
+//! after or instead of a function).
 
 pub(crate) mod assemble;
 pub(crate) mod code;

@@ -1,25 +1,29 @@
 //! How an interrupted system call goes on.
 //!
-//! To stop a thread wakes it out of the system call in which it sleeps. Most calls then return one of the kernel's `ERESTART` codes,
-//! which mean "again, unless a signal handler ran". The calls that signal(7) lists as never restarted return `EINTR` at once, also
-//! where no signal was sent: the program would see a failure that only we have caused.
+//! To stop a thread wakes it out of the system call in which it sleeps. Most calls then return one of the
+//! kernel's `ERESTART` codes, which mean "again, unless a signal handler ran". The calls that signal(7) lists
+//! as never restarted return `EINTR` at once, also where no signal was sent: the program would see a failure
+//! that only we have caused.
 //!
-//! [`undecided`] turns that `EINTR` into `ERESTARTNOHAND`, which says what signal(7) says of these calls: `EINTR` if a handler runs, again if
-//! none does. It is done while the thread stands in a ptrace stop (of an interrupt, of a group, before a signal), and the kernel decides when
-//! it resumes. Why that is sound:
+//! [`undecided`] turns that `EINTR` into `ERESTARTNOHAND`, which says what signal(7) says of these calls:
+//! `EINTR` if a handler runs, again if none does. It is done while the thread stands in a ptrace stop (of an
+//! interrupt, of a group, before a signal), and the kernel decides when it resumes. Why that is sound:
 //!
-//! - These stops are inside the kernel's `get_signal()`, before it takes the next pending signal. So a signal whose handler is
-//!   still to run makes the call fail with `EINTR`, with or without `SA_RESTART`, as it would have without us. A signal that is
-//!   ignored would not have woken the call; a traced thread is woken by it, and goes back into the call.
-//! - No handler has run since the call returned: entering one puts its argument registers in place of the result, and the return
-//!   from one leaves no system call number behind (`orig_rax` is -1).
-//! - Nothing has happened in the calls of the list when they return `EINTR`: no byte was sent, no message taken, no semaphore changed.
-//!   `close`, which returns `EINTR` after it has closed, and calls whose driver decides (`ioctl`) are not on it: they fail as they did.
+//! - These stops are inside the kernel's `get_signal()`, before it takes the next pending signal. So a signal
+//!   whose handler is still to run makes the call fail with `EINTR`, with or without `SA_RESTART`, as it
+//!   would have without us. A signal that is ignored would not have woken the call; a traced thread is woken
+//!   by it, and goes back into the call.
+//! - No handler has run since the call returned: entering one puts its argument registers in place of the
+//!   result, and the return from one leaves no system call number behind (`orig_rax` is -1).
+//! - Nothing has happened in the calls of the list when they return `EINTR`: no byte was sent, no message
+//!   taken, no semaphore changed. `close`, which returns `EINTR` after it has closed, and calls whose driver
+//!   decides (`ioctl`) are not on it: they fail as they did.
 //!
-//! What changes: a timeout that was given as a duration starts anew, for how long the call has waited is not known. What remains: a thread
-//! that we have asked to stop and do not come to look at, because we are killed or have given up waiting for it, sees its `EINTR`. And a
-//! thread that calls a function for us makes its call again afterwards by the instruction: a signal that comes during the function is to it as
-//! one that comes just before the call.
+//! What changes: a timeout that was given as a duration starts anew, for how long the call has waited is not
+//! known. What remains: a thread that we have requested to stop and do not attend to, because we are killed
+//! or have given up waiting for it, sees its `EINTR`. And a thread that calls a function for us makes its
+//! call again afterwards by the instruction: a signal that comes during the function is to it as one that
+//! comes just before the call.
 
 use crate::arch::RawRegisters;
 use crate::seccomp::SystemCall;
@@ -27,8 +31,8 @@ use crate::seccomp::SystemCall;
 /// `restart_syscall(2)`: goes on with a sleep that was interrupted.
 const RESTART_SYSCALL: u64 = 219;
 
-// What the kernel leaves in rax of an interrupted system call that is to be made again (include/linux/errno.h). User space
-// never sees these; a tracer does.
+// What the kernel leaves in rax of an interrupted system call that is to be made again
+// (include/linux/errno.h). User space never sees these; a tracer does.
 const ERESTARTSYS: i64 = -512;
 const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
@@ -37,8 +41,8 @@ const EINTR: i64 = -(libc::EINTR as i64);
 /// Every instruction that enters the kernel is that long.
 const SYSTEM_CALL_BYTES: u64 = 2;
 
-/// The calls that return `EINTR` instead of an `ERESTART` code, with nothing done: those of signal(7), and `read` and `write` of sockets with a
-/// timeout.
+/// The calls that return `EINTR` instead of an `ERESTART` code, with nothing done: those of signal(7), and
+/// `read` and `write` of sockets with a timeout.
 const NEVER_RESTARTED: [i64; 25] = [
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -72,13 +76,14 @@ const NEVER_RESTARTED: [i64; 25] = [
 pub(crate) enum Sleep {
     /// For the rest of its time.
     GoOn,
-    /// From its begin: where the kernel forgets how much was left, as a return from a signal handler makes it.
+    /// From its begin: where the kernel forgets how much was left, as a return from a signal handler makes
+    /// it.
     Afresh,
 }
 
-/// The registers with which the thread goes on as if it had not been stopped, without the kernel's help: an interrupted
-/// system call is made again by the instruction itself. The kernel would do so when it resumes the thread, but only where it
-/// was stopped.
+/// The registers with which the thread goes on as if it had not been stopped, without the kernel's help: an
+/// interrupted system call is made again by the instruction itself. The kernel would do so when it resumes
+/// the thread, but only where it was stopped.
 pub(crate) fn resumable(registers: &RawRegisters, sleep: Sleep) -> RawRegisters {
     let mut resumed = *registers;
     let again = match registers.rax.cast_signed() {
@@ -97,15 +102,16 @@ pub(crate) fn resumable(registers: &RawRegisters, sleep: Sleep) -> RawRegisters 
     resumed
 }
 
-/// The registers that leave to the kernel whether the interrupted system call fails; none where it has decided already, or there is no call
-/// of the list.
+/// The registers that leave to the kernel whether the interrupted system call fails; none where it has
+/// decided already, or there is no call of the list.
 pub(crate) fn undecided(registers: &RawRegisters) -> Option<RawRegisters> {
     let never_restarted = NEVER_RESTARTED.contains(&registers.orig_rax.cast_signed());
     let has_failed = registers.rax.cast_signed() == EINTR && super::is_native(registers);
     (has_failed && never_restarted).then(|| again_unless_handled(registers))
 }
 
-/// It sleeps for a time of which the kernel knows the rest; it goes on by another system call, [`RESTART_SYSCALL`].
+/// It sleeps for a time of which the kernel knows the rest; it goes on by another system call,
+/// [`RESTART_SYSCALL`].
 pub(crate) fn is_in_timed_sleep(registers: &RawRegisters) -> bool {
     is_in_system_call(registers) && registers.rax.cast_signed() == ERESTART_RESTARTBLOCK
 }
@@ -127,7 +133,8 @@ pub(crate) fn going_on(registers: &RawRegisters) -> SystemCall {
     }
 }
 
-/// The registers with which the kernel makes the interrupted call again, from its begin, unless a signal handler runs first.
+/// The registers with which the kernel makes the interrupted call again, from its begin, unless a signal
+/// handler runs first.
 pub(crate) fn again_unless_handled(registers: &RawRegisters) -> RawRegisters {
     RawRegisters {
         rax: ERESTARTNOHAND.cast_unsigned(),

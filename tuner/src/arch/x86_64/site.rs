@@ -1,8 +1,10 @@
-//! Where a probe at the begin of a function costs least, from machine code: the first instruction that the kernel emulates, if
-//! whoever comes there has come from the function's first one and nothing that a probe sees was changed on the way.
+//! Where a probe at the begin of a function costs least, from machine code: the first instruction that the
+//! kernel emulates, if every thread there has come from the function's first one and nothing that a probe
+//! sees was changed on the way.
 //!
-//! What is emulated is the kernel's choice (arch/x86/kernel/uprobes.c): since before 6.1 the push of a register, nops of one byte and
-//! relative jumps; since 6.18 also the longer nops that it uses itself, of which it makes a call where they have five bytes.
+//! What is emulated is the kernel's choice (arch/x86/kernel/uprobes.c): since before 6.1 the push of a
+//! register, nops of one byte and relative jumps; since 6.18 also the longer nops that it uses itself, of
+//! which it makes a call where they have five bytes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -21,8 +23,9 @@ pub(crate) const PASSED_MAX: usize = 64;
 pub(crate) const INSTRUCTION_MAX: usize = 15;
 /// A jump with a distance of one byte leads no further.
 const SHORT_JUMP: u64 = 128;
-/// So far around a function other code is searched for jumps into it: code of one source file in assembler, where functions
-/// share their tails. What compilers make of a function elsewhere is found by following its jumps.
+/// So far around a function other code is searched for jumps into it: code of one source file in assembler,
+/// where functions share their tails. What compilers make of a function elsewhere is found by following its
+/// jumps.
 const AROUND: u64 = 8 << 10;
 /// Instructions that are followed outside of a function before it is given up.
 const OUTSIDE_MAX: usize = 2_000;
@@ -68,8 +71,8 @@ pub(crate) fn first(code: &[u8], start: u64, emulation: Emulation) -> Option<Can
     })
 }
 
-/// The first instruction that is emulated, if all before it leave alone what a probe sees. Whether somebody jumps there is not
-/// asked.
+/// The first instruction that is emulated, if all before it leave alone what a probe sees. Jumps to it are
+/// not checked here.
 pub(crate) fn candidate(code: &[u8], start: u64, emulation: Emulation) -> Result<Candidate, Obstacle> {
     let mut information = InstructionInfoFactory::new();
     for instruction in &mut Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
@@ -110,7 +113,8 @@ fn emulated(bytes: &[u8], at: u64, emulation: Emulation) -> Option<Cost> {
     }
 }
 
-/// Whether arguments, stack and memory are the same behind an instruction as before it, and it is always gone through.
+/// Whether arguments, stack and memory are the same behind an instruction as before it, and it is always gone
+/// through.
 fn passable(instruction: &Instruction, information: &mut InstructionInfoFactory) -> Result<(), Obstacle> {
     let repeats = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     if instruction.flow_control() != FlowControl::Next || instruction.is_privileged() || repeats {
@@ -134,8 +138,9 @@ fn passable(instruction: &Instruction, information: &mut InstructionInfoFactory)
     }
 }
 
-/// That nobody comes to the bytes behind the first one of the function `body`, up to `site`, but from its first one: no jump of its
-/// own, of what it jumps to, or of code near by.
+/// Checks that no jump reaches the bytes behind the first one of the function `body`, up to `site`, other
+/// than through its first one: neither its own jumps, nor those of what it jumps to, nor those of code near
+/// by.
 pub(crate) fn is_entered_at_its_begin(body: &Range<u64>, site: u64, text: &dyn Text) -> Result<(), Obstacle> {
     let passed = body.start + 1..site + 1;
     let mut outside = Vec::new();
@@ -153,7 +158,7 @@ pub(crate) fn is_entered_at_its_begin(body: &Range<u64>, site: u64, text: &dyn T
     if !references(Address(start), &bytes, &passed).is_empty() {
         return Err(Obstacle::JumpedInto);
     }
-    // Short jumps are sought as instructions: their bytes are too common.
+    // Short jumps are searched as instructions: their bytes are too common.
     let near = body.start.saturating_sub(SHORT_JUMP + INSTRUCTION_MAX as u64);
     let known = text
         .known_before(near)
@@ -220,8 +225,8 @@ fn follow(
     Ok(())
 }
 
-/// Where an instruction jumps to, if it does; an error when that is where nobody must come, or is not told. A jump through a fixed
-/// word is to another file.
+/// Where an instruction jumps to, if it does; an error if that is within `passed`, or unknown. A jump through
+/// a fixed word is to another file.
 fn jump(instruction: &Instruction, passed: &Range<u64>) -> Result<Option<u64>, Obstacle> {
     let target = target(instruction);
     if target.is_some_and(|target| passed.contains(&target)) {

@@ -1,6 +1,7 @@
-//! The code by which a thread calls a function for us and goes on, without us: entered by one change of its registers, it
-//! saves everything, calls, stores the result, restores everything and jumps back. Where the call is to be taken back with a value
-//! read beforehand, the same thread calls the function that reads it first.
+//! The code by which a thread calls a function for us and goes on, without us: entered by one change of its
+//! registers, it saves everything, calls, stores the result, restores everything and jumps back. Where the
+//! call is to be reverted with a value read beforehand, the same thread calls the function that reads it
+//! first.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::gpr64::*, registers::xmm::xmm0};
@@ -8,8 +9,9 @@ use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::gpr64::*, register
 use super::assemble::{Passed, call, restore, save};
 use crate::address::Address;
 
-/// Words of the data page: how far the stub has come ([`IN_READER`], [`IN_FUNCTION`]), the result is there, the result as an integer and
-/// as a floating-point number, the value read beforehand in the same two forms, the thread and when it was started. Texts follow.
+/// Words of the data page: how far the stub has come ([`IN_READER`], [`IN_FUNCTION`]), the result is there,
+/// the result as an integer and as a floating-point number, the value read beforehand in the same two forms,
+/// the thread and when it was started. Texts follow.
 pub(crate) const ENTERED: u64 = 0;
 pub(crate) const DONE: u64 = 8;
 pub(crate) const INTEGER_RESULT: u64 = 16;
@@ -47,7 +49,8 @@ impl Stub<'_> {
         // The thread may have been in the middle of x87 code; a function may expect an empty stack there.
         a.emms()?;
         a.mov(r12, self.data.0)?;
-        // Whoever looks at the stack finds the thread here, also where a probe hides the address to which a function returns.
+        // Stack walkers find the thread here, also where a probe hides the address to which a function
+        // returns.
         a.push(r12)?;
         a.push(r12)?;
         a.mov(qword_ptr(r12 + ENTERED), IN_READER as i32)?;

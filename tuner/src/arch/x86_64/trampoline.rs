@@ -5,7 +5,7 @@ use iced_x86::code_asm::{AsmRegister64, AsmRegisterXmm, CodeAssembler, CodeLabel
 use plan::{Expression, Operator, ValueType};
 
 use super::assemble::{Passed, call, restore, save};
-use super::code::{Displaced, relocate};
+use super::code::{Displaced, NotMovable, relocate};
 use crate::address::Address;
 
 /// What a trampoline does.
@@ -45,9 +45,8 @@ pub(crate) enum Then<'a> {
 }
 
 /// The code, to lie at `at`.
-pub(crate) fn assemble(work: &Work<'_>, then: &Then<'_>, at: Address) -> Result<Vec<u8>, String> {
-    let failed = |error: IcedError| format!("no machine code could be made: {error}");
-    let mut a = CodeAssembler::new(64).map_err(failed)?;
+pub(crate) fn assemble(work: &Work<'_>, then: &Then<'_>, at: Address) -> Result<Vec<u8>, NotMovable> {
+    let mut a = CodeAssembler::new(64)?;
     match work {
         Work::Nothing => {}
         Work::Call {
@@ -57,22 +56,21 @@ pub(crate) fn assemble(work: &Work<'_>, then: &Then<'_>, at: Address) -> Result<
         } => {
             save(&mut a, *extended_bytes)
                 .and_then(|()| call(&mut a, *function, passed))
-                .and_then(|()| restore(&mut a))
-                .map_err(failed)?;
+                .and_then(|()| restore(&mut a))?;
         }
         Work::Argument {
             parameter,
             expression,
-        } => argument(&mut a, *parameter, expression).map_err(failed)?,
+        } => argument(&mut a, *parameter, expression)?,
     }
     match then {
-        Then::Enter(function) => enter(&mut a, *function).map_err(failed)?,
-        Then::Return => a.ret().map_err(failed)?,
+        Then::Enter(function) => enter(&mut a, *function)?,
+        Then::Return => a.ret()?,
         Then::Displaced(_) => {}
     }
     let mut code = match a.instructions().is_empty() {
         true => Vec::new(),
-        false => a.assemble(at.0).map_err(failed)?,
+        false => a.assemble(at.0)?,
     };
     if let Then::Displaced(displaced) = then {
         code.extend(relocate(displaced, Address(at.0 + code.len() as u64))?);
@@ -108,7 +106,7 @@ fn argument(a: &mut CodeAssembler, parameter: Parameter, expression: &Expression
     }
 }
 
-/// The original lies in r11, results in rax; rax, rdx, r10 and rbp are put back.
+/// The original lies in r11, results in rax; rax, rdx, r10 and rbp are restored.
 fn integer_argument(
     a: &mut CodeAssembler,
     register: AsmRegister64,
@@ -188,7 +186,7 @@ fn integer(
     }
 }
 
-/// rax / r10; the two divisions at which the instruction would fault are told apart.
+/// rax / r10; the two divisions at which the instruction would fault are handled apart.
 fn divide(a: &mut CodeAssembler, signed: bool, by_zero: CodeLabel) -> Result<(), IcedError> {
     use iced_x86::code_asm::registers::gpr32::edx;
     use iced_x86::code_asm::registers::gpr64::*;

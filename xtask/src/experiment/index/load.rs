@@ -1,7 +1,7 @@
 //! The loads of the simulator, how it is run under one, and what the model says of it.
 
 use super::{
-    ALONE, BALANCE_FIRST, BALANCED, BEST, LATENCY_S, MOST, Measured, POINT_BYTES, POINTS, TUNED, WATCHED,
+    ALONE, BALANCE_FIRST, BALANCED, BEST, LATENCY_S, Measured, POINT_BYTES, POINTS, RUNS_MAX, TUNED, WATCHED,
     WORKERS_FIRST, indices, mean_index,
 };
 use crate::Result;
@@ -87,7 +87,8 @@ impl Load {
     }
 }
 
-/// The factors of batches: 0.5 as the classical factoring cuts them; 1 is all at once, so that factoring changes nothing until it is tuned.
+/// The factors of batches: 0.5 as the classical factoring cuts them; 1 is all at once, so that factoring
+/// changes nothing until it is tuned.
 fn factors(first: f64) -> Vec<String> {
     let rest = ["f1", "f2"].map(|name| argument(name, 0.5));
     [&[argument("f0", first)][..], &rest].concat()
@@ -132,7 +133,7 @@ impl Load {
         names: &[&'static str],
         repeats: usize,
     ) -> Result<Measured> {
-        let fire = Fire::new(settings, MOST, &self.arguments())?;
+        let fire = Fire::new(settings, RUNS_MAX, &self.arguments())?;
         let numbers: &[f64] = settings.either(&[4.0], &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
         let sweep = Sweep::of(numbers, |workers| self.fixed(&fire, argument("workers", workers)))?;
         let best = sweep.best(|run| mean_index(run, 0..self.iterations))?;
@@ -180,14 +181,14 @@ mod tests {
         let load = Load::growing();
         for (computed, least) in [(0.21, 4.0), (0.63, 7.0)] {
             let of = |workers: f64| index(workers, load.time(workers, computed), computed);
-            let best = (1..=MOST)
+            let best = (1..=RUNS_MAX)
                 .map(|of| of as f64)
                 .min_by(|a, b| of(*a).total_cmp(&of(*b)));
             assert_eq!(best, Some(least));
             // x* = B / A with A = 2m0 + αλV and B = (1-α)λV + Tc.
             let sent = POINTS * POINT_BYTES * load.byte_ns / 1e9;
             let closed = (sent + computed) / (2.0 * LATENCY_S + sent);
-            assert!((closed.min(MOST as f64) - least).abs() <= 1.0, "{closed}");
+            assert!((closed.min(RUNS_MAX as f64) - least).abs() <= 1.0, "{closed}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How the load of the program varies, and which number of workers the model has for it.
 
-use super::MOST;
+use super::WORKERS_MAX;
 
 /// How the load varies, and how many iterations there are of it.
 #[derive(Clone, Copy)]
@@ -88,7 +88,7 @@ impl Load {
     /// The number of workers at which the model has its minimum.
     pub(super) fn optimum(&self, iteration: usize) -> f64 {
         let (work, latency) = self.at(iteration);
-        (work / latency).sqrt().clamp(1.0, MOST as f64)
+        (work / latency).sqrt().clamp(1.0, WORKERS_MAX as f64)
     }
 }
 

@@ -40,8 +40,8 @@ proptest! {
         prop_assert!(others + part * expensive <= load.left(share).max(others + 1e-4 * expensive) + 1e-9, "{functions:?}: {part}");
     }
 
-    /// The whole machine over an hour: a program whose costs do not change is held within the budget, and probes come and go a bounded number
-    /// of times a minute.
+    /// The whole machine over an hour: a program whose costs do not change is held within the budget, and
+    /// probes come and go a bounded number of times a minute.
     #[test]
     fn a_steady_program_costs_what_it_may_and_probes_change_rarely(
         (cost, share, seed) in (0.05..1.8_f64, 0.005..0.1_f64, any::<u64>()),
@@ -181,8 +181,8 @@ fn a_newcomer_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
     assert!(share <= 0.01, "{share}");
 }
 
-/// The part of an hour in which a job is watched that would cost half a CPU, with somebody new so often; and how many of them were seen from
-/// their begin.
+/// The part of an hour in which a job is watched that would cost half a CPU, with somebody new so often; and
+/// how many of them were seen from their begin.
 fn watched_while_they_come(every_ms: u64) -> (f64, u64) {
     const STEP_MS: u64 = 100;
     const HOUR_MS: u64 = 3_600_000;

@@ -43,8 +43,8 @@ fn totals(calls: u64) -> Vec<Totals> {
     }]
 }
 
-/// Watched in windows of so long, with so long between them, told prices that are so many times the true ones. Told calls, what is known of them,
-/// and what was counted.
+/// Watched in windows of so long, with so long between them, told prices that are so many times the true
+/// ones. Told calls, what is known of them, and what was counted.
 fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, estimated: f64) -> (u64, Estimate) {
     let mut unwatched = Unwatched::default();
     let functions = BTreeSet::from([0]);

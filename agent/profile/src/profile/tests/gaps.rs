@@ -11,7 +11,8 @@ fn read(profile: &mut Profile, at_s: u64, count: u64) {
     profile.read_ns = at_s * S;
 }
 
-/// Two processes that make 100 calls a second, all of which were counted for two seconds. Calls cost a millisecond of the first.
+/// Two processes that make 100 calls a second, all of which were counted for two seconds. Calls cost a
+/// millisecond of the first.
 fn watched() -> Profile {
     let mut profile = Profile::new(0);
     profile.processes = vec![Metered::new(100, Some(0), 0), Metered::new(101, Some(1), 1)];

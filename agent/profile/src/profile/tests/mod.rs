@@ -51,7 +51,8 @@ pub(super) fn calls(calls: u64) -> Option<Vec<Totals>> {
     }])
 }
 
-/// A thread of the first process that has been inside MPI for so long, and entered its open call of function 0 then; 0: there is none.
+/// A thread of the first process that has been inside MPI for so long, and entered its open call of function
+/// 0 then; 0: there is none.
 pub(super) fn thread(closed_ns: u64, entered_ns: u64) -> Thread {
     let mut thread = Thread {
         closed_ns,
@@ -70,7 +71,8 @@ pub(super) fn thread(closed_ns: u64, entered_ns: u64) -> Thread {
     thread
 }
 
-/// What the operating system knows of threads: the numbers of those that live, each of which has waited for so long.
+/// What the operating system knows of threads: the numbers of those that live, each of which has waited for
+/// so long.
 pub(super) struct Living(pub(super) &'static [i32], pub(super) u64);
 
 impl Threads for Living {

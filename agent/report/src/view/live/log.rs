@@ -1,4 +1,5 @@
-//! What is said while the view is up: kept to be looked at, with its time, and to be printed when the terminal is given back.
+//! What is said while the view is up: kept to be looked at, with its time, and to be printed when the
+//! terminal is given back.
 
 use std::{collections::VecDeque, time::Duration};
 

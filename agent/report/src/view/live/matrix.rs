@@ -1,5 +1,5 @@
-//! The tab of the matrix: a row for each sender, a column for each receiver, the darker the more. Ranks beyond those that fit are folded
-//! into blocks.
+//! The tab of the matrix: a row for each sender, a column for each receiver, the darker the more. Ranks
+//! beyond those that fit are folded into blocks.
 
 use profile::{
     format::{bytes, count, percent, plural},

@@ -1,8 +1,9 @@
-//! The live view: a whole screen with tabs, drawn from a snapshot, that hears keys. `state` is where the user is and what a key
-//! does, `page` puts tabs together, one module a tab makes its lines, `terminal` takes the terminal over and gives it back.
+//! The live view: a full screen with tabs, drawn from a snapshot, that reads keys. `state` is where the user
+//! is and what a key does, `page` puts tabs together, one module a tab makes its lines, `terminal` takes the
+//! terminal over and returns it.
 //!
-//! It changes nothing by itself: what a key asks for is a [`Wish`], and the session carries it out as if it had come through the
-//! control socket.
+//! It changes nothing by itself: a key becomes a [`Wish`], and the session carries it out as if it had come
+//! through the control socket.
 
 mod bars;
 mod call_sites;

@@ -1,4 +1,5 @@
-//! The tab that is seen first: where the time goes now and went before, the functions that take most, findings.
+//! The tab that is seen first: where the time goes now and went before, the functions that take most,
+//! findings.
 
 use profile::{format::percent, snapshot::Snapshot};
 use ratatui::text::Line;
@@ -10,8 +11,8 @@ use super::{
 };
 use crate::view::screen;
 
-/// Findings stand in front of functions. Where not both fit, each finding has its first lines here, and all of it in the tab of the rules;
-/// where they still do not, the curves are left out.
+/// Findings stand in front of functions. Where not both fit, each finding has its first lines here, and all
+/// of it in the tab of the rules; where they still do not, the curves are left out.
 pub(super) fn content(
     snapshot: &Snapshot,
     state: &State,
@@ -47,7 +48,8 @@ fn rows(blocks: Vec<Vec<String>>, curves: Vec<Line<'static>>, columns: usize) ->
     rows
 }
 
-/// Shares of the time of ranks; of a program without MPI, whose processes may have many threads, CPUs beside the most there were.
+/// Shares of the time of ranks; of a program without MPI, whose processes may have many threads, CPUs beside
+/// the most there were.
 fn curves(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Vec<Line<'static>> {
     let Some(last) = state.looks.back() else {
         return Vec::new();

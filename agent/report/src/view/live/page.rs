@@ -77,19 +77,20 @@ pub(super) fn titled(block: &[String], columns: usize) -> Vec<Line<'static>> {
     std::iter::once(title(first.clone())).chain(rest).collect()
 }
 
-/// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up stay.
+/// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up
+/// stay.
 pub(super) fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<Line<'static>> {
     let lines = format::wrapped(indent, text, columns);
     lines.into_iter().map(plain).collect()
 }
 
 /// Columns and lines without which nothing can be read.
-const LEAST: (u16, u16) = (40, 8);
+const SIZE_MIN: (u16, u16) = (40, 8);
 
 pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State, log: &Log, glyphs: Glyphs) {
     let area = frame.area();
-    if area.width < LEAST.0 || area.height < LEAST.1 {
-        let (columns, rows) = LEAST;
+    if area.width < SIZE_MIN.0 || area.height < SIZE_MIN.1 {
+        let (columns, rows) = SIZE_MIN;
         let text = format!("too small: {columns} columns and {rows} lines are needed (q ends, or --plain)");
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
@@ -153,7 +154,8 @@ fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
     ])
 }
 
-/// The tabs by number and name; on a terminal on which not all names fit, by number, and the chosen one by name.
+/// The tabs by number and name; on a terminal on which not all names fit, by number, and the chosen one by
+/// name.
 fn tab_line(state: &State, columns: usize) -> Line<'static> {
     let names = Tab::ALL.iter().map(|tab| tab.name().len() + 3);
     let has_room = names.sum::<usize>() <= columns;

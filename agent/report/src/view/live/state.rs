@@ -116,14 +116,14 @@ impl Look {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) tab: Tab,
-    /// Rows above the first one that is shown, by tab. The page takes back what goes beyond the end.
+    /// Rows above the first one that is shown, by tab. The page limits them to the end.
     pub(super) scroll: [usize; Tab::ALL.len()],
     order: [usize; Tab::ALL.len()],
     is_reversed: [bool; Tab::ALL.len()],
     /// The chosen row, by tab.
     chosen: [usize; Tab::ALL.len()],
-    /// What the rows are that the page shows in the order in which it shows them: functions by name, ranks by pid. None of a tab
-    /// whose rows cannot be chosen.
+    /// What the rows are that the page shows in the order in which it shows them: functions by name, ranks by
+    /// pid. None of a tab whose rows cannot be chosen.
     pub(super) keys: Vec<String>,
     /// Rows that the page shows at once.
     pub(super) rows: usize,

@@ -1,5 +1,5 @@
-//! The terminal while the view has it: raw, on its other screen, and given back however we end. A killed process (SIGKILL)
-//! cannot give anything back: `reset` does then.
+//! The terminal while the view has it: raw, on its other screen, and given back however we end. A killed
+//! process (SIGKILL) cannot give anything back: `reset` does then.
 
 use std::{
     collections::VecDeque,
@@ -49,7 +49,7 @@ use crate::{
 /// Diagnostics that wait for the next picture.
 const WAITING_MAX: usize = 100;
 
-/// Keys that may wait to be heard.
+/// Keys that may wait to be read.
 const KEYS_MAX: usize = 64;
 
 /// How often it is looked whether the terminal is still there.
@@ -75,8 +75,8 @@ pub(in crate::view) fn can_be_taken() -> bool {
     knows_cursor && in_front && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Whether the terminal has gone away: a window that was closed, a connection that broke. Reading keys or the size of one that has gone
-/// away gives no error in the libraries below: it never returns.
+/// Whether the terminal has gone away: a window that was closed, a connection that broke. Reading keys or the
+/// size of one that has gone away gives no error in the libraries below: it never returns.
 fn is_gone() -> bool {
     poll_input().is_ok_and(has_hung_up)
 }
@@ -93,8 +93,9 @@ fn poll_input() -> io::Result<PollFlags> {
     Ok(input[0].revents())
 }
 
-/// Waits until the terminal has something to read, has gone away, or `resized` was written to, and at most for [`KEY_WAIT`]: a screen that is
-/// drawn in another size requests the cursor's position, and a key that comes before the answer lies in crossterm's queue, which wakes nobody.
+/// Waits until the terminal has something to read, has gone away, or `resized` was written to, and at most
+/// for [`KEY_WAIT`]: a screen that is drawn in another size requests the cursor's position, and a key that
+/// comes before the answer lies in crossterm's queue, without a wake-up.
 fn wait_for_input(resized: &OwnedFd) -> io::Result<PollFlags> {
     let input = io::stdin();
     let mut both = [
@@ -191,7 +192,7 @@ impl Live {
         self.log.say(self.shown.elapsed + self.shown_at.elapsed(), line);
     }
 
-    /// Call sites are looked at: naming them reads the program's files, and is not done for nobody.
+    /// Call sites are shown: naming them reads the program's files, so it is done only then.
     pub(in crate::view) fn wants_call_sites(&self) -> bool {
         let is_of_function = self.state.tab == Tab::Functions && self.state.detail.is_some();
         self.state.tab == Tab::CallSites || is_of_function
@@ -203,7 +204,8 @@ impl Live {
         self.draw();
     }
 
-    /// Takes what the user did; the wish that it comes to. That the terminal has gone away ends the session, as SIGHUP does.
+    /// Takes what the user did; the wish that it comes to. That the terminal has gone away ends the session,
+    /// as SIGHUP does.
     pub(in crate::view) fn take(&mut self, input: Input) -> Option<Wish> {
         let wish = match input {
             Input::Key(key) => self.state.press(key, &self.shown),
@@ -234,13 +236,13 @@ pub enum Input {
     Gone,
 }
 
-/// What the user does at the terminal. Keys are read in a thread of their own: where the terminal goes away in the middle of that, the
-/// thread is stuck and the session is not.
+/// What the user does at the terminal. Keys are read in a thread of their own: where the terminal goes away
+/// in the middle of that, the thread is stuck and the session is not.
 pub struct Keys {
     read: mpsc::Receiver<Input>,
     resized: Signal,
-    /// Wakes the thread after a change of size: crossterm reports that before what was typed since, and would then leave the key unread until
-    /// the next one.
+    /// Wakes the thread after a change of size: crossterm reports that before what was typed since, and would
+    /// then leave the key unread until the next one.
     resize: Arc<OwnedFd>,
     look: Interval,
 }
@@ -286,7 +288,7 @@ impl Keys {
     }
 }
 
-/// Waits for input and hands on all that is there; none when there will be no more.
+/// Waits for input and passes all of it on; none when there will be no more.
 fn read_input(to: &mpsc::Sender<Input>, resized: &OwnedFd) -> Option<()> {
     if has_hung_up(wait_for_input(resized).ok()?) {
         return to.blocking_send(Input::Gone).ok();
@@ -337,7 +339,8 @@ mod tests {
     const NAME_OF_LEFT: &str =
         "view::live::terminal::tests::a_terminal_that_has_gone_away_ends_the_session_at_once";
 
-    /// The test starts itself on a terminal of its own, which it is told to lose; it has no signal to be told by.
+    /// The test starts itself on a terminal of its own, which it is told to lose; it has no signal to be told
+    /// by.
     #[test]
     fn a_terminal_that_has_gone_away_ends_the_session_at_once() {
         if let Some(way) = std::env::var_os(LEFT) {

@@ -1,5 +1,5 @@
-//! Tables of costs and effects. A job keeps one CPU busy; function 0 is in the sequence of calls, 1 is polled, a rule needs each call of 2, and
-//! rules only count 3.
+//! Tables of costs and effects. A job keeps one CPU busy; function 0 is in the sequence of calls, 1 is
+//! polled, a rule needs each call of 2, and rules only count 3.
 
 mod back_off;
 mod costs;

@@ -7,9 +7,9 @@ fn each_rank_gets_an_order_and_the_rules_get_the_result_at_the_last_receipt() {
     let mut it = new();
     gives!(it, decided(1, [R0, R1]), ms(10) => [order(R0, 1, 0), order(R1, 1, 1)]);
     gives!(it, written(1, 0, 1), ms(11) => []);
-    assert!(it.is_waiting(1));
+    assert!(it.is_waiting(DecisionId(1)));
     gives!(it, written(1, 1, 1), ms(12) => [say_done(2), applied(1)]);
-    assert!(!it.is_waiting(1));
+    assert!(!it.is_waiting(DecisionId(1)));
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_receipt_that_comes_twice_counts_once() {
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 1), ms(1));
     gives!(it, written(1, 0, 1), ms(2) => []);
-    assert!(it.is_waiting(1), "rank 1 has not answered");
+    assert!(it.is_waiting(DecisionId(1)), "rank 1 has not answered");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_decision_without_processes_is_refused_at_once() {
 fn a_decision_that_cannot_be_ordered_is_refused_with_the_reason() {
     let (decision, rule, reason) = (1, "r".to_owned(), "no such place".to_owned());
     let event = ChangeEvent::NotOrdered {
-        decision,
+        decision: DecisionId(decision),
         rule,
         reason,
     };
@@ -260,16 +260,16 @@ fn a_rank_that_goes_on_as_another_program_keeps_its_pid_and_gets_a_slot_of_its_o
 fn a_decision_without_waiting_orders_is_given_up_once() {
     let mut it = new();
     it.on(decided(1, [R0, FAR]), ms(0));
-    gives!(it, ChangeEvent::GaveUp(1), ms(1) => [give_up(0, 1), give_up(1, 1)]);
-    gives!(it, ChangeEvent::GaveUp(1), ms(2) => []);
-    gives!(it, ChangeEvent::GaveUp(9), ms(2) => [], "nobody knows it");
+    gives!(it, ChangeEvent::GaveUp(DecisionId(1)), ms(1) => [give_up(0, 1), give_up(1, 1)]);
+    gives!(it, ChangeEvent::GaveUp(DecisionId(1)), ms(2) => []);
+    gives!(it, ChangeEvent::GaveUp(DecisionId(9)), ms(2) => [], "nobody knows it");
 }
 
 #[test]
 fn what_is_written_too_late_is_said_and_undone() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
-    it.on(ChangeEvent::GaveUp(1), ms(1));
+    it.on(ChangeEvent::GaveUp(DecisionId(1)), ms(1));
     let effects = [say_done(1), say_too_late(), undo([change(R0, 3)])];
     gives!(it, written(1, 0, 3), ms(2) => effects);
 }
@@ -279,14 +279,14 @@ fn a_refusal_of_an_abandoned_decision_is_not_shown_and_what_was_written_is_undon
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
     it.on(written(1, 0, 3), ms(1));
-    it.on(ChangeEvent::GaveUp(1), ms(1));
+    it.on(ChangeEvent::GaveUp(DecisionId(1)), ms(1));
     gives!(it, refused(1, 1, "not reached"), ms(2) => [undo([change(R0, 3)])]);
 }
 
 #[test]
 fn a_decision_whose_receipts_are_in_cannot_be_given_up() {
     let mut it = with_one_change();
-    gives!(it, ChangeEvent::GaveUp(1), ms(9) => []);
+    gives!(it, ChangeEvent::GaveUp(DecisionId(1)), ms(9) => []);
 }
 
 // The queue to the actuator is full.
@@ -437,20 +437,23 @@ fn values_and_calls_replace_nothing() {
 fn probes_are_switched_and_the_rules_get_the_result_at_once() {
     let mut it = new();
     let on = [switch(0, true), switch(1, true)];
-    gives!(it, switches(1, &on), ms(0) => [ChangeEffect::Switch(1, on.to_vec())]);
+    gives!(it, switches(1, &on), ms(0) => [ChangeEffect::Switch(DecisionId(1), on.to_vec())]);
     let (rule, text) = ("r".to_owned(), "probe: done".to_owned());
     let said = ChangeEffect::Say(ChangeNotice::Switched { rule, text });
-    gives!(it, ChangeEvent::Switched(1, Ok(())), ms(1) => [said, applied(1)]);
-    assert!(!it.is_waiting(1));
+    gives!(it, ChangeEvent::Switched(DecisionId(1), Ok(())), ms(1) => [said, applied(1)]);
+    assert!(!it.is_waiting(DecisionId(1)));
 }
 
 #[test]
 fn probes_that_cannot_be_switched_are_a_refusal() {
     let mut it = new();
     it.on(switches(1, &[switch(0, true)]), ms(0));
-    let effects = it.on(ChangeEvent::Switched(1, Err("no room".to_owned())), ms(1));
+    let effects = it.on(
+        ChangeEvent::Switched(DecisionId(1), Err("no room".to_owned())),
+        ms(1),
+    );
     assert_eq!(effects, [say_not_done("no room"), not_applied(1, "no room")]);
-    gives!(it, ChangeEvent::Switched(9, Ok(())), ms(1) => [], "nobody knows it");
+    gives!(it, ChangeEvent::Switched(DecisionId(9), Ok(())), ms(1) => [], "nobody knows it");
 }
 
 #[test]
@@ -458,7 +461,7 @@ fn a_verdict_switches_probes_back_where_it_holds() {
     let on = [switch(0, true), switch(1, false)];
     let mut it = new();
     it.on(switches(1, &on), ms(0));
-    it.on(ChangeEvent::Switched(1, Ok(())), ms(1));
+    it.on(ChangeEvent::Switched(DecisionId(1), Ok(())), ms(1));
     let back = ChangeEffect::SwitchBack(vec![switch(0, false)]);
     gives!(it, taken_back_in(1, &[R0]), ms(2) => [say_guard("undone"), back]);
     let back = ChangeEffect::SwitchBack(vec![switch(0, false), switch(1, true)]);
@@ -490,7 +493,7 @@ fn before_an_answer_it_is_known_who_has_ended_and_that_it_is_not_awaited() {
     let mut it = new();
     it.on(decided(1, [R0, R1]), ms(0));
     let ended = |rank| format!("{:?}", ChangeEvent::Ended(rank));
-    let given_up = || format!("{:?}", ChangeEvent::GaveUp(1));
+    let given_up = || format!("{:?}", ChangeEvent::GaveUp(DecisionId(1)));
     for (event, has_ended, is_awaited, before) in [
         (refused(1, 1, "no"), true, true, vec![ended(R1)]),
         (refused(1, 1, "no"), false, true, vec![]),

@@ -7,7 +7,7 @@ use crate::changes::made::SHOWN_MAX;
 fn a_stop_before_anything_ends_the_actuator() {
     let mut it = new();
     gives!(it, stop(), s(1) => [ChangeEffect::Finish]);
-    it.on(farewell(&[], &[]), s(1));
+    it.on(reverts(&[], &[]), s(1));
     assert_eq!(at_last(&it), "nothing was changed");
 }
 
@@ -17,7 +17,7 @@ fn a_stop_with_an_order_under_way_takes_its_receipt_and_it_is_put_back() {
     it.on(decided(1, [R0]), ms(0));
     it.on(stop(), s(1));
     gives!(it, written(1, 0, 1), s(1) => [say_done(1), applied(1)]);
-    it.on(farewell(&[change(R0, 1)], &[]), s(1));
+    it.on(reverts(&[change(R0, 1)], &[]), s(1));
     assert_eq!(outcomes(&it), ["reverted"]);
     assert_eq!(at_last(&it), "1 change reverted");
 }
@@ -29,7 +29,7 @@ fn a_stop_with_an_unjudged_change_says_so_and_it_is_put_back() {
         let (rule, reason) = ("r".to_owned(), format!("{who} ended after 2 of 5 windows"));
         let said = ChangeEffect::Say(ChangeNotice::NotJudged { rule, reason });
         gives!(it, stop_on_trial(ending, &[1]), s(1) => [said, ChangeEffect::Finish]);
-        it.on(farewell(&[change(R0, 1)], &[]), s(1));
+        it.on(reverts(&[change(R0, 1)], &[]), s(1));
         assert_eq!(
             (outcomes(&it), verdicts(&it)),
             (vec!["reverted".to_owned()], vec!["not judged"])
@@ -42,7 +42,7 @@ fn a_stop_leaves_what_is_confirmed_and_was_to_stay() {
     let mut it = with_one_change();
     it.on(kept(1), ms(2));
     it.on(stop(), s(1));
-    it.on(farewell(&[], &[change(R0, 1)]), s(1));
+    it.on(reverts(&[], &[change(R0, 1)]), s(1));
     assert_eq!(outcomes(&it), ["written"]);
     assert_eq!(
         at_last(&it),
@@ -56,7 +56,7 @@ fn a_stop_while_an_undo_is_under_way_takes_its_answer() {
     it.on(taken_back(1), ms(2));
     it.on(stop(), s(1));
     gives!(it, reverted(R0, 1), s(1) => [say_guard("undone")]);
-    it.on(farewell(&[], &[]), s(1));
+    it.on(reverts(&[], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted");
 }
 
@@ -68,7 +68,7 @@ fn a_stop_while_an_undo_waits_to_be_retried_orders_nothing_more_and_its_verdict_
     it.on(stop(), s(1));
     gives!(it, ChangeEvent::Tick, s(2) => []);
     assert_eq!(verdicts(&it), ["not undone"]);
-    it.on(farewell(&[change(R0, 1)], &[]), s(2));
+    it.on(reverts(&[change(R0, 1)], &[]), s(2));
     assert_eq!(verdicts(&it), ["undone"]);
     assert_eq!(outcomes(&it), ["reverted"]);
 }
@@ -84,7 +84,7 @@ fn a_stop_while_ranks_wait_for_their_meeting_takes_their_receipts() {
         effects,
         [not_now(1, "the session ended"), say_not_done("the session ended")]
     );
-    it.on(farewell(&[], &[]), s(1));
+    it.on(reverts(&[], &[]), s(1));
     assert_eq!(at_last(&it), "nothing was changed");
 }
 
@@ -96,7 +96,7 @@ fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
     it.on(stop(), s(1));
     let effects = it.on(refused(1, 1, "read-only"), s(1));
     assert_eq!(effects, [not_applied(1, "read-only"), say_not_done("read-only")]);
-    it.on(farewell(&[change(R0, 1)], &[]), s(1));
+    it.on(reverts(&[change(R0, 1)], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted");
 }
 
@@ -104,12 +104,12 @@ fn a_refused_decision_after_a_stop_is_left_to_the_actuator() {
 fn what_cannot_be_put_back_is_reported() {
     let mut it = with_two_changes();
     it.on(stop(), s(1));
-    let parting = MachineFarewell {
-        undone: vec![(change(R0, 1), failed("busy", true))],
+    let actuator_end = MachineReverts {
+        reverted: vec![(change(R0, 1), failed("busy", true))],
         failed: vec![(change(R1, 1), "not permitted".to_owned(), false)],
         kept: vec![change(R1, 1)],
     };
-    it.on(ChangeEvent::Farewell(MachineId::HERE, parting), s(1));
+    it.on(ChangeEvent::ActuatorEnded(MachineId::HERE, actuator_end), s(1));
     assert_eq!(
         outcomes(&it),
         ["not reverted: busy", "not reverted: not permitted"]
@@ -125,7 +125,7 @@ fn what_ended_with_its_process_is_said_to_have() {
     let mut it = with_two_changes();
     it.on(ChangeEvent::Ended(R0), ms(2));
     it.on(stop(), s(1));
-    it.on(farewell(&[change(R1, 1)], &[]), s(1));
+    it.on(reverts(&[change(R1, 1)], &[]), s(1));
     assert_eq!(at_last(&it), "1 change reverted; 1 change ended with app");
 }
 
@@ -134,11 +134,11 @@ fn a_process_that_has_ended_is_no_failure_of_an_unknown_change() {
     let mut it = new();
     it.on(stop(), s(1));
     for has_ended in [true, false] {
-        let parting = MachineFarewell {
+        let actuator_end = MachineReverts {
             failed: vec![(change(FAR, 3), "it has ended".to_owned(), has_ended)],
-            ..MachineFarewell::default()
+            ..MachineReverts::default()
         };
-        it.on(ChangeEvent::Farewell(MachineId::HERE, parting), s(1));
+        it.on(ChangeEvent::ActuatorEnded(MachineId::HERE, actuator_end), s(1));
         let expected = match has_ended {
             true => "nothing was changed",
             false => "1 change could not be reverted (tuneagent journal has the reason)",
@@ -155,8 +155,8 @@ fn an_order_that_was_never_answered_is_reported_at_the_end() {
     it.on(stop(), s(601));
     let rule = "r".to_owned();
     let said = ChangeEffect::Say(ChangeNotice::NoAnswer { rule });
-    gives!(it, farewell(&[], &[]), s(601) => [said]);
-    assert!(!it.is_waiting(1));
+    gives!(it, reverts(&[], &[]), s(601) => [said]);
+    assert!(!it.is_waiting(DecisionId(1)));
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn a_machine_that_says_farewell_answers_for_itself_alone() {
     let mut it = new();
     it.on(decided(1, [R0, FAR]), ms(0));
     it.on(stop(), s(1));
-    assert_eq!(it.on(farewell(&[], &[]), s(1)).len(), 1);
-    assert!(it.is_waiting(1), "the other machine has not answered");
+    assert_eq!(it.on(reverts(&[], &[]), s(1)).len(), 1);
+    assert!(it.is_waiting(DecisionId(1)), "the other machine has not answered");
     gives!(it, written(1, 1, 4), s(2) => [say_done(1), applied(1)]);
 }
 
@@ -177,7 +177,7 @@ fn nothing_is_decided_kept_or_given_up_after_a_stop() {
     let reason = "the session has ended";
     gives!(it, decided(3, [R0]), s(1) => [say_not_done(reason), not_applied(3, reason)]);
     gives!(it, kept(1), s(1) => [say_guard("kept")]);
-    gives!(it, ChangeEvent::GaveUp(2), s(1) => []);
+    gives!(it, ChangeEvent::GaveUp(DecisionId(2)), s(1) => []);
     gives!(it, removed("r", false), s(1) => []);
 }
 
@@ -187,7 +187,7 @@ fn a_repair_that_an_undo_left_in_place_and_the_end_kept_stays() {
     it.on(taken_back(1), s(0));
     it.on(stuck(R0, 1), s(0));
     it.on(stop(), s(1));
-    it.on(farewell(&[], &[change(R0, 1)]), s(1));
+    it.on(reverts(&[], &[change(R0, 1)]), s(1));
     assert!(at_last(&it).starts_with("1 change left in place"));
 }
 
@@ -213,7 +213,7 @@ fn the_newest_changes_are_shown_and_the_others_counted() {
 #[test]
 fn how_far_a_trial_is_stands_beside_what_was_made() {
     let mut it = with_one_change();
-    let (decision, seen, over) = (1, 2, 5);
+    let (decision, seen, over) = (DecisionId(1), 2, 5);
     let views = it.views(&[Trial { decision, seen, over }]);
     let guard = views[0].guard.clone().unwrap();
     assert_eq!(
@@ -230,7 +230,7 @@ fn what_was_not_made_has_no_trial() {
     let mut it = new();
     it.on(decided(1, [R0]), ms(0));
     it.on(refused(1, 0, "read-only"), ms(1));
-    let (decision, seen, over) = (1, 2, 5);
+    let (decision, seen, over) = (DecisionId(1), 2, 5);
     assert_eq!(it.views(&[Trial { decision, seen, over }])[0].guard, None);
 }
 

@@ -74,7 +74,7 @@ fn a_change_that_cannot_be_reverted_to_be_compared_stays_listed() {
     assert_eq!(verdicts(&it), ["not undone"]);
 }
 
-// The guard takes back.
+// The guard reverts.
 
 #[test]
 fn a_guard_says_undone_once_every_change_was_taken_back_and_not_before() {
@@ -276,7 +276,7 @@ fn a_call_without_an_inverse_stays_and_no_undo_is_ordered() {
         assert_eq!(effects, [say_did("call: done"), applied(1)]);
         gives!(it, taken_back(1), ms(2) => [say_guard("undone")]);
         it.on(stop(), s(1));
-        it.on(farewell(&[], &[]), s(1));
+        it.on(reverts(&[], &[]), s(1));
         assert_eq!(at_last(&it), last);
     }
 }
@@ -302,12 +302,12 @@ fn of_two_rules_on_one_variable_each_takes_back_its_own_change() {
 fn what_was_changed_by_hand_meanwhile_is_left_alone_at_the_end() {
     let mut it = with_one_change();
     it.on(stop(), s(1));
-    let undone = vec![(change(R0, 1), Undo::ChangedSince)];
-    let parting = MachineFarewell {
-        undone,
-        ..MachineFarewell::default()
+    let reverted = vec![(change(R0, 1), RevertResult::ChangedSince)];
+    let actuator_end = MachineReverts {
+        reverted,
+        ..MachineReverts::default()
     };
-    it.on(ChangeEvent::Farewell(MachineId::HERE, parting), s(1));
+    it.on(ChangeEvent::ActuatorEnded(MachineId::HERE, actuator_end), s(1));
     assert_eq!(
         at_last(&it),
         "1 change left alone, because app has changed it since"
@@ -318,7 +318,7 @@ fn what_was_changed_by_hand_meanwhile_is_left_alone_at_the_end() {
 fn a_change_by_hand_that_the_session_does_not_know_counts_where_the_actuator_names_it() {
     let mut it = with_one_change();
     it.on(stop(), s(1));
-    it.on(farewell(&[change(R0, 1), change(R1, 9)], &[]), s(1));
+    it.on(reverts(&[change(R0, 1), change(R1, 9)], &[]), s(1));
     assert_eq!(at_last(&it), "2 changes reverted");
 }
 
@@ -364,7 +364,7 @@ fn repairs_that_were_taken_back_are_known() {
     it.on(kept(1), ms(2));
     assert!(it.repairs_ended().is_empty(), "it is in force");
     it.on(stop(), s(1));
-    it.on(farewell(&[change(R0, 1)], &[]), s(1));
+    it.on(reverts(&[change(R0, 1)], &[]), s(1));
     assert_eq!(it.repairs_ended(), ["r"]);
     it.findings.stays_with("r", "attach x --keep".to_owned());
     assert_eq!(it.findings.views()[0].now.as_deref(), Some("attach x --keep"));

@@ -55,9 +55,9 @@ fn what_is_settled_is_counted_and_forgotten_and_what_is_in_force_stays() {
     let left: Vec<ChangeId> = it.in_force_of("r").collect();
     assert_eq!(left, in_force.map(|id| change(R1, id)).collect::<Vec<_>>());
     assert_eq!(it.held().values().map(|held| held.changes).sum::<u64>(), 100_003);
-    let undone = left.clone();
+    let reverted = left.clone();
     it.on(stop(), s(1_000));
-    it.on(farewell(&undone, &[]), s(1_000));
+    it.on(reverts(&reverted, &[]), s(1_000));
     let said = at_last(&it);
     let reverted = SETTLED[2].1.replace("25 000", "25 003");
     assert_eq!(said, format!("{reverted}; {}", SETTLED[3].1));
@@ -76,9 +76,9 @@ fn what_waits_or_could_not_be_undone_is_not_forgotten() {
         it.on(decided(id, [R0]), ms(id));
         it.on(refused(id, 0, "read-only"), ms(id));
     }
-    assert!(it.is_waiting(1) && it.part(1, 1).is_some());
+    assert!(it.is_waiting(DecisionId(1)) && it.part(DecisionId(1), 1).is_some());
     assert_eq!(it.process_of(change(R1, 2)), Some(R1));
     let settled = it.on(reverted(R1, 2), s(100));
     assert_eq!(settled[0], say_settled(R1, 2, ChangeOutcome::Reverted));
-    assert!(it.part(3, 0).is_none(), "it was refused long ago");
+    assert!(it.part(DecisionId(3), 0).is_none(), "it was refused long ago");
 }

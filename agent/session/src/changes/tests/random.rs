@@ -1,5 +1,6 @@
-//! Random events against a model of what the actuators have in force: never a panic, never an order for an ended process, every order is answered,
-//! undone or reported, and at the end nothing is left changed unless it was kept.
+//! Random events against a model of what the actuators have in force: never a panic, never an order for an
+//! ended process, every order is answered, reverted or reported, and at the end nothing is left changed unless
+//! it was kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug)]
 enum Sent {
     Part(u64, usize, Rank),
-    Undo(ChangeId, Rank),
+    Revert(ChangeId, Rank),
 }
 
 /// The session, its actuators and its processes.
@@ -78,7 +79,7 @@ impl World {
                     self.on(ChangeEvent::NoRoom(machine, order))
                 }
                 ChangeEffect::Order(machine, order) => self.send(machine, order),
-                ChangeEffect::Result(decision, _) => *self.results.entry(decision).or_default() += 1,
+                ChangeEffect::Result(decision, _) => *self.results.entry(decision.0).or_default() += 1,
                 _ => {}
             }
         }
@@ -91,22 +92,22 @@ impl World {
                 part,
                 replaces,
             } => {
-                replaces.into_iter().for_each(|change| self.send_undo(change));
-                self.send_part(machine, decision, part);
+                replaces.into_iter().for_each(|change| self.send_revert(change));
+                self.send_part(machine, decision.0, part);
             }
             Order::Together { decision } => {
-                let ranks = self.ranks(decision);
+                let ranks = self.ranks(decision.0);
                 for (part, _) in ranks
                     .iter()
                     .enumerate()
                     .filter(|(_, rank)| rank.machine == machine)
                 {
-                    self.send_part(machine, decision, part);
+                    self.send_part(machine, decision.0, part);
                 }
             }
-            Order::Undo(changes) => {
+            Order::Revert(changes) => {
                 assert!(!changes.is_empty());
-                changes.into_iter().for_each(|change| self.send_undo(change));
+                changes.into_iter().for_each(|change| self.send_revert(change));
             }
             Order::Confirm(change) => {
                 let rank = self.in_force.get(&change);
@@ -129,10 +130,10 @@ impl World {
         self.sent.push(Sent::Part(decision, part, rank));
     }
 
-    fn send_undo(&mut self, change: ChangeId) {
+    fn send_revert(&mut self, change: ChangeId) {
         let rank = RANKS.into_iter().find(|rank| pid(*rank) == change.pid).unwrap();
         assert!(!self.ended.contains(&rank), "an order for an ended process");
-        self.sent.push(Sent::Undo(change, rank));
+        self.sent.push(Sent::Revert(change, rank));
     }
 
     /// The actuator answers one of what was sent.
@@ -143,27 +144,27 @@ impl World {
         let sent = self.sent.remove(usize::from(which) % self.sent.len());
         match sent {
             Sent::Part(decision, part, rank) => self.answer_part(decision, part, rank, how),
-            Sent::Undo(change, rank) => {
+            Sent::Revert(change, rank) => {
                 let has_ended = self.ended.contains(&rank);
                 let undo = match how % 4 {
                     _ if has_ended => failed("it has ended", false),
                     0 => failed("busy", true),
                     1 => {
                         self.in_force.remove(&change);
-                        Undo::ChangedSince
+                        RevertResult::ChangedSince
                     }
                     _ => {
                         self.in_force.remove(&change);
-                        Undo::Reverted
+                        RevertResult::Reverted
                     }
                 };
-                self.on(ChangeEvent::Undone(change, undo));
+                self.on(ChangeEvent::Reverted(change, undo));
             }
         }
     }
 
     fn answer_part(&mut self, decision: u64, part: usize, rank: Rank, how: u8) {
-        if !self.changes.is_waiting(decision) {
+        if !self.changes.is_waiting(DecisionId(decision)) {
             return;
         }
         self.made += 1;
@@ -202,14 +203,16 @@ impl World {
             Step::GiveUp(which) => {
                 if let Some(decision) = pick(which, &self.decisions) {
                     self.given_up
-                        .extend(self.changes.is_waiting(decision).then_some(decision));
-                    self.on(ChangeEvent::GaveUp(decision));
+                        .extend(self.changes.is_waiting(DecisionId(decision)).then_some(decision));
+                    self.on(ChangeEvent::GaveUp(DecisionId(decision)));
                 }
             }
             Step::Judge { which, keeps } => {
                 let decision = pick(which, &self.decisions);
                 // What has not been answered has not been judged.
-                if let Some(decision) = decision.filter(|decision| !self.changes.is_waiting(*decision)) {
+                if let Some(decision) =
+                    decision.filter(|decision| !self.changes.is_waiting(DecisionId(*decision)))
+                {
                     self.on(if keeps {
                         kept(decision)
                     } else {
@@ -249,7 +252,8 @@ impl World {
         self.on(ChangeEvent::Decided(decided));
     }
 
-    /// The session stops: what was sent is answered, and each actuator puts back what is not confirmed, or cannot.
+    /// The session stops: what was sent is answered, and each actuator puts back what is not confirmed, or
+    /// cannot.
     fn stop(&mut self, keeps: bool, how: u8) {
         self.on(stop());
         while !self.sent.is_empty() {
@@ -257,7 +261,7 @@ impl World {
         }
         let mut left: BTreeSet<ChangeId> = BTreeSet::new();
         for machine in [MachineId(0), MachineId(1)] {
-            let mut parting = MachineFarewell::default();
+            let mut actuator_end = MachineReverts::default();
             let here: Vec<ChangeId> = self
                 .in_force
                 .keys()
@@ -266,14 +270,14 @@ impl World {
                 .collect();
             for change in here {
                 if keeps && self.confirmed.contains(&change) {
-                    parting.kept.push(change);
+                    actuator_end.kept.push(change);
                     left.insert(change);
                 } else {
-                    parting.undone.push((change, Undo::Reverted));
+                    actuator_end.reverted.push((change, RevertResult::Reverted));
                     self.in_force.remove(&change);
                 }
             }
-            self.on(ChangeEvent::Farewell(machine, parting));
+            self.on(ChangeEvent::ActuatorEnded(machine, actuator_end));
         }
         assert_eq!(self.in_force.keys().copied().collect::<BTreeSet<_>>(), left);
     }

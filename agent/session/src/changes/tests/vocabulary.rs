@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-pub(super) use rules::Time;
+pub(super) use rules::{DecisionId, Time};
 
 pub(super) use super::super::*;
 pub(super) use crate::changes::ProbeSwitch;
@@ -72,7 +72,7 @@ fn decision<const N: usize>(
     ranks: [Rank; N],
 ) -> Decided {
     Decided {
-        id,
+        id: DecisionId(id),
         rule: rule.to_owned(),
         promise: None,
         again: false,
@@ -143,7 +143,7 @@ fn receipt(id: u64, part: usize, outcome: ChangeOutcome, number: u64, may_pass: 
         })
     });
     ChangeEvent::Receipt {
-        decision: id,
+        decision: DecisionId(id),
         part,
         answer: OrderAnswer {
             outcome,
@@ -203,7 +203,7 @@ pub(super) fn taken_back_in(id: u64, ranks: &[Rank]) -> ChangeEvent {
 
 fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTreeSet<u32>>) -> ChangeEvent {
     ChangeEvent::Judged {
-        decision,
+        decision: DecisionId(decision),
         rule: "r".to_owned(),
         guard: guard(verdict),
         keeps,
@@ -212,26 +212,26 @@ fn judged(decision: u64, verdict: &'static str, keeps: bool, slots: Option<BTree
 }
 
 pub(super) fn reverted(rank: Rank, number: u64) -> ChangeEvent {
-    ChangeEvent::Undone(change(rank, number), Undo::Reverted)
+    ChangeEvent::Reverted(change(rank, number), RevertResult::Reverted)
 }
 
 pub(super) fn changed_since(rank: Rank, number: u64) -> ChangeEvent {
-    ChangeEvent::Undone(change(rank, number), Undo::ChangedSince)
+    ChangeEvent::Reverted(change(rank, number), RevertResult::ChangedSince)
 }
 
-/// It may be taken back later.
+/// It may be reverted later.
 pub(super) fn stuck(rank: Rank, number: u64) -> ChangeEvent {
-    ChangeEvent::Undone(change(rank, number), failed("busy", true))
+    ChangeEvent::Reverted(change(rank, number), failed("busy", true))
 }
 
 /// It never will be.
 pub(super) fn lost(rank: Rank, number: u64) -> ChangeEvent {
-    ChangeEvent::Undone(change(rank, number), failed("unmapped", false))
+    ChangeEvent::Reverted(change(rank, number), failed("unmapped", false))
 }
 
-pub(super) fn failed(reason: &str, may_pass: bool) -> Undo {
+pub(super) fn failed(reason: &str, may_pass: bool) -> RevertResult {
     let reason = reason.to_owned();
-    Undo::Failed { reason, may_pass }
+    RevertResult::Failed { reason, may_pass }
 }
 
 pub(super) fn removed(rule: &str, keeps: bool) -> ChangeEvent {
@@ -245,7 +245,7 @@ pub(super) fn stop() -> ChangeEvent {
 
 pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> ChangeEvent {
     let on_trial = decisions.iter().map(|decision| Trial {
-        decision: *decision,
+        decision: DecisionId(*decision),
         seen: 2,
         over: 5,
     });
@@ -254,21 +254,21 @@ pub(super) fn stop_on_trial(ending: Ending, decisions: &[u64]) -> ChangeEvent {
 }
 
 /// The actuator of this machine has taken these back, and left those.
-pub(super) fn farewell(undone: &[ChangeId], kept: &[ChangeId]) -> ChangeEvent {
-    let undone = undone.iter().map(|change| (*change, Undo::Reverted));
-    let farewell = MachineFarewell {
-        undone: undone.collect(),
+pub(super) fn reverts(reverted: &[ChangeId], kept: &[ChangeId]) -> ChangeEvent {
+    let reverted = reverted.iter().map(|change| (*change, RevertResult::Reverted));
+    let reverts = MachineReverts {
+        reverted: reverted.collect(),
         kept: kept.to_vec(),
-        ..MachineFarewell::default()
+        ..MachineReverts::default()
     };
-    ChangeEvent::Farewell(MachineId::HERE, farewell)
+    ChangeEvent::ActuatorEnded(MachineId::HERE, reverts)
 }
 
 pub(super) fn order(rank: Rank, decision: u64, part: usize) -> ChangeEffect {
     order_after(rank, decision, part, [])
 }
 
-/// The same, once these are taken back.
+/// The same, once these are reverted.
 pub(super) fn order_after<const N: usize>(
     rank: Rank,
     decision: u64,
@@ -279,7 +279,7 @@ pub(super) fn order_after<const N: usize>(
     ChangeEffect::Order(
         rank.machine,
         Order::Do {
-            decision,
+            decision: DecisionId(decision),
             part,
             replaces,
         },
@@ -287,11 +287,16 @@ pub(super) fn order_after<const N: usize>(
 }
 
 pub(super) fn order_together(machine: u32, decision: u64) -> ChangeEffect {
-    ChangeEffect::Order(MachineId(machine), Order::Together { decision })
+    ChangeEffect::Order(
+        MachineId(machine),
+        Order::Together {
+            decision: DecisionId(decision),
+        },
+    )
 }
 
 pub(super) fn undo<const N: usize>(changes: [ChangeId; N]) -> ChangeEffect {
-    ChangeEffect::Order(changes[0].machine, Order::Undo(changes.to_vec()))
+    ChangeEffect::Order(changes[0].machine, Order::Revert(changes.to_vec()))
 }
 
 pub(super) fn confirm(rank: Rank, number: u64) -> ChangeEffect {
@@ -299,7 +304,7 @@ pub(super) fn confirm(rank: Rank, number: u64) -> ChangeEffect {
 }
 
 pub(super) fn give_up(machine: u32, decision: u64) -> ChangeEffect {
-    ChangeEffect::Order(MachineId(machine), Order::GiveUp(decision))
+    ChangeEffect::Order(MachineId(machine), Order::GiveUp(DecisionId(decision)))
 }
 
 /// The queue is full for this order.
@@ -312,11 +317,11 @@ pub(super) fn no_room(effect: ChangeEffect) -> ChangeEvent {
 
 /// The rules are told that a decision was carried out.
 pub(super) fn applied(decision: u64) -> ChangeEffect {
-    ChangeEffect::Result(decision, Ok(()))
+    ChangeEffect::Result(DecisionId(decision), Ok(()))
 }
 
 pub(super) fn not_applied(decision: u64, reason: &str) -> ChangeEffect {
-    ChangeEffect::Result(decision, Err(NotDone::for_good(reason)))
+    ChangeEffect::Result(DecisionId(decision), Err(NotDone::for_good(reason)))
 }
 
 pub(super) fn not_now(decision: u64, reason: &str) -> ChangeEffect {
@@ -324,11 +329,11 @@ pub(super) fn not_now(decision: u64, reason: &str) -> ChangeEffect {
         may_pass: true,
         ..NotDone::for_good(reason)
     };
-    ChangeEffect::Result(decision, Err(why))
+    ChangeEffect::Result(DecisionId(decision), Err(why))
 }
 
 pub(super) fn not_needed(decision: u64, processes: usize) -> ChangeEffect {
-    ChangeEffect::Result(decision, Err(NotDone::there(processes)))
+    ChangeEffect::Result(DecisionId(decision), Err(NotDone::there(processes)))
 }
 
 pub(super) fn say_done(count: usize) -> ChangeEffect {
@@ -381,7 +386,7 @@ pub(super) fn verdicts(changes: &Changes) -> Vec<&'static str> {
 
 /// The last line of the session.
 pub(super) fn at_last(changes: &Changes) -> String {
-    changes.last_words(0, "tuneagent undo 7", "app")
+    changes.summary(0, "tuneagent undo 7", "app")
 }
 
 /// Rule `r` has found something.

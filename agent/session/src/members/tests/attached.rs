@@ -1,4 +1,5 @@
-//! Sessions that attached to a job: late ranks, ended ranks, replaced processes, ranks that load their MPI late.
+//! Sessions that attached to a job: late ranks, ended ranks, replaced processes, ranks that load their MPI
+//! late.
 
 use super::vocabulary::*;
 

@@ -1,5 +1,5 @@
-//! Random events against a model of who runs: never a panic, every process that is found is attached to once or refused, each slot ends
-//! once, and the session is over exactly when all have ended.
+//! Random events against a model of who runs: never a panic, every process that is found is attached to once
+//! or refused, each slot ends once, and the session is over exactly when all have ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,13 +1,13 @@
-//! Formulas of generated rules. What a metric is called begins with what it is there for: so it can be counted how often
-//! that has a value.
+//! Formulas of generated rules. What a metric is called begins with what it is there for: so it can be
+//! counted how often that has a value.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::windows::Drawn;
 
-/// A metric: a word for what it is there for, and its formula. `NAME` is its window, `OUTER` the one around it, `INNER`
-/// the one in it.
+/// A metric: a word for what it is there for, and its formula. `NAME` is its window, `OUTER` the one around
+/// it, `INNER` the one in it.
 type Formula = (&'static str, &'static str);
 
 /// What is known of hits in a window of any kind.

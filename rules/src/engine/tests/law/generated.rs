@@ -1,5 +1,5 @@
-//! Rules as text, put together at random from what the language has: windows of every kind, folds of every kind, tunes
-//! of every kind.
+//! Rules as text, put together at random from what the language has: windows of every kind, folds of every
+//! kind, tunes of every kind.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -55,7 +55,8 @@ fn join() -> impl Strategy<Value = Option<String>> {
 /// What a window has in any case: what the others speak of.
 fn basics(window: &Drawn) -> String {
     let name = window.name;
-    // What a condition asks of the window around need not be used here: others than in order it would not be seen.
+    // What a condition asks of the window around need not be used here: others than in order it would not be
+    // seen.
     let worked = if window.works { "compute" } else { "reply" };
     let sent = if window.text.contains("tasks over") {
         "batch"
@@ -97,7 +98,8 @@ fn tunes(wanted: &[Wanted], windows: &[Drawn]) -> String {
     for (number, (which, window, hold, aim)) in wanted.iter().enumerate() {
         let window = window.get(windows);
         let text = which.get(TUNES);
-        // Which of two windows is told first is no matter where one of them goes by the clock, and so who is on trial is.
+        // Which of two windows is told first is no matter where one of them goes by the clock, and so who is
+        // on trial is.
         let text = match windows.iter().any(Drawn::is_timed) && !text.contains("independent") {
             true => text.replace(", guard:", ", independent: true, guard:"),
             false => (*text).to_string(),

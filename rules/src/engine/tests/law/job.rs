@@ -16,8 +16,8 @@ pub(super) struct Delivered {
 /// How a stream is delivered.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
-    /// Which hit comes next, among so many of the earliest that are left: the nearer they are to their order, the more is
-    /// known at a tick.
+    /// Which hit comes next, among so many of the earliest that are left: the nearer they are to their order,
+    /// the more is known at a tick.
     pub(super) order: Vec<prop::sample::Index>,
     pub(super) spread: usize,
     /// Behind which hits there are watermarks and a tick.
@@ -284,8 +284,8 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     job.delivered
 }
 
-/// The same of a rule with windows of a length, which go by the clock: the hits of each 250 ms are delivered in any order,
-/// and known to be all at the tick behind them.
+/// The same of a rule with windows of a length, which go by the clock: the hits of each 250 ms are delivered
+/// in any order, and known to be all at the tick behind them.
 fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Delivered {
     let mut job = Job::new(rule, delivery);
     let mut totals = Totals::new();
@@ -359,8 +359,8 @@ impl Delivered {
         windows.or(said).or(dropped)
     }
 
-    /// Windows of a length close at their tick, those from probe to probe when their nodes have handed in what they have:
-    /// in which order is no matter.
+    /// Windows of a length close at their tick, those from probe to probe when their nodes have handed in
+    /// what they have: in which order is no matter.
     fn by_window(mut self) -> Delivered {
         self.windows.sort_by(|a, b| a.window.cmp(&b.window));
         for said in &mut self.said {

@@ -1,5 +1,5 @@
-//! The law for rules that come and go: the others do not notice, and a rule that is added later says what it would say
-//! alone, had the job begun then.
+//! The law for rules that come and go: the others do not notice, and a rule that is added later says what it
+//! would say alone, had the job begun then.
 
 use super::job::{Totals, add_up, counted, measured, observation};
 use super::streams::{PROCESSES, Sent, facts};

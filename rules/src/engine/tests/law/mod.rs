@@ -1,5 +1,6 @@
-//! The law of this crate: any division of the processes among nodes and any order of delivery give the windows,
-//! findings and decisions of one evaluator that sees everything in order. Timeouts apart: they go by the clock.
+//! The law of this crate: any division of the processes among nodes and any order of delivery give the
+//! windows, findings and decisions of one evaluator that sees everything in order. Timeouts apart: they go by
+//! the clock.
 //!
 //! A watermark comes behind the hits it covers, and ticks fall where they fall; everything else is shuffled.
 
@@ -55,7 +56,8 @@ fn rules() -> Vec<String> {
             "  bytes:",
             "  each: {in: turn, value: stddev(compute.duration)}\n  bytes:",
         ),
-        // What it sees of the iteration so far goes by the order of hits that need none for the iteration alone.
+        // What it sees of the iteration so far goes by the order of hits that need none for the iteration
+        // alone.
         homed(&framed("key: number}\n  step: {within: iteration, from: send}")).replace(
             "  bytes:",
             "  so_far: {in: step, value: sum(compute.duration over iteration)}\n  bytes:",

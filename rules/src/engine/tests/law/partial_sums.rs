@@ -1,6 +1,7 @@
-//! The law for what is added up where hits happen: the windows, findings and decisions are those of every hit handed in by itself,
-//! whenever one looks, and whichever hits are sent alone. Where hits were added up across a border, which a border of another
-//! process may be, the window is partial and says so: never is there another number.
+//! The law for what is added up where hits happen: the windows, findings and decisions are those of every hit
+//! handed in by itself, whenever one looks, and whichever hits are sent alone. Where hits were added up
+//! across a boundary, which a boundary of another process may be, the window is partial and says so: never is
+//! there another number.
 
 use super::job::measured;
 use super::streams::{PROCESSES, Sent, facts};
@@ -142,8 +143,8 @@ fn observation_of((probe, process, _): (usize, u32, bool), partial_sum: PartialS
     }
 }
 
-/// How hits come: so many until one looks, so many more before the look is over; whether one looks without a reason to; and
-/// which hits are sent alone.
+/// How hits come: so many until one looks, so many more before the look is over; whether one looks without a
+/// reason to; and which hits are sent alone.
 #[derive(Clone, Debug)]
 struct Pace {
     rounds: Vec<(usize, usize, bool)>,
@@ -242,7 +243,7 @@ fn says(window: &ClosedWindow, what: &str) -> bool {
     window.metrics.iter().any(|(_, value)| value.contains(what))
 }
 
-/// Folds of every kind that is added up, by key and from border to border.
+/// Folds of every kind that is added up, by key and from boundary to boundary.
 fn written() -> Vec<String> {
     let more = "  spread: stddev(compute.duration)
   shortest: min(compute.duration)

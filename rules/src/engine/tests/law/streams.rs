@@ -1,5 +1,5 @@
-//! Streams of hits of a master and its workers: what happens in each iteration at the probes of a rule, whatever they are
-//! called there, and what of it gets lost or doubled on the way.
+//! Streams of hits of a master and its workers: what happens in each iteration at the probes of a rule,
+//! whatever they are called there, and what of it gets lost or doubled on the way.
 
 use proptest::prelude::*;
 
@@ -252,7 +252,7 @@ pub(super) fn facts(rank: u32) -> ProcessFacts {
     ProcessFacts {
         rank: Some(rank),
         host: Some(format!("host{}", rank % 3)),
-        // Windows of threads have their borders in one process.
+        // Windows of threads have their boundaries in one process.
         libraries: (rank == 0)
             .then(|| "libgomp.so.1".to_string())
             .into_iter()

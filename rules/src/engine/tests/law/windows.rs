@@ -24,7 +24,7 @@ fn in_braces(parts: &[&str]) -> String {
     format!("{{{}}}", parts.join(", "))
 }
 
-/// One with one border for all, or one in each worker.
+/// One with one boundary for all, or one in each worker.
 fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
     let keys = select(vec![
         "",

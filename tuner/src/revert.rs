@@ -1,4 +1,5 @@
-//! Taking changes back, and settling by the target's memory what a crash left undecided: also before a writer does anything else.
+//! Reverting changes, and settling by the target's memory what a crash left undecided: also before a writer
+//! does anything else.
 
 use std::sync::Arc;
 
@@ -19,31 +20,35 @@ use crate::writer::{Writer, WriterError};
 
 /// What taking a change back did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
+pub struct RevertReceipt {
     pub change: u64,
     pub symbol: String,
     pub outcome: RevertOutcome,
 }
 
-/// A change that was to be taken back.
+/// A change that was to be reverted.
 #[derive(Debug)]
 pub struct Attempt<E = WriterError> {
     pub change: u64,
-    pub result: Result<Undone, E>,
+    pub result: Result<RevertReceipt, E>,
 }
 
 impl<E> Attempt<E> {
-    /// Of one change and of those that were to be taken back by the same write: they are where it is.
-    pub(crate) fn of_each(change: u64, result: Result<Undone, E>, with_it: Vec<u64>) -> Vec<Attempt<E>> {
-        let undone = result.as_ref().ok().cloned();
-        let undone = undone.filter(|undone| undone.outcome == RevertOutcome::Reverted);
-        let also = |(change, undone): (u64, Undone)| Attempt {
+    /// Of one change and of those that were to be reverted by the same write: they are where it is.
+    pub(crate) fn of_each(
+        change: u64,
+        result: Result<RevertReceipt, E>,
+        with_it: Vec<u64>,
+    ) -> Vec<Attempt<E>> {
+        let reverted = result.as_ref().ok().cloned();
+        let reverted = reverted.filter(|reverted| reverted.outcome == RevertOutcome::Reverted);
+        let also = |(change, reverted): (u64, RevertReceipt)| Attempt {
             change,
-            result: Ok(Undone { change, ..undone }),
+            result: Ok(RevertReceipt { change, ..reverted }),
         };
         let with_it = with_it
             .into_iter()
-            .filter_map(|change| Some((change, undone.clone()?)));
+            .filter_map(|change| Some((change, reverted.clone()?)));
         let with_it: Vec<_> = with_it.map(also).collect();
         std::iter::once(Attempt { change, result })
             .chain(with_it)
@@ -51,7 +56,7 @@ impl<E> Attempt<E> {
     }
 }
 
-/// A set that is being taken back, and those before it that are with it.
+/// A set that is being reverted, and those before it that are with it.
 #[derive(Debug)]
 pub(crate) struct Returning {
     pub(crate) change: u64,
@@ -61,7 +66,7 @@ pub(crate) struct Returning {
     pub(crate) with_it: Vec<u64>,
 }
 
-/// One that is to be taken back at its sync point.
+/// One that is to be reverted at its sync point.
 #[derive(Debug)]
 pub(crate) struct Back {
     pub(crate) space: AddressSpace,
@@ -84,16 +89,17 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
-    /// `Writer::prepare_undo`.
-    pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
+    /// Reverts one change, if the process still holds what was written. At once: to revert at its sync point,
+    /// use `Writer::prepare_revert`.
+    pub fn revert(&mut self, change: u64) -> Result<RevertReceipt, WriterError> {
         let known = self.in_force(change)?;
-        self.take_back(&mut None, known, &[])
+        self.revert_known(&mut None, known, &[])
     }
 
-    /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be taken back; and with it those
-    /// of the same variable before it, as long as they are wanted ([`History::run_of`](crate::journal::History::run_of)).
-    pub(crate) fn prepare_undo(
+    /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be
+    /// reverted; and with it those of the same variable before it, as long as they are wanted
+    /// ([`History::run_of`](crate::journal::History::run_of)).
+    pub(crate) fn prepare_revert(
         &mut self,
         change: u64,
         wanted: &dyn Fn(&Change) -> bool,
@@ -122,12 +128,12 @@ impl Writer {
     }
 
     /// The second half: writes down what came of it.
-    pub(crate) fn conclude_undo(
+    pub(crate) fn conclude_revert(
         &mut self,
         returning: Returning,
         outcome: RevertOutcome,
         hold: Option<WriteHold>,
-    ) -> Result<Undone, WriterError> {
+    ) -> Result<RevertReceipt, WriterError> {
         let Returning { change, set, .. } = returning;
         self.reverted(change, set.symbol, outcome, hold)
     }
@@ -138,18 +144,18 @@ impl Writer {
         symbol: String,
         outcome: RevertOutcome,
         hold: Option<WriteHold>,
-    ) -> Result<Undone, WriterError> {
+    ) -> Result<RevertReceipt, WriterError> {
         self.record_revert(change, outcome.clone(), false, hold)?;
-        Ok(Undone {
+        Ok(RevertReceipt {
             change,
             symbol,
             outcome,
         })
     }
 
-    /// Takes back all changes in force for which `wanted` says so, newest first, by one write those that have followed each other at the
-    /// same place. One that cannot be taken back does not keep the others from it.
-    pub fn undo_all(&mut self, wanted: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
+    /// Reverts all changes in force for which `wanted` says so, newest first, by one write those that have
+    /// followed each other at the same place. One that cannot be reverted does not keep the others from it.
+    pub fn revert_all(&mut self, wanted: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
         let numbers: Vec<u64> = self
             .changes()
             .iter()
@@ -158,24 +164,24 @@ impl Writer {
             .collect();
         let (mut space, mut done) = (None, Vec::new());
         for number in numbers {
-            // Asked now: taking back a later change brings an earlier one into force again.
+            // Read now: reverting a later change brings an earlier one into force again.
             let change = self.known(number).ok();
             let in_force = change.filter(|change| change.status == Status::Applied && wanted(change));
             let Some(change) = in_force else { continue };
             let with_it = self.before_it(number, &wanted);
-            let result = self.take_back(&mut space, change, &with_it);
+            let result = self.revert_known(&mut space, change, &with_it);
             done.extend(Attempt::of_each(number, result, with_it));
         }
         Ok(done)
     }
 
     /// Values are found by one snapshot; what changes code needs one of its own.
-    fn take_back(
+    fn revert_known(
         &mut self,
         space: &mut Option<AddressSpace>,
         change: Change,
         with_it: &[u64],
-    ) -> Result<Undone, WriterError> {
+    ) -> Result<RevertReceipt, WriterError> {
         let known = change;
         let intent = &known.intent;
         let (change, symbol) = (intent.change, intent.action.symbol().to_owned());
@@ -185,13 +191,13 @@ impl Writer {
                     Some(known) => known,
                     None => space.insert(self.space()?),
                 };
-                self.take_back_value(space, change, set, with_it)?
+                self.revert_value(space, change, set, with_it)?
             }
-            _ => self.take_back_action(&known)?,
+            _ => self.revert_action(&known)?,
         };
         match &intent.action {
             // Written down already, or not decided yet.
-            ActionRecord::Load(_) | ActionRecord::Call(_) => Ok(Undone {
+            ActionRecord::Load(_) | ActionRecord::Call(_) => Ok(RevertReceipt {
                 change,
                 symbol,
                 outcome,
@@ -200,7 +206,7 @@ impl Writer {
         }
     }
 
-    fn take_back_value(
+    fn revert_value(
         &mut self,
         space: &AddressSpace,
         change: u64,
@@ -215,7 +221,7 @@ impl Writer {
         let set = self.through(set.clone(), with_it);
         self.write_down_revert(change, None, with_it.last().copied())?;
         let written = self.commit(&slot, set.new, set.old);
-        Ok(reverted(&set, written))
+        Ok(outcome_of(&set, written))
     }
 
     /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.
@@ -244,7 +250,7 @@ impl Writer {
         self.sweep(&space)
     }
 
-    /// What the oldest of those found that were to be taken back with it.
+    /// What the oldest of those found that were to be reverted with it.
     fn found_by(&self, change: &Change) -> Option<Bytes> {
         let oldest = self.known(change.revert_through?).ok()?;
         match oldest.intent.action {
@@ -260,7 +266,7 @@ impl Writer {
         set: &Assignment,
     ) -> Result<(), WriterError> {
         let change = known.intent.change;
-        // Without the module there are no bytes to ask: it stays undecided, which is the truth.
+        // Without the module there are no bytes to compare: it stays undecided.
         let Ok(location) = recorded(space, change, set) else {
             return Ok(());
         };
@@ -280,7 +286,7 @@ impl Writer {
 }
 
 /// What came of writing an old value back.
-pub(crate) fn reverted(set: &Assignment, written: Result<Bytes, WriteError>) -> RevertOutcome {
+pub(crate) fn outcome_of(set: &Assignment, written: Result<Bytes, WriteError>) -> RevertOutcome {
     match written {
         Ok(found) if found == set.old => RevertOutcome::Reverted,
         Ok(found) | Err(WriteError::Unexpected { found, .. }) => RevertOutcome::ChangedSince(found),
@@ -294,8 +300,8 @@ pub(crate) fn has_inherited(space: &AddressSpace, set: &Assignment) -> bool {
     matches!(found, Ok(Ok(found)) if found == set.new)
 }
 
-/// The place of a change, if the same file is still loaded at the same address, and pointers still lead there. The symbol is not
-/// looked up again: another file that was loaded since could define it.
+/// The place of a change, if the same file is still loaded at the same address, and pointers still lead
+/// there. The symbol is not looked up again: another file that was loaded since could define it.
 fn recorded(space: &AddressSpace, change: u64, set: &Assignment) -> Result<Location, WriterError> {
     let root = set.chain.as_ref().map_or(set.address, |chain| chain.root);
     let is_it = |module: &&crate::module::Module| {

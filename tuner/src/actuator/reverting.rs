@@ -1,5 +1,5 @@
-//! The taking back of changes: those that were made at a sync point there, within [`UNDO_WAIT`], all others at once. What several processes
-//! have together is taken back in `undoing_together`.
+//! Reverting changes: those that were made at a sync point there, within [`REVERT_WAIT`], all others
+//! at once. What several processes have together is reverted in `reverting_together`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use super::armed::{Armed, How, Over};
 use super::calling::InverseThere;
 use super::session::Session;
 use super::waiting::not_reached;
-use super::{ChangeNumber, Farewell, Refusal};
+use super::{ChangeNumber, Refusal, RevertSummary};
 use crate::journal::{ActionRecord, Change, RevertOutcome, Status};
 use crate::process::Pid;
+use crate::revert::{Attempt, Back, Returning, RevertReceipt, outcome_of};
 use crate::sync::ResolvedPoint;
-use crate::undo::{Attempt, Back, Returning, Undone, reverted};
 use crate::write::WriteError;
 use crate::writer::WriterError;
 
-/// How long taking back waits for sync points, all together.
-pub(super) const UNDO_WAIT: Duration = Duration::from_secs(5);
+/// How long reverting waits for sync points, all together.
+pub(super) const REVERT_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks whether they were reached.
-pub(super) const UNDO_LOOK: Duration = Duration::from_millis(1);
+pub(super) const REVERT_LOOK: Duration = Duration::from_millis(1);
 
-/// A change that is being taken back at its sync point.
-enum ArmedUndo {
+/// A change that is being reverted at its sync point.
+enum ArmedRevert {
     Set(Box<ArmedSet>),
     Call(u64, Box<InverseThere>),
 }
@@ -34,24 +34,24 @@ struct ArmedSet {
     armed: Armed,
 }
 
-/// A change that was to be taken back.
+/// A change that was to be reverted.
 pub(super) type Tried = Attempt<Refusal>;
 
 /// What was tried in a process; the refusal is why nothing could be.
 pub(super) type TriedIn = Result<Vec<Tried>, Refusal>;
 
 impl Session {
-    /// Takes these changes back, as [`Session::undo_all`] does. What came of each, in their order, and what was tried in the processes that
-    /// have inherited them.
-    pub(super) fn undo_these(
+    /// Reverts these changes, as [`Session::revert_all`] does. What came of each, in their order, and what
+    /// was tried in the processes that have inherited them.
+    pub(super) fn revert_these(
         &mut self,
         changes: &[ChangeNumber],
-    ) -> (Vec<Result<Undone, Refusal>>, Farewell) {
+    ) -> (Vec<Result<RevertReceipt, Refusal>>, RevertSummary) {
         let these: BTreeSet<_> = changes.iter().map(|number| (number.pid, number.change)).collect();
         let pids: BTreeSet<Pid> = these.iter().map(|(pid, _)| *pid).collect();
         let is_one = |pid: Pid, change: &Change| these.contains(&(pid, change.intent.change));
-        let (mut results, mut inherited) = (BTreeMap::new(), Farewell::default());
-        for (pid, tried) in self.undo_all(pids.into_iter().collect(), &is_one) {
+        let (mut results, mut inherited) = (BTreeMap::new(), RevertSummary::default());
+        for (pid, tried) in self.revert_all(pids.into_iter().collect(), &is_one) {
             let of = these.iter().filter(|(of, _)| *of == pid);
             match tried {
                 Ok(tried) => {
@@ -63,7 +63,7 @@ impl Session {
                 Err(refusal) => results.extend(of.map(|number| (*number, Err(refusal.clone())))),
             }
         }
-        // Told once more at the end of the session.
+        // Reported once more at the end of the session.
         inherited.refused.clone_from(&self.left_alone);
         inherited.shorten();
         let result = |ChangeNumber { pid, change }: &ChangeNumber| match results.remove(&(*pid, *change)) {
@@ -74,11 +74,11 @@ impl Session {
     }
 
     /// It was not in force, or went a moment ago with another process of its group.
-    fn not_tried(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
+    fn not_tried(&mut self, pid: Pid, change: u64) -> Result<RevertReceipt, Refusal> {
         let known = self.writer(pid)?.known(change)?;
         let action = &known.intent.action;
         match known.status {
-            Status::Reverted if action.together().is_some() => Ok(Undone {
+            Status::Reverted if action.together().is_some() => Ok(RevertReceipt {
                 change,
                 symbol: action.symbol().to_owned(),
                 outcome: RevertOutcome::Reverted,
@@ -87,31 +87,33 @@ impl Session {
         }
     }
 
-    /// Takes back the changes in force that are wanted, newest first; those with a sync point there, and by one write as many as have followed
-    /// each other at the same place. One that cannot be taken back does not keep the others from it, nor one process those of another. What
-    /// was forked from them since is told with them.
-    pub(super) fn undo_all(
+    /// Reverts the changes in force that are wanted, newest first; those with a sync point there, and by one
+    /// write as many as have followed each other at the same place. One that cannot be reverted does not keep
+    /// the others from it, nor one process those of another. What was forked from them since is reported with
+    /// them.
+    pub(super) fn revert_all(
         &mut self,
         pids: Vec<Pid>,
         wanted: &dyn Fn(Pid, &Change) -> bool,
     ) -> BTreeMap<Pid, TriedIn> {
-        let mut undoing = Undoing {
+        let mut reverting = Reverting {
             wanted,
-            until: Instant::now() + UNDO_WAIT,
+            until: Instant::now() + REVERT_WAIT,
             tried: BTreeSet::new(),
             done: BTreeMap::new(),
             broken: BTreeMap::new(),
         };
-        // All or none: first in all their processes. Under what one process has by itself there may be some again.
+        // All or none: first in all their processes. Under what one process has by itself there may be some
+        // again.
         let mut before = None;
-        while before.replace(undoing.tried.len()) != Some(undoing.tried.len()) {
-            self.undo_groups(&pids, &mut undoing);
-            self.undo_one_by_one(pids.clone(), &mut undoing);
+        while before.replace(reverting.tried.len()) != Some(reverting.tried.len()) {
+            self.revert_groups(&pids, &mut reverting);
+            self.revert_one_by_one(pids.clone(), &mut reverting);
         }
-        let Undoing { mut done, broken, .. } = undoing;
+        let Reverting { mut done, broken, .. } = reverting;
         let tried = done.iter().map(|(pid, tried)| (*pid, numbers(tried)));
         for (pid, changes) in tried.collect::<Vec<_>>() {
-            for (child, attempt) in self.undo_in_offspring(pid, &changes) {
+            for (child, attempt) in self.revert_in_offspring(pid, &changes) {
                 done.entry(child).or_default().push(attempt);
             }
         }
@@ -121,41 +123,46 @@ impl Session {
     }
 
     /// What belongs to no group. All processes come to their sync points at a time.
-    fn undo_one_by_one(&mut self, mut pids: Vec<Pid>, undoing: &mut Undoing) {
+    fn revert_one_by_one(&mut self, mut pids: Vec<Pid>, reverting: &mut Reverting) {
         while !pids.is_empty() {
             let mut armed = Vec::new();
             for pid in std::mem::take(&mut pids) {
-                match self.undo_plain_and_arm(pid, undoing) {
+                match self.revert_plain_and_arm(pid, reverting) {
                     Ok(next) => armed.extend(next.map(|back| (pid, back))),
-                    Err(refusal) => drop(undoing.broken.insert(pid, refusal)),
+                    Err(refusal) => drop(reverting.broken.insert(pid, refusal)),
                 }
             }
             for (pid, back) in armed {
                 pids.push(pid);
                 let tried = match back {
-                    ArmedUndo::Call(change, inverse) => {
+                    ArmedRevert::Call(change, inverse) => {
                         let result = self.wait_for_inverse(*inverse);
                         vec![Tried { change, result }]
                     }
-                    ArmedUndo::Set(mut back) => {
-                        let over = self.wait_for(&mut back, undoing.until);
+                    ArmedRevert::Set(mut back) => {
+                        let over = self.wait_for(&mut back, reverting.until);
                         let change = back.returning.change;
                         let with_it = std::mem::take(&mut back.returning.with_it);
-                        let result = self.conclude_undo(pid, *back, over);
+                        let result = self.conclude_revert(pid, *back, over);
                         Tried::of_each(change, result, with_it)
                     }
                 };
-                undoing.have_tried(pid, tried);
+                reverting.have_tried(pid, tried);
             }
         }
     }
 
-    /// Takes back what needs no sync point, and arms the newest change that does and was not tried yet. What was done to the code
-    /// waits until all later changes were tried: a library must not go before the variables in it.
-    fn undo_plain_and_arm(&mut self, pid: Pid, undoing: &mut Undoing) -> Result<Option<ArmedUndo>, Refusal> {
+    /// Reverts what needs no sync point, and arms the newest change that does and was not tried yet. What
+    /// was done to the code waits until all later changes were tried: a library must not go before the
+    /// variables in it.
+    fn revert_plain_and_arm(
+        &mut self,
+        pid: Pid,
+        reverting: &mut Reverting,
+    ) -> Result<Option<ArmedRevert>, Refusal> {
         loop {
             let is_left =
-                |change: &Change| undoing.is_left(pid, change) && change.intent.action.together().is_none();
+                |change: &Change| reverting.is_left(pid, change) && change.intent.action.together().is_none();
             let has_point = |change: &Change| {
                 change.status == Status::Applied && change.intent.action.sync().is_some() && is_left(change)
             };
@@ -166,34 +173,34 @@ impl Session {
                     || next.as_ref().is_none_or(is_newer);
                 is_left(change) && change.intent.action.sync().is_none() && may_go
             };
-            let gone = self.writer(pid)?.undo_all(at_once)?;
-            undoing.have_tried(pid, gone.into_iter().map(Tried::from));
+            let gone = self.writer(pid)?.revert_all(at_once)?;
+            reverting.have_tried(pid, gone.into_iter().map(Tried::from));
             let Some(Change { intent, .. }) = next else {
                 return Ok(None);
             };
             let change = intent.change;
             // Before it is waited for: it is not to be armed again meanwhile.
-            undoing.tried.insert((pid, change));
-            let wanted = undoing.wanted;
+            reverting.tried.insert((pid, change));
+            let wanted = reverting.wanted;
             let armed = match (&intent.action, intent.action.sync()) {
                 (ActionRecord::Call(_), Some(at)) => self
-                    .arm_inverse(pid, change, at.clone(), undoing.until)
-                    .map(|inverse| ArmedUndo::Call(change, Box::new(inverse))),
+                    .arm_inverse(pid, change, at.clone(), reverting.until)
+                    .map(|inverse| ArmedRevert::Call(change, Box::new(inverse))),
                 _ => self
-                    .arm_undo(pid, change, &|earlier| wanted(pid, earlier))
-                    .map(|set| ArmedUndo::Set(Box::new(set))),
+                    .arm_revert(pid, change, &|earlier| wanted(pid, earlier))
+                    .map(|set| ArmedRevert::Set(Box::new(set))),
             };
             match armed {
                 Ok(back) => return Ok(Some(back)),
                 Err(refusal) => {
                     let result = Err(refusal);
-                    undoing.have_tried(pid, [Tried { change, result }]);
+                    reverting.have_tried(pid, [Tried { change, result }]);
                 }
             }
         }
     }
 
-    fn arm_undo(
+    fn arm_revert(
         &mut self,
         pid: Pid,
         change: u64,
@@ -204,7 +211,7 @@ impl Session {
             slot,
             sync,
             returning,
-        } = self.writer(pid)?.prepare_undo(change, with_it)?;
+        } = self.writer(pid)?.prepare_revert(change, with_it)?;
         let values = (returning.set.new, returning.set.old);
         let armed = ResolvedPoint::resolve(&space, &sync)
             .map_err(Refusal::from)
@@ -213,7 +220,7 @@ impl Session {
             Ok(armed) => Ok(ArmedSet { returning, armed }),
             Err(refusal) => {
                 let outcome = RevertOutcome::Failed(refusal.message.clone());
-                self.writer(pid)?.conclude_undo(returning, outcome, None)?;
+                self.writer(pid)?.conclude_revert(returning, outcome, None)?;
                 Err(refusal)
             }
         }
@@ -226,18 +233,18 @@ impl Session {
                 None if Instant::now() >= until || !back.armed.slot().pid().is_alive() => {
                     return self.waiting.stop(&back.armed);
                 }
-                None => std::thread::sleep(UNDO_LOOK),
+                None => std::thread::sleep(REVERT_LOOK),
             }
         }
     }
 
-    fn conclude_undo(&mut self, pid: Pid, back: ArmedSet, over: Over) -> Result<Undone, Refusal> {
+    fn conclude_revert(&mut self, pid: Pid, back: ArmedSet, over: Over) -> Result<RevertReceipt, Refusal> {
         let ArmedSet { returning, armed } = back;
         let (outcome, hold) = match over {
-            Over::There(written, hold) => (reverted(&returning.set, written), hold),
+            Over::There(written, hold) => (outcome_of(&returning.set, written), hold),
             // At which instant is not known, but what is there can be read.
             Over::Late(hold) => (
-                reverted(&returning.set, armed.slot().read().map_err(WriteError::from)),
+                outcome_of(&returning.set, armed.slot().read().map_err(WriteError::from)),
                 hold,
             ),
             Over::Never(hold) => {
@@ -245,12 +252,14 @@ impl Session {
                 (RevertOutcome::Failed(why), hold)
             }
         };
-        Ok(self.writer(pid)?.conclude_undo(returning, outcome, Some(hold))?)
+        Ok(self
+            .writer(pid)?
+            .conclude_revert(returning, outcome, Some(hold))?)
     }
 }
 
-/// What is being taken back: what is wanted, and how far it has come.
-pub(super) struct Undoing<'a> {
+/// What is being reverted: what is wanted, and how far it has come.
+pub(super) struct Reverting<'a> {
     pub(super) wanted: &'a dyn Fn(Pid, &Change) -> bool,
     until: Instant,
     tried: BTreeSet<(Pid, u64)>,
@@ -258,7 +267,7 @@ pub(super) struct Undoing<'a> {
     broken: BTreeMap<Pid, Refusal>,
 }
 
-impl Undoing<'_> {
+impl Reverting<'_> {
     /// It is wanted and was not tried, whether in force or under another one.
     pub(super) fn is_left(&self, pid: Pid, change: &Change) -> bool {
         (self.wanted)(pid, change) && !self.tried.contains(&(pid, change.intent.change))

@@ -29,8 +29,9 @@ impl Left {
     }
 }
 
-/// What became of all changes of a session, `unknown` of which are known to the journal alone. `undo` is what takes back what was left.
-pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: &str) -> String {
+/// What became of all changes of a session, `unknown` of which are known to the journal alone. `undo` is what
+/// reverts what was left.
+pub(super) fn summary(changes: &[Left], unknown: usize, undo: &str, program: &str) -> String {
     let here = |standing: Standing| {
         let stand = changes.iter().filter(move |left| left.standing == standing);
         stand.filter(move |left| !left.is_gone || matches!(standing, Standing::Back | Standing::LeftAlone))
@@ -82,7 +83,7 @@ pub(super) fn last_words(changes: &[Left], unknown: usize, undo: &str, program: 
     ) {
         (true, 0, 0, 0) => "nothing was changed".to_owned(),
         (true, 0, _, 0) => "nothing is left to revert".to_owned(),
-        // Neither put back nor left by word of the actuator: nobody said how they stand.
+        // The actuator reported neither that they were reverted nor that they were left.
         (true, 0, _, _) => "the state of the changes is not known; see tuneagent journal".to_owned(),
         (true, _, _, _) => format!("the changes ended with {program}"),
         (false, 0, _, _) => words.join("; "),
@@ -108,7 +109,7 @@ mod tests {
                 count: 1,
             });
             let left: Vec<Left> = left.collect();
-            last_words(&left, unknown, "tuneagent undo 7", "app")
+            summary(&left, unknown, "tuneagent undo 7", "app")
         };
         for (changes, wanted) in [
             (&[][..], "nothing was changed"),
@@ -167,7 +168,7 @@ mod tests {
                     text: "call f(2)".to_owned(),
                     count: 1,
                 });
-                let words = last_words(&left, 0, "tuneagent undo 7", "app");
+                let words = summary(&left, 0, "tuneagent undo 7", "app");
                 assert!(!words.contains("ended with"), "{first:?}, {second:?}: {words}");
             }
         }

@@ -1,35 +1,37 @@
-//! The taking back of changes that several processes made together: in all of them at the same iteration, or in none. Groups that lie on
-//! each other in all of them go at once. How the processes agree on an iteration is [`super::assembly`]'s.
+//! Reverting changes that several processes made together: in all of them at the same iteration, or
+//! in none. Groups that lie on each other in all of them go at once. How the processes agree on an iteration
+//! is [`super::assembly`]'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::assembly::{Assembled, Assembly, Member};
+use super::reverting::{REVERT_LOOK, REVERT_WAIT, Reverting, Tried};
 use super::session::Session;
-use super::undoing::{Tried, UNDO_LOOK, UNDO_WAIT, Undoing};
 use super::waiting::refused;
 use super::{ActuatorRefusalKind, Refusal};
 use crate::journal::{Bond, Change, Mechanism, RevertOutcome, Status, WriteHold};
 use crate::process::Pid;
+use crate::revert::{Back, Returning};
 use crate::sync::{self, Passage, ResolvedPoint};
-use crate::undo::{Back, Returning};
 use crate::write::Hooks;
 
 impl Session {
-    /// Takes back all groups of which a change is wanted, the newest first; each within the time that one change has.
-    pub(super) fn undo_groups(&mut self, pids: &[Pid], undoing: &mut Undoing) {
+    /// Reverts all groups of which a change is wanted, the newest first; each within the time that one
+    /// change has.
+    pub(super) fn revert_groups(&mut self, pids: &[Pid], reverting: &mut Reverting) {
         let mut tried = BTreeSet::new();
         // Taking one back brings an earlier one into force.
-        while let Some(bond) = self.newest_bond(pids, undoing, &tried) {
+        while let Some(bond) = self.newest_bond(pids, reverting, &tried) {
             tried.insert(bond.group.clone());
-            for (pid, attempts) in self.undo_group(&bond, undoing.wanted, Instant::now() + UNDO_WAIT) {
-                undoing.have_tried(pid, attempts);
+            for (pid, attempts) in self.revert_group(&bond, reverting.wanted, Instant::now() + REVERT_WAIT) {
+                reverting.have_tried(pid, attempts);
             }
         }
     }
 
-    fn newest_bond(&mut self, pids: &[Pid], undoing: &Undoing, tried: &BTreeSet<String>) -> Option<Bond> {
+    fn newest_bond(&mut self, pids: &[Pid], reverting: &Reverting, tried: &BTreeSet<String>) -> Option<Bond> {
         let mut newest: Option<(u64, Bond)> = None;
         for pid in pids {
             let Ok(writer) = self.writer(*pid) else { continue };
@@ -40,7 +42,7 @@ impl Session {
                 };
                 let is_newer = newest.as_ref().is_none_or(|(newest, _)| at > *newest);
                 let is_in_force = change.status == Status::Applied && !tried.contains(&bond.group);
-                if is_newer && is_in_force && undoing.is_left(*pid, &change) {
+                if is_newer && is_in_force && reverting.is_left(*pid, &change) {
                     newest = Some((at, bond.clone()));
                 }
             }
@@ -48,9 +50,10 @@ impl Session {
         newest.map(|(_, bond)| bond)
     }
 
-    /// Takes a group back in those of its processes that live and have it in force: all of them or none; and by the same write those of
-    /// the same processes that it followed, as long as they are wanted in all of them.
-    fn undo_group(
+    /// Takes a group back in those of its processes that live and have it in force: all of them or none; and
+    /// by the same write those of the same processes that it followed, as long as they are wanted in all of
+    /// them.
+    fn revert_group(
         &mut self,
         bond: &Bond,
         wanted: &dyn Fn(Pid, &Change) -> bool,
@@ -102,10 +105,10 @@ impl Session {
                 Err(why) => RevertOutcome::Failed(format!("in force in all its processes still: {why}")),
             };
             let (change, with_it) = (back.change, std::mem::take(&mut back.with_it));
-            let undone = self
+            let reverted = self
                 .writer(pid)
-                .and_then(|writer| Ok(writer.conclude_undo(back, outcome, Some(hold))?));
-            let tried = Tried::of_each(change, undone, with_it);
+                .and_then(|writer| Ok(writer.conclude_revert(back, outcome, Some(hold))?));
+            let tried = Tried::of_each(change, reverted, with_it);
             done.entry(pid).or_default().extend(tried);
         }
         done
@@ -118,7 +121,8 @@ impl Session {
         Ok(changes.iter().find(is_it).map(|change| change.intent.change))
     }
 
-    /// The groups that lie under a change in each of these processes, newest first, as far as they are the same and wanted.
+    /// The groups that lie under a change in each of these processes, newest first, as far as they are the
+    /// same and wanted.
     fn groups_before(
         &mut self,
         changes: &[(Pid, u64)],
@@ -152,7 +156,7 @@ impl Session {
             if let Some(assembled) = assembly.poll(rendezvous) {
                 return Ok(assembled);
             }
-            std::thread::sleep(UNDO_LOOK);
+            std::thread::sleep(REVERT_LOOK);
         }
     }
 
@@ -169,7 +173,7 @@ impl Session {
             slot,
             sync,
             returning,
-        } = self.writer(pid)?.prepare_undo(change, &is_in_run)?;
+        } = self.writer(pid)?.prepare_revert(change, &is_in_run)?;
         let prepared = ResolvedPoint::resolve(&space, &sync)
             .map_err(|error| error.to_string())
             .and_then(|point| Ok((point, sync::resolve(&bond.key, &space, &sync)?)));
@@ -178,7 +182,7 @@ impl Session {
             Ok((point, key)) => Ok((returning, Member::new(point, key, Arc::new(slot), values))),
             Err(why) => {
                 let outcome = RevertOutcome::Failed(why.clone());
-                self.writer(pid)?.conclude_undo(returning, outcome, None)?;
+                self.writer(pid)?.conclude_revert(returning, outcome, None)?;
                 Err(refused(why))
             }
         }

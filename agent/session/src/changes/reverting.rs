@@ -1,5 +1,6 @@
-//! What a guard says while its changes are being taken back, and once it is known whether they were.
+//! What a guard says while its changes are being reverted, and once it is known whether they were.
 
+use rules::DecisionId;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::ChangeId;
@@ -8,26 +9,25 @@ use profile::snapshot::{
     outcome::{NOT_UNDONE, UNDOING},
 };
 
-/// How the verdicts of rules end that take a change back.
+/// The endings of the verdicts that revert a change.
 const ENDINGS: [&str; 2] = ["; undone", "; reverted to compare"];
 
 /// What a guard has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     Kept,
-    /// It is being taken back.
-    Undoing,
-    /// It was taken back.
-    Undone,
-    /// It could not be taken back.
-    NotUndone,
+    /// It is being reverted.
+    Reverting,
+    Reverted,
+    /// It could not be reverted.
+    NotReverted,
 }
 
-/// Verdicts of guards whose changes are being taken back, or could not be.
+/// Verdicts of guards whose changes are being reverted, or could not be.
 #[derive(Debug, Default)]
-pub(super) struct Undoing {
-    verdicts: BTreeMap<u64, Verdict>,
-    decisions: BTreeMap<ChangeId, u64>,
+pub(super) struct Reverting {
+    verdicts: BTreeMap<DecisionId, Verdict>,
+    decisions: BTreeMap<ChangeId, DecisionId>,
 }
 
 #[derive(Debug)]
@@ -44,14 +44,14 @@ impl Verdict {
             return None;
         }
         let Some(reason) = self.failed.values().next() else {
-            return Some((Judgement::Undone, self.guard.clone()));
+            return Some((Judgement::Reverted, self.guard.clone()));
         };
         let guard = GuardView {
             verdict: NOT_UNDONE,
             text: ended(&self.guard.text, &format!("; not undone: {reason}")),
             ..self.guard.clone()
         };
-        Some((Judgement::NotUndone, guard))
+        Some((Judgement::NotReverted, guard))
     }
 }
 
@@ -61,30 +61,30 @@ fn ended(text: &str, end: &str) -> String {
     format!("{}{end}", kept.unwrap_or(text))
 }
 
-impl Undoing {
+impl Reverting {
     /// Whether it is not known yet of all changes of a decision.
-    pub(super) fn is_open(&self, decision: u64) -> bool {
+    pub(super) fn is_open(&self, decision: DecisionId) -> bool {
         let verdict = self.verdicts.get(&decision);
         verdict.is_some_and(|verdict| !verdict.waiting.is_empty())
     }
 
     /// Nothing more will be said of a decision.
-    pub(super) fn forget(&mut self, decision: u64) {
+    pub(super) fn forget(&mut self, decision: DecisionId) {
         let changes = self.verdicts.remove(&decision).map(|verdict| verdict.failed);
         for change in changes.into_iter().flatten().map(|(change, _)| change) {
             self.decisions.remove(&change);
         }
     }
 
-    /// What a guard says of a decision whose changes are now taken back: at once where there are none.
+    /// What a guard says of a decision whose changes are now reverted: at once where there are none.
     pub(super) fn begin(
         &mut self,
-        decision: u64,
+        decision: DecisionId,
         guard: GuardView,
         changes: &[ChangeId],
     ) -> (Judgement, GuardView) {
         if changes.is_empty() {
-            return (Judgement::Undone, guard);
+            return (Judgement::Reverted, guard);
         }
         let shown = GuardView {
             verdict: UNDOING,
@@ -99,15 +99,16 @@ impl Undoing {
             failed: BTreeMap::new(),
         });
         verdict.waiting.extend(changes.iter().copied());
-        (Judgement::Undoing, shown)
+        (Judgement::Reverting, shown)
     }
 
-    /// A change was taken back, or could not be, for this reason: what its guard says now, if that is known and was not said before.
+    /// A change was reverted, or could not be, for this reason: what its guard says now, if that is known
+    /// and was not said before.
     pub(super) fn answered(
         &mut self,
         change: ChangeId,
         failed: Option<&str>,
-    ) -> Option<(u64, Judgement, GuardView)> {
+    ) -> Option<(DecisionId, Judgement, GuardView)> {
         let decision = *self.decisions.get(&change)?;
         let verdict = self.verdicts.get_mut(&decision)?;
         let is_new = verdict.waiting.remove(&change);
