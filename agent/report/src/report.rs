@@ -195,6 +195,7 @@ fn change(view: &ChangeView) -> Value {
         "action": view.action,
         "decision": view.decision,
         "at_s": view.at.as_secs_f64(),
+        "first_at_s": view.first_at.map(|at| at.as_secs_f64()),
         "expect": view.expect,
         "because": view.because,
         "variable": view.variable,

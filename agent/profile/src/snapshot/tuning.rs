@@ -95,6 +95,9 @@ pub struct ChangeView {
     pub decision: u64,
     /// When it was made, since all probes were armed.
     pub at: Duration,
+    /// When it was first made, if it was reverted to be compared since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<Duration>,
     /// What the rule promised of it, as people read it.
     pub expect: Option<String>,
     /// The numbers it was decided from.

@@ -365,6 +365,7 @@ fn absurd() -> Snapshot {
             ..OfLate::default()
         },
         slowdown: Slowdown::default(),
+        required: None,
         unread: Some(UnreadView::default()),
         windows: None,
     };

@@ -225,16 +225,15 @@ impl Changes {
     /// What became of all changes, for the last line of a session; `unknown` of them are in the journal alone, and `undo` is the command that takes
     /// back what was left.
     pub fn last_words(&self, unknown: usize, undo: &str, program: &str) -> String {
-        let made = self.made.iter().filter(|made| made.is_made());
-        let left = made.map(|made| Left {
+        let made = self.made.iter().chain(self.made.compared());
+        let left = made.filter(|made| made.is_made()).map(|made| Left {
             standing: made.standing(),
             is_gone: self.has_ended(made.process),
             text: made.text().to_owned(),
             count: 1,
         });
         let strangers = self.strangers.iter().cloned();
-        let left = left.chain(self.made.dropped().left()).chain(strangers);
-        let left: Vec<Left> = left.chain(self.made.compared()).collect();
+        let left: Vec<Left> = left.chain(self.made.dropped().left()).chain(strangers).collect();
         last_words::last_words(&left, unknown, undo, program)
     }
 }
