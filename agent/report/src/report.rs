@@ -146,6 +146,7 @@ fn function(view: &FunctionTotals) -> Value {
             "calls_from": estimate.from,
             "calls_to": estimate.to,
         })),
+        "counted_share_of_time": view.counted,
         "nested_calls": view.nested,
         "untimed_calls": view.untimed,
         "unreturned_calls": view.unreturned,

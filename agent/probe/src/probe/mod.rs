@@ -237,6 +237,7 @@ impl Probes {
             loaded.missing.report(text.to_owned(), || text.to_owned());
         }
         loaded.report_rows();
+        loaded.see_resting();
         Ok(loaded)
     }
 
