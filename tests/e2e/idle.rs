@@ -98,6 +98,9 @@ fn ranks_that_sleep_outside_mpi_are_said_to_sleep_instead_of_an_efficiency_as_ro
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--duration", "3s"])?;
     agent.finish(SOON)?;
     let text = agent.lines.text();
-    assert_has!(text, " parallel efficiency not known: outside MPI the ranks want a CPU at most");
+    assert_has!(
+        text,
+        " parallel efficiency not known: outside MPI the ranks want a CPU at most"
+    );
     Ok(())
 }

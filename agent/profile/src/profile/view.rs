@@ -34,7 +34,10 @@ impl Metered {
             let mut function = function((index, probe), since, last, shown, never_returned)?;
             function.estimate = self.estimate(index, last);
             let (rested_ns, rests) = self.rested.get(index).copied().unwrap_or_default();
-            let all_ns = self.first.as_ref().map_or(0, |first| last.at_ns.saturating_sub(first.at_ns));
+            let all_ns = self
+                .first
+                .as_ref()
+                .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns));
             function.counted = (rested_ns > 0).then(|| 1.0 - rested_ns as f64 / all_ns.max(rested_ns) as f64);
             function.rests = rests;
             function.sizes = probe.rows_of_sizes().and_then(&counts).unwrap_or_default();

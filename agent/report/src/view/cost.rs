@@ -39,7 +39,10 @@ fn lines(
     let is_full = agent.is_some_and(|agent| slowdown.agent > agent / 2.0);
     if slowdown.probes > 0.0 {
         let dearest = dearest.map_or_else(String::new, |name| format!(" (most of it {name})"));
-        parts.push(format!("probes {} of its time{dearest}", percent(slowdown.probes)));
+        parts.push(format!(
+            "probes {} of its time{dearest}",
+            percent(slowdown.probes)
+        ));
     }
     parts.extend(agent.map(|agent| {
         let idle = if is_full { "a" } else { "an idle" };
@@ -54,7 +57,10 @@ fn lines(
     )];
     let is_much = slowdown.all() > TOO_MUCH;
     if is_full && is_much {
-        lines.push("    the CPUs are full: a hit may cost more than was measured, and the program take longer".to_owned());
+        lines.push(
+            "    the CPUs are full: a hit may cost more than was measured, and the program take longer"
+                .to_owned(),
+        );
     }
     lines.extend(cost.windows.as_ref().map(windows));
     if is_much && cost.windows.is_none() {

@@ -51,10 +51,15 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     let sequence = &snapshot.sequence;
     let asleep = asleep(snapshot.running().filter_map(|process| process.rates));
     let rests = since(snapshot).is_some();
-    lines(snapshot, sequence.efficiencies_of_late.as_ref(), asleep, |iteration| {
-        let of_late = iteration.of_late_ns.filter(|_| !rests);
-        of_late.map_or((iteration.mean_ns, " on average"), |of_late| (of_late, ""))
-    })
+    lines(
+        snapshot,
+        sequence.efficiencies_of_late.as_ref(),
+        asleep,
+        |iteration| {
+            let of_late = iteration.of_late_ns.filter(|_| !rests);
+            of_late.map_or((iteration.mean_ns, " on average"), |of_late| (of_late, ""))
+        },
+    )
 }
 
 /// Since when steps of parallel regions are not measured, in words.
@@ -398,9 +403,7 @@ mod tests {
             elapsed: Duration::from_secs(2),
             ..Snapshot::default()
         };
-        let text = [now(&snapshot), call_sites(&snapshot)]
-            .concat()
-            .join("\n");
+        let text = [now(&snapshot), call_sites(&snapshot)].concat().join("\n");
         insta::assert_snapshot!(text, @"
         one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; detected loop; last quarter 12 % shorter than the first)
         parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over complete steps)
@@ -534,7 +537,10 @@ mod tests {
             without: Some("too few MPI calls were seen: 3".into()),
             ..SequenceView::default()
         };
-        assert_eq!(now(&of(none)), [" no loop detected: too few MPI calls were seen: 3"]);
+        assert_eq!(
+            now(&of(none)),
+            [" no loop detected: too few MPI calls were seen: 3"]
+        );
         assert!(now(&Snapshot::default()).is_empty());
     }
 }

@@ -123,9 +123,8 @@ fn time(snapshot: &Snapshot) -> Vec<String> {
 /// The functions. What was called once, at the start, takes room from what goes on; the tab of functions has all.
 fn going_on(snapshot: &Snapshot) -> Vec<String> {
     let mut functions = snapshot.functions();
-    let goes_on = |function: &FunctionTotals| {
-        function.calls_per_s > 0.0 || function.share > 0.0 || function.rests
-    };
+    let goes_on =
+        |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0 || function.rests;
     if functions.iter().any(goes_on) {
         functions.retain(goes_on);
     }
@@ -222,7 +221,11 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let sampled = estimates.reduce(Estimate::and);
     let sampled_text = sampled.map_or_else(String::new, |of| {
         // The greatest that it can be is not known where probes slow the program too much.
-        let more = if of.to.is_none() { ", slowed by it: there may be more" } else { "" };
+        let more = if of.to.is_none() {
+            ", slowed by it: there may be more"
+        } else {
+            ""
+        };
         format!("   (sampled {} of the time{more})", percent(of.watched))
     });
     let calls = mpi.map_or_else(String::new, |_| {
@@ -333,7 +336,9 @@ fn line(row: &Row, columns: usize) -> String {
     let counted = row.counted.map_or_else(String::new, |part| {
         format!("  counted {} of the time", percent(part))
     });
-    let calls = row.calls.map(|calls| estimated(row.is_estimated, count(calls.round())));
+    let calls = row
+        .calls
+        .map(|calls| estimated(row.is_estimated, count(calls.round())));
     let name: String = row.name.chars().take(columns).collect();
     let line = format!(
         " {name:<columns$} {:>9}  {:>8}   {:>6}  {}{unreturned}{counted}",

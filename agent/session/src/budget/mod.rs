@@ -110,8 +110,7 @@ impl Budget {
         let functions = functions();
         let view = self.costs.view(shown, self.sampling.of_late());
         let dearest = view.probes.first().map(|probe| probe.name.as_str());
-        let is_required =
-            |of: &&WatchedFunction<'_>| of.need == CallNeed::Each && Some(of.name) == dearest;
+        let is_required = |of: &&WatchedFunction<'_>| of.need == CallNeed::Each && Some(of.name) == dearest;
         CostView {
             windows: self.sampling.view(&functions),
             required: functions.values().find(is_required).map(|of| of.name.to_owned()),
