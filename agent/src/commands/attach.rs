@@ -147,6 +147,7 @@ impl Watched {
             let never = self.rules.never_applying();
             options.notes.extend(shown_at_once(never).map(only_advises));
         }
+        options.loads = args.rules.typed();
         options.applies = args.apply.is_some();
         options.keep = args.keep;
         options.is_verbose = args.verbose;

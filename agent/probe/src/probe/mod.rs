@@ -100,6 +100,9 @@ pub struct Probes {
     /// Which of the wanted are asked for in each process, by slot.
     requested: Vec<Vec<bool>>,
     attached: BTreeMap<Target, BTreeSet<Place>>,
+    /// Functions that some process has not, and those that some process has.
+    undefined: BTreeSet<u32>,
+    defined: BTreeSet<u32>,
     files: KnownFiles,
     /// The members of the job at the start are attached to.
     is_armed: bool,
@@ -224,6 +227,8 @@ impl Probes {
             wanted,
             requested: Vec::new(),
             attached: BTreeMap::new(),
+            undefined: BTreeSet::new(),
+            defined: BTreeSet::new(),
             files: KnownFiles::new(kernel::emulation(), !all_on),
             is_armed: false,
             room: processes,
@@ -257,6 +262,8 @@ impl Probes {
             resting: BTreeSet::new(),
             requested: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
+            undefined: BTreeSet::new(),
+            defined: BTreeSet::new(),
             files: KnownFiles::default(),
             room: abi::MAX_PROCESSES,
             own_links: true,
@@ -337,6 +344,9 @@ impl Probes {
         let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, requested);
         let found = places::find(&self.numbers.probes, member, &mut files, is_needed);
         self.files = files;
+        let places = found.by_module.iter().flat_map(|(_, places)| places);
+        self.defined.extend(places.map(|place| place.site.probe));
+        self.undefined.extend(&found.undefined);
         for index in found.undefined {
             let probe = &self.numbers.probes[index as usize];
             // What a pattern means one program may have and another not.
@@ -467,10 +477,29 @@ impl Probes {
     /// How many functions are watched that have rows of their own.
     pub fn watched(&self) -> usize {
         let is_requested = |probe: &Probe| probe.wanted.iter().any(|want| self.is_requested(*want));
-        let shown = self.shown();
+        let shown = self.numbers.probes.iter().zip(0..);
+        let shown = shown.filter(|(probe, number)| !probe.is_quiet && !self.is_absent(*number));
         shown
-            .filter(|probe| probe.mpi.is_some() || is_requested(probe))
+            .filter(|(probe, _)| probe.mpi.is_some() || is_requested(probe))
             .count()
+    }
+
+    /// Whether it was looked for and found in no process; what a command will have nobody knows.
+    fn is_absent(&self, probe: u32) -> bool {
+        self.late.is_none() && self.undefined.contains(&probe) && !self.defined.contains(&probe)
+    }
+
+    /// Those of the wanted that ask for functions or marks which no process has, each with their names.
+    pub fn absent(&self) -> BTreeMap<usize, String> {
+        let absent = self.numbers.probes.iter().zip(0..);
+        let absent = absent.filter(|(probe, number)| probe.mpi.is_none() && self.is_absent(*number));
+        let named = |want: &usize| {
+            let selector = &self.wanted[*want].selector;
+            matches!(selector, ProbeSelector::Function(_) | ProbeSelector::Mark(_))
+        };
+        let of =
+            absent.flat_map(|(probe, _)| probe.wanted.iter().map(move |want| (*want, probe.name.clone())));
+        of.filter(|(want, _)| named(want)).collect()
     }
 
     pub fn watched_of_mpi(&self) -> usize {

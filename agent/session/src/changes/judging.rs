@@ -17,6 +17,9 @@ use crate::changes::ProbeSwitch;
 use profile::snapshot::{GuardView, outcome as words};
 use rules::Time;
 
+/// What is said of probes that a rule has switched: no guard has judged them, and nothing of the program was changed.
+const BACK: &str = "its condition no longer holds; its probes are switched back";
+
 impl Changes {
     pub(super) fn judged(
         &mut self,
@@ -38,11 +41,18 @@ impl Changes {
         self.judge(decision, judgement, &shown);
         // That it is undone is said when it is.
         let mut effects = ChangeEffects::new();
+        let known = self.decisions.get(&decision).map(|known| &known.decided.how);
+        let is_switch = matches!(known, Some(How::Switch(_)));
         if changes.is_empty() {
-            effects.push(ChangeEffect::Say(ChangeNotice::Guard(shown.text)));
+            effects.push(ChangeEffect::Say(match is_switch {
+                true => ChangeNotice::Switched {
+                    rule: rule.to_owned(),
+                    text: BACK.to_owned(),
+                },
+                false => ChangeNotice::Guard(shown.text),
+            }));
         }
         effects.extend(self.undo(&changes));
-        let known = self.decisions.get(&decision).map(|known| &known.decided.how);
         if let Some(How::Switch(switches)) = known {
             let back = ProbeSwitch::back(switches, slots);
             effects.extend((!back.is_empty()).then_some(ChangeEffect::SwitchBack(back)));
