@@ -167,6 +167,7 @@ fn durations(histogram: &Histogram) -> Value {
 fn rule(view: &RuleView) -> Value {
     json!({
         "name": view.name,
+        "tune": view.tune,
         "mode": view.mode,
         "standing": view.standing.name(),
         "state": view.state,

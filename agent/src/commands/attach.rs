@@ -77,7 +77,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     if let Some(refusal) = refusal.as_ref().filter(|_| !args.watch.probe.is_empty()) {
         return Err(Failure::not_there(without_probes(refusal)));
     }
-    let mut notes = super::history::left_behind(&job, &typed);
+    let mut notes = super::history::left_behind(&job, &typed, args.watch.apply.is_some());
     notes.extend(stopped(&job));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),

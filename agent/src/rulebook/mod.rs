@@ -435,6 +435,7 @@ impl RuleBook {
                 .collect::<Vec<_>>()
                 .join("; "),
             name: status.rule_name,
+            tune: status.label,
         };
         self.engine.status().into_iter().map(view).collect()
     }

@@ -14,6 +14,8 @@ type Word = &'static str;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleView {
     pub name: String,
+    /// Which of its tunes this is, by what that would do.
+    pub tune: String,
     /// `off`, `advising` or `applying`.
     pub mode: &'static str,
     /// Why it does not act, or what it did.
