@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::values::assignment;
-use crate::{hint::quote, request::Settings};
+use crate::request::Settings;
 
 /// Which rules are loaded, of `attach`, `run` and `replay` alike.
 #[derive(Debug, Args)]
@@ -16,27 +16,6 @@ pub struct RuleArgs {
     /// Parameters and bindings
     #[command(flatten)]
     pub settings: SettingArgs,
-}
-
-impl RuleArgs {
-    /// The flags as they are typed, each after a space.
-    pub fn typed(&self) -> String {
-        let paths = self.paths.iter().map(|path| format!(" {}", quote(path)));
-        let rules: String = paths.collect();
-        let settings = |flag: &str, of: &[(String, String)]| -> String {
-            let each = of
-                .iter()
-                .map(|(name, value)| format!(" {flag} {}", quote(&format!("{name}={value}"))));
-            each.collect()
-        };
-        let rules = if rules.is_empty() {
-            rules
-        } else {
-            format!(" --rules{rules}")
-        };
-        let parameters = settings("--param", &self.settings.parameters);
-        rules + &parameters + &settings("--bind", &self.settings.bindings)
-    }
 }
 
 /// What is set in rules.

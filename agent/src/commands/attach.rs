@@ -7,12 +7,12 @@ use rustix::process::geteuid;
 use super::target;
 use crate::{
     actuator::Actuator,
-    cli::{AttachArgs, ExportArgs, WatchArgs},
+    cli::{AttachArgs, ExportArgs, RuleArgs, WatchArgs},
     control::Control,
     discover::{Discovery, Job, Member, ProcessTable, job_id},
     exit::{CommandResult, Failure},
     format::plural,
-    hint::{as_root, as_root_again},
+    hint::{as_root, as_root_again, quote},
     kernel::{self, Closer, KernelError},
     os_metrics::Sampler,
     priority::{self, Hurry},
@@ -147,7 +147,7 @@ impl Watched {
             let never = self.rules.never_applying();
             options.notes.extend(shown_at_once(never).map(only_advises));
         }
-        options.loads = args.rules.typed();
+        options.loads = loads(&args.rules);
         options.applies = args.apply.is_some();
         options.keep = args.keep;
         options.is_verbose = args.verbose;
@@ -195,6 +195,23 @@ impl Watched {
         armed()?;
         session.run(actuator, control, closer, self.hurry)
     }
+}
+
+/// The flags that load these rules, as they are typed, each after a space.
+fn loads(args: &RuleArgs) -> String {
+    let words = |flag: &str, words: Vec<String>| match words.is_empty() {
+        true => String::new(),
+        false => format!(" {flag} {}", words.join(" ")),
+    };
+    let paths = args.paths.iter().map(|path| quote(path)).collect();
+    let settings = |flag: &str, of: &[(String, String)]| -> String {
+        let each = of
+            .iter()
+            .map(|(name, value)| words(flag, vec![quote(&format!("{name}={value}"))]));
+        each.collect()
+    };
+    let parameters = settings("--param", &args.settings.parameters);
+    words("--rules", paths) + &parameters + &settings("--bind", &args.settings.bindings)
 }
 
 fn exports(args: ExportArgs) -> Exports {

@@ -100,9 +100,8 @@ pub struct Probes {
     /// Which of the wanted are asked for in each process, by slot.
     requested: Vec<Vec<bool>>,
     attached: BTreeMap<Target, BTreeSet<Place>>,
-    /// Functions that some process has not, and those that some process has.
-    undefined: BTreeSet<u32>,
-    defined: BTreeSet<u32>,
+    /// Functions that were looked for, each with whether some process has it.
+    defined: BTreeMap<u32, bool>,
     files: KnownFiles,
     /// The members of the job at the start are attached to.
     is_armed: bool,
@@ -163,6 +162,7 @@ impl Probes {
                 ..options
             })
         })?;
+        armed.see_resting();
         armed.report_nothing(&requested);
         for (member, requested) in job.members.iter().zip(requested) {
             armed.add(member, requested, job)?;
@@ -227,8 +227,7 @@ impl Probes {
             wanted,
             requested: Vec::new(),
             attached: BTreeMap::new(),
-            undefined: BTreeSet::new(),
-            defined: BTreeSet::new(),
+            defined: BTreeMap::new(),
             files: KnownFiles::new(kernel::emulation(), !all_on),
             is_armed: false,
             room: processes,
@@ -242,7 +241,6 @@ impl Probes {
             loaded.missing.report(text.to_owned(), || text.to_owned());
         }
         loaded.report_rows();
-        loaded.see_resting();
         Ok(loaded)
     }
 
@@ -262,8 +260,7 @@ impl Probes {
             resting: BTreeSet::new(),
             requested: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
-            undefined: BTreeSet::new(),
-            defined: BTreeSet::new(),
+            defined: BTreeMap::new(),
             files: KnownFiles::default(),
             room: abi::MAX_PROCESSES,
             own_links: true,
@@ -345,9 +342,9 @@ impl Probes {
         let found = places::find(&self.numbers.probes, member, &mut files, is_needed);
         self.files = files;
         let places = found.by_module.iter().flat_map(|(_, places)| places);
-        self.defined.extend(places.map(|place| place.site.probe));
-        self.undefined.extend(&found.undefined);
+        self.defined.extend(places.map(|place| (place.site.probe, true)));
         for index in found.undefined {
+            self.defined.entry(index).or_insert(false);
             let probe = &self.numbers.probes[index as usize];
             // What a pattern means one program may have and another not.
             let is_named = |want: &usize| {
@@ -486,7 +483,7 @@ impl Probes {
 
     /// Whether it was looked for and found in no process; what a command will have nobody knows.
     fn is_absent(&self, probe: u32) -> bool {
-        self.late.is_none() && self.undefined.contains(&probe) && !self.defined.contains(&probe)
+        self.late.is_none() && self.defined.get(&probe) == Some(&false)
     }
 
     /// Those of the wanted that ask for functions or marks which no process has, each with their names.

@@ -154,7 +154,7 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             .collect(),
     ));
     if snapshot.changes.iter().any(|change| change.number != 0) {
-        lines.push(" of the whole time, before the changes and after them".to_owned());
+        lines.push(" over all of the time, before the changes and after them".to_owned());
     }
     lines.extend(pace::over_all(snapshot));
     lines.extend(pace::regions(snapshot));
