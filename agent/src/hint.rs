@@ -39,7 +39,7 @@ fn typed_arguments() -> String {
 }
 
 /// As a shell wants it.
-fn quote(argument: &str) -> String {
+pub fn quote(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {
         return argument.to_owned();

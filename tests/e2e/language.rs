@@ -279,7 +279,7 @@ fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> O
     let tunes = "  - enable: inner\n    while: pulse.index < 8\n  - when: count(inner) > 0\n    \
                  finding: 'inner runs {count(inner)} times'\n";
     for attached in [&[][..], &["--tracefs"]] {
-        let off = "its condition no longer holds; undone";
+        let off = "its condition no longer holds; its probes are switched back";
         switched(attached, tunes, |now| calls_of(now, "step_inner") > 0, Some(off))?;
     }
     Ok(())

@@ -80,7 +80,9 @@ pub fn nearest(names: impl IntoIterator<Item = String>, typed: &str) -> Option<S
         let difference = name.len().abs_diff(typed.len());
         (difference <= NEAR).then(|| strsim::damerau_levenshtein(name, typed))
     };
-    let rated = names.into_iter().filter_map(|name| Some((near(&name)?, name)));
+    // Every name of one letter is near to every other.
+    let names = names.into_iter().filter(|name| name.len().min(typed.len()) > 1);
+    let rated = names.filter_map(|name| Some((near(&name)?, name)));
     let (distance, nearest) = rated.min()?;
     (distance <= NEAR.min(typed.len() / 3).max(1)).then_some(nearest)
 }

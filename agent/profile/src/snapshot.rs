@@ -329,6 +329,10 @@ impl Snapshot {
             regions: sum.regions + other.regions,
             inside_ns: sum.inside_ns.zip(other.inside_ns).map(|(one, other)| one + other),
             watched_ns: sum.watched_ns + other.watched_ns,
+            until_ns: sum
+                .until_ns
+                .zip(other.until_ns)
+                .map(|(one, other)| one.max(other)),
             teams: match (sum.teams, other.teams) {
                 (Some(sum), Some(other)) => Some(TeamsView::from(sum.of.plus(other.of))),
                 (one, other) => one.or(other),

@@ -146,6 +146,7 @@ fn function(view: &FunctionTotals) -> Value {
             "calls_from": estimate.from,
             "calls_to": estimate.to,
         })),
+        "counted_share_of_time": view.counted,
         "nested_calls": view.nested,
         "untimed_calls": view.untimed,
         "unreturned_calls": view.unreturned,
@@ -166,6 +167,7 @@ fn durations(histogram: &Histogram) -> Value {
 fn rule(view: &RuleView) -> Value {
     json!({
         "name": view.name,
+        "tune": view.tune,
         "mode": view.mode,
         "standing": view.standing.name(),
         "state": view.state,
@@ -195,6 +197,7 @@ fn change(view: &ChangeView) -> Value {
         "action": view.action,
         "decision": view.decision,
         "at_s": view.at.as_secs_f64(),
+        "first_at_s": view.first_at.map(|at| at.as_secs_f64()),
         "expect": view.expect,
         "because": view.because,
         "variable": view.variable,

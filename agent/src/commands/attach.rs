@@ -8,12 +8,12 @@ use rustix::process::geteuid;
 use super::target;
 use crate::{
     actuator::{Actuator, StartOptions},
-    cli::{AttachArgs, ExportArgs, WatchArgs},
+    cli::{AttachArgs, ExportArgs, RuleArgs, WatchArgs},
     control::Control,
     discover::{Discovery, Job, Member, ProcessTable, job_id},
     exit::{CommandResult, Failure},
     format::plural,
-    hint::{as_root, as_root_again},
+    hint::{as_root, as_root_again, quote},
     kernel::{self, Closer, KernelError},
     os_metrics::Sampler,
     priority::{self, Hurry},
@@ -80,7 +80,7 @@ pub(super) fn run(args: AttachArgs) -> CommandResult {
     if let Some(refusal) = refusal.as_ref().filter(|_| !args.watch.probe.is_empty()) {
         return Err(Failure::not_there(without_probes(refusal)));
     }
-    let mut notes = super::history::left_behind(&job, &typed);
+    let mut notes = super::history::left_behind(&job, &typed, args.watch.apply.is_some());
     notes.extend(stopped(&job));
     let all = match &refusal {
         None => (!missing.is_empty()).then(|| missing_rights(&missing)),
@@ -149,6 +149,7 @@ impl Watched {
             let never = self.rules.never_applying();
             options.notes.extend(shown_at_once(never).map(only_advises));
         }
+        options.loads = loads(&args.rules);
         options.applies = args.apply.is_some();
         options.keep = args.keep;
         options.is_verbose = args.verbose;
@@ -196,6 +197,23 @@ impl Watched {
         armed()?;
         session.run(actuator, control, closer, self.hurry)
     }
+}
+
+/// The flags that load these rules, as they are typed, each after a space.
+fn loads(args: &RuleArgs) -> String {
+    let words = |flag: &str, words: Vec<String>| match words.is_empty() {
+        true => String::new(),
+        false => format!(" {flag} {}", words.join(" ")),
+    };
+    let paths = args.paths.iter().map(|path| quote(path)).collect();
+    let settings = |flag: &str, of: &[(String, String)]| -> String {
+        let each = of
+            .iter()
+            .map(|(name, value)| words(flag, vec![quote(&format!("{name}={value}"))]));
+        each.collect()
+    };
+    let parameters = settings("--param", &args.settings.parameters);
+    words("--rules", paths) + &parameters + &settings("--bind", &args.settings.bindings)
 }
 
 fn exports(args: ExportArgs) -> Exports {

@@ -4,7 +4,7 @@ use plan::SyncPoint;
 use serde_json::json;
 use tuner::{
     actuator::{ActuatorRefusalKind, ChangeNumber, ClientError, RevertSummary},
-    journal::{Change, RevertOutcome, StateDir, Status, WriteHold},
+    journal::{ActionRecord, Change, RevertOutcome, StateDir, Status, WriteHold},
     lock::writer_of,
     process::Pid,
 };
@@ -68,7 +68,7 @@ fn as_json(change: &Change) -> serde_json::Value {
         "change": intent.change,
         "action": intent.action.to_string(),
         "status": status(change),
-        "confirmed": change.confirmed,
+        "confirmed": change.confirmed && intent.rule.is_some(),
         "rule": intent.rule,
         "user": intent.who.user,
         "why": intent.why,
@@ -127,9 +127,11 @@ fn print(change: &Change) {
         .rule
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
-    let hold = change.hold.map_or_else(String::new, |hold| {
-        format!(", {}", said(&hold, intent.action.sync()))
-    });
+    let hold = match (&intent.action, change.hold) {
+        (ActionRecord::Affinity(_), Some(_)) => ", with sched_setaffinity".to_owned(),
+        (_, Some(hold)) => format!(", {}", said(&hold, intent.action.sync())),
+        (_, None) => String::new(),
+    };
     say!("    {by}, for {}{hold}", intent.who.user);
     intent.why.iter().for_each(|why| say!("    {}", printable(why)));
 }
@@ -143,7 +145,11 @@ fn said(hold: &WriteHold, place: Option<&SyncPoint>) -> String {
 }
 
 fn status(change: &Change) -> String {
-    let confirmed = if change.confirmed { ", confirmed" } else { "" };
+    let confirmed = match (change.confirmed, &change.intent.rule) {
+        (true, Some(_)) => ", confirmed",
+        (true, None) => ", by hand",
+        (false, _) => "",
+    };
     match change.status {
         Status::Pending => "begun; undo finds out whether it was written".into(),
         Status::Applied => match &change.result {
@@ -242,11 +248,12 @@ fn number_of(pid: Pid, change: &Change) -> ChangeNumber {
     ChangeNumber { pid, change }
 }
 
-/// Who else may write into a job, and what earlier sessions left in its processes, a line each: what was to
-/// stay, and what a crash left behind. What is in force of a session that runs is none of it: to take that
-/// back is the session's.
-pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
-    let mut lines: Vec<String> = other_writer(job).into_iter().collect();
+/// Who else may write into a job that this session is to change, and what earlier sessions left in its
+/// processes, a line each: what was to stay, and what a crash left behind. What is in force of a session that
+/// runs is none of it: to revert that is the session's.
+pub(super) fn left_behind(job: &Job, typed: &str, applies: bool) -> Vec<String> {
+    let other = applies.then(|| other_writer(job)).flatten();
+    let mut lines: Vec<String> = other.into_iter().collect();
     let Ok(state) = StateDir::usual() else {
         return lines;
     };

@@ -277,6 +277,19 @@ impl RuleBook {
         self.resting = wanted;
     }
 
+    /// These of the wanted ask for functions that no process has: rules have no value of them.
+    pub fn lack(&mut self, absent: &BTreeMap<usize, String>) {
+        let mut by_rule: BTreeMap<rules::RuleId, BTreeMap<usize, String>> = BTreeMap::new();
+        for (index, ask) in &self.requests {
+            let of = by_rule.entry(ask.rule).or_default();
+            let name = absent.get(index).map(|name| format!("no process has {name}"));
+            of.extend(name.map(|text| (ask.probe.0, text)));
+        }
+        for (rule, absent) in by_rule {
+            self.engine.lacks(rule, absent);
+        }
+    }
+
     /// Those of the wanted that are switched as the session goes, and whether any process has them on.
     pub fn switched(&self) -> Vec<(usize, bool)> {
         let on = |(&place, ask): (&usize, &Ask)| {
@@ -424,6 +437,7 @@ impl RuleBook {
                 .collect::<Vec<_>>()
                 .join("; "),
             name: status.rule_name,
+            tune: status.label,
         };
         self.engine.status().into_iter().map(view).collect()
     }

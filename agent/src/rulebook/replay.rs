@@ -391,6 +391,7 @@ impl Functions {
                 is_only_counted: false,
                 is_sampled: false,
                 is_off: false,
+                is_resting: false,
             });
             self.probes.len() - 1
         });

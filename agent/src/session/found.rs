@@ -17,6 +17,8 @@ pub(super) struct Repair<'a> {
     pub(super) rule: &'a str,
     /// The target as it was typed.
     pub(super) target: &'a str,
+    /// The flags with which its rules were loaded, each after a space.
+    pub(super) loads: &'a str,
     /// This session may write.
     pub(super) may_write: bool,
     /// The rule acts only where it is named.
@@ -55,7 +57,7 @@ impl Repair<'_> {
             true => format!("={}", self.rule),
             false => String::new(),
         };
-        format!("attach {} --apply{named}", self.target)
+        format!("attach {}{} --apply{named}", self.target, self.loads)
     }
 }
 
@@ -73,6 +75,7 @@ mod tests {
     const SLOW: Repair<'_> = Repair {
         rule: "slow",
         target: "42",
+        loads: "",
         may_write: false,
         must_be_named: false,
     };
@@ -134,6 +137,15 @@ mod tests {
             ..SLOW
         };
         assert!(named.stays().ends_with("attach 42 --apply=slow --keep"));
+        let loaded = Repair {
+            loads: " --rules none batch.yaml",
+            ..SLOW
+        };
+        assert!(
+            loaded
+                .stays()
+                .ends_with("attach 42 --rules none batch.yaml --apply --keep")
+        );
     }
 
     #[test]

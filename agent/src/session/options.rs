@@ -37,6 +37,8 @@ impl Started {
 pub struct Options {
     /// The target as it was typed.
     pub typed: String,
+    /// The flags with which rules were loaded, as they are typed, each after a space.
+    pub loads: String,
     pub applies: bool,
     /// What the guard confirmed stays at the end.
     pub keep: bool,

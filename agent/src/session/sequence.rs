@@ -193,7 +193,8 @@ impl Calls<'_> {
     /// Communication efficiency in parts, or why it is not.
     fn add_split(&self, view: &mut SequenceView) {
         if self.has_gaps {
-            view.without_split = Some("MPI calls are watched in windows (--budget)".to_owned());
+            let has_mpi = self.members.iter().any(|member| member.mpi.is_some());
+            view.without_split = has_mpi.then(|| "MPI calls are watched in windows (--budget)".to_owned());
             return;
         }
         if let Some(of_late) = &mut view.efficiencies_of_late {

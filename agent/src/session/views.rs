@@ -287,6 +287,7 @@ impl<'a> Views<'a> {
         Repair {
             rule,
             target: &self.options.typed,
+            loads: &self.options.loads,
             may_write: self.options.applies,
             must_be_named: self.rules.never_applying().iter().any(|name| name == rule),
         }

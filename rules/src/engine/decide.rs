@@ -135,7 +135,7 @@ impl TuneState {
         let changes = match self.changes(turn, tune, action, &outbox.variables) {
             Ok(changes) if changes.is_empty() && applied => return self.stand(Standing::Applied, "applied"),
             Ok(changes) if changes.is_empty() => {
-                let (standing, why) = self.nothing_to_do(turn, action);
+                let (standing, why) = self.nothing_to_do(turn, tune, action);
                 return self.stand(standing, why);
             }
             Ok(changes) => changes,
@@ -191,9 +191,13 @@ impl TuneState {
         Trial::new(history, was, tune.guard(), decision)
     }
 
-    fn nothing_to_do(&self, turn: &Turn<'_>, wanted: &Wanted) -> (Standing, String) {
+    fn nothing_to_do(&self, turn: &Turn<'_>, tune: &Tune, wanted: &Wanted) -> (Standing, String) {
         if !self.done.is_empty() {
-            return (Standing::Applied, "what it would do is in force".to_string());
+            let why = match tune.switches() {
+                true => "the probes that it needs are on",
+                false => "what it would do is in force",
+            };
+            return (Standing::Applied, why.to_string());
         }
         let role = turn
             .rule

@@ -188,6 +188,7 @@ impl Running {
             by_key: ByKey::of(&rule),
             partial_sums: PendingSums::of(&rule),
             captures: rule.probes.iter().map(Captures::of).collect(),
+            absent: BTreeMap::new(),
             awaiting: VecDeque::new(),
             contents: contents.collect(),
             history: vec![Vec::new(); rule.windows.len()],

@@ -120,6 +120,8 @@ struct Running {
     partial_sums: PendingSums,
     /// For each probe what is made of what it reads.
     captures: Vec<Captures>,
+    /// The probes that no process has, and what they are in, for people: nothing that is made of their hits has a value.
+    absent: BTreeMap<usize, String>,
     /// Instances that are over and wait for what nodes have of them.
     awaiting: VecDeque<Awaiting>,
     /// For each window what is kept of its closed instances.
@@ -199,6 +201,13 @@ impl Engine {
             .iter_mut()
             .for_each(|running| running.since = Time(0));
         Ok(engine)
+    }
+
+    /// Which of its probes a rule has in no process, each with what is said of that.
+    pub fn lacks(&mut self, rule: RuleId, absent: BTreeMap<usize, String>) {
+        if let Some(running) = self.rules.get_mut(rule.0) {
+            running.absent = absent;
+        }
     }
 
     /// Sets what a rule may do. Applying takes tunes off hold; leaving it gives up a change that is still on

@@ -311,7 +311,7 @@ pub struct Verdict {
     pub ratio: Option<f64>,
     /// In which it lies with 98 % confidence.
     pub interval: Option<(f64, f64)>,
-    /// For people: `91.4 ms -> 1.31 ms (10 windows each): 70 times [65, 74], confirmed; kept`.
+    /// For people: `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74], confirmed; kept`.
     pub text: String,
 }
 

@@ -23,6 +23,10 @@ impl Engine {
                     (Standing::Waiting, _) if running.closed == 0 && !dropped.windows().is_empty() => {
                         (Standing::NoValue, all_left_out(&dropped))
                     }
+                    (Standing::Waiting, _) if running.closed == 0 && !running.absent.is_empty() => {
+                        let absent: Vec<&str> = running.absent.values().map(String::as_str).collect();
+                        (Standing::NoValue, format!("no value: {}", absent.join("; ")))
+                    }
                     (Standing::NoValue, _) if running.matches_no_process() => {
                         (Standing::NoValue, NO_PROCESS.to_owned())
                     }

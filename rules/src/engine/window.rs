@@ -89,6 +89,9 @@ impl Engine {
             data.lacking = vec![Some(reason.clone()); data.probe_roles.len()];
             data.left_out.push(reason.clone());
             data.duration = Err(reason);
+        } else if !running.absent.is_empty() {
+            let probes = 0..data.probe_roles.len();
+            data.lacking = probes.map(|probe| running.absent.get(&probe).cloned()).collect();
         }
     }
 
@@ -301,10 +304,13 @@ impl Engine {
         let planned = &running.rule.plan.probes;
         let probes = running.rule.probes.iter().zip(planned).enumerate();
         let lacking = probes
-            .map(|(place, (probe, planned))| match planned.delivers {
-                Delivery::EachHit => of_probe(place, probe).err(),
-                Delivery::Nothing | Delivery::Count | Delivery::Durations | Delivery::PartialSums => None,
-            })
+            .map(
+                |(place, (probe, planned))| match (running.absent.get(&place), planned.delivers) {
+                    (Some(reason), _) => Some(reason.clone()),
+                    (None, Delivery::EachHit) => of_probe(place, probe).err(),
+                    (None, _) => None,
+                },
+            )
             .collect();
         (content, lacking)
     }
@@ -332,13 +338,13 @@ impl Engine {
                     .unwrap_or(&no_process)
                     .intersection(complete);
                 let row = |process: &ProcessId| {
-                    let hits = self
-                        .samples
-                        .hits((id, ProbeId(place), *process), each, boundaries);
-                    (
-                        *process,
-                        hits.map_err(|reason| format!("{} of {} {reason}", probe.name, self.name(*process))),
-                    )
+                    if let Some(reason) = running.absent.get(&place) {
+                        return (*process, Err(reason.clone()));
+                    }
+                    let of = (id, ProbeId(place), *process);
+                    let hits = self.samples.hits(of, each, boundaries);
+                    let why = |reason| format!("{} of {} {reason}", probe.name, self.name(*process));
+                    (*process, hits.map_err(why))
                 };
                 (probe.name.clone(), members.map(row).collect())
             })

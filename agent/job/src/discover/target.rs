@@ -58,11 +58,16 @@ pub fn resolve(
         return (!found.is_empty()).then_some(found).ok_or_else(no_member);
     }
     let cut = target.get(..15).unwrap_or(target);
-    let named: Vec<i32> = table
-        .iter()
-        .filter(|(_, entry)| entry.name == cut)
-        .map(|(pid, _)| pid)
-        .collect();
+    let named = table.iter().filter(|(_, entry)| entry.name == cut);
+    let mut named: Vec<i32> = named.map(|(pid, _)| pid).collect();
+    if named.is_empty() {
+        // An interpreter that was started by a link has the name of the link.
+        let of_file = |pid: &i32| {
+            let file = std::fs::read_link(format!("/proc/{pid}/exe"));
+            file.is_ok_and(|file| file.file_name() == Some(target.as_ref()))
+        };
+        named.extend(table.iter().map(|(pid, _)| pid).filter(of_file));
+    }
     let own: Vec<i32> = named.iter().copied().filter(|pid| is_own(*pid)).collect();
     let named = if own.is_empty() { named } else { own };
     let parent = |pid: &i32| table.get(*pid).map(|entry| entry.parent);

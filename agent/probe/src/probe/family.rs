@@ -57,6 +57,7 @@ impl Probes {
             Kernel::load_for(options, Some(root))
         })?;
         armed.own_links = false;
+        armed.see_resting();
         armed.late = Some(Late::default());
         for (member, requested) in expected.members.iter().zip(requested) {
             armed.place_requested(member, requested, &|_| true)?;

@@ -69,6 +69,7 @@ impl Probes {
         (self.on, self.wanted) = (on, all);
         self.requested = requested;
         self.files.clear();
+        self.see_resting();
         let attached = self.attach_more(&before.probes, first, members);
         if attached.is_err() {
             let gone: Vec<usize> = (first..self.wanted.len()).collect();

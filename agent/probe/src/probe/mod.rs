@@ -101,6 +101,8 @@ pub struct Probes {
     /// Which of the wanted are requested in each process, by slot.
     requested: Vec<Vec<bool>>,
     attached: BTreeMap<LinkTarget, BTreeSet<Place>>,
+    /// Functions that were looked for, each with whether some process has it.
+    defined: BTreeMap<u32, bool>,
     files: KnownFiles,
     /// The members of the job at the start are attached to.
     is_armed: bool,
@@ -180,6 +182,7 @@ impl Probes {
                 ..options
             })
         })?;
+        armed.see_resting();
         armed.report_nothing(&requested);
         for (member, requested) in job.members.iter().zip(requested) {
             armed.add(member, requested, job)?;
@@ -244,6 +247,7 @@ impl Probes {
             wanted,
             requested: Vec::new(),
             attached: BTreeMap::new(),
+            defined: BTreeMap::new(),
             files: KnownFiles::new(kernel::emulation(), !all_on),
             is_armed: false,
             room: processes,
@@ -276,6 +280,7 @@ impl Probes {
             resting: BTreeSet::new(),
             requested: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
+            defined: BTreeMap::new(),
             files: KnownFiles::default(),
             room: abi::PROCESSES_MAX,
             own_links: true,
@@ -356,7 +361,10 @@ impl Probes {
         let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, requested);
         let found = places::find(&self.numbers.probes, member, &mut files, is_needed);
         self.files = files;
+        let places = found.by_module.iter().flat_map(|(_, places)| places);
+        self.defined.extend(places.map(|place| (place.site.probe, true)));
         for index in found.undefined {
+            self.defined.entry(index).or_insert(false);
             let probe = &self.numbers.probes[index as usize];
             // What a pattern means one program may have and another not.
             let is_named = |want: &usize| {
@@ -493,10 +501,29 @@ impl Probes {
     /// How many functions are watched that have rows of their own.
     pub fn watched(&self) -> usize {
         let is_requested = |probe: &Probe| probe.wanted.iter().any(|want| self.is_requested(*want));
-        let shown = self.shown();
+        let shown = self.numbers.probes.iter().zip(0..);
+        let shown = shown.filter(|(probe, number)| !probe.is_quiet && !self.is_absent(*number));
         shown
-            .filter(|probe| probe.mpi.is_some() || is_requested(probe))
+            .filter(|(probe, _)| probe.mpi.is_some() || is_requested(probe))
             .count()
+    }
+
+    /// Whether it was looked for and found in no process; what a command will have nobody knows.
+    fn is_absent(&self, probe: u32) -> bool {
+        self.late.is_none() && self.defined.get(&probe) == Some(&false)
+    }
+
+    /// Those of the wanted that ask for functions or marks which no process has, each with their names.
+    pub fn absent(&self) -> BTreeMap<usize, String> {
+        let absent = self.numbers.probes.iter().zip(0..);
+        let absent = absent.filter(|(probe, number)| probe.mpi.is_none() && self.is_absent(*number));
+        let named = |want: &usize| {
+            let selector = &self.wanted[*want].selector;
+            matches!(selector, ProbeSelector::Function(_) | ProbeSelector::Mark(_))
+        };
+        let of =
+            absent.flat_map(|(probe, _)| probe.wanted.iter().map(move |want| (*want, probe.name.clone())));
+        of.filter(|(want, _)| named(want)).collect()
     }
 
     pub fn watched_of_mpi(&self) -> usize {

@@ -14,6 +14,7 @@ impl Probes {
             return Ok(());
         }
         self.on[want] = on;
+        self.see_resting();
         let changed = self.numbers.share_with_profile(&self.wanted, &self.on);
         if !on {
             // Before their ends are detached: otherwise calls would be entered whose end is not probed.
@@ -55,6 +56,7 @@ impl Probes {
     /// that live, each with its slot.
     pub fn rest(&mut self, wanted: BTreeSet<usize>, members: &[(u32, &Member)]) -> Result<(), KernelError> {
         let before = std::mem::replace(&mut self.resting, wanted);
+        self.see_resting();
         self.detach_unneeded();
         for (slot, member) in members {
             self.place(member, *slot, &|probe| {
@@ -62,6 +64,15 @@ impl Probes {
             })?;
         }
         Ok(())
+    }
+
+    /// Which functions are not watched now that no window brings back.
+    pub(super) fn see_resting(&mut self) {
+        let mut probes = std::mem::take(&mut self.numbers.probes);
+        for probe in probes.iter_mut().filter(|probe| probe.mpi.is_none()) {
+            probe.is_resting = !probe.wanted.iter().any(|want| self.sits(*want));
+        }
+        self.numbers.probes = probes;
     }
 
     /// Whether one of the wanted is on and does not rest.

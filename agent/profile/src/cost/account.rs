@@ -53,8 +53,9 @@ pub struct OfLate {
     pub slowdown: Option<Slowdown>,
 }
 
-/// How much longer the program takes because it is watched, as shares of its time: at most, for what a rank
-/// does while it would wait for another one costs no time.
+/// How much longer the program takes because it is watched, as shares of its time, estimated. It is less where
+/// a rank would have waited for another one meanwhile, and more where hits cost more than their price: that is
+/// measured on a CPU that nobody else wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slowdown {
     /// By probes, in the process that they delay most. What a process of several busy threads does in them it
@@ -70,9 +71,9 @@ impl Slowdown {
         self.probes + self.agent
     }
 
-    /// One process: what its probes took while it was watched for `elapsed_ns` and on CPUs for `cpu_ns`.
-    pub fn delay(&mut self, probes_ns: f64, cpu_ns: u64, elapsed_ns: u64) {
-        let had_ns = cpu_ns.max(elapsed_ns);
+    /// One process: what its probes took while it was on CPUs for `cpu_ns` and did not wait for one for `unhindered_ns`.
+    pub fn delay(&mut self, probes_ns: f64, cpu_ns: u64, unhindered_ns: u64) {
+        let had_ns = cpu_ns.max(unhindered_ns);
         if had_ns > 0 {
             self.probes = self.probes.max(probes_ns / had_ns as f64);
         }
@@ -158,6 +159,8 @@ pub struct CostView {
     pub unread: Option<UnreadView>,
     /// What is watched in windows now; `None` where all is watched all the time.
     pub windows: Option<WindowsView>,
+    /// The most expensive function, where a rule or a recording needs each of its calls.
+    pub required: Option<String>,
 }
 
 impl CostView {

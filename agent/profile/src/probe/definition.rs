@@ -86,6 +86,8 @@ pub struct Probe {
     pub is_sampled: bool,
     /// It is not watched now, for no window is open.
     pub is_off: bool,
+    /// It is not watched now, for nobody has it switched on or its counting rests.
+    pub is_resting: bool,
 }
 
 impl Probe {
@@ -104,6 +106,7 @@ impl Probe {
             is_only_counted: false,
             is_sampled: false,
             is_off: false,
+            is_resting: false,
         }
     }
 

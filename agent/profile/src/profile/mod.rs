@@ -54,7 +54,8 @@ pub struct Usage {
     pub calls: Vec<(usize, u64)>,
     /// Time on a CPU, in nanoseconds.
     pub cpu_ns: u64,
-    pub elapsed_ns: u64,
+    /// Of the time, that in which none of its threads waited for a CPU, at least.
+    pub unhindered_ns: u64,
 }
 
 impl Profile {
@@ -233,15 +234,16 @@ impl Metered {
 
     fn usage_since(&self, first: &Reading) -> Option<Usage> {
         let last = self.last()?;
-        let cpu_ns = |reading: &Reading| Some(reading.counters?.cpu_ns);
-        let cpu_ns = cpu_ns(last)?.saturating_sub(cpu_ns(first)?);
+        let (before, counters) = (first.counters?, last.counters?);
+        let waited_ns = counters.runqueue_ns.saturating_sub(before.runqueue_ns);
+        let elapsed_ns = last.at_ns.saturating_sub(first.at_ns);
         let hits_of = |reading: &Reading, probe: usize| reading.counted.get(probe).map_or(0, hits);
         let probes = 0..last.counted.len();
         let calls = probes.map(|probe| (probe, hits_of(last, probe).saturating_sub(hits_of(first, probe))));
         Some(Usage {
             calls: calls.collect(),
-            cpu_ns,
-            elapsed_ns: last.at_ns.saturating_sub(first.at_ns),
+            cpu_ns: counters.cpu_ns.saturating_sub(before.cpu_ns),
+            unhindered_ns: elapsed_ns.saturating_sub(waited_ns),
         })
     }
 }

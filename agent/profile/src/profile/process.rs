@@ -96,6 +96,8 @@ pub struct Metered {
     pub has_run: bool,
     /// What is estimated of functions while they are not watched.
     pub(super) unwatched: Unwatched,
+    /// By probe, for how long it was not watched, and whether it is now.
+    pub(super) rested: Vec<(u64, bool)>,
     /// It has used no CPU time between the last two readings.
     slept: bool,
     /// What the kernel side has counted, by probe, and whether it was more than at the look before.
@@ -239,6 +241,7 @@ impl Metered {
                 .read(&reading, inputs.probes, inputs.regions_since_ns);
             self.load.add(&reading);
         }
+        self.read_rests(&reading, inputs.probes);
         self.first.get_or_insert_with(|| reading.clone());
         self.read_pace(&mut reading, inputs.probes);
         // What a process did after its last reading is not known of /proc: the time it did not live does not
@@ -300,6 +303,17 @@ impl Metered {
         let (inside_ns, waited_ns) = reading.seen_ns;
         reading.mpi_ns = inside_ns + more_ns;
         reading.mpi_waited_ns = has_waits.then_some(waited_ns + more_waited_ns);
+    }
+
+    /// For how long functions were not watched, by what was so at the last reading: when that changes there is one.
+    fn read_rests(&mut self, reading: &Reading, probes: &[Probe]) {
+        let before_ns = self.last().map_or(reading.at_ns, |last| last.at_ns);
+        let passed_ns = reading.at_ns.saturating_sub(before_ns);
+        self.rested.resize(probes.len(), (0, false));
+        for ((rested_ns, rests), probe) in self.rested.iter_mut().zip(probes) {
+            *rested_ns += if *rests { passed_ns } else { 0 };
+            *rests = probe.is_resting;
+        }
     }
 
     /// How fast and how usefully it went of late.

@@ -24,6 +24,8 @@ pub struct WatchedRegions {
     inside_ns: u64,
     watched_ns: u64,
     before: Option<Moment>,
+    /// When they were last read.
+    until_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,17 +64,18 @@ impl WatchedRegions {
             self.watched_ns += now.at_ns - before.at_ns.min(now.at_ns);
             now.inside_ns = now.inside_ns.max(before.inside_ns);
         }
-        self.before = Some(now);
+        (self.before, self.until_ns) = (Some(now), now.at_ns);
     }
 
-    /// As it is shown; none where no region was seen.
-    pub fn view(&self, has_bodies: bool) -> Option<RegionsView> {
+    /// As it is shown, of a process that is watched since then; none where no region was seen.
+    pub fn view(&self, has_bodies: bool, first_ns: u64) -> Option<RegionsView> {
         let is_distorted = (self.inside_ns as f64) < DISTORTED * CALL_NS * self.regions as f64;
         let teams = self.teams.totals().filter(|_| !is_distorted);
         (self.regions > 0 && self.watched_ns > 0).then(|| RegionsView {
             regions: self.regions,
             inside_ns: (!is_distorted).then_some(self.inside_ns),
             watched_ns: self.watched_ns,
+            until_ns: (self.before.is_none()).then(|| self.until_ns.saturating_sub(first_ns)),
             teams: teams.map(TeamsView::from),
             without_teams: match (teams, is_distorted, has_bodies) {
                 (Some(_), _, _) => None,

@@ -34,6 +34,13 @@ impl Metered {
             let never_returned = never_returned.unwrap_or_default() + left_open.count() as u64;
             let mut function = function((index, probe), since, last, shown, never_returned)?;
             function.estimate = self.estimate(index, last);
+            let (rested_ns, rests) = self.rested.get(index).copied().unwrap_or_default();
+            let all_ns = self
+                .first
+                .as_ref()
+                .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns));
+            function.counted = (rested_ns > 0).then(|| 1.0 - rested_ns as f64 / all_ns.max(rested_ns) as f64);
+            function.rests = rests;
             function.sizes = probe.rows_of_sizes().and_then(&counts).unwrap_or_default();
             Some(function)
         });
@@ -54,7 +61,10 @@ impl Metered {
                 .iterations()
                 .and_then(Iterations::useful)
                 .filter(|_| has_mpi(probes)),
-            regions: self.regions.view(has_bodies(probes)),
+            regions: (self.regions).view(
+                has_bodies(probes),
+                self.first.as_ref().map_or(0, |first| first.at_ns),
+            ),
             rates: rates(probes, first, last).filter(|_| !self.ended),
             overall: self.first.as_ref().and_then(|first| rates(probes, first, last)),
             load: Vec::new(),
@@ -185,6 +195,8 @@ pub(super) fn function(
         bytes_unknown: totals.bytes_unknown,
         sizes: Vec::new(),
         estimate: None,
+        counted: None,
+        rests: false,
         untimed: totals.too_deep + totals.unpaired + never_returned,
         unreturned: (totals.unpaired + never_returned).min(totals.calls),
         calls_per_s: per(

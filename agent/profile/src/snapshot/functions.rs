@@ -35,6 +35,10 @@ pub struct FunctionTotals {
     /// It was watched in windows: calls, time and bytes are estimated for all the time, and this is known of
     /// them. `None` if all was counted.
     pub estimate: Option<Estimate>,
+    /// The part of the time in which it was counted, and calls, time and bytes are of that alone; `None` where it was so all the time.
+    pub counted: Option<f64>,
+    /// It is not counted now: its calls per second are not known.
+    pub rests: bool,
 }
 
 impl FunctionTotals {
@@ -63,6 +67,9 @@ impl FunctionTotals {
         };
         let is_estimated = self.estimate.or(other.estimate).is_some();
         self.estimate = is_estimated.then(|| exact(self).and(exact(other)));
+        let part = |of: &FunctionTotals| of.counted.unwrap_or(1.0);
+        self.counted = (self.counted.or(other.counted)).map(|_| part(self).min(part(other)));
+        self.rests &= other.rests;
         self.calls += other.calls;
         self.nested += other.nested;
         // Of the two one may have calls that did not return alone.

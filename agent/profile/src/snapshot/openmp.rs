@@ -11,6 +11,8 @@ pub struct RegionsView {
     pub inside_ns: Option<u64>,
     /// For how long they were probed.
     pub watched_ns: u64,
+    /// Up to when, since the first reading; `None` while they are.
+    pub until_ns: Option<u64>,
     /// What the teams do; `None` where it is not known.
     pub teams: Option<TeamsView>,
     pub without_teams: Option<&'static str>,

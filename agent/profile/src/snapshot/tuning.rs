@@ -14,6 +14,8 @@ type Word = &'static str;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleView {
     pub name: String,
+    /// Which of its tunes this is, by what that would do.
+    pub tune: String,
     /// `off`, `advising` or `applying`.
     pub mode: &'static str,
     /// Why it does not act, or what it did.
@@ -96,6 +98,9 @@ pub struct ChangeView {
     pub decision: u64,
     /// When it was made, since all probes were armed.
     pub at: Duration,
+    /// When it was first made, if it was reverted to be compared since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<Duration>,
     /// What the rule promised of it, as people read it.
     pub expect: Option<String>,
     /// The numbers it was decided from.

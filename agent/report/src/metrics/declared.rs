@@ -254,7 +254,7 @@ table! {
     counter "tuneagent_probe_seconds_total", FUNCTION,
         "What the hits of a function's probe cost the program: calls times the price of one.";
     gauge "tuneagent_slowdown_ratio", JOB,
-        "How much longer the program takes in the last seconds because it is watched, at most, as share of its time.";
+        "How much longer the program takes in the last seconds because it is watched, estimated, as share of its time.";
     gauge "tuneagent_probe_cost_ratio", JOB, "What all probes cost in the last seconds, as share of the job's CPU time.";
     gauge "tuneagent_cost_ratio", JOB, "What probes and agent cost together in the last seconds, as share of the job's CPU time.";
     counter "tuneagent_hold_seconds_total", &["jobid", "action"], "Time that threads of the program were stopped for changes.";

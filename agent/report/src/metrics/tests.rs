@@ -188,6 +188,7 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
             regions: 40,
             inside_ns: Some(600_000_000),
             watched_ns: 1_000_000_000,
+            until_ns: None,
             teams: Some(TeamsView::from(TeamTotals {
                 regions: 39,
                 threads_least: 4,
@@ -365,6 +366,7 @@ fn absurd() -> Snapshot {
             ..OfLate::default()
         },
         slowdown: Slowdown::default(),
+        required: None,
         unread: Some(UnreadView::default()),
         windows: None,
     };

@@ -249,6 +249,7 @@ mod tests {
                 regions: Some(RegionsView {
                     regions: 40,
                     watched_ns: 1_000_000_000,
+                    until_ns: None,
                     ..RegionsView::default()
                 }),
                 ..ProcessView::default()

@@ -13,7 +13,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
     };
     let late = &cost.of_late;
     let dearest = late.dearest.as_ref().map(|(name, _)| name.as_str());
-    let line = |slowdown| lines(cost, slowdown, dearest, late.agent);
+    let line = |slowdown| lines(snapshot, cost, slowdown, (dearest, late.agent));
     late.slowdown.map(line).unwrap_or_default()
 }
 
@@ -25,36 +25,57 @@ pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
     let dearest = cost.probes.first().map(|probe| probe.name.as_str());
     let elapsed_ns = snapshot.elapsed.as_nanos() as f64;
     let agent = (elapsed_ns > 0.0).then(|| cost.agent.cpu_ns as f64 / elapsed_ns);
-    lines(cost, cost.slowdown, dearest, agent)
+    lines(snapshot, cost, cost.slowdown, (dearest, agent))
 }
 
 /// How much longer the program takes, and by what.
-fn lines(cost: &CostView, slowdown: Slowdown, dearest: Option<&str>, agent: Option<f64>) -> Vec<String> {
+fn lines(
+    snapshot: &Snapshot,
+    cost: &CostView,
+    slowdown: Slowdown,
+    (dearest, agent): (Option<&str>, Option<f64>),
+) -> Vec<String> {
     let mut parts = Vec::new();
+    let is_full = agent.is_some_and(|agent| slowdown.agent > agent / 2.0);
     if slowdown.probes > 0.0 {
         let dearest = dearest.map_or_else(String::new, |name| format!(" (most of it {name})"));
-        parts.push(format!("probes {}{dearest}", percent(slowdown.probes)));
+        parts.push(format!(
+            "probes {} of its time{dearest}",
+            percent(slowdown.probes)
+        ));
     }
     parts.extend(agent.map(|agent| {
-        let idle = if slowdown.agent > agent / 2.0 {
-            "a"
-        } else {
-            "an idle"
-        };
+        let idle = if is_full { "a" } else { "an idle" };
         format!("tuneagent {} of {idle} CPU", percent(agent))
     }));
     let resident = cost.agent.resident_bytes;
     parts.extend(resident.map(|resident| bytes(resident as f64)));
     let mut lines = vec![format!(
-        " cost: the program takes at most {} longer: {}",
+        " cost: the program takes ~{} longer: {}",
         percent(slowdown.all()),
         parts.join(", ")
     )];
+    let is_much = slowdown.all() > TOO_MUCH;
+    if is_full && is_much {
+        lines.push(
+            "    the CPUs are full: a hit may cost more than was measured, and the program take longer"
+                .to_owned(),
+        );
+    }
     lines.extend(cost.windows.as_ref().map(windows));
-    if slowdown.all() > TOO_MUCH && cost.windows.is_none() {
-        lines.push("    less: --rules none, --budget 0.5%, fewer --probe".to_owned());
+    if is_much && cost.windows.is_none() {
+        lines.push(format!("    less: {}", less(snapshot, cost)));
     }
     lines
+}
+
+/// What makes it less, of what the session has.
+fn less(snapshot: &Snapshot, cost: &CostView) -> String {
+    match &cost.required {
+        Some(name) => format!("remove the rule or the --record that needs every call of {name}"),
+        None if snapshot.rules.is_empty() => "a smaller --budget".to_owned(),
+        None => "--rules none, a smaller --budget".to_owned(),
+    }
 }
 
 fn windows(view: &WindowsView) -> String {
@@ -115,6 +136,7 @@ mod tests {
                 },
                 unread: None,
                 windows: None,
+                required: None,
             }),
             ..Snapshot::default()
         }
@@ -123,11 +145,19 @@ mod tests {
     #[test]
     fn what_it_costs_is_one_line_and_what_is_much_is_said() {
         let text = |lines: Vec<String>| lines.join("\n");
-        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes at most 0.31 % longer: probes 0.31 % (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB");
-        insta::assert_snapshot!(text(over_all(&snapshot(0.02))), @r"
-         cost: the program takes at most 2.2 % longer: probes 2.0 % (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
-            less: --rules none, --budget 0.5%, fewer --probe
+        insta::assert_snapshot!(text(now(&snapshot(0.0031))), @" cost: the program takes ~0.31 % longer: probes 0.31 % of its time (most of it MPI_Iprobe), tuneagent 0.40 % of an idle CPU, 21.0 MiB");
+        let mut much = snapshot(0.02);
+        insta::assert_snapshot!(text(over_all(&much)), @r"
+         cost: the program takes ~2.2 % longer: probes 2.0 % of its time (most of it MPI_Iprobe), tuneagent 0.20 % of a CPU, 21.0 MiB
+            the CPUs are full: a hit may cost more than was measured, and the program take longer
+            less: a smaller --budget
         ");
+        much.rules.push(Default::default());
+        assert!(text(over_all(&much)).ends_with("less: --rules none, a smaller --budget"));
+        if let Some(cost) = &mut much.cost {
+            cost.required = Some("MPI_Iprobe".to_owned());
+        }
+        assert!(text(over_all(&much)).ends_with("needs every call of MPI_Iprobe"));
         assert!(now(&Snapshot::default()).is_empty() && over_all(&Snapshot::default()).is_empty());
     }
 
@@ -167,6 +197,9 @@ mod tests {
         assert_eq!(slowdown.all(), 2e-3);
         slowdown.delay(0.0, 0, 0);
         assert_eq!(slowdown.all(), 2e-3);
+        // One that waited for a CPU for three quarters of the time.
+        slowdown.delay(1e6, 250_000_000, 250_000_000);
+        assert_eq!(slowdown.all(), 4e-3);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the rules found, or why they are silent, in lines.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use profile::{
     format::{duration, percent, plural},
@@ -9,6 +9,8 @@ use profile::{
 
 /// Findings shown; of more, users read none.
 const FINDINGS_SHOWN: usize = 5;
+/// In a shorter time few windows of rules close.
+const SHORT: Duration = Duration::from_millis(500);
 /// A program that wants fewer CPUs than this loses nothing by waiting for them.
 const WANTED_MIN: f64 = 0.5;
 /// Waiting for a greater share of the time is worth a word.
@@ -112,6 +114,8 @@ fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             " no findings yet: the conditions of {} hold, and are checked for some more windows",
             counting.join(", ")
         ));
+    } else if snapshot.elapsed < SHORT && has_ended(snapshot) {
+        lines.push(" no findings: this was too short".to_owned());
     } else if has_ended(snapshot) && !had_value {
         lines.push(format!(
             " no findings: none of {} had a value while the program ran",

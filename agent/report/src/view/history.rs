@@ -1,6 +1,6 @@
 //! The history of changes, for people: what was changed, what was promised, what came of it, and why.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use profile::{
     format::{duration, plural},
@@ -77,11 +77,14 @@ fn block(number: usize, changes: &[&ChangeView]) -> Vec<String> {
         ("call", was) => format!("(was {was}) {}", first.new),
         (_, old) => format!("{old} -> {}", first.new),
     };
+    let time = |at: Duration| duration(at.as_nanos() as f64);
+    let first_at = first.first_at;
+    let first_at = first_at.map_or_else(String::new, |at| format!(" (first after {})", time(at)));
     let mut lines = vec![format!(
-        " {number:>2}  {}   {} {values}{in_how_many} after {}: {}",
+        " {number:>2}  {}   {} {values}{in_how_many} after {}{first_at}: {}",
         first.rule,
         first.variable,
-        duration(first.at.as_nanos() as f64),
+        time(first.at),
         outcomes(changes),
     )];
     let mut report = |word: &str, text: &str| lines.push(format!("     {word:<9} {text}"));
@@ -106,8 +109,6 @@ fn outcomes(changes: &[&ChangeView]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use profile::snapshot::GuardView;
 
@@ -120,6 +121,7 @@ mod tests {
             old: "2".into(),
             new: "7".into(),
             at: Duration::from_millis(3200),
+            first_at: Some(Duration::from_millis(1100)),
             expect: Some("61.2 ms".into()),
             because: vec!["best: 7".into(), "T(begin.workers): 108 ms".into()],
             outcome: "written".into(),
@@ -135,7 +137,7 @@ mod tests {
         };
         insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @"
         1 decision
-         1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.20 s: written
+         1  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.20 s (first after 1.10 s): written
             promised  61.2 ms
             guard     not judged: the program ended after 3 of 5 windows
             because   best: 7; T(begin.workers): 108 ms

@@ -17,8 +17,10 @@ const FACTOR_SHOWN: f64 = 2.0;
 /// Call sites shown at the end; the report has more.
 const SITES_SHOWN: usize = 8;
 
-/// Regions that were probed for a greater share of the time than this were so all the time.
-const WATCHED_FULLY: f64 = 0.95;
+/// What was probed for a greater share of the time than this was so all the time.
+pub(super) const WATCHED_FULLY: f64 = 0.95;
+/// Of regions that were probed for less of it no rate is shown: the pace of the rest may be another one.
+const WATCHED_LEAST: f64 = 0.1;
 
 /// Characters of a function's name that are shown; names of templates go on for lines.
 const NAME_MAX: usize = 48;
@@ -29,8 +31,8 @@ const AWAKE: f64 = 0.5;
 /// Of ranks that are outside MPI for less of their time nothing is said.
 const OUTSIDE_SHOWN: f64 = 0.2;
 
-/// That what counts as useful is mostly sleep.
-pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
+/// What stands in the place of efficiencies where what counts as useful is mostly sleep.
+fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     let (mut outside, mut awake, mut ranks) = (0.0, 0.0, 0.0);
     for rates in rates {
         outside += 1.0 - rates.mpi?;
@@ -39,23 +41,40 @@ pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     }
     (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
         format!(
-            "    but outside MPI the ranks want a CPU at most {} of the time: they sleep, or wait for something else",
+            " parallel efficiency not known: outside MPI the ranks want a CPU at most {} of the time; they sleep, or wait for something else",
             percent(awake / outside)
         )
     })
 }
 
 /// Pace and efficiencies of now.
-pub(super) fn now(sequence: &SequenceView) -> Vec<String> {
-    lines(sequence, sequence.efficiencies_of_late.as_ref(), |iteration| {
-        let of_late = iteration.of_late_ns.map(|of_late| (of_late, ""));
-        of_late.unwrap_or((iteration.mean_ns, " on average"))
-    })
+pub(super) fn now(snapshot: &Snapshot) -> Vec<String> {
+    let sequence = &snapshot.sequence;
+    let asleep = asleep(snapshot.running().filter_map(|process| process.rates));
+    let rests = since(snapshot).is_some();
+    lines(
+        snapshot,
+        sequence.efficiencies_of_late.as_ref(),
+        asleep,
+        |iteration| {
+            let of_late = iteration.of_late_ns.filter(|_| !rests);
+            of_late.map_or((iteration.mean_ns, " on average"), |of_late| (of_late, ""))
+        },
+    )
+}
+
+/// Since when steps of parallel regions are not measured, in words.
+fn since(snapshot: &Snapshot) -> Option<String> {
+    let until_ns = snapshot.regions()?.until_ns?;
+    let is_of_regions = snapshot.sequence.steps == Steps::Regions;
+    is_of_regions.then(|| format!("; not measured since {}", duration(until_ns as f64)))
 }
 
 /// The same over the entire session, and what of it is not measured.
-pub(super) fn over_all(sequence: &SequenceView) -> Vec<String> {
-    let mut lines = lines(sequence, sequence.efficiencies.as_ref(), |iteration| {
+pub(super) fn over_all(snapshot: &Snapshot) -> Vec<String> {
+    let sequence = &snapshot.sequence;
+    let asleep = asleep(snapshot.processes.iter().filter_map(|process| process.overall));
+    let mut lines = lines(snapshot, sequence.efficiencies.as_ref(), asleep, |iteration| {
         (iteration.mean_ns, " on average")
     });
     let without = sequence.without_split.as_ref();
@@ -66,15 +85,23 @@ pub(super) fn over_all(sequence: &SequenceView) -> Vec<String> {
 }
 
 fn lines(
-    sequence: &SequenceView,
+    snapshot: &Snapshot,
     efficiencies: Option<&EfficienciesView>,
+    asleep: Option<String>,
     time: impl Fn(&IterationView) -> (f64, &'static str),
 ) -> Vec<String> {
-    let mut lines = Vec::new();
+    let (mut lines, sequence) = (Vec::new(), &snapshot.sequence);
     match (&sequence.iteration, &sequence.without) {
-        (Some(iteration), _) => lines.push(step_line(iteration, time(iteration), sequence)),
+        (Some(iteration), _) => {
+            let since = since(snapshot).unwrap_or_default();
+            lines.push(step_line(iteration, time(iteration), sequence, &since));
+        }
         (None, Some(why)) => lines.push(format!(" no loop detected: {why}")),
         (None, None) => {}
+    }
+    if let (Some(asleep), Some(_)) = (asleep, efficiencies) {
+        lines.push(asleep);
+        return lines;
     }
     lines.extend(efficiencies.map(efficiency_line));
     let split = efficiencies.and_then(|found| found.split.as_ref());
@@ -84,7 +111,12 @@ fn lines(
     lines
 }
 
-fn step_line(iteration: &IterationView, (time_ns, of_all): (f64, &str), sequence: &SequenceView) -> String {
+fn step_line(
+    iteration: &IterationView,
+    (time_ns, of_all): (f64, &str),
+    sequence: &SequenceView,
+    since: &str,
+) -> String {
     let calls = match iteration.calls.round() {
         1.0 => format!("1 {} each", sequence.steps.noun()),
         calls => format!("{} {}s each", count(calls), sequence.steps.noun()),
@@ -110,9 +142,10 @@ fn step_line(iteration: &IterationView, (time_ns, of_all): (f64, &str), sequence
         ""
     };
     let seen = if sequence.unseen > 0 { " seen" } else { "" };
-    let takes = if iteration.is_over { "took" } else { "takes" };
+    let is_over = iteration.is_over || !since.is_empty();
+    let takes = if is_over { "took" } else { "takes" };
     format!(
-        " one step {takes} {}{of_all}   ({}{seen}, {calls}; detected loop{over}{change})",
+        " one step {takes} {}{of_all}   ({}{seen}, {calls}; detected loop{over}{change}{since})",
         duration(time_ns),
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
@@ -186,12 +219,12 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
     let Some(regions) = snapshot.regions() else {
         return Vec::new();
     };
-    let seen = probed(snapshot, &regions);
-    let watched = seen * snapshot.elapsed.as_nanos().max(1) as f64;
-    let seen = match seen < WATCHED_FULLY {
+    let part = probed(snapshot, &regions);
+    let watched = part * snapshot.elapsed.as_nanos().max(1) as f64;
+    let seen = match part < WATCHED_FULLY {
         true => format!(
             "   (steps and regions: of the {} of the time that they were probed)",
-            percent(seen)
+            percent(part)
         ),
         false => String::new(),
     };
@@ -204,7 +237,12 @@ pub(super) fn regions(snapshot: &Snapshot) -> Vec<String> {
         None => ", too short to measure their time".to_owned(),
     };
     let rate = count((regions.regions as f64 * 1e9 / watched.max(1.0)).round());
-    let mut lines = vec![format!(" {rate} parallel regions/s{inside}{seen}")];
+    let rate = match part {
+        ..WATCHED_LEAST => "parallel regions, seen too seldom for a rate".to_owned(),
+        ..WATCHED_FULLY => format!("~{rate} parallel regions/s"),
+        _ => format!("{rate} parallel regions/s"),
+    };
+    let mut lines = vec![format!(" {rate}{inside}{seen}")];
     lines.extend(regions.teams.as_ref().map(team_line));
     lines
 }
@@ -352,6 +390,13 @@ mod tests {
         }
     }
 
+    fn of(sequence: SequenceView) -> Snapshot {
+        Snapshot {
+            sequence,
+            ..Snapshot::default()
+        }
+    }
+
     #[test]
     fn pace_efficiencies_and_call_sites_are_lines() {
         let snapshot = Snapshot {
@@ -359,9 +404,7 @@ mod tests {
             elapsed: Duration::from_secs(2),
             ..Snapshot::default()
         };
-        let text = [now(&snapshot.sequence), call_sites(&snapshot)]
-            .concat()
-            .join("\n");
+        let text = [now(&snapshot), call_sites(&snapshot)].concat().join("\n");
         insta::assert_snapshot!(text, @"
         one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; detected loop; last quarter 12 % shorter than the first)
         parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over complete steps)
@@ -430,7 +473,7 @@ mod tests {
             if let Some(iteration) = &mut sequence.iteration {
                 iteration.change = Some(change);
             }
-            now(&sequence).swap_remove(0)
+            now(&of(sequence)).swap_remove(0)
         };
         for (change, words) in [
             (1.2, "; last quarter 20 % longer than the first)"),
@@ -461,20 +504,32 @@ mod tests {
                 regions: 1_000,
                 inside_ns: Some(640_000_000),
                 watched_ns: 1_000_000_000,
+                until_ns: None,
                 teams: Some(TeamsView::from(totals)),
                 without_teams: None,
             }),
             ..ProcessView::default()
         };
-        let snapshot = Snapshot {
+        let mut snapshot = Snapshot {
             processes: vec![process],
             elapsed: Duration::from_secs(5),
             ..Snapshot::default()
         };
         insta::assert_snapshot!(regions(&snapshot).join("\n"), @"
-        1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (steps and regions: of the 20 % of the time that they were probed)
+        ~1 000 parallel regions/s   inside them 64 % of the time, outside 36 %   (steps and regions: of the 20 % of the time that they were probed)
         time of their teams (2 to 4 threads)   working 70 %   waiting at the end 25 %   starting and ending 5.0 %; load balance 0.74
         ");
+        snapshot.elapsed = Duration::from_secs(50);
+        assert!(regions(&snapshot)[0].starts_with(" parallel regions, seen too seldom for a rate   inside"));
+        snapshot.sequence = sequence();
+        snapshot.sequence.steps = Steps::Regions;
+        assert!(now(&snapshot)[0].starts_with(" one step takes 91.4 ms "));
+        if let Some(regions) = &mut snapshot.processes[0].regions {
+            regions.until_ns = Some(4_100_000_000);
+        }
+        let line = now(&snapshot).swap_remove(0);
+        assert!(line.starts_with(" one step took 95.0 ms on average "), "{line}");
+        assert!(line.ends_with("; not measured since 4.10 s)"), "{line}");
     }
 
     #[test]
@@ -483,7 +538,10 @@ mod tests {
             without: Some("too few MPI calls were seen: 3".into()),
             ..SequenceView::default()
         };
-        assert_eq!(now(&none), [" no loop detected: too few MPI calls were seen: 3"]);
-        assert!(now(&SequenceView::default()).is_empty());
+        assert_eq!(
+            now(&of(none)),
+            [" no loop detected: too few MPI calls were seen: 3"]
+        );
+        assert!(now(&Snapshot::default()).is_empty());
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use profile::{
+    cost::Estimate,
     format::{bytes, count, duration, percent, plural},
     snapshot::{FunctionTotals, Rates, Snapshot, TraceView},
 };
@@ -115,12 +116,7 @@ pub(super) fn brief(snapshot: &Snapshot) -> Vec<Vec<String>> {
 /// Where the time goes now, and what watching costs.
 fn time(snapshot: &Snapshot) -> Vec<String> {
     let mut time = summary(snapshot);
-    time.extend(pace::now(&snapshot.sequence));
-    if snapshot.sequence.efficiencies_of_late.is_some() {
-        time.extend(pace::asleep(
-            snapshot.running().filter_map(|process| process.rates),
-        ));
-    }
+    time.extend(pace::now(snapshot));
     time.extend(pace::regions(snapshot));
     time.extend(cost::now(snapshot));
     time
@@ -130,7 +126,8 @@ fn time(snapshot: &Snapshot) -> Vec<String> {
 /// all.
 fn going_on(snapshot: &Snapshot) -> Vec<String> {
     let mut functions = snapshot.functions();
-    let goes_on = |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0;
+    let goes_on =
+        |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0 || function.rests;
     if functions.iter().any(goes_on) {
         functions.retain(goes_on);
     }
@@ -159,11 +156,10 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             .filter_map(|process| process.overall)
             .collect(),
     ));
-    lines.extend(pace::over_all(&snapshot.sequence));
-    if snapshot.sequence.efficiencies.is_some() {
-        let overall = snapshot.processes.iter().filter_map(|process| process.overall);
-        lines.extend(pace::asleep(overall));
+    if snapshot.changes.iter().any(|change| change.number != 0) {
+        lines.push(" over all of the time, before the changes and after them".to_owned());
     }
+    lines.extend(pace::over_all(snapshot));
     lines.extend(pace::regions(snapshot));
     lines.extend(cost::over_all(snapshot));
     let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
@@ -173,7 +169,8 @@ pub fn closing(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
         lines.push(String::new());
         let row = |function: &FunctionTotals| Row {
             name: function.name.clone(),
-            calls: function.calls as f64,
+            calls: Some(function.calls as f64),
+            counted: function.counted.filter(|part| *part < pace::WATCHED_FULLY),
             is_estimated: function.estimate.is_some(),
             mean_ns: function.mean_of_returned_ns(),
             share: function.time_ns.map(|time| time as f64 / watched),
@@ -222,11 +219,24 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         let inside = percent(mpi / number);
         format!("{:23}inside MPI {inside}{waiting}   outside {outside}", "")
     });
+    let functions = snapshot.functions();
+    let estimates = functions.iter().filter_map(|function| function.estimate);
+    let sampled = estimates.reduce(Estimate::and);
+    let sampled_text = sampled.map_or_else(String::new, |of| {
+        // The greatest that it can be is not known where probes slow the program too much.
+        let more = if of.to.is_none() {
+            ", slowed by it: there may be more"
+        } else {
+            ""
+        };
+        format!("   (sampled {} of the time{more})", percent(of.watched))
+    });
     let calls = mpi.map_or_else(String::new, |_| {
+        let rate = |number| estimated(sampled.is_some(), number);
         format!(
-            "{} MPI calls/s, {}/s sent",
-            count(sum(|r| r.calls_per_s)),
-            bytes(sum(|r| r.sent_per_s))
+            "{} MPI calls/s, {}/s sent{sampled_text}",
+            rate(count(sum(|r| r.calls_per_s))),
+            rate(bytes(sum(|r| r.sent_per_s)))
         )
     });
     let has_mpi = snapshot.job.mpi.is_some();
@@ -278,7 +288,8 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
     let running = snapshot.running().count().max(1) as f64;
     let row = |function: &FunctionTotals| Row {
         name: function.name.clone(),
-        calls: function.calls_per_s,
+        calls: Some(function.calls_per_s).filter(|_| !function.rests),
+        counted: None,
         is_estimated: function.estimate.is_some(),
         mean_ns: function.mean_ns,
         share: function.time_ns.map(|_| function.share / running),
@@ -289,7 +300,10 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
 
 struct Row {
     name: String,
-    calls: f64,
+    /// None where they are not counted now.
+    calls: Option<f64>,
+    /// The part of the time that they are of, where that is to be said.
+    counted: Option<f64>,
     is_estimated: bool,
     mean_ns: Option<f64>,
     share: Option<f64>,
@@ -322,10 +336,16 @@ fn line(row: &Row, columns: usize) -> String {
         0 => String::new(),
         calls => format!("  {} did not return", count(calls as f64)),
     };
+    let counted = row.counted.map_or_else(String::new, |part| {
+        format!("  counted {} of the time", percent(part))
+    });
+    let calls = row
+        .calls
+        .map(|calls| estimated(row.is_estimated, count(calls.round())));
     let name: String = row.name.chars().take(columns).collect();
     let line = format!(
-        " {name:<columns$} {:>9}  {:>8}   {:>6}  {}{unreturned}",
-        estimated(row.is_estimated, count(row.calls.round())),
+        " {name:<columns$} {:>9}  {:>8}   {:>6}  {}{unreturned}{counted}",
+        calls.unwrap_or_else(|| "-".to_owned()),
         row.mean_ns.map_or_else(|| "-".to_owned(), duration),
         row.share.map_or_else(|| "-".to_owned(), percent),
         "#".repeat(bar as usize),
@@ -522,7 +542,8 @@ pub(super) mod tests {
     fn a_long_name_widens_the_table_and_a_very_long_one_is_cut() {
         let row = |name: &str| Row {
             name: name.into(),
-            calls: 4_896.0,
+            calls: Some(4_896.0),
+            counted: None,
             is_estimated: false,
             mean_ns: None,
             share: None,

@@ -121,7 +121,7 @@ impl Costs {
             for usage in shown.profile.processes.iter().filter_map(usage) {
                 let ns = |(probe, calls): &(usize, u64)| price(*probe).map(|(_, _, ns)| ns * *calls as f64);
                 let probes_ns = usage.calls.iter().filter_map(ns).sum();
-                slowdown.delay(probes_ns, usage.cpu_ns, usage.elapsed_ns);
+                slowdown.delay(probes_ns, usage.cpu_ns, usage.unhindered_ns);
                 account.add(usage.calls, usage.cpu_ns);
             }
             (account, slowdown)
@@ -149,6 +149,7 @@ impl Costs {
             of_late: late,
             unread: shown.unread,
             windows: None,
+            required: None,
             probes: all.costs(price),
             prices: shown.prices,
         }

@@ -109,11 +109,14 @@ impl Budget {
 
     /// What all came to.
     pub fn view<'a>(&self, shown: CostContext<'_>, functions: impl FnOnce() -> Functions<'a>) -> CostView {
-        let sampling = &self.sampling;
-        let functions = sampling.has_windows().then(functions);
+        let functions = functions();
+        let view = self.costs.view(shown, self.sampling.of_late());
+        let dearest = view.probes.first().map(|probe| probe.name.as_str());
+        let is_required = |of: &&WatchedFunction<'_>| of.need == CallNeed::Each && Some(of.name) == dearest;
         CostView {
-            windows: functions.and_then(|functions| sampling.view(&functions)),
-            ..self.costs.view(shown, self.sampling.of_late())
+            windows: self.sampling.view(&functions),
+            required: functions.values().find(is_required).map(|of| of.name.to_owned()),
+            ..view
         }
     }
 }

@@ -377,12 +377,14 @@ impl Sampling {
         let view = self.view(functions)?;
         let what = if view.cuts_sequence {
             "Call sites, sizes of messages, who sends to whom and iterations are those of the windows"
-        } else {
+        } else if view.functions.iter().any(|name| name.starts_with("MPI_")) {
             "Everything else is reported as before, except the parts of the communication efficiency"
+        } else {
+            "Everything else is reported as before"
         };
         let (names, budget) = (view.names(NAMED_MAX), view.budget);
         Some(BudgetEffect::Say(format!(
-            "note: {names} from now on watched in windows, {} of the time (--budget {budget}; watching cost {} of the job's CPU time): their \
+            "note: {names} from now on watched in windows, {} of the time (--budget {budget}; until now probes took {} of the job's CPU time): their \
              calls, times and bytes are estimated (~). {what}",
             percent(view.part),
             percent(share),

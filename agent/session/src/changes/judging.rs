@@ -17,6 +17,9 @@ use crate::changes::ProbeSwitch;
 use profile::snapshot::{GuardView, outcome as words};
 use rules::{DecisionId, Time};
 
+/// What is said of probes that a rule has switched: no guard has judged them, and nothing of the program was changed.
+const BACK: &str = "its condition no longer holds; its probes are switched back";
+
 impl Changes {
     pub(super) fn judged(
         &mut self,
@@ -38,11 +41,18 @@ impl Changes {
         self.judge(decision, judgement, &shown);
         // That it is reverted is said when it is.
         let mut effects = ChangeEffects::new();
+        let known = self.decisions.get(&decision).map(|known| &known.decided.how);
+        let is_switch = matches!(known, Some(How::Switch(_)));
         if changes.is_empty() {
-            effects.push(ChangeEffect::Say(ChangeNotice::Guard(shown.text)));
+            effects.push(ChangeEffect::Say(match is_switch {
+                true => ChangeNotice::Switched {
+                    rule: rule.to_owned(),
+                    text: BACK.to_owned(),
+                },
+                false => ChangeNotice::Guard(shown.text),
+            }));
         }
         effects.extend(self.revert(&changes));
-        let known = self.decisions.get(&decision).map(|known| &known.decided.how);
         if let Some(How::Switch(switches)) = known {
             let back = ProbeSwitch::back(switches, slots);
             effects.extend((!back.is_empty()).then_some(ChangeEffect::SwitchBack(back)));
@@ -232,16 +242,15 @@ impl Changes {
     /// What became of all changes, for the last line of a session; `unknown` of them are in the journal
     /// alone, and `undo` is the command that reverts what was left.
     pub fn summary(&self, unknown: usize, undo: &str, program: &str) -> String {
-        let made = self.made.iter().filter(|made| made.is_made());
-        let left = made.map(|made| Left {
+        let made = self.made.iter().chain(self.made.compared());
+        let left = made.filter(|made| made.is_made()).map(|made| Left {
             standing: made.standing(),
             is_gone: self.has_ended(made.process),
             text: made.text().to_owned(),
             count: 1,
         });
         let strangers = self.strangers.iter().cloned();
-        let left = left.chain(self.made.dropped().left()).chain(strangers);
-        let left: Vec<Left> = left.chain(self.made.compared()).collect();
+        let left: Vec<Left> = left.chain(self.made.dropped().left()).chain(strangers).collect();
         summary::summary(&left, unknown, undo, program)
     }
 }

@@ -5,7 +5,7 @@ use rules::DecisionId;
 use std::collections::BTreeMap;
 
 use super::{
-    event::ChangeId,
+    event::{ChangeId, MemberProcess},
     made::{Made, SHOWN_MAX},
     outcome::Standing,
     summary::Left,
@@ -21,8 +21,8 @@ pub(super) struct Ledger {
     /// How many there may be before the settled ones are looked for again; 0 before the first time.
     checked_at: usize,
     dropped: Dropped,
-    /// Changes that were reverted to be compared and were not made again since, by rule.
-    compared: BTreeMap<String, usize>,
+    /// Changes that were reverted to be compared and were not made again since.
+    compared: BTreeMap<(String, MemberProcess), Made>,
 }
 
 /// What is known of changes that were dropped.
@@ -47,10 +47,12 @@ impl Dropped {
 }
 
 impl Ledger {
-    pub(super) fn push(&mut self, made: Made) {
+    pub(super) fn push(&mut self, mut made: Made) {
         let number = self.next;
         self.next += 1;
-        self.compared.remove(made.rule());
+        if let Some(before) = self.compared.remove(&(made.rule().to_owned(), made.process)) {
+            made.is_made_again(&before);
+        }
         self.of_decision.entry(made.decision).or_default().push(number);
         if made.is_made() {
             self.of_change.insert(made.change(), number);
@@ -94,14 +96,9 @@ impl Ledger {
         &self.dropped
     }
 
-    /// What was reverted to be compared and was not made again since, for the last line of the session.
-    pub(super) fn compared(&self) -> impl Iterator<Item = Left> {
-        self.compared.values().map(|count| Left {
-            standing: Standing::Back,
-            is_gone: false,
-            text: String::new(),
-            count: *count,
-        })
+    /// What was reverted to be compared and was not made again since.
+    pub(super) fn compared(&self) -> impl Iterator<Item = &Made> {
+        self.compared.values()
     }
 
     /// How long threads were held for changes, by action.
@@ -112,13 +109,16 @@ impl Ledger {
     }
 
     /// Drops a decision that was reverted to be compared, but for the time that threads were held for it and,
-    /// until it is made again, its number of changes.
+    /// until they are made again, its changes.
     pub(super) fn withdraw(&mut self, decision: DecisionId) {
         for number in self.of_decision.remove(&decision).into_iter().flatten() {
             if let Some(made) = self.made.remove(&number) {
                 self.of_change.remove(&made.change());
-                *self.compared.entry(made.rule().to_owned()).or_default() += usize::from(made.is_made());
                 made.add_hold(&mut self.dropped.held);
+                if made.is_made() {
+                    let of = (made.rule().to_owned(), made.process);
+                    self.compared.insert(of, made);
+                }
             }
         }
     }

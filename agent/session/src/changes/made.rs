@@ -137,6 +137,11 @@ impl Made {
         self.view.at
     }
 
+    /// It was reverted to be compared, and now stands in the place of that.
+    pub(super) fn is_made_again(&mut self, before: &Made) {
+        self.view.first_at = before.view.first_at.or(Some(before.view.at));
+    }
+
     pub(super) fn rule(&self) -> &str {
         &self.view.rule
     }
@@ -169,7 +174,7 @@ impl Changes {
             (trial.decision, GuardView::without(words::ON_TRIAL, reason))
         });
         let trials: BTreeMap<DecisionId, GuardView> = on_trial.chain(self.unjudged.clone()).collect();
-        let shown = self.made.newest(SHOWN_MAX);
+        let shown = self.made.newest(SHOWN_MAX).chain(self.made.compared());
         shown.map(|made| made.view(trials.get(&made.decision))).collect()
     }
 

@@ -312,7 +312,7 @@ fn yama() -> Check {
 fn yama_says(scope: Option<&str>, may_trace: bool) -> Check {
     let relax = job::root::as_root("sysctl kernel.yama.ptrace_scope=0");
     match scope {
-        None => Check::works("Yama", "not built into this kernel"),
+        None => Check::works("Yama", "no restriction: not built into this kernel"),
         Some("0") => Check::works("Yama", "scope 0: your own processes can be inspected"),
         Some("3") => Check::fails(
             "Yama",

@@ -116,9 +116,9 @@ pub(super) fn run(args: &DoctorArgs) -> CommandResult {
     })
 }
 
-/// The command that was typed, as root; none where root has typed it.
+/// A session with the rights; none where root asks.
 fn as_root() -> Option<String> {
-    (!rustix::process::geteuid().is_root()).then(crate::hint::as_root_again)
+    (!rustix::process::geteuid().is_root()).then(|| crate::hint::as_root("attach TARGET"))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub(super) fn version_says(release: &str, found: Option<LinkKind>) -> Check {
 pub(super) fn lockdown_says(state: Option<&str>) -> Check {
     let name = "lockdown";
     let Some(state) = state else {
-        let text = "none (not built into this kernel, or securityfs is not mounted)";
+        let text = "no restriction known: not built into this kernel, or securityfs is not mounted";
         return Check::works(name, text);
     };
     match state.split(['[', ']']).nth(1).unwrap_or("not known") {

@@ -134,6 +134,7 @@ impl Measuring {
             let present = MemberEvent::Present(process_here(slot), candidate(member));
             context.parts.members_on(present, Time(now_ns));
         }
+        context.rules.lack(&self.probes.absent());
         self.begin_regions(now_ns);
         // The first readings, against which the first window is held: what happens from here on is in it.
         self.read(context)?;
@@ -264,6 +265,7 @@ impl Measuring {
         let process = self.begin_process(slot, member, now);
         self.probes.watch(slot, process.pid)?;
         context.rules.join(slot, member, now);
+        context.rules.lack(&self.probes.absent());
         Ok(Some(process))
     }
 
@@ -296,6 +298,7 @@ impl Measuring {
         self.system.others.forget();
         let now = monotonic_ns();
         context.rules.join(slot, member, now);
+        context.rules.lack(&self.probes.absent());
         Ok((self.begin_process(slot, member, now), late))
     }
 
@@ -383,6 +386,7 @@ impl Measuring {
             context.rules.give_up(&added);
             return Err(NotAdded::NotProbed(error.to_string()));
         }
+        context.rules.lack(&self.probes.absent());
         if self.probes.take_moved() {
             self.lose_hits(context.rules);
         }

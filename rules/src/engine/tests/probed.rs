@@ -422,6 +422,48 @@ fn a_tune_acts_at_the_close_of_its_window_with_the_values_of_that_window() {
     let outputs = farm.all_until(600);
     assert_eq!(
         verdicts(&outputs)[0].text,
-        "iteration.duration: 90 ms -> 90 ms (2 windows each): +0.0 % [+0.0, +0.0], no effect; undone"
+        "iteration.duration: 90 ms -> 90 ms (2 windows each): +0.0 % [+0.0, +0.0] (less is better), no effect; undone"
     );
 }
+
+#[test]
+fn what_is_made_of_the_hits_of_a_probe_that_no_process_has_is_none_and_never_zero() {
+    let mut farm = Farm::new(FRAME, 3);
+    let lacks = |farm: &mut Farm, probe| {
+        let absent = [(farm.probe(probe).0, format!("no process has {probe}"))];
+        farm.engine.lacks(RuleId(0), absent.into());
+    };
+    lacks(&mut farm, "send");
+    let hits = iteration(0, 0).into_iter().filter(|hit| hit.0 != "send");
+    farm.hits(&hits.collect::<Vec<Sent>>());
+    farm.all_until(200);
+    let closed = farm.closed();
+    assert_eq!(
+        closed,
+        [
+            "iteration 0: bytes none (no process has send), busy 30 ms to 40 ms over 2 processes, total 70 ms, workers 2"
+        ]
+    );
+    let mut job = Job::new(COUNTED, 2.0);
+    let absent = [(0, "no process has flush_bacth".to_owned())];
+    job.engine.lacks(RuleId(0), absent.into());
+    job.windows(2, SPINNING);
+    let (standing, why) = job.status();
+    assert_eq!(standing, Standing::NoValue);
+    assert!(why.contains("no process has flush_bacth"), "{why}");
+}
+
+const COUNTED: &str = "\
+rule: counted
+about: a function that is misspelt
+roles: {process: true}
+probes:
+  flush: {span: flush_bacth}
+windows:
+  pulse: {every: 100ms}
+metrics:
+  share: sum(flush.duration) / window.duration
+tune:
+  - when: share > 0.5
+    finding: it flushes
+";

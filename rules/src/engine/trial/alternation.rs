@@ -162,7 +162,8 @@ impl Alternation {
         let values = sides.without.iter().chain(&sides.with).copied();
         let scale = Scale::of(values, found.before);
         let gain = |with: f64, without: f64| aim.better(with, scale) - aim.better(without, scale);
-        let least = SHARE_REPEATED * gain(found.after, found.before);
+        let means = (Middle::of(&sides.without).mean, Middle::of(&sides.with).mean);
+        let least = SHARE_REPEATED * gain(means.1, means.0);
         let is_repeated = self
             .pairs
             .iter()
@@ -179,12 +180,14 @@ impl Alternation {
         let (without, with) = (side(|pair| pair.without), side(|pair| pair.with));
         // A few bursts make the mean many times what most windows have: of that a margin would be too wide.
         let scale = Scale::of(without.iter().chain(&with).copied(), middle(&without).mean);
+        let of_without: Vec<f64> = without.iter().map(|value| aim.better(*value, scale)).collect();
+        let shown = aim.shown(middle(&of_without).mean, scale);
         let difference = |pair: &Pair| aim.better(pair.with, scale) - aim.better(pair.without, scale);
         let differences: Vec<f64> = self.pairs.iter().map(difference).collect();
         let bound = LOOKS.iter().find(|(pairs, _)| *pairs >= differences.len());
         let effect = middle(&differences).interval(bound.map_or(f64::INFINITY, |(_, bound)| *bound));
         let is_bearable = aim.bears(effect.middle, scale);
-        aim.judgement(&effect, scale, is_bearable, (mean(&without), mean(&with)))
+        aim.judgement(&effect, scale, is_bearable, (shown, mean(&with)))
     }
 }
 

@@ -24,6 +24,8 @@ const HISTORY_MIN: usize = 40;
 const UNMISTAKABLE: f64 = 10.0;
 /// A step of the history that is so many times as large would come near to the effect.
 const STEP_NEAR: f64 = 2.0;
+/// An interval whose ends are so many times apart says too little to be shown.
+const VAGUE: f64 = 100.0;
 /// What windows that are left out of the means may cost, in margins.
 const OUTLIERS_MAY_COST: f64 = 10.0;
 
@@ -33,6 +35,7 @@ pub(crate) struct Judgement {
     pub(crate) verdict: GuardEffect,
     /// Within the bound for what is worse; an objective that is no number is not.
     pub(crate) is_bearable: bool,
+    /// Means; of positive values the geometric ones, which the ratio is of.
     pub(crate) before: f64,
     pub(crate) after: f64,
     /// Above 1 for better.
@@ -106,6 +109,7 @@ impl Aim {
         is_bearable: bool,
         (before, after): (f64, f64),
     ) -> Judgement {
+        let is_ratio = scale == Scale::Logarithms;
         let may_be_gain = effect.high > 0.0;
         let verdict = if !is_bearable && !may_be_gain {
             GuardEffect::Worse
@@ -119,12 +123,15 @@ impl Aim {
         } else {
             GuardEffect::Inconclusive
         };
-        let is_ratio = scale == Scale::Logarithms;
         Judgement {
             verdict,
             is_bearable,
             before,
-            after,
+            after: match (is_ratio, self.maximize) {
+                (true, true) => before * effect.middle.exp(),
+                (true, false) => before / effect.middle.exp(),
+                (false, _) => after,
+            },
             ratio: match is_ratio {
                 true => Some(effect.middle.exp()),
                 false => ratio(before, after, self.maximize),
@@ -141,9 +148,21 @@ impl Aim {
             let values: Vec<f64> = run.iter().map(|value| self.better(*value, scale)).collect();
             Middle::of(&values)
         };
-        let effect = Interval::of(&better(before), &better(after));
+        let (of_before, of_after) = (better(before), better(after));
+        let effect = Interval::of(&of_before, &of_after);
         let is_bearable = self.is_bearable(&middles, (mean(before), mean(after)));
-        self.judgement(&effect, scale, is_bearable, (middles.0.mean, middles.1.mean))
+        let shown = self.shown(of_before.mean, scale);
+        self.judgement(&effect, scale, is_bearable, (shown, middles.1.mean))
+    }
+
+    /// The mean of values of which more is better, as it was measured.
+    pub(super) fn shown(self, better: f64, scale: Scale) -> f64 {
+        let value = if self.maximize { better } else { -better };
+        if scale == Scale::Logarithms {
+            value.exp()
+        } else {
+            value
+        }
     }
 
     fn is_bearable(
@@ -207,32 +226,44 @@ impl Judgement {
         !self.is_bearable && upper.is_some_and(|(ratio, (_, high))| ratio * high < 1.0)
     }
 
-    /// `91.4 ms -> 1.31 ms (10 windows each): 70 times [65, 74]`, where `seen` says what was compared.
+    /// `91.4 ms -> 1.31 ms (10 windows each): 70 times less [65, 74]`, where `seen` says what was compared.
     pub(crate) fn text(&self, guard: &Guard, seen: &str) -> String {
         let dimension = guard.objective.of.dimension();
         let shown = |value| human(value, dimension, guard.objective.of.percent);
+        let effect = self.effect_text(guard.maximize);
+        format!("{} -> {} ({seen}){effect}", shown(self.before), shown(self.after))
+    }
+
+    /// How many times better, or the change of the value in per cent, with the interval; nothing where neither is known.
+    fn effect_text(&self, maximize: bool) -> String {
         let times = |ratio: f64| human(round_ratio(ratio), Default::default(), false);
-        let is_many = self.ratio.is_some_and(|ratio| ratio >= 1.995);
+        let of_value = |ratio: f64| if maximize { ratio } else { 1.0 / ratio };
         // Without the sign of a zero.
-        let share = |ratio: f64| format!("{:+.1}", ((ratio - 1.0) * 1000.0).round() / 10.0 + 0.0);
-        let change = match self.ratio {
-            Some(ratio) if is_many => format!(": {} times", times(ratio)),
-            Some(ratio) => format!(": {} %", share(ratio)),
-            None => String::new(),
-        };
-        let interval = match self
+        let share = |ratio: f64| format!("{:+.1}", ((of_value(ratio) - 1.0) * 1000.0).round() / 10.0 + 0.0);
+        let less = if maximize { "" } else { " less" };
+        let is_many = self.ratio.is_some_and(|ratio| ratio >= 1.995);
+        let interval = self
             .interval
-            .filter(|(low, high)| low.is_finite() && high.is_finite())
-        {
-            Some((low, high)) if is_many => format!(" [{}, {}]", times(low), times(high)),
-            Some((low, high)) => format!(" [{}, {}]", share(low), share(high)),
-            None => String::new(),
-        };
-        format!(
-            "{} -> {} ({seen}){change}{interval}",
-            shown(self.before),
-            shown(self.after)
-        )
+            .filter(|(low, high)| low.is_finite() && high.is_finite());
+        match (self.ratio, interval) {
+            (_, Some((low, high))) if high > VAGUE * low => match low > 1.0 {
+                true => format!(": {} times{less} or more", times(low)),
+                false => ": not known, it varies too much".to_owned(),
+            },
+            (Some(ratio), Some((low, high))) if is_many => {
+                format!(": {} times{less} [{}, {}]", times(ratio), times(low), times(high))
+            }
+            (Some(ratio), None) if is_many => format!(": {} times{less}", times(ratio)),
+            (Some(ratio), Some((low, high))) => {
+                let (from, to, hint) = match maximize {
+                    true => (low, high, ""),
+                    false => (high, low, " (less is better)"),
+                };
+                format!(": {} % [{}, {}]{hint}", share(ratio), share(from), share(to))
+            }
+            (Some(ratio), None) => format!(": {} %", share(ratio)),
+            (None, _) => String::new(),
+        }
     }
 }
 
@@ -309,6 +340,42 @@ mod tests {
             if let Some(ratio) = ratio {
                 assert!((found.ratio.unwrap() - ratio).abs() < 1e-9 * ratio);
             }
+        }
+    }
+
+    #[test]
+    fn the_factor_is_that_of_the_values_shown_and_what_is_not_known_has_none() {
+        let found = judge(&[1.0, 10.0, 100.0, 1000.0], &[35_000.0; 4], true, 0.05);
+        assert!(
+            (found.after / found.before / found.ratio.unwrap() - 1.0).abs() < 1e-9,
+            "{found:?}"
+        );
+        for (maximize, ratio, interval, text) in [
+            (true, 55.2, Some((31.0, 97.0)), ": 55 times [31, 97]"),
+            (false, 2.3, Some((2.1, 2.5)), ": 2.3 times less [2.1, 2.5]"),
+            (true, 1.2, Some((1.1, 1.3)), ": +20.0 % [+10.0, +30.0]"),
+            (
+                false,
+                1.489,
+                Some((0.96, 2.3)),
+                ": -32.8 % [-56.5, +4.2] (less is better)",
+            ),
+            (false, 1.5, None, ": -33.3 %"),
+            (true, 80.0, Some((2.4, 2_702.0)), ": 2.4 times or more"),
+            (true, 362.0, Some((0.0, 5.4e8)), ": not known, it varies too much"),
+            (
+                false,
+                362.0,
+                Some((0.001, 5.4)),
+                ": not known, it varies too much",
+            ),
+        ] {
+            let found = Judgement {
+                ratio: Some(ratio),
+                interval,
+                ..found.clone()
+            };
+            assert_eq!(found.effect_text(maximize), text);
         }
     }
 

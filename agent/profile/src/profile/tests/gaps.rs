@@ -166,7 +166,7 @@ fn usage_is_what_was_counted_and_never_what_was_estimated() {
     read(&mut profile, 12, 200);
     let usage = profile.processes[0].usage().unwrap();
     assert_eq!(
-        (usage.calls, usage.cpu_ns, usage.elapsed_ns),
+        (usage.calls, usage.cpu_ns, usage.unhindered_ns),
         (vec![(0, 200)], 12 * S, 12 * S)
     );
 }

@@ -80,7 +80,10 @@ fn row(
     let mut spans = vec![
         Span::raw(format!(
             " {short:<name$} {:>9} {:>9}  ",
-            estimated(function.estimate.is_some(), count(function.calls_per_s.round())),
+            match function.rests {
+                true => none(),
+                false => estimated(function.estimate.is_some(), count(function.calls_per_s.round())),
+            },
             function.mean_ns.map_or_else(none, duration),
         )),
         Span::styled(glyphs.bar(share.unwrap_or_default(), bar), Color::Blue),
