@@ -413,7 +413,7 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
     run(
         &["symbols", path, "--variables"],
         0,
-        &["cfg", "struct config", "set its parts"],
+        &["cfg", "struct config", "set NAME.member"],
     )?;
     run(
         &["symbols", path, "mai?", "--json"],
@@ -493,7 +493,7 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
     line.clear();
     output.read_line(&mut line)?;
     assert_eq!(line, "chunk=65 limit=31 level=3\n");
-    run(&["undo", &pid], 0, &["current->level is as it was"])?;
+    run(&["undo", &pid], 0, &["reverted: current->level"])?;
     input.write_all(b"x")?;
     line.clear();
     output.read_line(&mut line)?;

@@ -200,9 +200,13 @@ pub struct UndoArgs {
 /// `tuneagent journal`
 #[derive(Debug, Args)]
 pub struct JournalArgs {
-    /// A process of the program, its launcher, or the program's name; everything without
+    /// A process of the program, its launcher, or the program's name, also of one that has ended; without it, all that was changed within a
+    /// day, and what still runs
     pub target: Option<String>,
-    /// As JSON
+    /// Also what was changed earlier
+    #[arg(long)]
+    pub all: bool,
+    /// As JSON, without a limit
     #[arg(long)]
     pub json: bool,
 }

@@ -37,6 +37,11 @@ pub(super) fn run(args: &ReplayArgs) -> CommandResult {
     for (path, bytes) in args.recordings.iter().zip(files) {
         let name = path.display().to_string();
         let bytes = bytes.map_err(|error| Failure::not_there(unreadable(&name, &error)))?;
+        if bytes.starts_with(b"{") {
+            return Err(Failure::no(format!(
+                "{name}: this is JSON, such as a report (--json); replay needs a file of --record"
+            )));
+        }
         recordings.push((name, bytes));
     }
     let mut outputs = Outputs::open(args, rules.objectives())?;
@@ -137,6 +142,7 @@ struct Outputs {
     /// Standard output is for a table or a picture.
     is_quiet: bool,
     windows: usize,
+    has_found: bool,
     failed: Option<io::Error>,
 }
 
@@ -150,6 +156,7 @@ impl Outputs {
             svg: open(args.svg.as_deref())?.map(|file| (file, Plot::new(objectives))),
             is_quiet: requested.into_iter().flatten().any(|name| name == "-"),
             windows: 0,
+            has_found: false,
             failed,
         })
     }
@@ -200,6 +207,7 @@ impl Outputs {
                 let Some((kind, rule, text)) = reported(&act) else {
                     return;
                 };
+                self.has_found |= matches!(kind, PlotMarkKind::Finding);
                 if let Some((_, plot)) = &mut self.svg {
                     plot.mark(since_ns, rule, kind, &text);
                 }
@@ -232,7 +240,8 @@ impl Outputs {
             return Err(Failure::no(format!("the output could not be written: {error}")));
         }
         if !self.is_quiet {
-            say!("{} evaluated", crate::format::plural(self.windows, "window"));
+            let found = if self.has_found { "" } else { ", no findings" };
+            say!("{} evaluated{found}", crate::format::plural(self.windows, "window"));
         }
         Ok(())
     }
@@ -292,7 +301,7 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
             } else {
                 PlotMarkKind::Undone
             };
-            Some((kind, rule, guard.text.clone()))
+            Some((kind, rule, format!("{} (by the recorded data: a replay changes nothing)", guard.text)))
         }
     }
 }

@@ -75,12 +75,16 @@ pub fn replay(
     };
     let mut functions = Functions::default();
     let mut start: Option<u64> = None;
-    let mut broken = None;
+    let (mut broken, mut has_windows) = (None, false);
     for merged in merge {
         let (record, machine) = match merged {
             Ok(merged) => (merged.record, merged.machine),
             Err(error) => {
-                broken = broken.or(Some(error.to_string()));
+                let text = match recordings {
+                    [(name, _)] => format!("{name}: {}", error.error),
+                    _ => error.to_string(),
+                };
+                broken = broken.or(Some(text));
                 continue;
             }
         };
@@ -111,6 +115,7 @@ pub fn replay(
                     report(since.unwrap_or_default(), ReplayEvent::Act(act));
                 }
                 for window in rules.closed_windows() {
+                    has_windows = true;
                     report(since.unwrap_or_default(), window);
                 }
             }
@@ -118,7 +123,11 @@ pub fn replay(
         }
     }
     rules.take_totals(&mut functions);
-    broken.map_or(Ok(()), Err)
+    match broken {
+        None => Ok(()),
+        Some(text) if has_windows => Err(text),
+        Some(text) => Err(format!("{text}, and no window closed before")),
+    }
 }
 
 /// Several tunes of a rule have one finding, as in a session.

@@ -284,7 +284,8 @@ impl<'a> Views<'a> {
             rule,
             target: &self.options.typed,
             may_write: self.options.applies,
-            must_be_named: self.rules.never_applying().iter().any(|name| name == rule),
+            must_be_named: self.rules.never_applying().iter().any(|name| name == rule)
+                || self.options.applies && !self.rules.applies(rule),
         }
     }
 

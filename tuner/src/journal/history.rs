@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::action::{ActionRecord, Assignment};
 use super::record::{Intent, JournalRecord, Outcome, RevertOutcome, WriteHold};
 use crate::arena::Arena;
+use crate::clock::Instant;
 use crate::process::ThreadId;
+use crate::who::Who;
 
 /// How a change stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +64,9 @@ pub struct Change {
     /// The thread that made such a call.
     #[serde(default)]
     pub thread: Option<ThreadId>,
+    /// When it was to be taken back last, and for whom.
+    #[serde(default)]
+    pub revert: Option<(Instant, Who)>,
     /// Memory that was mapped to take it back.
     pub revert_arena: Option<Arena>,
     /// The oldest change that was to be taken back with it, by the same write.
@@ -171,12 +176,14 @@ impl History {
             }
             JournalRecord::RevertIntent {
                 change,
+                at,
+                who,
                 arena,
                 through,
-                ..
             } => {
                 self.set(change, Status::RevertPending);
                 if let Some(change) = self.changes.get_mut(&change) {
+                    change.revert = Some((at, who));
                     change.revert_arena = arena;
                     change.revert_through = through;
                 }
@@ -331,6 +338,7 @@ impl Change {
             result: None,
             was: None,
             thread: None,
+            revert: None,
             revert_arena: None,
             revert_through: None,
         }

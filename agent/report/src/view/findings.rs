@@ -127,9 +127,10 @@ fn no_lines(snapshot: &Snapshot, is_verbose: bool) -> Vec<String> {
             lines.extend(silent_lines(snapshot));
         }
     }
-    // Each tune of a rule has a line of its own, unless it says the same.
+    // Each tune of a rule has a line of its own, unless it says the same. Where few rules are loaded, the user has chosen them.
     let mut reported = BTreeSet::new();
-    let states = shown_rules(snapshot).filter(|rule| is_verbose || !is_shipped(&rule.name));
+    let are_chosen = all <= FINDINGS_SHOWN;
+    let states = shown_rules(snapshot).filter(|rule| is_verbose || are_chosen || !is_shipped(&rule.name));
     let states = states.filter(|rule| reported.insert((&rule.name, &rule.state)));
     lines.extend(states.map(state_line));
     lines
@@ -204,7 +205,7 @@ pub(super) fn block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut text = finding.text.lines();
     let repaired = match (finding.repaired, &finding.now) {
         (true, None) => " (repaired)",
-        (true, Some(_)) => " (repaired, and reverted at the end)",
+        (true, Some(_)) => " (repaired; reverted at the end, without --keep)",
         (false, _) => "",
     };
     lines.push(format!(

@@ -244,7 +244,7 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
             .regions()
             .is_some_and(|regions| probed(snapshot, &regions) < WATCHED_FULLY);
     let of_part = if is_part {
-        "   (of the calls that were watched: less than above)"
+        "   (sampled calls only)"
     } else {
         ""
     };
@@ -419,7 +419,7 @@ mod tests {
         };
         assert!(call_sites(&snapshot)[1].ends_with("share of the time"));
         snapshot.processes[0].functions.push(estimated);
-        assert!(call_sites(&snapshot)[1].ends_with("(of the calls that were watched: less than above)"));
+        assert!(call_sites(&snapshot)[1].ends_with("(sampled calls only)"));
     }
 
     #[test]

@@ -212,7 +212,8 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     // What is left of the time inside MPI is waiting for others, and what the calls do.
     let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
     let waiting = waiting.map_or_else(String::new, |waiting| {
-        format!(" ({} waiting for a CPU)", percent(waiting / number))
+        let points = percent(waiting / number);
+        format!(" ({} points of it waiting for a CPU)", points.trim_end_matches(" %"))
     });
     let in_mpi = mpi.map(|mpi| {
         let outside = percent((1.0 - mpi / number).max(0.0));
@@ -317,7 +318,7 @@ fn line(row: &Row, columns: usize) -> String {
         .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
     let unreturned = match row.unreturned {
         0 => String::new(),
-        calls => format!("  {} did not return", count(calls as f64)),
+        calls => format!("  {} not seen", plural(usize::try_from(calls).unwrap_or(usize::MAX), "return")),
     };
     let name: String = row.name.chars().take(columns).collect();
     let line = format!(
@@ -444,7 +445,7 @@ pub(super) mod tests {
 
          after 2.00 s    412 MPI calls/s, 3.40 MiB/s sent
          time of the rank   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
-                               inside MPI 98 % (65 % waiting for a CPU)   outside 1.9 %
+                               inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
          function               calls/s      mean   share of the time
          MPI_Wait                   700   6.10 ms    160 %  ###########################
@@ -555,7 +556,7 @@ pub(super) mod tests {
         insta::assert_snapshot!(text(&snapshot), @"
         after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
         time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   asleep 0.70 %
-                              inside MPI 98 % (65 % waiting for a CPU)   outside 1.9 %
+                              inside MPI 98 % (65 points of it waiting for a CPU)   outside 1.9 %
 
         1 finding
         1  openmpi-busy-wait   64 ranks share 2 CPUs

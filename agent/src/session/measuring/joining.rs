@@ -385,7 +385,9 @@ impl Measuring {
         }
         self.read(context).map_err(failed)?;
         context.rules.begin(&added, mode, monotonic_ns());
-        Ok(self.probes.missing().iter().skip(before).cloned().collect())
+        let missing = self.probes.missing().iter().skip(before).cloned();
+        let members = members.iter().map(|(_, member, _)| *member);
+        Ok(missing.chain(context.rules.fits_none(&added, members)).collect())
     }
 
     /// A rule goes, and its probes end: what follows, and whether the probes are off. The error says that there is no such rule.
