@@ -201,7 +201,10 @@ pub fn passage_text(place: &SyncPoint, mechanism: Mechanism, passage: &Passage) 
     if passage.misses > 0 {
         text += &format!(
             ", after {} (held {})",
-            plural(usize::try_from(passage.misses).unwrap_or(usize::MAX), "failed attempt"),
+            plural(
+                usize::try_from(passage.misses).unwrap_or(usize::MAX),
+                "failed attempt"
+            ),
             duration(passage.missed_ns as f64)
         );
     }

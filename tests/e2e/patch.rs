@@ -204,8 +204,14 @@ fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
     let call = ["call", &pid, "flush_level(7)", "--was", "level_flushed()"];
     let (code, text) = run(&[&call[..], &["--inverse", "flush_level(was)"]].concat())?;
     assert_eq!(code, 0, "{text}");
-    assert_has!(text, "call flush_level(7) = 70, was 0 (one thread was stopped for ");
-    assert!(!text.contains("cannot be undone") && !text.contains("note:"), "{text}");
+    assert_has!(
+        text,
+        "call flush_level(7) = 70, was 0 (one thread was stopped for "
+    );
+    assert!(
+        !text.contains("cannot be undone") && !text.contains("note:"),
+        "{text}"
+    );
     let back = format!("change 1; revert by flush_level(was): tuneagent undo {pid} 1");
     assert!(text.contains(&back), "{text}");
     sees(7)?;

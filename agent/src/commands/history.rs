@@ -116,7 +116,9 @@ fn entries(changes: Vec<Change>) -> Vec<(u64, usize, Change)> {
     for change in changes {
         let is_same = |last: &Change| {
             let (last, this) = (&last.intent, &change.intent);
-            this.rule.is_some() && this.rule == last.rule && this.action.to_string() == last.action.to_string()
+            this.rule.is_some()
+                && this.rule == last.rule
+                && this.action.to_string() == last.action.to_string()
         };
         match entries.last_mut() {
             Some((_, times, last)) if last.status == Status::Reverted && is_same(last) => {

@@ -223,7 +223,10 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
             );
         }
         ActionOutcome::Returned { result, .. } => {
-            say!("{pid:>8}  {text}{} ({held}), change {change}; it cannot be undone", equals(result))
+            say!(
+                "{pid:>8}  {text}{} ({held}), change {change}; it cannot be undone",
+                equals(result)
+            )
         }
         ActionOutcome::Running => {
             say!(

@@ -2,6 +2,7 @@
 //! ranks, of all hosts together.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Write},
 };
@@ -14,7 +15,7 @@ use crate::{
     cli::ReplayArgs,
     console,
     exit::{Code, CommandResult, Failure},
-    format::{csv_field, duration},
+    format::{csv_field, duration, plural},
     plot::{Plot, PlotMarkKind},
     report,
     rulebook::{Act, ReplayEvent, RuleBook, joined, replay},
@@ -241,7 +242,7 @@ impl Outputs {
         }
         if !self.is_quiet {
             let found = if self.has_found { "" } else { ", no findings" };
-            say!("{} evaluated{found}", crate::format::plural(self.windows, "window"));
+            say!("{} evaluated{found}", plural(self.windows, "window"));
         }
         Ok(())
     }
@@ -281,6 +282,18 @@ fn columns(text: &str, reading: Option<MetricReading>) -> (String, String, &str)
     }
 }
 
+/// Without the numbers that processes have in the recording.
+fn steps(steps: &[String]) -> String {
+    let mut texts: BTreeMap<&str, usize> = BTreeMap::new();
+    for step in steps {
+        let text = step.split(" in process").next().unwrap_or(step);
+        *texts.entry(text).or_default() += 1;
+    }
+    let texts = texts.into_iter();
+    let texts = texts.map(|(text, count)| format!("{text} in {}", plural(count, "process")));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
 /// What is told of an act: nothing of a finding that only goes on.
 fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
     match act {
@@ -292,7 +305,7 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
         } => Some((PlotMarkKind::Finding, rule, text.trim_end().to_owned())),
         Act::Found { .. } => None,
         Act::Gone { rule } => Some((PlotMarkKind::Gone, rule, String::new())),
-        Act::Decided(decision) => Some((PlotMarkKind::Decision, &decision.rule, decision.steps.join(", "))),
+        Act::Decided(decision) => Some((PlotMarkKind::Decision, &decision.rule, steps(&decision.steps))),
         Act::Judged {
             rule, guard, keeps, ..
         } => {
@@ -301,7 +314,11 @@ fn reported(act: &Act) -> Option<(PlotMarkKind, &str, String)> {
             } else {
                 PlotMarkKind::Undone
             };
-            Some((kind, rule, format!("{} (by the recorded data: a replay changes nothing)", guard.text)))
+            Some((
+                kind,
+                rule,
+                format!("{} (by the recorded data: a replay changes nothing)", guard.text),
+            ))
         }
     }
 }

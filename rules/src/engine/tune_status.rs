@@ -136,7 +136,10 @@ impl Running {
     /// Why a rule has no value that is for other programs.
     fn no_process(&self) -> String {
         let roles: Vec<&str> = self.rule.roles.iter().map(|role| role.name.as_str()).collect();
-        format!("not for this program: no process has the role {}", roles.join(" or "))
+        format!(
+            "not for this program: no process has the role {}",
+            roles.join(" or ")
+        )
     }
 }
 

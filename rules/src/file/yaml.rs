@@ -312,6 +312,14 @@ impl<'a> Reader<'a> {
                 .at(place, "something follows")
                 .help("put single quotes around a formula that begins with a text in double quotes");
         }
+        if error.info().contains("simple key expect") {
+            let before = self.source.get(..at).unwrap_or_default().trim_end();
+            let begin = before.rfind('\n').map_or(0, |end| end + 1);
+            let begin = begin + before[begin..].len() - before[begin..].trim_start().len();
+            return Diagnostic::error("E0101", "a key has no colon behind it")
+                .at(Span::new(begin, before.len()), "here or below")
+                .help("write `key: value`, or `key:` above lines that are indented");
+        }
         if error.info().contains("unknown anchor") {
             return Diagnostic::wrong("E0106", place, "an alias (`*`) has no place in a rule")
                 .help("a value that begins with `*` is an alias to YAML: put it into quotes");

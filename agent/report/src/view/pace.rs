@@ -38,8 +38,8 @@ pub(super) fn asleep(rates: impl Iterator<Item = Rates>) -> Option<String> {
     }
     (outside > OUTSIDE_SHOWN * ranks && awake < AWAKE * outside).then(|| {
         format!(
-            "    but outside MPI the ranks want a CPU at most {} of the time: they sleep, or wait for something else",
-            percent(awake / outside)
+            "    but of their time outside MPI the ranks sleep {}: idle, or waiting for something else than MPI",
+            percent(1.0 - awake / outside)
         )
     })
 }
@@ -103,15 +103,11 @@ fn step_line(iteration: &IterationView, (time_ns, of_all): (f64, &str), sequence
         }
         _ => String::new(),
     };
-    let over = if iteration.is_over {
-        "; the loop has ended"
-    } else {
-        ""
-    };
+    let over = if iteration.is_over { "; it has ended" } else { "" };
     let seen = if sequence.unseen > 0 { " seen" } else { "" };
     let takes = if iteration.is_over { "took" } else { "takes" };
     format!(
-        " one step {takes} {}{of_all}   ({}{seen}, {calls}; detected loop{over}{change})",
+        " one step of the detected loop {takes} {}{of_all}   ({}{seen}, {calls}{over}{change})",
         duration(time_ns),
         plural(usize::try_from(iteration.count).unwrap_or(usize::MAX), "step"),
     )
@@ -243,11 +239,7 @@ pub(super) fn call_sites(snapshot: &Snapshot) -> Vec<String> {
         || snapshot
             .regions()
             .is_some_and(|regions| probed(snapshot, &regions) < WATCHED_FULLY);
-    let of_part = if is_part {
-        "   (sampled calls only)"
-    } else {
-        ""
-    };
+    let of_part = if is_part { "   (sampled calls only)" } else { "" };
     let mut lines = vec![
         String::new(),
         format!(" {what:<20} {:>9}   share of the time{of_part}", "calls"),
@@ -362,7 +354,7 @@ mod tests {
             .concat()
             .join("\n");
         insta::assert_snapshot!(text, @"
-        one step takes 91.4 ms   (22 steps seen, 36 MPI calls each; detected loop; last quarter 12 % shorter than the first)
+        one step of the detected loop takes 91.4 ms   (22 steps seen, 36 MPI calls each; last quarter 12 % shorter than the first)
         parallel efficiency 0.38  =  load balance 0.62  x  communication 0.60   (over complete steps)
         serialisation 0.80  x  transfer 0.75   (between 22 collectives of all ranks: 30 % of the time waiting for the last, 25 % transfer)
         computation scalability 0.90 from 2 ranks to 4   (by useful time of a step; if the problem grew with the ranks 1.80)

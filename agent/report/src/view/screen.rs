@@ -213,7 +213,10 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
     let waiting = waiting.map_or_else(String::new, |waiting| {
         let points = percent(waiting / number);
-        format!(" ({} points of it waiting for a CPU)", points.trim_end_matches(" %"))
+        format!(
+            " ({} points of it waiting for a CPU)",
+            points.trim_end_matches(" %")
+        )
     });
     let in_mpi = mpi.map(|mpi| {
         let outside = percent((1.0 - mpi / number).max(0.0));
@@ -318,7 +321,10 @@ fn line(row: &Row, columns: usize) -> String {
         .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
     let unreturned = match row.unreturned {
         0 => String::new(),
-        calls => format!("  {} not seen", plural(usize::try_from(calls).unwrap_or(usize::MAX), "return")),
+        calls => format!(
+            "  {} not seen",
+            plural(usize::try_from(calls).unwrap_or(usize::MAX), "return")
+        ),
     };
     let name: String = row.name.chars().take(columns).collect();
     let line = format!(

@@ -375,6 +375,7 @@ impl Measuring {
         let members: Vec<_> = members
             .map(|(slot, member)| (slot, member, context.rules.added_in(&added, member)))
             .collect();
+        let unfit = (context.rules).fits_none(&added, members.iter().map(|(_, member, _)| *member));
         let before = self.probes.missing().len();
         if let Err(error) = (self.probes).grow(&context.target.job, added.wanted.clone(), &members) {
             context.rules.give_up(&added);
@@ -386,8 +387,7 @@ impl Measuring {
         self.read(context).map_err(failed)?;
         context.rules.begin(&added, mode, monotonic_ns());
         let missing = self.probes.missing().iter().skip(before).cloned();
-        let members = members.iter().map(|(_, member, _)| *member);
-        Ok(missing.chain(context.rules.fits_none(&added, members)).collect())
+        Ok(missing.chain(unfit).collect())
     }
 
     /// A rule goes, and its probes end: what follows, and whether the probes are off. The error says that there is no such rule.

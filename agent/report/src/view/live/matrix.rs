@@ -70,7 +70,10 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     };
     let bounds = [64.0, 16.0, 4.0, 1.0].map(|part| amount(most / part));
     let shades = (1..5).map(|level| glyphs.shade(Glyphs::SHADES[level]));
-    let shades: Vec<String> = shades.zip(bounds).map(|(shade, bound)| format!("{shade} {bound}")).collect();
+    let shades: Vec<String> = shades
+        .zip(bounds)
+        .map(|(shade, bound)| format!("{shade} {bound}"))
+        .collect();
     let what = if by_count { "messages" } else { "bytes" };
     let legend = format!(" {what} from a rank to another, up to: {}", shades.join("  "));
     Content {

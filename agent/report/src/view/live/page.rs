@@ -105,7 +105,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, state: &mut State
     ];
     let [top, tabs, body, keys] = Layout::vertical(lines).areas(frame.area());
     frame.render_widget(Paragraph::new(first_line(snapshot, usize::from(top.width))), top);
-    frame.render_widget(Paragraph::new(tab_line(state, has_ranks, usize::from(tabs.width))), tabs);
+    frame.render_widget(
+        Paragraph::new(tab_line(state, has_ranks, usize::from(tabs.width))),
+        tabs,
+    );
     if state.is_help {
         frame.render_widget(Paragraph::new(help::lines(state.tab)), body);
         frame.render_widget(Paragraph::new(plain(" any key: back ".to_owned())), keys);
