@@ -192,9 +192,19 @@ fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
         (sum.0 + rates.cpu, sum.1 + rates.runqueue)
     });
     let share = waiting / (cpu + waiting);
-    (cpu + waiting > WANTED_LEAST && share > WAITING_SHOWN).then(|| {
+    let allowed = snapshot.cpus.as_ref().map(|cpus| cpus.allowed);
+    let advice = match allowed.filter(|allowed| cpu + waiting > *allowed) {
+        Some(allowed) => format!(
+            "it wants {:.1} CPUs and may use {allowed:.1}: start fewer ranks or threads",
+            cpu + waiting
+        ),
+        None => "other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs"
+            .to_owned(),
+    };
+    let waits = cpu + waiting > WANTED_LEAST && share > WAITING_SHOWN;
+    waits.then(|| {
         format!(
-            "    but it waits for a CPU {} of the time that it wants one: tuneagent ps shows what else runs here",
+            "    but it waits for a CPU {} of the time that it wants one; {advice}",
             percent(share)
         )
     })
@@ -372,7 +382,7 @@ mod tests {
         }];
         insta::assert_snapshot!(lines(&snapshot, false).join("\n"), @"
         no findings: 1 rule fits this program
-           but it waits for a CPU 67 % of the time that it wants one: tuneagent ps shows what else runs here
+           but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
            mine                   condition false: n > 5 (3 > 5)
                                   12 windows evaluated; 3 left out (2 not complete); 43 hits in no window (40 outside of all windows)
         ");

@@ -130,6 +130,30 @@ mod tests {
     use profile::snapshot::GuardView;
 
     #[test]
+    fn of_many_reasons_the_first_comparisons_are_shown() {
+        let of = |reasons: &[&str]| {
+            reasons
+                .iter()
+                .map(|reason| (*reason).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            reasons(&of(&["best: 7", "a > b: 2 > 1"])),
+            "best: 7; a > b: 2 > 1"
+        );
+        assert_eq!(
+            reasons(&of(&[
+                "free: 0.4",
+                "left: 1",
+                "size: 1",
+                "a > b: 2 > 1",
+                "c <= d: 1 <= 2"
+            ])),
+            "a > b: 2 > 1; c <= d: 1 <= 2 (all reasons: --json)"
+        );
+    }
+
+    #[test]
     fn a_change_is_shown_with_promise_result_and_reasons() {
         let change = ChangeView {
             decision: 3,

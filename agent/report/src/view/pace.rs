@@ -373,7 +373,7 @@ mod tests {
             ..Rates::default()
         };
         let said = asleep([rank(0.0, 0.02), rank(0.0, 0.0)].into_iter());
-        assert!(said.is_some_and(|line| line.contains("at most 1.0 % of the time")));
+        assert!(said.is_some_and(|line| line.contains("the ranks sleep 99 %")));
         assert_eq!(asleep([rank(0.3, 0.9), rank(0.5, 0.8)].into_iter()), None);
         // Nearly always inside MPI: what is left is too little to speak of.
         assert_eq!(asleep([rank(0.95, 0.0)].into_iter()), None);

@@ -457,7 +457,8 @@ pub(super) mod tests {
          MPI_Wait                   700   6.10 ms    160 %  ###########################
 
          no findings: 1 rule fits this program
-            but it waits for a CPU 67 % of the time that it wants one: tuneagent ps shows what else runs here
+            but it waits for a CPU 67 % of the time that it wants one; other programs use its CPUs (tuneagent ps names them): wait for them, or use other CPUs
+            openmpi-busy-wait      condition false
          lost: 3 (ring_full)
         ");
     }

@@ -75,7 +75,7 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
         .map(|(shade, bound)| format!("{shade} {bound}"))
         .collect();
     let what = if by_count { "messages" } else { "bytes" };
-    let legend = format!(" {what} from a rank to another, up to: {}", shades.join("  "));
+    let legend = format!(" {what} of a pair, up to: {}", shades.join("  "));
     Content {
         head: vec![
             plain(reported(matrix)),

@@ -162,7 +162,7 @@ fn first_line(snapshot: &Snapshot, columns: usize) -> Line<'static> {
 /// The tabs by number and name; on a terminal on which not all names fit, by number, and the chosen one by name.
 fn tab_line(state: &State, has_ranks: bool, columns: usize) -> Line<'static> {
     let name_of = |tab: Tab| match tab {
-        Tab::Ranks if !has_ranks => "Processes",
+        Tab::Ranks if !has_ranks => "Procs",
         tab => tab.name(),
     };
     let names = Tab::ALL.iter().map(|tab| name_of(*tab).len() + 3);
