@@ -6,7 +6,7 @@ use abi::{HitKind, HitRecord, ProbeSpec, SpecFlags};
 use plan::{MarkKind, Mode};
 use rules::{
     Machine, MetricReading, Observation, ProcessId, Scalar, Subject, Time,
-    recording::{self, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge},
+    recording::{self, Broken, ProbeDefinition, ProbeKey, ProbePlace, Reader, Record, RecordingMerge},
 };
 
 use super::{
@@ -80,11 +80,7 @@ pub fn replay(
         let (record, machine) = match merged {
             Ok(merged) => (merged.record, merged.machine),
             Err(error) => {
-                let text = match recordings {
-                    [(name, _)] => format!("{name}: {}", error.error),
-                    _ => error.to_string(),
-                };
-                broken = broken.or(Some(text));
+                broken = broken.or(Some(broken_text(recordings, &error)));
                 continue;
             }
         };
@@ -127,6 +123,14 @@ pub fn replay(
         None => Ok(()),
         Some(text) if has_windows => Err(text),
         Some(text) => Err(format!("{text}, and no window closed before")),
+    }
+}
+
+/// Of several recordings the host is named, of one its file.
+fn broken_text(recordings: &[(String, Vec<u8>)], broken: &Broken) -> String {
+    match recordings {
+        [(name, _)] => format!("{name}: {}", broken.error),
+        _ => broken.to_string(),
     }
 }
 
